@@ -1,0 +1,136 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types of a SandboxClaim. Completed and TimedOut are OpenKruise's;
+// Ready and Finished are for those who wait as they would for a single sandbox.
+const (
+	// ClaimConditionCompleted is true when nothing more will be claimed.
+	ClaimConditionCompleted = "Completed"
+	// ClaimConditionTimedOut is true when claimTimeout was reached.
+	ClaimConditionTimedOut = "TimedOut"
+	// ClaimConditionReady is true when all wanted sandboxes are claimed and usable.
+	ClaimConditionReady = "Ready"
+	// ClaimConditionFinished is true when the claimed sandboxes have ended.
+	ClaimConditionFinished = "Finished"
+)
+
+// Reasons of SandboxClaim conditions. Clients compare them.
+const (
+	// ReasonAllReplicasClaimed goes with Completed and Ready true.
+	ReasonAllReplicasClaimed = "AllReplicasClaimed"
+	// ReasonClaimTimeoutReached goes with TimedOut true.
+	ReasonClaimTimeoutReached = "ClaimTimeoutReached"
+	// ReasonTimeoutReached goes with Completed true, and with Ready false, after a
+	// timeout.
+	ReasonTimeoutReached = "TimeoutReached"
+	// ReasonSandboxSetNotFound goes with Completed true when the set never came.
+	ReasonSandboxSetNotFound = "SandboxSetNotFound"
+	// ReasonFeatureGateDisabled goes with Completed true when the claim asks for
+	// something that the installation has switched off.
+	ReasonFeatureGateDisabled = "FeatureGateDisabled"
+	// ReasonClaiming goes with Ready false while sandboxes are missing.
+	ReasonClaiming = "Claiming"
+)
+
+// Condition types of a Sandbox.
+const (
+	// SandboxConditionReady copies the readiness of the pod.
+	SandboxConditionReady = "Ready"
+	// SandboxConditionPaused is true when a pause is complete.
+	SandboxConditionPaused = "SandboxPaused"
+	// SandboxConditionResumed is true when a resume is complete.
+	SandboxConditionResumed = "SandboxResumed"
+	// SandboxConditionInplaceUpdate tells how an update in place went.
+	SandboxConditionInplaceUpdate = "InplaceUpdate"
+	// SandboxConditionUpgrading tells how far an upgrade is.
+	SandboxConditionUpgrading = "Upgrading"
+	// SandboxConditionRuntimeInitialized is true when the agent-runtime is set up.
+	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
+	// SandboxConditionRecycling tells how far the way back to the pool is.
+	SandboxConditionRecycling = "Recycling"
+)
+
+// Reasons of the condition Ready of a Sandbox.
+const (
+	// ReasonPodReady goes with either status: the condition follows the pod.
+	ReasonPodReady = "PodReady"
+	// ReasonInplaceUpdating means that an update in place runs.
+	ReasonInplaceUpdating = "InplaceUpdating"
+	// ReasonUpgrading means that an upgrade runs.
+	ReasonUpgrading = "Upgrading"
+	// ReasonStartContainerFailed means that a container waits and cannot start.
+	ReasonStartContainerFailed = "StartContainerFailed"
+	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
+	ReasonPodCreateFailed = "PodCreateFailed"
+)
+
+// Reasons that several conditions of a Sandbox share.
+const (
+	// ReasonPending means that the work has not begun.
+	ReasonPending = "Pending"
+	// ReasonSucceeded means that the work is done.
+	ReasonSucceeded = "Succeeded"
+	// ReasonFailed means that the work failed.
+	ReasonFailed = "Failed"
+)
+
+// Reasons of the conditions SandboxPaused and SandboxResumed.
+const (
+	// ReasonImageChanged means that the pause saw another image than before.
+	ReasonImageChanged = "ImageChanged"
+	// ReasonCheckpointCreating means that a checkpoint is being taken.
+	ReasonCheckpointCreating = "CheckpointCreating"
+	// ReasonCheckpointSucceeded means that the checkpoint was taken.
+	ReasonCheckpointSucceeded = "CheckpointSucceeded"
+	// ReasonCheckpointFailed means that the checkpoint could not be taken; the
+	// condition Upgrading uses it too.
+	ReasonCheckpointFailed = "CheckpointFailed"
+	// ReasonSnapshotPauseSucceed means that the sandbox is paused with a snapshot.
+	ReasonSnapshotPauseSucceed = "SnapshotPauseSucceed"
+	// ReasonStopPauseSucceed means that the sandbox is paused and its pod is gone.
+	ReasonStopPauseSucceed = "StopPauseSucceed"
+	// ReasonCreatePod means that a resume makes the pod.
+	ReasonCreatePod = "CreatePod"
+	// ReasonResumePod means that a resume wakes the pod.
+	ReasonResumePod = "ResumePod"
+)
+
+// Reasons of the condition Upgrading.
+const (
+	// ReasonResuming means that a paused sandbox is woken for its upgrade.
+	ReasonResuming = "Resuming"
+	// ReasonResumeSucceed means that the sandbox is awake.
+	ReasonResumeSucceed = "ResumeSucceed"
+	// ReasonPreUpgrade means that the command before the upgrade runs.
+	ReasonPreUpgrade = "PreUpgrade"
+	// ReasonPreUpgradeFailed means that the command before the upgrade failed.
+	ReasonPreUpgradeFailed = "PreUpgradeFailed"
+	// ReasonCheckpointing means that a checkpoint is being taken.
+	ReasonCheckpointing = "Checkpointing"
+	// ReasonUpgradePod means that the pod is replaced.
+	ReasonUpgradePod = "UpgradePod"
+	// ReasonUpgradePodFailed means that the pod could not be replaced.
+	ReasonUpgradePodFailed = "UpgradePodFailed"
+	// ReasonPostUpgrade means that the command after the upgrade runs.
+	ReasonPostUpgrade = "PostUpgrade"
+	// ReasonPostUpgradeFailed means that the command after the upgrade failed.
+	ReasonPostUpgradeFailed = "PostUpgradeFailed"
+)
+
+// Reasons of the condition Recycling.
+const (
+	// ReasonRecyclingStarted means that the sandbox is being reset.
+	ReasonRecyclingStarted = "RecyclingStarted"
+	// ReasonRecyclingCompleted means that the reset is done.
+	ReasonRecyclingCompleted = "RecyclingCompleted"
+	// ReasonRecyclingSucceeded means that the sandbox is back in its pool.
+	ReasonRecyclingSucceeded = "RecyclingSucceeded"
+	// ReasonRecyclingFailed means that the reset failed.
+	ReasonRecyclingFailed = "RecyclingFailed"
+	// ReasonRecyclingTimeout means that the reset took too long.
+	ReasonRecyclingTimeout = "RecyclingTimeout"
+	// ReasonRecyclingRejected means that this sandbox cannot be recycled.
+	ReasonRecyclingRejected = "RecyclingRejected"
+)

@@ -1,0 +1,48 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"time"
+)
+
+// The texts below are read by programs written for OpenKruise Agents, which has
+// no other place to say how many sandboxes a claim got. They must not change.
+
+// ClaimingMessage is the status message of a claim in progress.
+func ClaimingMessage(claimed, desired int32) string {
+	return fmt.Sprintf("Claiming sandboxes: %d/%d claimed", claimed, desired)
+}
+
+// ClaimRecoveredMessage is the status message of a claim that is found to be
+// complete before its phase says so.
+func ClaimRecoveredMessage(claimed, desired int32) string {
+	return fmt.Sprintf("Completed: %d/%d claimed", claimed, desired)
+}
+
+// ClaimedMessage is the status message of a claim that got all its sandboxes.
+func ClaimedMessage(claimed, desired int32) string {
+	return fmt.Sprintf("Successfully claimed %d/%d sandboxes", claimed, desired)
+}
+
+// ClaimedConditionMessage is the message of Completed for such a claim.
+func ClaimedConditionMessage(claimed int32) string {
+	return fmt.Sprintf("Successfully claimed all %d sandboxes", claimed)
+}
+
+// ClaimTimeoutMessage is the status message of a claim whose time is over.
+func ClaimTimeoutMessage(elapsed time.Duration, claimed, desired int32) string {
+	return fmt.Sprintf("Timeout reached after %s, claimed %d/%d sandboxes", elapsed, claimed, desired)
+}
+
+// ClaimTimeoutConditionMessage is the message of TimedOut for such a claim.
+func ClaimTimeoutConditionMessage(elapsed time.Duration, claimed, desired int32) string {
+	return fmt.Sprintf("Timeout after %s, claimed %d/%d", elapsed, claimed, desired)
+}
+
+// SandboxSetNotFoundMessage is the status message of a claim without its set.
+func SandboxSetNotFoundMessage(name string) string {
+	return fmt.Sprintf("SandboxSet %s not found", name)
+}

@@ -1,0 +1,228 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Sandbox is one isolated environment: a pod of the same name and what belongs to
+// it. Sandboxes of a SandboxSet are unused until a SandboxClaim takes them.
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type Sandbox struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the sandbox should be.
+	// +optional
+	Spec SandboxSpec `json:"spec,omitempty"`
+
+	// status is what the sandbox is.
+	// +optional
+	Status SandboxStatus `json:"status,omitempty"`
+}
+
+// SandboxSpec is what a sandbox should be.
+type SandboxSpec struct {
+	// paused asks for the sandbox to be paused, or, when false again, resumed.
+	// Default false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// pauseStrategy says how the sandbox is paused.
+	// +optional
+	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
+
+	// persistentContents says what outlives a pause: any of ip, memory and
+	// filesystem.
+	// +optional
+	// +listType=atomic
+	PersistentContents []string `json:"persistentContents,omitempty"`
+
+	// shutdownTime is when the sandbox is deleted. Unset means never.
+	// +optional
+	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
+
+	// pauseTime is when paused becomes true by itself. Unset means never.
+	// +optional
+	PauseTime *metav1.Time `json:"pauseTime,omitempty"`
+
+	// runtimes are programs to run beside the user's containers.
+	// +optional
+	// +listType=atomic
+	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
+
+	// lifecycle are commands to run around an upgrade of the sandbox.
+	// +optional
+	Lifecycle *SandboxLifecycle `json:"lifecycle,omitempty"`
+
+	// upgradePolicy says how a change of the template is carried out that is
+	// more than a change in place. Unset means in place only.
+	// +optional
+	UpgradePolicy *SandboxUpgradePolicy `json:"upgradePolicy,omitempty"`
+
+	EmbeddedSandboxTemplate `json:",inline"`
+}
+
+// SandboxLifecycle are commands to run around an upgrade of a sandbox.
+type SandboxLifecycle struct {
+	// preUpgrade runs before the upgrade; when it fails, there is no upgrade.
+	// +optional
+	PreUpgrade *UpgradeAction `json:"preUpgrade,omitempty"`
+
+	// postUpgrade runs after the upgrade.
+	// +optional
+	PostUpgrade *UpgradeAction `json:"postUpgrade,omitempty"`
+}
+
+// UpgradeAction is a command with a time limit.
+type UpgradeAction struct {
+	// exec is the command.
+	// +optional
+	Exec *ExecAction `json:"exec,omitempty"`
+
+	// timeoutSeconds is how many seconds the command may take. Default 60.
+	// +optional
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// ExecAction is a command to run in the first container.
+type ExecAction struct {
+	// command is the program and its arguments. It is not run in a shell.
+	// +optional
+	// +listType=atomic
+	Command []string `json:"command,omitempty"`
+}
+
+// SandboxUpgradePolicy says how a sandbox is upgraded.
+type SandboxUpgradePolicy struct {
+	// type is Recreate (a new pod) or CheckpointRestore (a new pod from a
+	// checkpoint of the old). Empty means in-place updates only.
+	// +optional
+	Type SandboxUpgradePolicyType `json:"type,omitempty"`
+}
+
+// SandboxUpgradePolicyType is a way to upgrade a sandbox.
+// +enum
+type SandboxUpgradePolicyType string
+
+const (
+	// SandboxUpgradeRecreate makes a new pod.
+	SandboxUpgradeRecreate SandboxUpgradePolicyType = "Recreate"
+	// SandboxUpgradeCheckpointRestore makes a new pod from a checkpoint of the old.
+	SandboxUpgradeCheckpointRestore SandboxUpgradePolicyType = "CheckpointRestore"
+)
+
+// SandboxStatus is what a sandbox is.
+type SandboxStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is where the sandbox is in its life. Failed and Succeeded are final.
+	// +optional
+	Phase SandboxPhase `json:"phase,omitempty"`
+
+	// message is the reason for the phase in words.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// podInfo describes the pod of the sandbox.
+	// +optional
+	PodInfo PodInfo `json:"podInfo,omitempty,omitzero"`
+
+	// nodeName is the node that the pod runs on.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+
+	// sandboxIp is the address of the sandbox.
+	// +optional
+	SandboxIP string `json:"sandboxIp,omitempty"`
+
+	// updateRevision is the hash of the template of the sandbox.
+	// +optional
+	UpdateRevision string `json:"updateRevision,omitempty"`
+
+	// recycledCount is how often the sandbox went back to its pool.
+	// +optional
+	RecycledCount int32 `json:"recycledCount,omitempty"`
+
+	// conditions of the sandbox: Ready, and SandboxPaused, SandboxResumed,
+	// InplaceUpdate, Upgrading, RuntimeInitialized and Recycling where they apply.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// PodInfo describes the pod of a sandbox.
+type PodInfo struct {
+	// annotations of the pod.
+	// +optional
+	// +mapType=granular
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// labels of the pod.
+	// +optional
+	// +mapType=granular
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// nodeName is the node that the pod runs on.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+
+	// podIP is the address of the pod.
+	// +optional
+	PodIP string `json:"podIP,omitempty"`
+
+	// podUID is the UID of the pod.
+	// +optional
+	PodUID types.UID `json:"podUID,omitempty"`
+}
+
+// SandboxPhase is where a sandbox is in its life.
+// +enum
+type SandboxPhase string
+
+const (
+	// SandboxPending means that the pod does not run yet.
+	SandboxPending SandboxPhase = "Pending"
+	// SandboxRunning means that the pod runs.
+	SandboxRunning SandboxPhase = "Running"
+	// SandboxPaused means that the sandbox is being paused or is paused.
+	SandboxPaused SandboxPhase = "Paused"
+	// SandboxResuming means that the sandbox comes back from a pause.
+	SandboxResuming SandboxPhase = "Resuming"
+	// SandboxUpgrading means that the sandbox changes to another template.
+	SandboxUpgrading SandboxPhase = "Upgrading"
+	// SandboxSucceeded means that the pod ended well. Final.
+	SandboxSucceeded SandboxPhase = "Succeeded"
+	// SandboxFailed means that the pod failed or was lost. Final.
+	SandboxFailed SandboxPhase = "Failed"
+	// SandboxRecycling means that the sandbox is prepared to go back to its pool.
+	SandboxRecycling SandboxPhase = "Recycling"
+	// SandboxTerminating is read for compatibility and never written: a sandbox
+	// being deleted keeps its last phase.
+	SandboxTerminating SandboxPhase = "Terminating"
+)
+
+// SandboxList is a list of sandboxes.
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the sandboxes.
+	Items []Sandbox `json:"items"`
+}

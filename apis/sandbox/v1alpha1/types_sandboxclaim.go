@@ -1,0 +1,426 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// SandboxClaim asks for sandboxes. The request that creates it binds them: the
+// answer already lists the sandboxes, in one transaction with the claim itself.
+// A claim is a one-off order: sandboxes deleted after they were claimed are not
+// replaced.
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxClaim struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata. The name has at most 63 characters,
+	// because it is also the value of a label on every claimed sandbox.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how many sandboxes are wanted, from which pool, and what to do
+	// when there are not enough.
+	// +required
+	Spec SandboxClaimSpec `json:"spec"`
+
+	// status says what has been claimed.
+	// +optional
+	Status SandboxClaimStatus `json:"status,omitempty"`
+}
+
+// SandboxClaimSpec says how many sandboxes are wanted, from which pool, and what
+// to do when there are not enough.
+type SandboxClaimSpec struct {
+	// templateName is the name of a SandboxSet in the same namespace, whose
+	// sandboxes are claimed. With no set of that name, it stands for the sets that
+	// reference the SandboxTemplate of that name. The set need not exist yet.
+	// Exactly one of templateName and sandboxTemplateRef is required.
+	// +optional
+	TemplateName string `json:"templateName,omitempty"`
+
+	// sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet.
+	// Exactly one of templateName and sandboxTemplateRef is required.
+	// +optional
+	SandboxTemplateRef *SandboxClaimTemplateRef `json:"sandboxTemplateRef,omitempty"`
+
+	// replicas is the number of sandboxes to claim, from 1 to 10000, and with
+	// allocation AllOrNothing at most 127. Immutable. Default 1.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// allocation says whether a part of the wanted sandboxes is of use: BestEffort
+	// binds what there is, AllOrNothing binds all of them in one transaction or
+	// none. Default BestEffort.
+	// +optional
+	Allocation AllocationPolicy `json:"allocation,omitempty"`
+
+	// onShortage says what to do when the pool holds too few sandboxes: Wait for
+	// more until claimTimeout, or Fail the create with status 429 and store nothing.
+	// Default Wait.
+	// +optional
+	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
+
+	// createOnNoStock makes fresh sandboxes for what the pool lacks, instead of
+	// waiting for the pool. Default true, except with onShortage Fail, where it is
+	// false: who wants to fail on a shortage means a shortage of warm sandboxes.
+	// +optional
+	CreateOnNoStock *bool `json:"createOnNoStock,omitempty"`
+
+	// warmPool says which pools may serve the claim: default (all that match), none
+	// (always fresh sandboxes), or the name of one SandboxSet. Default "default".
+	// +optional
+	WarmPool string `json:"warmPool,omitempty"`
+
+	// reclaimPolicy says what becomes of the sandboxes when the claim goes: Retain
+	// leaves them alone; with Delete the claim owns them, and they go with it,
+	// also when ttlAfterCompleted removes it. Default Retain.
+	// +optional
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+
+	// claimTimeout is how long a claim may wait for sandboxes, counted from
+	// status.claimStartTime. When it is over, the claim is Completed with what it
+	// has. At least 1s. Default 1m.
+	// +optional
+	ClaimTimeout *metav1.Duration `json:"claimTimeout,omitempty"`
+
+	// ttlAfterCompleted is how long the claim is kept after it is Completed; a
+	// negative value keeps it for ever. Its sandboxes are not touched, unless
+	// reclaimPolicy is Delete. Default 60m.
+	// +optional
+	TTLAfterCompleted *metav1.Duration `json:"ttlAfterCompleted,omitempty"`
+
+	// waitReadyTimeout is how long a sandbox made or changed for this claim may take
+	// to become ready. At least 1s. Default 30s.
+	// +optional
+	WaitReadyTimeout *metav1.Duration `json:"waitReadyTimeout,omitempty"`
+
+	// shutdownTime is when the claimed sandboxes are deleted. It is copied to
+	// spec.shutdownTime of every claimed sandbox, in whole seconds. Unset leaves
+	// the sandboxes' own shutdown and pause times as they are.
+	// +optional
+	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
+
+	// labels are put on every claimed sandbox, on its pod template and on its pod.
+	// Keys that the system writes itself, under agents.kruise.io,
+	// e2b.agents.kruise.io and sandlot.io, are refused.
+	// +optional
+	// +mapType=granular
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations are put on every claimed sandbox and, except for keys under
+	// agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the
+	// system writes itself are refused.
+	// +optional
+	// +mapType=granular
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// envVars are environment variables handed to the agent-runtime of each claimed
+	// sandbox, for the processes that it starts.
+	// +optional
+	// +mapType=granular
+	EnvVars map[string]string `json:"envVars,omitempty"`
+
+	// env are environment variables put into the containers of the pod, as far as
+	// the template's envVarsInjectionPolicy allows. A running pod cannot take
+	// them, so they need a fresh sandbox.
+	// +optional
+	// +listType=atomic
+	Env []SandboxClaimEnvVar `json:"env,omitempty"`
+
+	// additionalPodMetadata is put on the pods of the claimed sandboxes. A key that
+	// the template sets to another value is refused rather than overridden.
+	// +optional
+	AdditionalPodMetadata *PodMetadata `json:"additionalPodMetadata,omitempty"`
+
+	// volumeClaimTemplates are PersistentVolumeClaims made for each claimed sandbox,
+	// as far as the template's volumeClaimTemplatesPolicy allows. They need a fresh
+	// sandbox.
+	// +optional
+	// +listType=atomic
+	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
+
+	// inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.
+	// +optional
+	InplaceUpdate *SandboxClaimInplaceUpdateOptions `json:"inplaceUpdate,omitempty"`
+
+	// dynamicVolumesMount are volumes mounted into each claimed sandbox while it
+	// runs. null means none.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	DynamicVolumesMount []CSIMountConfig `json:"dynamicVolumesMount,omitempty"`
+
+	// runtimes is accepted for compatibility and has no effect on claiming: what
+	// runs in a sandbox is said by the SandboxSet.
+	// +optional
+	// +listType=atomic
+	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
+
+	// skipInitRuntime leaves out the initialization of the agent-runtime.
+	// Default false.
+	// +optional
+	SkipInitRuntime bool `json:"skipInitRuntime,omitempty"`
+
+	// reserveFailedSandbox keeps a sandbox that was made or changed for this claim
+	// and failed, for debugging, under the label
+	// agents.kruise.io/reserved-failed-sandbox. Otherwise it is deleted.
+	// Default false.
+	// +optional
+	ReserveFailedSandbox bool `json:"reserveFailedSandbox,omitempty"`
+
+	// lifecycle says when the claim itself ends, and what becomes of its sandboxes
+	// then. Unset means never, apart from ttlAfterCompleted.
+	// +optional
+	Lifecycle *SandboxClaimLifecycle `json:"lifecycle,omitempty"`
+}
+
+// SandboxClaimTemplateRef names the SandboxTemplate to claim by.
+type SandboxClaimTemplateRef struct {
+	// name of a SandboxTemplate in the same namespace.
+	// +required
+	Name string `json:"name"`
+}
+
+// SandboxClaimEnvVar is an environment variable for one container.
+type SandboxClaimEnvVar struct {
+	// name of the variable.
+	// +required
+	Name string `json:"name"`
+
+	// value of the variable.
+	// +required
+	Value string `json:"value"`
+
+	// containerName is the container, or init container, that gets the variable.
+	// Empty means the first container.
+	// +optional
+	ContainerName string `json:"containerName,omitempty"`
+}
+
+// PodMetadata is metadata for the pods of sandboxes.
+type PodMetadata struct {
+	// labels to add to the pod.
+	// +optional
+	// +mapType=granular
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations to add to the pod.
+	// +optional
+	// +mapType=granular
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// SandboxClaimInplaceUpdateOptions change a sandbox while its pod runs.
+type SandboxClaimInplaceUpdateOptions struct {
+	// image is the new image of the first container.
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// resources are the new resources of the first container.
+	// +optional
+	Resources *SandboxClaimInplaceUpdateResources `json:"resources,omitempty"`
+}
+
+// SandboxClaimInplaceUpdateResources are resources for the first container. Only
+// cpu is applied, and only where the container already sets it.
+type SandboxClaimInplaceUpdateResources struct {
+	// requests are the new resource requests.
+	// +optional
+	// +mapType=granular
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+
+	// limits are the new resource limits.
+	// +optional
+	// +mapType=granular
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+}
+
+// CSIMountConfig is a volume to mount into a running sandbox.
+type CSIMountConfig struct {
+	// mountID identifies the mount to the storage driver.
+	// +optional
+	MountID string `json:"mountID,omitempty"`
+
+	// pvName is the name of the PersistentVolume to mount.
+	// +required
+	PvName string `json:"pvName"`
+
+	// mountPath is the absolute path inside the sandbox. One volume a path.
+	// +required
+	MountPath string `json:"mountPath"`
+
+	// subPath is the folder of the volume to mount. Empty means its root.
+	// +optional
+	SubPath string `json:"subPath,omitempty"`
+
+	// readOnly mounts the volume read-only. Default false.
+	// +optional
+	ReadOnly bool `json:"readOnly,omitempty"`
+
+	// attributes are handed to the storage driver as they are.
+	// +optional
+	// +mapType=granular
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// SandboxClaimLifecycle says when a claim ends. It ends at the earlier of
+// shutdownTime and ttlSecondsAfterFinished.
+type SandboxClaimLifecycle struct {
+	// shutdownTime is when the claim ends. It is not copied to the sandboxes.
+	// +optional
+	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
+
+	// ttlSecondsAfterFinished ends the claim so many seconds after its condition
+	// Finished became true. 0 means at once. Unset means never.
+	// +optional
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// shutdownPolicy says what happens at the end: Delete removes the claim and
+	// with it the sandboxes; DeleteForeground does so, and the claim stays visible
+	// until the sandboxes are gone; Retain removes the sandboxes and keeps the
+	// claim. Default Retain.
+	// +optional
+	ShutdownPolicy ShutdownPolicy `json:"shutdownPolicy,omitempty"`
+}
+
+// AllocationPolicy says whether a part of the wanted sandboxes is of use.
+// +enum
+type AllocationPolicy string
+
+const (
+	// AllocationBestEffort binds the sandboxes there are, and goes on for the rest.
+	AllocationBestEffort AllocationPolicy = "BestEffort"
+	// AllocationAllOrNothing binds all sandboxes in one transaction, or none.
+	AllocationAllOrNothing AllocationPolicy = "AllOrNothing"
+)
+
+// ShortagePolicy says what to do when the pool holds too few sandboxes.
+// +enum
+type ShortagePolicy string
+
+const (
+	// ShortageWait waits for sandboxes until the claim's timeout.
+	ShortageWait ShortagePolicy = "Wait"
+	// ShortageFail refuses the create with status 429 and stores nothing.
+	ShortageFail ShortagePolicy = "Fail"
+)
+
+// ReclaimPolicy says what becomes of the sandboxes when their claim goes.
+// +enum
+type ReclaimPolicy string
+
+const (
+	// ReclaimRetain leaves the sandboxes alone.
+	ReclaimRetain ReclaimPolicy = "Retain"
+	// ReclaimDelete deletes the sandboxes with the claim.
+	ReclaimDelete ReclaimPolicy = "Delete"
+)
+
+// ShutdownPolicy says what happens when a claim's lifecycle ends.
+// +enum
+type ShutdownPolicy string
+
+const (
+	// ShutdownDelete removes the claim and its sandboxes.
+	ShutdownDelete ShutdownPolicy = "Delete"
+	// ShutdownDeleteForeground does too, and shows the claim until they are gone.
+	ShutdownDeleteForeground ShutdownPolicy = "DeleteForeground"
+	// ShutdownRetain removes the sandboxes and keeps the claim.
+	ShutdownRetain ShutdownPolicy = "Retain"
+)
+
+// The values of spec.warmPool that are not the name of a SandboxSet.
+const (
+	// WarmPoolDefault lets every pool that matches serve the claim.
+	WarmPoolDefault = "default"
+	// WarmPoolNone lets no pool serve the claim: its sandboxes are always fresh.
+	WarmPoolNone = "none"
+)
+
+// SandboxClaimStatus says what has been claimed.
+type SandboxClaimStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is Claiming while sandboxes are missing or being prepared, and
+	// Completed when all are claimed or the time is over. Completed is final: no
+	// further sandboxes are claimed.
+	// +optional
+	Phase SandboxClaimPhase `json:"phase,omitempty"`
+
+	// message is the state of the claim in words.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// claimedReplicas is the number of sandboxes claimed so far. It does not go
+	// down when a claimed sandbox is deleted later.
+	// +optional
+	ClaimedReplicas int32 `json:"claimedReplicas"`
+
+	// claimStartTime is when claiming began; claimTimeout counts from it.
+	// +optional
+	ClaimStartTime *metav1.Time `json:"claimStartTime,omitempty"`
+
+	// completionTime is when the phase became Completed; ttlAfterCompleted counts
+	// from it.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// sandboxes are the claimed sandboxes, in the namespace of the claim.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Sandboxes []ClaimedSandbox `json:"sandboxes,omitempty"`
+
+	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
+	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable)
+	// and Finished (the claimed sandboxes have ended).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// ClaimedSandbox is one sandbox of a claim.
+type ClaimedSandbox struct {
+	// name of the Sandbox.
+	// +required
+	Name string `json:"name"`
+
+	// podIPs are the addresses of the sandbox's pod when it was claimed.
+	// +optional
+	// +listType=atomic
+	PodIPs []string `json:"podIPs,omitempty"`
+}
+
+// SandboxClaimPhase is the phase of a claim.
+// +enum
+type SandboxClaimPhase string
+
+const (
+	// SandboxClaimPhaseClaiming means that sandboxes are missing or being prepared.
+	SandboxClaimPhaseClaiming SandboxClaimPhase = "Claiming"
+	// SandboxClaimPhaseCompleted means that nothing more will be claimed.
+	SandboxClaimPhaseCompleted SandboxClaimPhase = "Completed"
+)
+
+// SandboxClaimList is a list of claims.
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxClaimList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the claims.
+	Items []SandboxClaim `json:"items"`
+}

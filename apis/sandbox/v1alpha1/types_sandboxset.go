@@ -1,0 +1,153 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// SandboxSet keeps a pool of sandboxes that are started before anyone asks for
+// them, and refills it as they are claimed.
+// +genclient
+// +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
+// +genclient:method=UpdateScale,verb=update,subresource=scale,input=k8s.io/api/autoscaling/v1.Scale,result=k8s.io/api/autoscaling/v1.Scale
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxSet struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata. The name has at most 63 characters,
+	// because it is also the value of a label on every sandbox of the set.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how large the pool is and what its sandboxes look like.
+	// +required
+	Spec SandboxSetSpec `json:"spec"`
+
+	// status says how much of the pool is there.
+	// +optional
+	Status SandboxSetStatus `json:"status,omitempty"`
+}
+
+// SandboxSetSpec says how large a pool is and what its sandboxes look like.
+type SandboxSetSpec struct {
+	// replicas is the number of unused sandboxes to keep, whether already available
+	// or still starting. Claimed sandboxes do not count. At least 0.
+	// +required
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	EmbeddedSandboxTemplate `json:",inline"`
+
+	// patch is a strategic merge patch on the pod template of the referenced
+	// SandboxTemplate, so that several sets can share one template and differ in
+	// size, labels or placement. Only together with templateRef.
+	// +optional
+	Patch *runtime.RawExtension `json:"patch,omitempty"`
+
+	// pauseStrategy is copied to each sandbox.
+	// +optional
+	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
+
+	// persistentContents says what of a sandbox outlives a pause: any of ip, memory
+	// and filesystem. Copied to each sandbox.
+	// +optional
+	// +listType=atomic
+	PersistentContents []string `json:"persistentContents,omitempty"`
+
+	// runtimes are programs to run beside the user's containers: agent-runtime, csi
+	// and traffic-proxy are known.
+	// +optional
+	// +listType=atomic
+	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
+
+	// scaleStrategy limits how fast the pool grows.
+	// +optional
+	ScaleStrategy SandboxSetScaleStrategy `json:"scaleStrategy,omitempty,omitzero"`
+
+	// updateStrategy limits how fast sandboxes of an older template are replaced.
+	// +optional
+	UpdateStrategy SandboxSetUpdateStrategy `json:"updateStrategy,omitempty,omitzero"`
+}
+
+// SandboxSetScaleStrategy limits how fast a pool grows.
+type SandboxSetScaleStrategy struct {
+	// maxUnavailable is how many sandboxes may be starting at a time: a number, or
+	// a percentage of replicas, rounded up. 0 stops the pool from growing. Unset
+	// means no limit.
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// SandboxSetUpdateStrategy limits how fast sandboxes of an older template are
+// replaced.
+type SandboxSetUpdateStrategy struct {
+	// maxUnavailable is how far a change of the template may lower the number of
+	// available sandboxes below replicas: a number, or a percentage of replicas,
+	// rounded up. Claimed sandboxes are never touched. Default 20%.
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// SandboxSetStatus says how much of a pool is there.
+type SandboxSetStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of unused sandboxes, available or still starting.
+	// +required
+	Replicas int32 `json:"replicas"`
+
+	// availableReplicas is the number of sandboxes that can be claimed now.
+	// +required
+	AvailableReplicas int32 `json:"availableReplicas"`
+
+	// updatedReplicas is the number of unused sandboxes made from the current
+	// template.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
+
+	// updatedAvailableReplicas is the number of sandboxes made from the current
+	// template that can be claimed now.
+	// +optional
+	UpdatedAvailableReplicas int32 `json:"updatedAvailableReplicas,omitempty"`
+
+	// updateRevision is the hash of the current template. Sandboxes made from it
+	// have it as their label agents.kruise.io/template-hash.
+	// +optional
+	UpdateRevision string `json:"updateRevision,omitempty"`
+
+	// currentRevision is the name of the SandboxTemplate that holds the current
+	// template.
+	// +optional
+	CurrentRevision string `json:"currentRevision,omitempty"`
+
+	// selector is a label selector for the unused sandboxes of this set, for the
+	// scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// conditions of the set.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// SandboxSetList is a list of sets.
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxSetList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the sets.
+	Items []SandboxSet `json:"items"`
+}

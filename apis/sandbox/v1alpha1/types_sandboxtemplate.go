@@ -1,0 +1,128 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SandboxTemplate describes a sandbox once, for the SandboxSets and SandboxClaims
+// that refer to it.
+// +genclient
+// +genclient:noStatus
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxTemplate struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec describes the sandbox.
+	// +optional
+	Spec SandboxTemplateSpec `json:"spec,omitempty"`
+}
+
+// SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template
+// takes its pod template from here; volumeClaimTemplates, persistentContents,
+// runtimes and pauseStrategy are always the set's own.
+type SandboxTemplateSpec struct {
+	EmbeddedSandboxTemplate `json:",inline"`
+
+	// pauseStrategy says how a sandbox made straight from this template is paused.
+	// +optional
+	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
+
+	// persistentContents says what outlives a pause of a sandbox made straight from
+	// this template: any of ip, memory and filesystem.
+	// +optional
+	// +listType=atomic
+	PersistentContents []string `json:"persistentContents,omitempty"`
+
+	// runtimes are programs to run beside the user's containers in a sandbox made
+	// straight from this template.
+	// +optional
+	// +listType=atomic
+	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
+
+	// envVarsInjectionPolicy says what a claim's env may do to the containers:
+	// Allowed adds new variables, Overrides also replaces those of the template,
+	// Disallowed refuses such claims. Empty means Disallowed.
+	// +optional
+	EnvVarsInjectionPolicy InjectionPolicy `json:"envVarsInjectionPolicy,omitempty"`
+
+	// volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do:
+	// Allowed adds new ones, Overrides also replaces those of the template of the
+	// same name, Disallowed refuses such claims. Empty means Disallowed.
+	// +optional
+	VolumeClaimTemplatesPolicy InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
+
+	// networkPolicy is the traffic that sandboxes of this template may have. Unset
+	// means the default of the installation.
+	// +optional
+	NetworkPolicy *SandboxNetworkPolicy `json:"networkPolicy,omitempty"`
+
+	// networkPolicyManagement says who keeps the NetworkPolicy of this template:
+	// Managed makes it and keeps it right, Unmanaged leaves networking to others
+	// and ignores networkPolicy. Empty means Managed.
+	// +optional
+	NetworkPolicyManagement NetworkPolicyManagement `json:"networkPolicyManagement,omitempty"`
+
+	// service says whether each sandbox gets a headless Service of its name: true
+	// makes one, false removes it, unset makes none and keeps one that is there.
+	// +optional
+	Service *bool `json:"service,omitempty"`
+}
+
+// SandboxNetworkPolicy is the traffic that sandboxes of a template may have, in the
+// rules of a NetworkPolicy.
+type SandboxNetworkPolicy struct {
+	// ingress are the kinds of incoming traffic that are allowed. Empty denies all.
+	// +optional
+	// +listType=atomic
+	Ingress []networkingv1.NetworkPolicyIngressRule `json:"ingress,omitempty"`
+
+	// egress are the kinds of outgoing traffic that are allowed. Empty denies all.
+	// +optional
+	// +listType=atomic
+	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitempty"`
+}
+
+// InjectionPolicy says what a claim may add to what its template says.
+// +enum
+type InjectionPolicy string
+
+const (
+	// InjectionDisallowed refuses additions.
+	InjectionDisallowed InjectionPolicy = "Disallowed"
+	// InjectionAllowed takes additions, but no replacements.
+	InjectionAllowed InjectionPolicy = "Allowed"
+	// InjectionOverrides takes additions and replacements.
+	InjectionOverrides InjectionPolicy = "Overrides"
+)
+
+// NetworkPolicyManagement says who keeps the NetworkPolicy of a template.
+// +enum
+type NetworkPolicyManagement string
+
+const (
+	// NetworkPolicyManaged makes the NetworkPolicy and keeps it right.
+	NetworkPolicyManaged NetworkPolicyManagement = "Managed"
+	// NetworkPolicyUnmanaged leaves networking to others.
+	NetworkPolicyUnmanaged NetworkPolicyManagement = "Unmanaged"
+)
+
+// SandboxTemplateList is a list of templates.
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the templates.
+	Items []SandboxTemplate `json:"items"`
+}

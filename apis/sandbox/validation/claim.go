@@ -1,0 +1,151 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+	"time"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+const (
+	// MaxReplicas is how many sandboxes one claim may ask for. The claim lists them
+	// in its status, and a request to etcd holds 1.5 MiB: 10,000 entries with names
+	// and addresses of usual length take about half of that.
+	MaxReplicas = 10000
+
+	// MaxAtomicReplicas is how many sandboxes one transaction can bind: etcd takes
+	// 128 operations a transaction, and the claim is one of them.
+	MaxAtomicReplicas = 127
+)
+
+var (
+	allocationPolicies = []v1alpha1.AllocationPolicy{v1alpha1.AllocationBestEffort, v1alpha1.AllocationAllOrNothing}
+	shortagePolicies   = []v1alpha1.ShortagePolicy{v1alpha1.ShortageWait, v1alpha1.ShortageFail}
+	reclaimPolicies    = []v1alpha1.ReclaimPolicy{v1alpha1.ReclaimRetain, v1alpha1.ReclaimDelete}
+	claimPhases        = []v1alpha1.SandboxClaimPhase{
+		v1alpha1.SandboxClaimPhaseClaiming, v1alpha1.SandboxClaimPhaseCompleted,
+	}
+)
+
+// ValidateSandboxClaim checks a new claim, after defaulting.
+func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&claim.ObjectMeta, true, labelValueName, metadataPath)
+	return append(errs, validateClaimSpec(&claim.Spec, specPath)...)
+}
+
+// ValidateSandboxClaimUpdate checks a changed claim.
+func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&claim.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs = append(errs, validateClaimSpec(&claim.Spec, specPath)...)
+	if replicasOf(claim.Spec.Replicas) != replicasOf(old.Spec.Replicas) {
+		errs = append(errs, field.Invalid(specPath.Child("replicas"), claim.Spec.Replicas, "replicas is immutable"))
+	}
+	// What sandboxes are bound already were bound under these.
+	if claim.Spec.Allocation != old.Spec.Allocation {
+		errs = append(errs, field.Invalid(specPath.Child("allocation"), claim.Spec.Allocation, "allocation is immutable"))
+	}
+	if claim.Spec.ReclaimPolicy != old.Spec.ReclaimPolicy {
+		errs = append(errs, field.Invalid(specPath.Child("reclaimPolicy"), claim.Spec.ReclaimPolicy, "reclaimPolicy is immutable"))
+	}
+	return errs
+}
+
+// ValidateSandboxClaimStatusUpdate checks a changed status. Clients may write any
+// status that makes sense in itself; the server heals one that is not true.
+func ValidateSandboxClaimStatusUpdate(claim, old *v1alpha1.SandboxClaim) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&claim.ObjectMeta, &old.ObjectMeta, metadataPath)
+	status := &claim.Status
+	if status.Phase != "" {
+		errs = append(errs, validateEnum(status.Phase, claimPhases, statusPath.Child("phase"))...)
+	}
+	errs = append(errs, validateCount(int64(status.ClaimedReplicas), statusPath.Child("claimedReplicas"))...)
+	errs = append(errs, validateCount(status.ObservedGeneration, statusPath.Child("observedGeneration"))...)
+	errs = append(errs, metav1validation.ValidateConditions(status.Conditions, statusPath.Child("conditions"))...)
+	return append(errs, validateClaimedSandboxes(status.Sandboxes, statusPath.Child("sandboxes"))...)
+}
+
+func validateClaimSpec(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	errs := validateClaimSource(spec, path)
+	errs = append(errs, validateEnum(spec.Allocation, allocationPolicies, path.Child("allocation"))...)
+	errs = append(errs, validateEnum(spec.OnShortage, shortagePolicies, path.Child("onShortage"))...)
+	errs = append(errs, validateEnum(spec.ReclaimPolicy, reclaimPolicies, path.Child("reclaimPolicy"))...)
+	errs = append(errs, validateClaimReplicas(spec, path.Child("replicas"))...)
+	errs = append(errs, validateTimeout(spec.ClaimTimeout, path, "claimTimeout")...)
+	errs = append(errs, validateTimeout(spec.WaitReadyTimeout, path, "waitReadyTimeout")...)
+	errs = append(errs, validateClaimLabels(spec.Labels, path.Child("labels"))...)
+	errs = append(errs, validateClaimAnnotations(spec.Annotations, path.Child("annotations"))...)
+	errs = append(errs, validateRuntimes(spec.Runtimes, path.Child("runtimes"))...)
+	return append(errs, refuseUnserved(unservedInClaim(spec), path)...)
+}
+
+// validateClaimSource checks that the claim says where its sandboxes come from,
+// and says it once. Whether that exists is for the status to tell: claims may be
+// created before their set.
+func validateClaimSource(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	name, ref := spec.TemplateName, spec.SandboxTemplateRef
+	namePath, refPath := path.Child("templateName"), path.Child("sandboxTemplateRef")
+	switch {
+	case name == "" && ref == nil:
+		return field.ErrorList{field.Required(namePath, "name of the SandboxSet to claim from")}
+	case name != "" && ref != nil:
+		return field.ErrorList{field.Invalid(refPath, ref.Name, "may not be set together with templateName")}
+	case ref != nil:
+		return validateReference(ref.Name, refPath.Child("name"))
+	default:
+		return validateReference(name, namePath)
+	}
+}
+
+func validateClaimReplicas(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	if spec.Replicas == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	switch replicas := *spec.Replicas; {
+	case replicas < 1:
+		return field.ErrorList{field.Invalid(path, replicas, "must be at least 1")}
+	case replicas > MaxReplicas:
+		return field.ErrorList{field.Invalid(path, replicas, fmt.Sprintf("must be at most %d", MaxReplicas))}
+	case replicas > MaxAtomicReplicas && spec.Allocation == v1alpha1.AllocationAllOrNothing:
+		return field.ErrorList{field.Invalid(path, replicas, fmt.Sprintf(
+			"must be at most %d with allocation %s, which binds all in one transaction",
+			MaxAtomicReplicas, v1alpha1.AllocationAllOrNothing))}
+	}
+	return nil
+}
+
+func validateTimeout(value *metav1.Duration, parent *field.Path, name string) field.ErrorList {
+	if value == nil || value.Duration >= time.Second {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(parent.Child(name), value.Duration.String(), name+" must be at least 1 second")}
+}
+
+func validateClaimedSandboxes(sandboxes []v1alpha1.ClaimedSandbox, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := make(map[string]bool, len(sandboxes))
+	for i, sandbox := range sandboxes {
+		name := path.Index(i).Child("name")
+		errs = append(errs, validateReference(sandbox.Name, name)...)
+		if seen[sandbox.Name] {
+			errs = append(errs, field.Duplicate(name, sandbox.Name))
+		}
+		seen[sandbox.Name] = true
+	}
+	return errs
+}
+
+// replicasOf treats an object from before defaulting as the default would.
+func replicasOf(replicas *int32) int32 {
+	if replicas == nil {
+		return v1alpha1.DefaultClaimReplicas
+	}
+	return *replicas
+}

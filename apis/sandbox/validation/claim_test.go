@@ -1,0 +1,343 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// claim is a valid claim as a user writes it, with defaults.
+func claim(change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+	c := &v1alpha1.SandboxClaim{ObjectMeta: meta("one"), Spec: v1alpha1.SandboxClaimSpec{TemplateName: "pool"}}
+	v1alpha1.SetObjectDefaults_SandboxClaim(c)
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func TestValidateSandboxClaim(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxClaim)
+		want   []string
+	}{
+		"minimal":              {},
+		"dots in the name":     {change: func(c *v1alpha1.SandboxClaim) { c.Name = "a.b" }},
+		"63 characters":        {change: func(c *v1alpha1.SandboxClaim) { c.Name = longName[:63] }},
+		"shutdown in the past": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ShutdownTime = new(metav1.Unix(1, 0)) }},
+		"negative ttl":         {change: func(c *v1alpha1.SandboxClaim) { c.Spec.TTLAfterCompleted.Duration = -time.Second }},
+		"one second":           {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout.Duration = time.Second }},
+		"most replicas":        {change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(MaxReplicas)) }},
+		"runtimes have no effect": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
+		}},
+		"most atomic replicas": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
+			c.Spec.Replicas = new(int32(MaxAtomicReplicas))
+		}},
+		"other policies": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.OnShortage = v1alpha1.ShortageFail
+			c.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+			c.Spec.CreateOnNoStock = new(false)
+			c.Spec.ReserveFailedSandbox = true
+			c.Spec.SkipInitRuntime = true
+		}},
+		"empty containers of fields to come": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.DynamicVolumesMount = []v1alpha1.CSIMountConfig{}
+			c.Spec.EnvVars = map[string]string{}
+			c.Spec.Env = []v1alpha1.SandboxClaimEnvVar{}
+		}},
+
+		"bad name": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Name = "No_Name" },
+			want:   []string{"metadata.name: Invalid value: \"No_Name\": "},
+		},
+		"long name": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Name = longName },
+			want: []string{"metadata.name: Invalid value: \"" + longName +
+				"\": must be no more than 63 characters, because it is also the value of a label on sandboxes"},
+		},
+		"no namespace": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Namespace = "" },
+			want:   []string{"metadata.namespace: Required value"},
+		},
+		"no source": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "" },
+			want:   []string{"spec.templateName: Required value: name of the SandboxSet to claim from"},
+		},
+		"bad source": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "a/b" },
+			want:   []string{"spec.templateName: Invalid value: \"a/b\": "},
+		},
+		"two sources": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
+			},
+			want: []string{
+				"spec.sandboxTemplateRef: Invalid value: \"template\": may not be set together with templateName",
+				"spec.sandboxTemplateRef: " + yet,
+			},
+		},
+		"empty template reference": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.TemplateName = ""
+				c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{}
+			},
+			want: []string{"spec.sandboxTemplateRef.name: Required value", "spec.sandboxTemplateRef: " + yet},
+		},
+		"no replicas": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = nil },
+			want:   []string{"spec.replicas: Required value"},
+		},
+		"0 replicas": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(0)) },
+			want:   []string{"spec.replicas: Invalid value: 0: must be at least 1"},
+		},
+		"-1 replicas": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(-1)) },
+			want:   []string{"spec.replicas: Invalid value: -1: must be at least 1"},
+		},
+		"1e9 replicas": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(1e9)) },
+			want:   []string{"spec.replicas: Invalid value: 1000000000: must be at most 10000"},
+		},
+		"too many for one transaction": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
+				c.Spec.Replicas = new(int32(128))
+			},
+			want: []string{"spec.replicas: Invalid value: 128: must be at most 127 with allocation AllOrNothing, which binds all in one transaction"},
+		},
+		"short claimTimeout": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout.Duration = time.Second - 1 },
+			want:   []string{"spec.claimTimeout: Invalid value: \"999.999999ms\": claimTimeout must be at least 1 second"},
+		},
+		"negative waitReadyTimeout": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.WaitReadyTimeout.Duration = -time.Minute },
+			want:   []string{"spec.waitReadyTimeout: Invalid value: \"-1m0s\": waitReadyTimeout must be at least 1 second"},
+		},
+		"unknown policies": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.Allocation, c.Spec.OnShortage, c.Spec.ReclaimPolicy = "Some", "Panic", "Recycle"
+			},
+			want: []string{
+				"spec.allocation: Unsupported value: \"Some\": supported values: \"BestEffort\", \"AllOrNothing\"",
+				"spec.onShortage: Unsupported value: \"Panic\": supported values: \"Wait\", \"Fail\"",
+				"spec.reclaimPolicy: Unsupported value: \"Recycle\": supported values: \"Retain\", \"Delete\"",
+			},
+		},
+		"runtime without a name": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Runtimes = []v1alpha1.RuntimeConfig{{}} },
+			want:   []string{"spec.runtimes[0].name: Required value"},
+		},
+		"very many runtimes": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Runtimes = make([]v1alpha1.RuntimeConfig, 65) },
+			want:   []string{"spec.runtimes: Too many: 65: must have at most 64 items"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			expect(t, ValidateSandboxClaim(claim(tc.change)), tc.want)
+		})
+	}
+}
+
+// Every field without behaviour is refused by name, and nothing else is.
+func TestUnservedInClaim(t *testing.T) {
+	tests := map[string]func(*v1alpha1.SandboxClaimSpec){
+		"envVars":               func(s *v1alpha1.SandboxClaimSpec) { s.EnvVars = map[string]string{"A": "b"} },
+		"env":                   func(s *v1alpha1.SandboxClaimSpec) { s.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A"}} },
+		"warmPool":              func(s *v1alpha1.SandboxClaimSpec) { s.WarmPool = v1alpha1.WarmPoolNone },
+		"additionalPodMetadata": func(s *v1alpha1.SandboxClaimSpec) { s.AdditionalPodMetadata = &v1alpha1.PodMetadata{} },
+		"volumeClaimTemplates":  func(s *v1alpha1.SandboxClaimSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
+		"inplaceUpdate": func(s *v1alpha1.SandboxClaimSpec) {
+			s.InplaceUpdate = &v1alpha1.SandboxClaimInplaceUpdateOptions{
+				Resources: &v1alpha1.SandboxClaimInplaceUpdateResources{Requests: corev1.ResourceList{}},
+			}
+		},
+		"dynamicVolumesMount": func(s *v1alpha1.SandboxClaimSpec) { s.DynamicVolumesMount = make([]v1alpha1.CSIMountConfig, 1) },
+		"lifecycle":           func(s *v1alpha1.SandboxClaimSpec) { s.Lifecycle = &v1alpha1.SandboxClaimLifecycle{} },
+		"sandboxTemplateRef": func(s *v1alpha1.SandboxClaimSpec) {
+			s.TemplateName, s.SandboxTemplateRef = "", &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := claim(func(c *v1alpha1.SandboxClaim) { change(&c.Spec) })
+			expect(t, ValidateSandboxClaim(c), []string{"spec." + name + ": " + yet})
+			// Not by an update either.
+			expect(t, ValidateSandboxClaimUpdate(c, claim(nil)), []string{"spec." + name + ": " + yet})
+		})
+	}
+	if got := len(unservedInClaim(&v1alpha1.SandboxClaimSpec{})); got != len(tests) {
+		t.Errorf("%d unserved fields, %d tested", got, len(tests))
+	}
+}
+
+func TestValidateClaimMetadata(t *testing.T) {
+	reserved := "Forbidden: "
+	tests := map[string]struct {
+		labels, annotations map[string]string
+		want                []string
+	}{
+		"plain": {
+			labels:      map[string]string{"team": "ml", "example.com/run": "7"},
+			annotations: map[string]string{"example.com/note": strings.Repeat("long ", 1000)},
+		},
+		"keys of the contract that are for users": {
+			labels:      map[string]string{v1alpha1.LabelAllowInternetAccess: "false"},
+			annotations: map[string]string{v1alpha1.AnnotationCleanupEnabled: "true", "e2b.agents.kruise.io/mine": "x"},
+		},
+		"syntax": {
+			labels:      map[string]string{"a": "no spaces here"},
+			annotations: map[string]string{"two/slashes/here": "x"},
+			want: []string{
+				"spec.labels: Invalid value: \"no spaces here\": ",
+				"spec.annotations: Invalid value: \"two/slashes/here\": ",
+			},
+		},
+		"reserved labels": {
+			labels: map[string]string{
+				"agents.kruise.io/claim-name":      "other",
+				"agents.kruise.io/sandbox-claimed": "false",
+				"e2b.agents.kruise.io/anything":    "x",
+				"sandlot.io/claimed-by":            "me",
+			},
+			want: []string{
+				"spec.labels[agents.kruise.io/claim-name]: " + reserved,
+				"spec.labels[agents.kruise.io/sandbox-claimed]: " + reserved,
+				"spec.labels[e2b.agents.kruise.io/anything]: " + reserved,
+				"spec.labels[sandlot.io/claimed-by]: " + reserved,
+			},
+		},
+		"reserved annotations": {
+			annotations: map[string]string{
+				"agents.kruise.io/lock":         "x",
+				"agents.kruise.io/owner":        "x",
+				"agents.kruise.io/sandbox-id":   "x",
+				"e2b.agents.kruise.io/envd-url": "x",
+				"sandlot.io/anything-to-come":   "x",
+			},
+			want: []string{
+				"spec.annotations[agents.kruise.io/lock]: Forbidden: agents.kruise.io/lock is reserved: the system writes it itself",
+				"spec.annotations[agents.kruise.io/owner]: " + reserved,
+				"spec.annotations[agents.kruise.io/sandbox-id]: " + reserved,
+				"spec.annotations[e2b.agents.kruise.io/envd-url]: " + reserved,
+				"spec.annotations[sandlot.io/anything-to-come]: " + reserved,
+			},
+		},
+		"too much": {
+			annotations: map[string]string{"a": strings.Repeat("x", 2<<20)},
+			want:        []string{"spec.annotations: Too long: "},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			expect(t, ValidateSandboxClaim(claim(func(c *v1alpha1.SandboxClaim) {
+				c.Spec.Labels, c.Spec.Annotations = tc.labels, tc.annotations
+			})), tc.want)
+		})
+	}
+}
+
+// One error, and not one for every key besides.
+func TestValidateClaimLabelsTooMuch(t *testing.T) {
+	labels := map[string]string{}
+	for i := range 5000 {
+		labels[fmt.Sprintf("bad key %d", i)] = longName[:60]
+	}
+	expect(t, ValidateSandboxClaim(claim(func(c *v1alpha1.SandboxClaim) { c.Spec.Labels = labels })),
+		[]string{"spec.labels: Too long: "})
+}
+
+func TestValidateSandboxClaimUpdate(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxClaim)
+		want   []string
+	}{
+		"nothing": {},
+		"what may change": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.TTLAfterCompleted.Duration = time.Hour
+			c.Spec.ShutdownTime = new(metav1.Unix(1, 0))
+			c.Labels = map[string]string{"a": "b"}
+		}},
+		"replicas": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(2)) },
+			want:   []string{"spec.replicas: Invalid value: 2: replicas is immutable"},
+		},
+		"uid": {
+			change: func(c *v1alpha1.SandboxClaim) { c.UID = "other" },
+			want:   []string{"metadata.uid: Invalid value: \"other\": field is immutable"},
+		},
+		"create rules hold": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout.Duration = 0 },
+			want:   []string{"spec.claimTimeout: Invalid value: "},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := claim(nil)
+			expect(t, ValidateSandboxClaimUpdate(claim(tc.change), old), tc.want)
+		})
+	}
+}
+
+func TestValidateSandboxClaimStatusUpdate(t *testing.T) {
+	tests := map[string]struct {
+		status v1alpha1.SandboxClaimStatus
+		want   []string
+	}{
+		"empty":             {},
+		"reset by a client": {status: v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseClaiming}},
+		"complete": {status: v1alpha1.SandboxClaimStatus{
+			ObservedGeneration: 1,
+			Phase:              v1alpha1.SandboxClaimPhaseCompleted,
+			ClaimedReplicas:    1,
+			Sandboxes:          []v1alpha1.ClaimedSandbox{{Name: "a", PodIPs: []string{"10.0.0.1"}}, {Name: "b"}},
+			Conditions:         []metav1.Condition{condition()},
+		}},
+		"phase": {
+			status: v1alpha1.SandboxClaimStatus{Phase: "Pending"},
+			want:   []string{"status.phase: Unsupported value: \"Pending\": supported values: \"Claiming\", \"Completed\""},
+		},
+		"negative numbers": {
+			status: v1alpha1.SandboxClaimStatus{ClaimedReplicas: -1, ObservedGeneration: -1},
+			want: []string{
+				"status.claimedReplicas: Invalid value: -1: must be greater than or equal to 0",
+				"status.observedGeneration: Invalid value: -1: must be greater than or equal to 0",
+			},
+		},
+		"conditions": {
+			status: v1alpha1.SandboxClaimStatus{Conditions: []metav1.Condition{condition(), condition(), {Type: "Ready"}}},
+			want: []string{
+				"status.conditions[1]: Duplicate value: \"Completed\"",
+				"status.conditions[2].status: Required value",
+				"status.conditions[2].lastTransitionTime: Required value",
+				"status.conditions[2].reason: Required value",
+			},
+		},
+		"sandboxes": {
+			status: v1alpha1.SandboxClaimStatus{Sandboxes: []v1alpha1.ClaimedSandbox{{Name: "a"}, {}, {Name: "a"}}},
+			want: []string{
+				"status.sandboxes[1].name: Required value",
+				"status.sandboxes[2].name: Duplicate value: \"a\"",
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed := claim(func(c *v1alpha1.SandboxClaim) { c.Status = tc.status })
+			expect(t, ValidateSandboxClaimStatusUpdate(changed, claim(nil)), tc.want)
+		})
+	}
+}

@@ -1,0 +1,112 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// MaxTemplateSize is how many bytes a pod template may take. Each sandbox carries
+// its own copy, and a transaction that binds sandboxes writes those copies, so a
+// template has to stay well below the 1.5 MiB of a request to etcd.
+const MaxTemplateSize = 256 << 10
+
+// validatePodTemplate finds the mistakes that a template can be seen to have
+// without a cluster. What a pod may be is decided by the cluster that runs it,
+// and its rules change with its version.
+func validatePodTemplate(raw *runtime.RawExtension, path *field.Path) field.ErrorList {
+	if len(raw.Raw) > MaxTemplateSize {
+		return field.ErrorList{field.TooLong(path, "", MaxTemplateSize)}
+	}
+	template, err := v1alpha1.PodTemplate(raw)
+	if err != nil {
+		return field.ErrorList{undecodable(err, path)}
+	}
+	errs := validateTemplateMetadata(&template.ObjectMeta, path.Child("metadata"))
+	return append(errs, validateContainers(&template.Spec, path.Child("spec"))...)
+}
+
+// undecodable names the field that does not decode, as far as the decoder knows
+// it. The template itself is left out of the message: it can be long.
+func undecodable(err error, path *field.Path) *field.Error {
+	var typeErr *json.UnmarshalTypeError
+	if errors.As(err, &typeErr) && typeErr.Field != "" {
+		path = path.Child(typeErr.Field)
+		err = fmt.Errorf("%s where %s is expected", typeErr.Value, typeErr.Type)
+	}
+	return field.Invalid(path, field.OmitValueType{}, err.Error())
+}
+
+func validateTemplateMetadata(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	labels, annotations := path.Child("labels"), path.Child("annotations")
+	errs := metav1validation.ValidateLabels(meta.Labels, labels)
+	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, annotations)...)
+	errs = append(errs, refuseE2BKeys(meta.Labels, labels)...)
+	return append(errs, refuseE2BKeys(meta.Annotations, annotations)...)
+}
+
+// refuseE2BKeys keeps the keys of the E2B front end off templates: they tell of
+// one sandbox, and a template would put them on all.
+func refuseE2BKeys(values map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if strings.HasPrefix(key, v1alpha1.E2BKeyPrefix) {
+			errs = append(errs, field.Forbidden(path.Key(key),
+				fmt.Sprintf("keys under %s are not allowed in a template", v1alpha1.E2BKeyPrefix)))
+		}
+	}
+	return errs
+}
+
+func validateContainers(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	containers := path.Child("containers")
+	if len(spec.Containers) == 0 {
+		return field.ErrorList{field.Required(containers, "at least one container is required")}
+	}
+	// Init containers share the name space of the others.
+	seen := make(map[string]bool, len(spec.InitContainers)+len(spec.Containers))
+	errs := validateContainerList(spec.InitContainers, path.Child("initContainers"), seen)
+	return append(errs, validateContainerList(spec.Containers, containers, seen)...)
+}
+
+func validateContainerList(containers []corev1.Container, path *field.Path, seen map[string]bool) field.ErrorList {
+	var errs field.ErrorList
+	for i := range containers {
+		container := &containers[i]
+		name, image := path.Index(i).Child("name"), path.Index(i).Child("image")
+		switch {
+		case container.Name == "":
+			errs = append(errs, field.Required(name, ""))
+		case seen[container.Name]:
+			errs = append(errs, field.Duplicate(name, container.Name))
+		default:
+			for _, msg := range validation.IsDNS1123Label(container.Name) {
+				errs = append(errs, field.Invalid(name, container.Name, msg))
+			}
+		}
+		seen[container.Name] = true
+		switch {
+		case container.Image == "":
+			errs = append(errs, field.Required(image, ""))
+		case strings.TrimSpace(container.Image) != container.Image:
+			errs = append(errs, field.Invalid(image, container.Image, "must not have leading or trailing whitespace"))
+		}
+	}
+	return errs
+}

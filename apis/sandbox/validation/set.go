@@ -1,0 +1,90 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// MaxPoolReplicas is how many sandboxes a set may keep. No etcd holds more of
+// them; a larger number is a slip of the hand that would fill the store.
+const MaxPoolReplicas = 1000000
+
+// ValidateSandboxSet checks a new set, after defaulting.
+func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, labelValueName, metadataPath)
+	return append(errs, validateSetSpec(&set.Spec, specPath)...)
+}
+
+// ValidateSandboxSetUpdate checks a changed set, also when the scale subresource
+// changed it. The template may change: the controller rolls it out.
+func ValidateSandboxSetUpdate(set, old *v1alpha1.SandboxSet) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&set.ObjectMeta, &old.ObjectMeta, metadataPath)
+	return append(errs, validateSetSpec(&set.Spec, specPath)...)
+}
+
+// ValidateSandboxSetStatusUpdate checks a changed status.
+func ValidateSandboxSetStatusUpdate(set, old *v1alpha1.SandboxSet) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&set.ObjectMeta, &old.ObjectMeta, metadataPath)
+	status := &set.Status
+	errs = append(errs, validateCount(status.ObservedGeneration, statusPath.Child("observedGeneration"))...)
+	errs = append(errs, validateCount(int64(status.Replicas), statusPath.Child("replicas"))...)
+	errs = append(errs, validateCount(int64(status.AvailableReplicas), statusPath.Child("availableReplicas"))...)
+	errs = append(errs, validateCount(int64(status.UpdatedReplicas), statusPath.Child("updatedReplicas"))...)
+	errs = append(errs, validateCount(int64(status.UpdatedAvailableReplicas), statusPath.Child("updatedAvailableReplicas"))...)
+	return append(errs, metav1validation.ValidateConditions(status.Conditions, statusPath.Child("conditions"))...)
+}
+
+func validateSetSpec(spec *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
+	errs := validatePoolReplicas(spec.Replicas, path.Child("replicas"))
+	errs = append(errs, validateEmbeddedTemplate(&spec.EmbeddedSandboxTemplate, path)...)
+	errs = append(errs, validateMaxUnavailable(spec.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy", "maxUnavailable"))...)
+	errs = append(errs, validateMaxUnavailable(spec.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy", "maxUnavailable"))...)
+	return append(errs, refuseUnserved(unservedInSet(spec), path)...)
+}
+
+func validatePoolReplicas(replicas *int32, path *field.Path) field.ErrorList {
+	switch {
+	case replicas == nil:
+		return field.ErrorList{field.Required(path, "number of unused sandboxes to keep")}
+	case *replicas < 0:
+		return field.ErrorList{field.Invalid(path, *replicas, "replicas cannot be negative")}
+	case *replicas > MaxPoolReplicas:
+		return field.ErrorList{field.Invalid(path, *replicas, fmt.Sprintf("must be at most %d", MaxPoolReplicas))}
+	}
+	return nil
+}
+
+// validateEmbeddedTemplate checks that there is a template and that it is one.
+func validateEmbeddedTemplate(embedded *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
+	templatePath := path.Child("template")
+	switch {
+	case embedded.Template != nil && embedded.TemplateRef != nil:
+		return field.ErrorList{field.Forbidden(path.Child("templateRef"), "templateRef and podtemplate is mutual exclusive")}
+	case embedded.Template != nil:
+		return validatePodTemplate(embedded.Template, templatePath)
+	case embedded.TemplateRef == nil:
+		return field.ErrorList{field.Required(templatePath, "template is required")}
+	}
+	return nil
+}
+
+// validateMaxUnavailable takes what can be scaled: a number or a percentage. An
+// int of the wrong type reads as 0, so a negative value can be in either form.
+func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	if scaled, err := intstr.GetScaledValueFromIntOrPercent(value, 100, true); err != nil || scaled < 0 {
+		return field.ErrorList{field.Invalid(path, value.String(), "maxUnavailable is invalid")}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+func set(t *testing.T, change func(*v1alpha1.SandboxSet)) *v1alpha1.SandboxSet {
+	t.Helper()
+	s := &v1alpha1.SandboxSet{ObjectMeta: meta("pool"), Spec: v1alpha1.SandboxSetSpec{
+		Replicas:                new(int32(3)),
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{Template: rawTemplate(t)},
+	}}
+	v1alpha1.SetObjectDefaults_SandboxSet(s)
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+func TestValidateSandboxSet(t *testing.T) {
+	maxUnavailable := func(value intstr.IntOrString) func(*v1alpha1.SandboxSet) {
+		return func(s *v1alpha1.SandboxSet) {
+			s.Spec.ScaleStrategy.MaxUnavailable = &value
+			s.Spec.UpdateStrategy.MaxUnavailable = &value
+		}
+	}
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxSet)
+		want   []string
+	}{
+		"minimal":    {},
+		"empty pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(0)) }},
+		"large pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(100000)) }},
+		"number":     {change: maxUnavailable(intstr.FromInt32(0))},
+		"percentage": {change: maxUnavailable(intstr.FromString("50%"))},
+		"over 100%":  {change: maxUnavailable(intstr.FromString("150%"))},
+		"other template": {change: func(s *v1alpha1.SandboxSet) {
+			s.Spec.Template = rawJSON("{\"spec\":{\"containers\":[{\"name\":\"a\",\"image\":\"b\",\"fromTheFuture\":1}]}}")
+		}},
+
+		"long name": {
+			change: func(s *v1alpha1.SandboxSet) { s.Name = longName },
+			want:   []string{"metadata.name: Invalid value: "},
+		},
+		"no replicas": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = nil },
+			want:   []string{"spec.replicas: Required value: number of unused sandboxes to keep"},
+		},
+		"negative replicas": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(-1)) },
+			want:   []string{"spec.replicas: Invalid value: -1: replicas cannot be negative"},
+		},
+		"1e9 replicas": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(1e9)) },
+			want:   []string{"spec.replicas: Invalid value: 1000000000: must be at most 1000000"},
+		},
+		"no template": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.Template = nil },
+			want:   []string{"spec.template: Required value: template is required"},
+		},
+		"template and reference": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: "t"} },
+			want: []string{
+				"spec.templateRef: Forbidden: templateRef and podtemplate is mutual exclusive",
+				"spec.templateRef: " + yet,
+			},
+		},
+		"bad template": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.Template = rawJSON("{}") },
+			want:   []string{"spec.template.spec.containers: Required value"},
+		},
+		"not a percentage": {
+			change: maxUnavailable(intstr.FromString("half")),
+			want: []string{
+				"spec.scaleStrategy.maxUnavailable: Invalid value: \"half\": maxUnavailable is invalid",
+				"spec.updateStrategy.maxUnavailable: Invalid value: \"half\": maxUnavailable is invalid",
+			},
+		},
+		"negative number": {
+			change: maxUnavailable(intstr.FromInt32(-1)),
+			want: []string{
+				"spec.scaleStrategy.maxUnavailable: Invalid value: \"-1\": maxUnavailable is invalid",
+				"spec.updateStrategy.maxUnavailable: Invalid value: \"-1\": maxUnavailable is invalid",
+			},
+		},
+		"negative percentage": {
+			change: maxUnavailable(intstr.FromString("-5%")),
+			want:   []string{"spec.scaleStrategy.maxUnavailable: ", "spec.updateStrategy.maxUnavailable: "},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed := set(t, tc.change)
+			expect(t, ValidateSandboxSet(changed), tc.want)
+			// The rules of an update are the same; only names are left alone.
+			if name != "long name" {
+				expect(t, ValidateSandboxSetUpdate(changed, set(t, nil)), tc.want)
+			}
+		})
+	}
+}
+
+func TestUnservedInSet(t *testing.T) {
+	tests := map[string]func(*v1alpha1.SandboxSetSpec){
+		"templateRef": func(s *v1alpha1.SandboxSetSpec) {
+			s.Template, s.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
+		},
+		"patch":                func(s *v1alpha1.SandboxSetSpec) { s.Patch = rawJSON("{}") },
+		"volumeClaimTemplates": func(s *v1alpha1.SandboxSetSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
+		"pauseStrategy":        func(s *v1alpha1.SandboxSetSpec) { s.PauseStrategy = &v1alpha1.PauseStrategy{} },
+		"persistentContents":   func(s *v1alpha1.SandboxSetSpec) { s.PersistentContents = []string{"ip"} },
+		"runtimes":             func(s *v1alpha1.SandboxSetSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			expect(t, ValidateSandboxSet(set(t, func(s *v1alpha1.SandboxSet) { change(&s.Spec) })),
+				[]string{"spec." + name + ": " + yet})
+		})
+	}
+	if got := len(unservedInSet(&v1alpha1.SandboxSetSpec{})); got != len(tests) {
+		t.Errorf("%d unserved fields, %d tested", got, len(tests))
+	}
+}
+
+func TestValidateSandboxSetStatusUpdate(t *testing.T) {
+	tests := map[string]struct {
+		status v1alpha1.SandboxSetStatus
+		want   []string
+	}{
+		"empty": {},
+		"full": {status: v1alpha1.SandboxSetStatus{
+			ObservedGeneration: 2, Replicas: 3, AvailableReplicas: 2, UpdatedReplicas: 3, UpdatedAvailableReplicas: 2,
+			UpdateRevision: "abc", Selector: "a=b", Conditions: []metav1.Condition{condition()},
+		}},
+		"negative numbers": {
+			status: v1alpha1.SandboxSetStatus{
+				ObservedGeneration: -1, Replicas: -1, AvailableReplicas: -1, UpdatedReplicas: -1, UpdatedAvailableReplicas: -1,
+			},
+			want: []string{
+				"status.observedGeneration: Invalid value: -1",
+				"status.replicas: Invalid value: -1",
+				"status.availableReplicas: Invalid value: -1",
+				"status.updatedReplicas: Invalid value: -1",
+				"status.updatedAvailableReplicas: Invalid value: -1",
+			},
+		},
+		"conditions": {
+			status: v1alpha1.SandboxSetStatus{Conditions: []metav1.Condition{condition(), condition()}},
+			want:   []string{"status.conditions[1]: Duplicate value: "},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed := set(t, func(s *v1alpha1.SandboxSet) { s.Status = tc.status })
+			expect(t, ValidateSandboxSetStatusUpdate(changed, set(t, nil)), tc.want)
+		})
+	}
+}

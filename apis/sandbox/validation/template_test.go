@@ -1,0 +1,77 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+func template(t *testing.T, change func(*v1alpha1.SandboxTemplate)) *v1alpha1.SandboxTemplate {
+	t.Helper()
+	s := &v1alpha1.SandboxTemplate{ObjectMeta: meta("template"), Spec: v1alpha1.SandboxTemplateSpec{
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{Template: rawTemplate(t)},
+	}}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+func TestValidateSandboxTemplate(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxTemplate)
+		want   []string
+	}{
+		"minimal":   {},
+		"long name": {change: func(s *v1alpha1.SandboxTemplate) { s.Name = longName }},
+		"no template": {
+			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.Template = nil },
+			want:   []string{"spec.template: Required value: template is required"},
+		},
+		"bad template": {
+			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.Template = rawJSON("{\"spec\":{}}") },
+			want:   []string{"spec.template.spec.containers: Required value: at least one container is required"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed := template(t, tc.change)
+			expect(t, ValidateSandboxTemplate(changed), tc.want)
+			old := template(t, func(s *v1alpha1.SandboxTemplate) { s.Name = changed.Name })
+			expect(t, ValidateSandboxTemplateUpdate(changed, old), tc.want)
+		})
+	}
+	expect(t, ValidateSandboxTemplate(template(t, func(s *v1alpha1.SandboxTemplate) { s.Name = "a_b" })),
+		[]string{"metadata.name: Invalid value: "})
+}
+
+func TestUnservedInTemplate(t *testing.T) {
+	tests := map[string]func(*v1alpha1.SandboxTemplateSpec){
+		"templateRef": func(s *v1alpha1.SandboxTemplateSpec) {
+			s.Template, s.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
+		},
+		"volumeClaimTemplates":       func(s *v1alpha1.SandboxTemplateSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
+		"pauseStrategy":              func(s *v1alpha1.SandboxTemplateSpec) { s.PauseStrategy = &v1alpha1.PauseStrategy{} },
+		"persistentContents":         func(s *v1alpha1.SandboxTemplateSpec) { s.PersistentContents = []string{"ip"} },
+		"runtimes":                   func(s *v1alpha1.SandboxTemplateSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
+		"envVarsInjectionPolicy":     func(s *v1alpha1.SandboxTemplateSpec) { s.EnvVarsInjectionPolicy = v1alpha1.InjectionAllowed },
+		"volumeClaimTemplatesPolicy": func(s *v1alpha1.SandboxTemplateSpec) { s.VolumeClaimTemplatesPolicy = v1alpha1.InjectionAllowed },
+		"networkPolicy":              func(s *v1alpha1.SandboxTemplateSpec) { s.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{} },
+		"networkPolicyManagement":    func(s *v1alpha1.SandboxTemplateSpec) { s.NetworkPolicyManagement = v1alpha1.NetworkPolicyManaged },
+		"service":                    func(s *v1alpha1.SandboxTemplateSpec) { s.Service = new(false) },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			expect(t, ValidateSandboxTemplate(template(t, func(s *v1alpha1.SandboxTemplate) { change(&s.Spec) })),
+				[]string{"spec." + name + ": " + yet})
+		})
+	}
+	if got := len(unservedInTemplate(&v1alpha1.SandboxTemplateSpec{})); got != len(tests) {
+		t.Errorf("%d unserved fields, %d tested", got, len(tests))
+	}
+}

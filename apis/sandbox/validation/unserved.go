@@ -1,0 +1,85 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Fields of the API whose behaviour is not there yet. An object that sets one is
+// refused, because to accept and ignore it would be a promise not kept. To serve
+// a field, take its line away here, and add the checks of its value.
+
+// unserved is one such field and whether the object sets it.
+type unserved struct {
+	name string
+	set  bool
+	what string
+}
+
+func unservedInClaim(spec *v1alpha1.SandboxClaimSpec) []unserved {
+	return []unserved{
+		{"sandboxTemplateRef", spec.SandboxTemplateRef != nil, "claiming by SandboxTemplate; use templateName"},
+		{"warmPool", spec.WarmPool != v1alpha1.WarmPoolDefault, "warm pools other than \"default\""},
+		{"envVars", len(spec.EnvVars) > 0, "environment variables for the runtime"},
+		{"env", len(spec.Env) > 0, "environment variables for containers"},
+		{"additionalPodMetadata", spec.AdditionalPodMetadata != nil, "metadata for the pod alone; use labels and annotations"},
+		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes for the claimed sandboxes"},
+		{"inplaceUpdate", spec.InplaceUpdate != nil, "changing claimed sandboxes in place"},
+		{"dynamicVolumesMount", len(spec.DynamicVolumesMount) > 0, "mounting volumes into running sandboxes"},
+		{"lifecycle", spec.Lifecycle != nil, "the lifecycle of a claim; use shutdownTime and ttlAfterCompleted"},
+	}
+}
+
+func unservedInSet(spec *v1alpha1.SandboxSetSpec) []unserved {
+	return []unserved{
+		{"templateRef", spec.TemplateRef != nil, "referring to a SandboxTemplate; use template"},
+		{"patch", spec.Patch != nil, "patching a referenced SandboxTemplate"},
+		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes of sandboxes"},
+		{"pauseStrategy", spec.PauseStrategy != nil, "pausing sandboxes"},
+		{"persistentContents", len(spec.PersistentContents) > 0, "pausing sandboxes"},
+		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
+	}
+}
+
+func unservedInTemplate(spec *v1alpha1.SandboxTemplateSpec) []unserved {
+	return []unserved{
+		{"templateRef", spec.TemplateRef != nil, "referring to another SandboxTemplate; use template"},
+		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes of sandboxes"},
+		{"pauseStrategy", spec.PauseStrategy != nil, "pausing sandboxes"},
+		{"persistentContents", len(spec.PersistentContents) > 0, "pausing sandboxes"},
+		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
+		{"envVarsInjectionPolicy", spec.EnvVarsInjectionPolicy != "", "environment variables of claims"},
+		{"volumeClaimTemplatesPolicy", spec.VolumeClaimTemplatesPolicy != "", "volumes of claims"},
+		{"networkPolicy", spec.NetworkPolicy != nil, "network policies"},
+		{"networkPolicyManagement", spec.NetworkPolicyManagement != "", "network policies"},
+		{"service", spec.Service != nil, "services of sandboxes"},
+	}
+}
+
+func unservedInSandbox(spec *v1alpha1.SandboxSpec) []unserved {
+	return []unserved{
+		{"paused", spec.Paused, "pausing sandboxes"},
+		{"pauseTime", spec.PauseTime != nil, "pausing sandboxes"},
+		{"pauseStrategy", spec.PauseStrategy != nil, "pausing sandboxes"},
+		{"persistentContents", len(spec.PersistentContents) > 0, "pausing sandboxes"},
+		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
+		{"lifecycle", spec.Lifecycle != nil, "upgrading sandboxes"},
+		{"upgradePolicy", spec.UpgradePolicy != nil, "upgrading sandboxes"},
+		{"templateRef", spec.TemplateRef != nil, "referring to a SandboxTemplate; use template"},
+		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes of sandboxes"},
+	}
+}
+
+func refuseUnserved(fields []unserved, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range fields {
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), "not supported by this version of Sandlot yet: "+f.what))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,251 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
+)
+
+const (
+	// setName is the name of every set: there is one in a namespace.
+	setName = "pool"
+
+	// Where the server keeps objects in etcd.
+	sandboxKeys = "/sandlot/agents.kruise.io/sandboxes/"
+	claimKeys   = "/sandlot/agents.kruise.io/sandboxclaims/"
+
+	fillTxn      = 100 // sandboxes a transaction
+	fillWriters  = 4
+	poolTimeout  = 3 * time.Minute
+	poolInterval = 50 * time.Millisecond
+)
+
+// podTemplate is a small but real one.
+const podTemplate = `{"metadata":{"labels":{"app":"bench"}},"spec":{"containers":[{
+	"name":"sandbox","image":"registry.example.com/sandbox:1.0",
+	"ports":[{"containerPort":8080,"name":"runtime"}],
+	"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"512Mi"}}}]}}`
+
+// pool is the one SandboxSet of a namespace.
+type pool struct {
+	namespace string
+	size      int
+}
+
+// filledServer starts a server on a new folder in which each pool holds as many
+// available sandboxes as it should, and is held: the set may have no sandbox
+// starting (scaleStrategy.maxUnavailable 0), so nothing is refilled.
+//
+// To make 100,000 sandboxes through the API would take minutes. So the server
+// makes the first sandbox of each pool, and while it is stopped copies of what it
+// stored are written into its etcd.
+func filledServer(ctx context.Context, o *settings, dir string, pools []pool) (*server, error) {
+	began := time.Now()
+	models, err := makeModels(ctx, o, dir, pools)
+	if err != nil {
+		return nil, fmt.Errorf("making the first sandboxes: %w", err)
+	}
+	logf("first sandboxes made after %s", since(began))
+	if err := copyModels(ctx, filepath.Join(dir, "etcd"), pools, models); err != nil {
+		return nil, fmt.Errorf("filling the pools: %w", err)
+	}
+	logf("copies written after %s", since(began))
+	s, err := startServer(ctx, o.program, dir, o.connections)
+	if err != nil {
+		return nil, err
+	}
+	logf("server ready after %s", since(began))
+	total := 0
+	for _, p := range pools {
+		total += p.size
+		if err := s.awaitStock(ctx, p); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	if err := s.idle(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	logf("%d pools with %d sandboxes in place after %s", len(pools), total, since(began))
+	return s, nil
+}
+
+func since(began time.Time) time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
+
+// makeModels lets a server make one sandbox of each pool.
+func makeModels(ctx context.Context, o *settings, dir string, pools []pool) (models []*v1alpha1.Sandbox, err error) {
+	s, err := startServer(ctx, o.program, dir, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, p := range pools {
+		model, err := s.makeModel(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		models = append(models, model)
+	}
+	return models, nil
+}
+
+func (s *server) makeModel(ctx context.Context, p pool) (*v1alpha1.Sandbox, error) {
+	api := s.clients[0].AgentsV1alpha1()
+	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: setName}}
+	set.Spec.Replicas = new(int32(1))
+	set.Spec.Template = &runtime.RawExtension{Raw: []byte(podTemplate)}
+	if _, err := api.SandboxSets(p.namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	if err := s.awaitStock(ctx, pool{p.namespace, 1}); err != nil {
+		return nil, err
+	}
+	sandboxes, err := api.Sandboxes(p.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if n := len(sandboxes.Items); n != 1 {
+		return nil, fmt.Errorf("set %s/%s made %d sandboxes, not 1", p.namespace, setName, n)
+	}
+	if err := s.patchSet(ctx, p, map[string]any{"replicas": p.size, "scaleStrategy": hold}); err != nil {
+		return nil, err
+	}
+	return &sandboxes.Items[0], s.awaitStock(ctx, pool{p.namespace, 1})
+}
+
+var (
+	hold    = map[string]any{"maxUnavailable": 0}
+	release = map[string]any{"maxUnavailable": nil}
+)
+
+func (s *server) patchSet(ctx context.Context, p pool, spec map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return err
+	}
+	_, err = s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).
+		Patch(ctx, setName, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// awaitStock waits until a pool has its size, and its set says so of its current
+// spec.
+func (s *server) awaitStock(ctx context.Context, p pool) error {
+	available := int32(0)
+	for deadline := time.Now().Add(poolTimeout); time.Now().Before(deadline); {
+		set, err := s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).Get(ctx, setName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		available = set.Status.AvailableReplicas
+		if int(available) == p.size && set.Status.ObservedGeneration == set.Generation {
+			return nil
+		}
+		if err := sleep(ctx, poolInterval); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("set %s/%s has %d available sandboxes instead of %d after %s", p.namespace, setName, available, p.size, poolTimeout)
+}
+
+// copyModels fills the pools in the etcd of a server that does not run. A copy is
+// what the server stored, under another name, UID and address.
+func copyModels(ctx context.Context, dir string, pools []pool, models []*v1alpha1.Sandbox) (err error) {
+	etcd, client, err := startEtcd(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close(), etcd.Close()) }()
+	for i, p := range pools {
+		key := path.Join(sandboxKeys, p.namespace, models[i].Name)
+		stored, err := client.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if len(stored.Kvs) != 1 {
+			return fmt.Errorf("etcd has no key %s", key)
+		}
+		copies := &copier{client: client, model: models[i], key: key, value: string(stored.Kvs[0].Value)}
+		if err := copies.write(ctx, p.size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copier writes copies of one stored sandbox.
+type copier struct {
+	client     *clientv3.Client
+	model      *v1alpha1.Sandbox
+	key, value string
+}
+
+// write makes a pool of the given size out of the model.
+func (c *copier) write(ctx context.Context, size int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	next.Store(1) // the model is the first
+	var wg sync.WaitGroup
+	for range fillWriters {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				first := int(next.Add(fillTxn)) - fillTxn
+				if first >= size {
+					return
+				}
+				var puts []clientv3.Op
+				for i := first; i < min(first+fillTxn, size); i++ {
+					puts = append(puts, c.put(i))
+				}
+				if _, err := c.client.Txn(ctx).Then(puts...).Commit(); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (c *copier) put(i int) clientv3.Op {
+	name := fmt.Sprintf("%s%06d", c.model.GenerateName, i)
+	replace := strings.NewReplacer(
+		c.model.Name, name,
+		string(c.model.UID), string(uuid.NewUUID()),
+		c.model.Status.PodInfo.PodIP, fmt.Sprintf("127.%d.%d.%d", 1+i>>16, i>>8&0xff, i&0xff),
+	)
+	return clientv3.OpPut(replace.Replace(c.key), replace.Replace(c.value))
+}
+
+// startEtcd runs an etcd in this process, set up like the server's.
+func startEtcd(ctx context.Context, dir string) (*embeddedetcd.Server, *clientv3.Client, error) {
+	etcd, err := embeddedetcd.Start(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints(), Logger: zap.NewNop()})
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("connecting to etcd: %w", err), etcd.Close())
+	}
+	return etcd, client, nil
+}

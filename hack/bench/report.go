@@ -1,0 +1,151 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// number is printed with four digits or all before the point: more are noise.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) {
+	value := float64(n)
+	if value == 0 || math.IsNaN(value) || math.IsInf(value, 0) {
+		return []byte("0"), nil
+	}
+	scale := math.Pow(10, max(0, 3-math.Floor(math.Log10(math.Abs(value)))))
+	return json.Marshal(math.Round(value*scale) / scale)
+}
+
+// claimFigures are those of claims beside plain creates.
+type claimFigures struct {
+	// Claims and Failed count over all rounds. A claim fails if it is not Completed
+	// with exactly the sandboxes that it asked for, each of them its own in the
+	// store as well.
+	Claims int `json:"claims"`
+	Failed int `json:"failed"`
+
+	ClaimsPerS number `json:"claims_per_s"`
+	ClaimP50   number `json:"claim_p50_ms"`
+	ClaimP99   number `json:"claim_p99_ms"`
+	PlainPerS  number `json:"plain_per_s"`
+	PlainP50   number `json:"plain_p50_ms"`
+	PlainP99   number `json:"plain_p99_ms"`
+	P50Ratio   number `json:"p50_ratio"`
+	RateRatio  number `json:"rate_ratio"`
+
+	// What one costs the server.
+	ClaimCPU number `json:"claim_cpu_ms"`
+	PlainCPU number `json:"plain_cpu_ms"`
+
+	ClaimBytes int `json:"claim_bytes"`
+	PlainBytes int `json:"plain_bytes"`
+}
+
+// batchFigures compare one large claim with one claim of one sandbox.
+type batchFigures struct {
+	SingleP50     number `json:"single_p50_ms"`
+	BatchRatio    number `json:"batch_ratio"`
+	SandboxesPerS number `json:"sandboxes_per_s"`
+}
+
+// poolFigures compare a large pool with a small one.
+type poolFigures struct {
+	Pool            int    `json:"pool"`
+	SmallPool       int    `json:"small_pool"`
+	SmallPoolP50    number `json:"small_pool_p50_ms"`
+	PoolRatio       number `json:"pool_ratio"`
+	BytesPerSandbox number `json:"bytes_per_indexed_sandbox"`
+}
+
+// refillFigures are the price of a refill.
+type refillFigures struct {
+	// BesidePerS is how many sandboxes came into the pool while claims ran, AlonePerS
+	// how many when the claims had stopped.
+	BesidePerS number `json:"refill_beside_claims_per_s"`
+	AlonePerS  number `json:"refill_alone_per_s"`
+	// What a sandbox costs when refill runs alone, and the requests that it takes.
+	MSPerClaim     number `json:"refill_ms_per_claim"`
+	CPUMSPerClaim  number `json:"refill_cpu_ms_per_claim"`
+	WritesPerClaim number `json:"refill_writes_per_claim"`
+}
+
+// etcdFigures are those of bare transactions.
+type etcdFigures struct {
+	PerS number `json:"etcd_per_s"`
+	P50  number `json:"etcd_p50_ms"`
+	P99  number `json:"etcd_p99_ms"`
+}
+
+// result is a line of the report.
+type result struct {
+	Case    string `json:"case"`
+	Clients int    `json:"clients"`
+	*claimFigures
+	*batchFigures
+	*poolFigures
+	*refillFigures
+	*etcdFigures
+	// Goal is what is to be reached, and OK whether it is, without any failed claim.
+	Goal string `json:"goal,omitempty"`
+	OK   *bool  `json:"ok,omitempty"`
+}
+
+// goal is a limit of one figure.
+type goal struct {
+	name  string
+	value number
+	least bool // the limit is the least value, not the greatest
+	limit float64
+}
+
+func atMost(name string, value number, limit float64) goal {
+	return goal{name: name, value: value, limit: limit}
+}
+
+func atLeast(name string, value number, limit float64) goal {
+	return goal{name: name, value: value, least: true, limit: limit}
+}
+
+func (g goal) String() string {
+	if g.least {
+		return fmt.Sprintf("%s >= %g", g.name, g.limit)
+	}
+	return fmt.Sprintf("%s <= %g", g.name, g.limit)
+}
+
+// ok is false for what is not a number.
+func (g goal) ok() bool {
+	if g.least {
+		return float64(g.value) >= g.limit
+	}
+	return float64(g.value) <= g.limit
+}
+
+// judge says in the line what the goals are and whether they are reached.
+func (r *result) judge(goals ...goal) {
+	ok := r.claimFigures == nil || r.Failed == 0
+	var texts []string
+	for _, g := range goals {
+		texts = append(texts, g.String())
+		ok = ok && g.ok()
+	}
+	r.Goal, r.OK = strings.Join(texts, ", "), &ok
+}
+
+// print writes the line.
+func (r *result) print(out io.Writer) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false) // goals have < and >
+	if err := encoder.Encode(r); err != nil {
+		return fmt.Errorf("%s: %w", r.Case, err)
+	}
+	return nil
+}

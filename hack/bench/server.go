@@ -1,0 +1,231 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+)
+
+const (
+	startTimeout   = 2 * time.Minute
+	stopTimeout    = 30 * time.Second
+	requestTimeout = time.Minute
+)
+
+// server is a running "sandlot up".
+type server struct {
+	// clients have a connection each.
+	clients []versioned.Interface
+	// ended is closed with the process; err says how it ended, if not well.
+	ended chan struct{}
+	err   error
+	stop  context.CancelFunc
+}
+
+// startServer runs the program on dir and returns when it is ready. The server
+// lives until ctx is done or it is closed.
+func startServer(ctx context.Context, program, dir string, connections int) (*server, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	cmd := exec.CommandContext(ctx, program, "up", "--data-dir", dir, "--kubeconfig", kubeconfig, "--secure-port", "0")
+	logs := &lastLines{}
+	cmd.Stderr = logs
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = stopTimeout // then it is killed
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("starting %s: %w", program, err)
+	}
+	s := &server{ended: make(chan struct{}), stop: cancel}
+	ready := make(chan struct{})
+	go func() {
+		defer close(s.ended)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if lines.Text() == "ready" {
+				close(ready)
+			}
+		}
+		_ = cmd.Wait() // the state says more
+		switch {
+		case !cmd.ProcessState.Success(): // whoever ended it
+			s.err = fmt.Errorf("%s: %s %s", program, cmd.ProcessState, logs)
+		case ctx.Err() == nil:
+			s.err = fmt.Errorf("%s has ended by itself %s", program, logs)
+		}
+	}()
+	if err := s.await(ctx, ready); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if s.clients, err = connect(kubeconfig, connections); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *server) await(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-s.ended:
+		return errors.New("the server is not ready")
+	case <-time.After(startTimeout):
+		return fmt.Errorf("the server is not ready after %s", startTimeout)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// close stops the process, waits for it, and says if it did not end well.
+func (s *server) close() error {
+	s.stop()
+	<-s.ended
+	return s.err
+}
+
+// connect returns clients with one HTTP/2 connection each and no limit of their
+// rate.
+func connect(kubeconfig string, connections int) ([]versioned.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
+	}
+	config.QPS = -1
+	config.Timeout = requestTimeout
+	var clients []versioned.Interface
+	for range connections {
+		config := rest.CopyConfig(config)
+		// client-go shares a connection between equal configurations; a dialer of its
+		// own makes each unequal.
+		config.Dial = new(net.Dialer).DialContext
+		client, err := versioned.NewForConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("making a client: %w", err)
+		}
+		clients = append(clients, client)
+	}
+	return clients, nil
+}
+
+// client returns the client that number i of many uses.
+func (s *server) client(i int) versioned.Interface { return s.clients[i%len(s.clients)] }
+
+// get reads a path that is not an object.
+func (s *server) get(ctx context.Context, path string, params map[string]string) ([]byte, error) {
+	request := s.clients[0].Discovery().RESTClient().Get().AbsPath(path)
+	for name, value := range params {
+		request.Param(name, value)
+	}
+	return request.DoRaw(ctx)
+}
+
+// counters are what the server has done since it started.
+type counters struct {
+	// created counts sandboxes made through the API, and writes all requests that
+	// change sandboxes and sets. What claims write is in neither.
+	created, writes float64
+	cpu             time.Duration
+}
+
+func (c counters) plus(other counters) counters {
+	return counters{created: c.created + other.created, writes: c.writes + other.writes, cpu: c.cpu + other.cpu}
+}
+
+func (c counters) minus(other counters) counters {
+	return counters{created: c.created - other.created, writes: c.writes - other.writes, cpu: c.cpu - other.cpu}
+}
+
+func (s *server) counters(ctx context.Context) (counters, error) {
+	text, err := s.get(ctx, "/metrics", nil)
+	if err != nil {
+		return counters{}, fmt.Errorf("reading metrics: %w", err)
+	}
+	return parseCounters(string(text))
+}
+
+// cpu is the processor time that the server has used.
+func (s *server) cpu(ctx context.Context) (time.Duration, error) {
+	c, err := s.counters(ctx)
+	return c.cpu, err
+}
+
+func parseCounters(metrics string) (counters, error) {
+	var c counters
+	for line := range strings.Lines(metrics) {
+		name, text, ok := cutLast(strings.TrimSpace(line), " ")
+		requests := strings.HasPrefix(name, "apiserver_request_total{")
+		if !ok || !requests && name != "process_cpu_seconds_total" {
+			continue
+		}
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return counters{}, fmt.Errorf("metric %s: %w", name, err)
+		}
+		if !requests {
+			c.cpu = time.Duration(value * float64(time.Second))
+			continue
+		}
+		label := func(name, value string) bool { return strings.Contains(line, name+`="`+value+`"`) }
+		if !label("resource", "sandboxes") && !label("resource", "sandboxsets") {
+			continue
+		}
+		switch {
+		case label("verb", "POST"):
+			c.writes += value
+			if label("resource", "sandboxes") && label("code", "201") {
+				c.created += value
+			}
+		case label("verb", "PUT"), label("verb", "PATCH"), label("verb", "APPLY"), label("verb", "DELETE"):
+			c.writes += value
+		}
+	}
+	return c, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// idle waits until the server has done what its start set off: less than a tenth
+// of a processor's time in half a second. Where a process does not know its time,
+// the first look suffices.
+func (s *server) idle(ctx context.Context) error {
+	const interval, limit = 500 * time.Millisecond, 50 * time.Millisecond
+	for before := (counters{cpu: -time.Hour}); ; {
+		now, err := s.counters(ctx)
+		if err != nil {
+			return err
+		}
+		if now.cpu-before.cpu < limit {
+			return nil
+		}
+		before = now
+		if err := sleep(ctx, interval); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Copyright The Sandlot Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Prints the path of a tool in bin/, building it first when it is missing or
+# older than the go.mod that pins it. Nothing is taken from PATH, so that
+# everybody runs the same version. The tools are installed rather than run by
+# "go tool", because checking a build of this size takes seconds each time.
+#
+# usage: hack/tool.sh golangci-lint|kubectl
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+name="${1:?usage: hack/tool.sh NAME}"
+ldflags='-s -w'
+case "$name" in
+golangci-lint)
+  module=hack/tools/lint
+  package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+  ;;
+kubectl)
+  # Other programs of Kubernetes need their name here and a tool line in go.mod.
+  module=hack/controlplane
+  package="k8s.io/kubernetes/cmd/$name"
+  ;;
+*)
+  echo "hack/tool.sh: unknown tool $name" >&2
+  exit 2
+  ;;
+esac
+
+binary="$root/bin/$name"
+cd "$root/$module"
+if [[ ! -x "$binary" || go.mod -nt "$binary" || go.sum -nt "$binary" ]]; then
+  echo "building bin/$name (minutes on a cold cache)" >&2
+  export CGO_ENABLED=0 GOWORK=off
+  if [[ "$module" == hack/controlplane ]]; then
+    # Kubernetes' own build stamps this; without it kubectl calls itself v0.0.0.
+    version="$(go list -m -f '{{.Version}}' k8s.io/kubernetes)"
+    ldflags+=" -X k8s.io/component-base/version.gitVersion=$version"
+  fi
+  mkdir -p "$root/bin"
+  # Renamed into place: a caller beside us never sees half a file.
+  go build -o "$binary.$$" -ldflags "$ldflags" "$package"
+  mv "$binary.$$" "$binary"
+fi
+echo "$binary"

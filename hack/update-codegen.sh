@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Copyright The Sandlot Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Writes everything that is generated from apis/: deep copies, defaults, OpenAPI,
+# and in pkg/generated the clientset, informers, listers and apply
+# configurations. Needs Go and nothing else.
+#
+# UPDATE_REPORT=1 accepts new entries in hack/api-violations.list.
+
+set -o errexit -o nounset -o pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+MODULE=github.com/sandlot-io/sandlot
+BOILERPLATE="$ROOT/hack/boilerplate.go.txt"
+cd "$ROOT"
+
+# The generators are installed into bin/, which git ignores. Their version is
+# that of hack/tools/go.mod. hack/verify-codegen.sh sets another folder.
+export GOBIN="${CODEGEN_BIN:-$ROOT/bin}"
+(cd hack/tools && go mod download k8s.io/code-generator)
+# shellcheck disable=SC1091
+source "$(cd hack/tools && go list -m -f '{{.Dir}}' k8s.io/code-generator)/kube_codegen.sh"
+
+# Types of these packages are referred to, so the OpenAPI has to describe them.
+# They live in the module cache, where nothing may be written.
+EXTRA_PKGS=(
+    k8s.io/api/autoscaling/v1
+    k8s.io/api/networking/v1
+    k8s.io/apimachinery/pkg/util/intstr
+)
+KUBE_CODEGEN_READONLY_PKGS+=("${EXTRA_PKGS[@]}" k8s.io/api/core/v1)
+
+schema="$(mktemp)"
+trap 'rm -f "$schema"' EXIT
+
+kube::codegen::gen_helpers \
+    --boilerplate "$BOILERPLATE" \
+    --lint-rules known-tags-only,require-explicit-disablement \
+    apis
+
+extra_args=()
+for pkg in "${EXTRA_PKGS[@]}"; do
+    extra_args+=(--extra-pkgs "$pkg")
+done
+kube::codegen::gen_openapi \
+    --boilerplate "$BOILERPLATE" \
+    "${extra_args[@]}" \
+    --output-dir pkg/generated/openapi \
+    --output-pkg "$MODULE/pkg/generated/openapi" \
+    --output-model-name-file zz_generated.model_name.go \
+    --report-filename hack/api-violations.list \
+    ${UPDATE_REPORT:+--update-report} \
+    apis
+
+# Compiles the OpenAPI just written, so the order matters. A file, because a
+# process substitution would hide a failure.
+go run ./pkg/generated/openapi/cmd/models-schema > "$schema"
+
+# applyconfiguration-gen looks our types up under names made from their Go path,
+# and quietly treats those it does not find as having no schema; everything else,
+# the server's OpenAPI and client-go's type converter included, goes by the model
+# names of the doc.go tag. So the generator is shown the one, and its output gets
+# the other.
+GO_NAMES=com.github.sandlot-io.sandlot.apis.sandbox.v1alpha1
+MODEL_NAMES=io.kruise.agents.v1alpha1
+replace() { # from, to, file
+    sed "s#${1//./\\.}#$2#g" "$3" > "$3.new" && mv "$3.new" "$3"
+}
+replace "$MODEL_NAMES" "$GO_NAMES" "$schema"
+
+kube::codegen::gen_client \
+    --boilerplate "$BOILERPLATE" \
+    --with-watch \
+    --with-applyconfig \
+    --applyconfig-openapi-schema "$schema" \
+    --output-dir pkg/generated \
+    --output-pkg "$MODULE/pkg/generated" \
+    apis
+
+while read -r file; do
+    replace "$GO_NAMES" "$MODEL_NAMES" "$file"
+done < <(grep -rl "$GO_NAMES" pkg/generated/applyconfiguration)

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Copyright The Sandlot Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Holds the layers apart: who may not depend on whom, through any number of
+# packages. The linter (depguard in .golangci.yml) judges what a file imports
+# itself; only the whole graph shows what a package drags in behind that.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CGO_ENABLED=0 GOWORK=off
+module="$(go list -m)"
+packages="$(go list ./... | sed "s,^$module/,,")"
+tests='pkg/(e2e|integration|testutil)|registry/sandbox/registrytest'
+
+# A line for each pair "package dependency", direct or not, without _test.go
+# files. Our own packages lose the module's path, so that pkg/x is always ours.
+# Left out: pairs within one folder of pkg/, and what test packages depend on.
+graph="$(go list -f '{{range .Deps}}{{$.ImportPath}} {{.}}{{"\n"}}{{end}}' ./... |
+  sed -E "s,^$module/,,; s, $module/, ,; \,^($tests)[/ ],d"'; \,^(pkg/[^ /]+)(/[^ ]*)? \1(/[^ ]*)?$,d')"
+failed=0
+
+# never PACKAGE DEPENDENCY: extended regular expressions for whole paths; each
+# stands for what lies below it as well.
+never() {
+  local found
+  found="$(grep -E "^($1)(/[^ ]*)? ($2)(/[^ ]*)?$" <<<"$graph")" || (($? == 1))
+  if [[ -n "$found" ]]; then
+    sed 's/^/forbidden dependency: /; s/ \([^ ]*\)$/ -> \1/; 20q' <<<"$found" >&2
+    failed=1
+  fi
+}
+
+clients='k8s\.io/client-go|sigs\.k8s\.io/controller-runtime'
+server='k8s\.io/apiserver'
+etcd='go\.etcd\.io/etcd'
+install='apis/sandbox/install'
+parts='pkg/(datadir|embeddedetcd|localpki)'
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|controllers|manager|standalone)"
+product="apis/sandbox|cmd/[^/]+|registry/sandbox|$parts"
+product+='|pkg/(allocator|apiserver|controllers|etcdtxn|generated|manager|podtemplate|poolindex|runtime|standalone|version)'
+
+# The API is what others import: nothing comes with it but the API machinery.
+never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
+never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|$etcd"
+# Pure cores: nothing behind them does I/O.
+never 'pkg/(podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|etcdtxn|generated|runtime)|$clients|$server|$etcd"
+# Tools and parts that know nothing of sandboxes.
+never 'pkg/etcdtxn' 'apis|pkg|registry'
+never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
+never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|controllers|etcdtxn|generated|manager|podtemplate|poolindex|runtime|standalone)'
+# The way of a request. Only the server sees the second registration of the types.
+never 'pkg/allocator|registry' "$edge|$install"
+never 'pkg/allocator' 'registry'
+never 'pkg/apiserver' 'cmd|hack|pkg/(controllers|manager|standalone)'
+# The background is a client of the API like any other.
+never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
+  "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|standalone)|$server|$etcd"
+never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|podtemplate|poolindex|runtime)|$server|$etcd"
+# Tests and tools stay out of what is shipped.
+never "$product" "hack|artifacts|$tests"
+
+# A package that no line above knows is an oversight: give it its place.
+if unknown="$(grep -Ev "^($product|$tests|artifacts/example|hack)(/|$)" <<<"$packages")"; then
+  sed 's/^/no import rule for /' <<<"$unknown" >&2
+  failed=1
+fi
+exit "$failed"

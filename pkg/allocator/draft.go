@@ -1,0 +1,253 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// draft works out the next true state that can be written now.
+//
+//  1. Sandboxes that the claim holds and that became ready count; those that
+//     failed are let go.
+//  2. What is missing is bound from the pool, and made where the pool has none
+//     and the claim wants that.
+//  3. The claim is complete when nothing is missing, ends with what it has when
+//     its time is up, and goes on otherwise.
+//
+// With AllOrNothing nothing counts before everything does, so that the claim
+// shows none or all at every moment, and ends with one or the other.
+func (j *job) draft(ctx context.Context) (*draft, error) {
+	now := j.a.options.Clock.Now()
+	d := &draft{claim: j.claim.DeepCopy()}
+	if j.at == 0 {
+		begin(d.claim, now)
+	}
+	if d.claim.Status.ClaimStartTime == nil { // a client rewrote the status
+		d.claim.Status.ClaimStartTime = &metav1.Time{Time: j.start}
+	}
+	set, err := j.a.store.Set(ctx, j.claim.Namespace, j.claim.Spec.TemplateName)
+	if err != nil {
+		return nil, err
+	}
+	d.beyond = set == nil || j.waiter.atomic && replicas(d.claim) > ptr.Deref(set.Spec.Replicas, 0)
+	expired := j.at != 0 && !now.Before(j.deadline())
+
+	listed := slices.Concat(d.claim.Status.Sandboxes, j.found)
+	ready := j.sort(d, now, expired)
+	if !atomicClaim(d.claim) {
+		listed = append(listed, j.count(d, ready)...)
+	}
+	report(d.claim, listed, j.unlisted, set != nil)
+	d.missing = max(0, int(replicas(d.claim)-d.claim.Status.ClaimedReplicas)-(len(j.fresh)-len(d.counts)-len(d.drops)))
+	if !expired && d.missing > 0 {
+		if err := j.fill(ctx, d, set, now); err != nil {
+			return nil, err
+		}
+	}
+	listed = append(listed, j.standing(d, ready)...)
+	d.missing -= len(d.binds) + len(d.fresh)
+	report(d.claim, listed, j.unlisted, set != nil)
+	j.conclude(d, set != nil, expired, now)
+	return d, nil
+}
+
+// standing says what the sandboxes from the pool are to the claim, and returns
+// the entries of those that count now. With AllOrNothing they count, and those
+// that were ready before with them, once all are there.
+func (j *job) standing(d *draft, ready []*v1alpha1.Sandbox) []v1alpha1.ClaimedSandbox {
+	var entries []v1alpha1.ClaimedSandbox
+	as := counted
+	if atomicClaim(d.claim) {
+		if len(ready)+len(d.binds) < int(replicas(d.claim)) || len(d.drops) > 0 {
+			as = starting
+		} else {
+			entries = j.count(d, ready)
+		}
+	}
+	for _, b := range d.binds {
+		j.binding.stand(b.sandbox, as)
+		if as == counted {
+			entries = append(entries, claimed(b.sandbox))
+		}
+	}
+	return entries
+}
+
+// conclude ends the claim in the draft, if it has all it asked for, or if its
+// time is up and it has let go of what does not count.
+func (j *job) conclude(d *draft, setFound, expired bool, now time.Time) {
+	switch {
+	case d.claim.Status.ClaimedReplicas >= replicas(d.claim):
+		complete(d.claim, now)
+	case expired && len(d.counts)+len(d.drops) == len(j.fresh):
+		timeOut(d.claim, now, now.Sub(claimStart(d.claim, j.start)), setFound)
+	}
+}
+
+// sort lets go of the sandboxes that the claim holds and that have failed, as
+// far as a transaction can take them, and returns those that are ready. At the
+// end of the claim's time every one that is not ready has failed, and with
+// AllOrNothing every one, unless all are ready.
+func (j *job) sort(d *draft, now time.Time, expired bool) []*v1alpha1.Sandbox {
+	var ready, failed []*v1alpha1.Sandbox
+	for _, name := range slices.Sorted(maps.Keys(j.fresh)) {
+		sb := j.fresh[name]
+		switch state, _ := v1alpha1.StateOf(sb.Sandbox, now); {
+		case state == v1alpha1.StateRunning && sb.Status.PodInfo.PodIP != "":
+			ready = append(ready, sb.Sandbox)
+		case expired, !now.Before(sb.until), ended(sb.Sandbox):
+			failed = append(failed, dropped(sb.Sandbox, j.claim.Spec.ReserveFailedSandbox, now))
+		}
+	}
+	if expired && atomicClaim(d.claim) && len(ready) < int(replicas(d.claim)) {
+		for _, sb := range ready {
+			failed = append(failed, dropped(sb, false, now))
+		}
+		ready = nil
+	}
+	d.drops = failed[:min(len(failed), j.room)]
+	return ready
+}
+
+// count adds sandboxes that are ready to the draft, as far as it has room, and
+// returns their entries.
+func (j *job) count(d *draft, ready []*v1alpha1.Sandbox) []v1alpha1.ClaimedSandbox {
+	var entries []v1alpha1.ClaimedSandbox
+	for _, sb := range ready[:min(len(ready), j.room-len(d.drops))] {
+		sb = sb.DeepCopy()
+		j.binding.stand(sb, counted)
+		d.counts = append(d.counts, sb)
+		entries = append(entries, claimed(sb))
+	}
+	return entries
+}
+
+func isStarting(sb *v1alpha1.Sandbox) bool {
+	return sb.Annotations[v1alpha1.AnnotationStarting] == "true"
+}
+
+// ended says whether a fresh sandbox can no longer become ready.
+func ended(sb *v1alpha1.Sandbox) bool {
+	switch sb.Status.Phase {
+	case v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded, v1alpha1.SandboxTerminating:
+		return true
+	}
+	return sb.DeletionTimestamp != nil
+}
+
+// dropped is the state of a sandbox that the claim lets go: kept for debugging
+// where that was asked for, else no longer the claim's and due to be shut down.
+func dropped(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox {
+	sb = sb.DeepCopy()
+	owner := sb.Annotations[v1alpha1.AnnotationOwner]
+	sb.OwnerReferences = slices.DeleteFunc(sb.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == owner })
+	delete(sb.Annotations, v1alpha1.AnnotationStarting)
+	if reserve {
+		sb.Labels = merged(sb.Labels, map[string]string{v1alpha1.LabelReservedFailedSandbox: "true"})
+		return sb
+	}
+	delete(sb.Annotations, v1alpha1.AnnotationOwner)
+	delete(sb.Labels, v1alpha1.LabelClaimName)
+	shutdown := metav1.NewTime(now.Truncate(time.Second))
+	sb.Spec.ShutdownTime = &shutdown
+	sb.Generation++
+	return sb
+}
+
+// fill adds what the draft is missing, as far as one transaction can take it.
+func (j *job) fill(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, now time.Time) error {
+	if len(d.drops) > 0 {
+		j.createAfter = now.Add(j.recreate.Step())
+		if atomicClaim(d.claim) {
+			return nil // first let go, then begin again
+		}
+	}
+	room := min(d.missing, j.room-len(d.drops)-len(d.counts))
+	switch {
+	case createsOnNoStock(d.claim) && set != nil && !now.Before(j.createAfter):
+		if err := j.gatherSurely(ctx, room, true); err != nil {
+			return err
+		}
+		d.binds = slices.Clone(j.held[:min(room, len(j.held))])
+		return j.make(d, set, room-len(d.binds), now)
+	case j.at == 0 && d.claim.Spec.OnShortage == v1alpha1.ShortageFail:
+		// All of them, so that no other claim counts on the same ones.
+		if err := j.gatherSurely(ctx, d.missing, false); err != nil {
+			return err
+		}
+		if err := j.checkShortage(set, d.missing); err != nil {
+			return err
+		}
+	default:
+		if err := j.gather(ctx, room, false); err != nil {
+			return err
+		}
+	}
+	if len(j.held) < d.missing && atomicClaim(d.claim) {
+		if j.at == 0 {
+			j.letGo()
+		}
+		return nil
+	}
+	d.binds = slices.Clone(j.held[:min(room, len(j.held))])
+	return nil
+}
+
+// make adds n fresh sandboxes to the draft.
+func (j *job) make(d *draft, set *v1alpha1.SandboxSet, n int, now time.Time) error {
+	for len(j.made) < n {
+		sb, err := j.newSandbox(set, now)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(j.made, func(other *v1alpha1.Sandbox) bool { return other.Name == sb.Name }) {
+			j.made = append(j.made, sb)
+		}
+	}
+	d.fresh = slices.Clone(j.made[:max(0, n)])
+	return nil
+}
+
+// gather fetches candidates until n are held or there are no more. makes says
+// that what is missing will be made, so that any number will do.
+func (j *job) gather(ctx context.Context, n int, makes bool) error {
+	for len(j.held) < n {
+		taken := j.a.queue.collect(j.waiter)
+		if len(taken) == 0 && !j.a.queue.inLine(j.waiter) {
+			taken = j.a.queue.take(j.waiter.pool, n-len(j.held), j.waiter.atomic && !makes)
+		}
+		if len(taken) == 0 {
+			return nil
+		}
+		for i, c := range taken {
+			b, ok, err := j.prepare(ctx, c)
+			if err != nil {
+				j.a.queue.release(taken[i:])
+				return err
+			}
+			if !ok {
+				j.a.queue.discard(c)
+				continue
+			}
+			j.held = append(j.held, b)
+		}
+	}
+	return nil
+}
+
+// differs says whether there is anything in the draft that is not stored.
+func (d *draft) differs(stored *v1alpha1.SandboxClaim) bool {
+	return len(d.binds)+len(d.fresh)+len(d.drops)+len(d.counts) > 0 ||
+		!apiequality.Semantic.DeepEqual(d.claim.Status, stored.Status)
+}

@@ -1,0 +1,90 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+var (
+	// ErrClaimExists means that the claim's name is taken. Nothing was written.
+	ErrClaimExists = errors.New("a claim of this name exists")
+
+	// ErrSetNotFound means that the claim asks to fail rather than wait and
+	// names a SandboxSet that does not exist. Nothing was written.
+	ErrSetNotFound = errors.New("the SandboxSet does not exist")
+
+	// ErrTooLarge means that the sandboxes are too large, or too many, to be
+	// bound in one transaction as the claim demands. Nothing was written.
+	ErrTooLarge = errors.New("too large for one transaction")
+
+	// ErrUnknownOutcome means that the store stopped answering in the middle
+	// of the transaction and could not be asked afterwards. Creating the claim
+	// again by the same name is safe: it cannot bind twice.
+	ErrUnknownOutcome = errors.New("it is not known whether the claim was stored")
+)
+
+// ShortageError means that a claim with onShortage Fail found too few available
+// sandboxes. Nothing was written and nothing taken.
+type ShortageError struct {
+	// Set is the SandboxSet that was asked.
+	Set string
+	// Wanted and Available count sandboxes.
+	Wanted, Available int
+	// RetryAfter is when it may be worth asking again.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *ShortageError) Error() string {
+	return fmt.Sprintf("SandboxSet %s has %d of %d sandboxes available", e.Set, e.Available, e.Wanted)
+}
+
+// Store is what the allocator needs of the API's storage.
+type Store interface {
+	// Sandbox returns a sandbox from the watch cache: it may lag, which the
+	// transaction finds out. The caller must not change it. nil, nil means
+	// that there is none.
+	Sandbox(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
+
+	// Set returns a SandboxSet from the watch cache, or, if the cache does not
+	// know it, from etcd, so that a set made a moment ago is found. The caller
+	// must not change it. nil, nil means that there is none.
+	Set(ctx context.Context, namespace, name string) (*v1alpha1.SandboxSet, error)
+
+	// Claim returns a claim as it is in etcd now; nil, nil where there is none.
+	Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error)
+
+	// SandboxesOf returns, as they are in etcd now, the sandboxes that name
+	// the claim's UID as their owner. The caller must not change them.
+	SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error)
+
+	// PoolSandboxes returns the unclaimed sandboxes of a set as they are in
+	// etcd now, and as of which resourceVersion. The caller must not change
+	// them.
+	PoolSandboxes(ctx context.Context, namespace, set string) ([]*v1alpha1.Sandbox, uint64, error)
+
+	// Begin starts a transaction.
+	Begin() Txn
+}
+
+// Txn writes several objects at once or not at all; *etcdtxn.Txn bound to the
+// resources of claims and sandboxes is the one implementation. Objects that
+// were written have their resourceVersion set.
+type Txn interface {
+	CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error
+	UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error
+	CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error
+	UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error
+	// Len and Bytes say how much the transaction holds.
+	Len() int
+	Bytes() int
+	// Commit fails with the errors of etcdtxn.Txn.Commit.
+	Commit(ctx context.Context) error
+}

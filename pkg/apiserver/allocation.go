@@ -1,0 +1,123 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
+)
+
+// allocation is what makes the create of a claim bind: the allocator, its
+// connection to etcd, and the watches that keep its index.
+type allocation struct {
+	allocator *allocator.Allocator
+	etcd      *clientv3.Client
+	sandboxes *feed[*v1alpha1.Sandbox]
+	sets      *feed[*v1alpha1.SandboxSet]
+	claims    *feed[*v1alpha1.SandboxClaim]
+	running   sync.WaitGroup
+}
+
+// newAllocation connects to etcd and returns the allocator, which serves once
+// run has synced its index.
+func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, extra *ExtraConfig) (*allocation, error) {
+	claims, options, err := newResource(getter, "sandboxclaims")
+	if err != nil {
+		return nil, err
+	}
+	sandboxes, _, err := newResource(getter, "sandboxes")
+	if err != nil {
+		return nil, err
+	}
+	client, err := newEtcdClient(options.StorageConfig.Transport)
+	if err != nil {
+		return nil, err
+	}
+	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	a := allocator.New(allocator.Options{
+		Store: &claimStore{
+			sandboxes:       stores.Sandboxes,
+			sets:            stores.SandboxSets,
+			client:          etcdtxn.NewClient(extra.wrap(client)),
+			claimResource:   claims,
+			sandboxResource: sandboxes,
+		},
+		SyncWindow: extra.SyncWindow,
+	})
+	return &allocation{
+		allocator: a,
+		etcd:      client,
+		sandboxes: &feed[*v1alpha1.Sandbox]{
+			name: "sandboxes", store: stores.Sandboxes,
+			listed: a.SandboxListed, changed: a.SandboxChanged, deleted: a.SandboxDeleted,
+		},
+		sets: &feed[*v1alpha1.SandboxSet]{
+			name: "sandboxsets", store: stores.SandboxSets,
+			listed: a.SetListed, changed: a.SetChanged, deleted: a.SetDeleted,
+		},
+	}, nil
+}
+
+// watchClaims completes the allocation with the store of claims, which can be
+// made only once there is an allocator.
+func (a *allocation) watchClaims(store *genericregistry.Store) {
+	a.claims = &feed[*v1alpha1.SandboxClaim]{
+		name: "sandboxclaims", store: store,
+		listed: a.allocator.ClaimsListed, changed: a.allocator.ClaimChanged, deleted: a.allocator.ClaimDeleted,
+	}
+}
+
+// addTo lets the server run the allocation, say when it is ready, and wait for
+// its end.
+func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
+	err := server.AddPostStartHook("sandbox-allocation", func(hook genericapiserver.PostStartHookContext) error {
+		a.running.Go(func() { a.sandboxes.run(hook) })
+		a.running.Go(func() { a.sets.run(hook) })
+		a.running.Go(func() { a.claims.run(hook) })
+		a.running.Go(func() { a.allocator.Run(hook) })
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("adding the allocation's hook: %w", err)
+	}
+	server.RegisterDestroyFunc(func() {
+		a.running.Wait() // the hook's context is done by now, or the hook never ran
+		if err := a.etcd.Close(); err != nil {
+			klog.ErrorS(err, "Closing the connection to etcd")
+		}
+	})
+	return server.AddReadyzChecks(healthz.NamedCheck("pool-index", a.ready))
+}
+
+// ready fails until the index knows every sandbox and set, and the unfinished
+// claims are known.
+func (a *allocation) ready(*http.Request) error {
+	switch {
+	case !a.sandboxes.synced.Load():
+		return errors.New("the index does not know the sandboxes yet")
+	case !a.sets.synced.Load():
+		return errors.New("the index does not know the sets yet")
+	case !a.claims.synced.Load():
+		return errors.New("the unfinished claims are not known yet")
+	}
+	return nil
+}

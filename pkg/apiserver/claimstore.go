@@ -1,0 +1,163 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+// claimStore is what the allocator needs of storage: reads through the generic
+// stores and their watch caches, writes through transactions.
+type claimStore struct {
+	sandboxes, sets *genericregistry.Store
+
+	client          *etcdtxn.Client
+	claimResource   *etcdtxn.Resource
+	sandboxResource *etcdtxn.Resource
+}
+
+var _ allocator.Store = &claimStore{}
+
+// newResource returns how a resource's objects lie in etcd, from the options
+// that its generic store is built from as well.
+func newResource(getter generic.RESTOptionsGetter, resource string) (*etcdtxn.Resource, *generic.RESTOptions, error) {
+	options, err := getter.GetRESTOptions(v1alpha1.Resource(resource), nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("storage options of %s: %w", resource, err)
+	}
+	return etcdtxn.NewResource(options.StorageConfig, options.ResourcePrefix), &options, nil
+}
+
+// Sandbox implements allocator.Store.
+func (s *claimStore) Sandbox(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
+	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "0")
+}
+
+// Set implements allocator.Store.
+func (s *claimStore) Set(ctx context.Context, namespace, name string) (*v1alpha1.SandboxSet, error) {
+	set, err := get[*v1alpha1.SandboxSet](ctx, s.sets, namespace, name, "0")
+	if err != nil || set != nil {
+		return set, err
+	}
+	return get[*v1alpha1.SandboxSet](ctx, s.sets, namespace, name, "")
+}
+
+// Claim implements allocator.Store.
+func (s *claimStore) Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error) {
+	claim := &v1alpha1.SandboxClaim{}
+	found, err := s.client.Get(ctx, s.claimResource, s.claimResource.Key(namespace, name), claim)
+	if err != nil || !found {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// SandboxesOf implements allocator.Store.
+func (s *claimStore) SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
+	all, _, err := s.listSandboxes(ctx, claim.Namespace, labels.Set{v1alpha1.LabelClaimName: claim.Name})
+	if err != nil {
+		return nil, err
+	}
+	var its []*v1alpha1.Sandbox
+	for _, sb := range all {
+		if sb.Annotations[v1alpha1.AnnotationOwner] == string(claim.UID) {
+			its = append(its, sb)
+		}
+	}
+	return its, nil
+}
+
+// PoolSandboxes implements allocator.Store.
+func (s *claimStore) PoolSandboxes(ctx context.Context, namespace, set string) ([]*v1alpha1.Sandbox, uint64, error) {
+	return s.listSandboxes(ctx, namespace, labels.Set{
+		v1alpha1.LabelSandboxPool:    set,
+		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
+	})
+}
+
+// listSandboxes reads as of now, which the watch cache makes sure of.
+func (s *claimStore) listSandboxes(ctx context.Context, namespace string, selector labels.Set) ([]*v1alpha1.Sandbox, uint64, error) {
+	ctx = genericapirequest.WithNamespace(ctx, namespace)
+	obj, err := s.sandboxes.List(ctx, &metainternalversion.ListOptions{LabelSelector: selector.AsSelector()})
+	if err != nil {
+		return nil, 0, fmt.Errorf("listing sandboxes %s in %s: %w", selector, namespace, err)
+	}
+	list, ok := obj.(*v1alpha1.SandboxList)
+	if !ok {
+		return nil, 0, fmt.Errorf("listing sandboxes: got a %T", obj)
+	}
+	sandboxes := make([]*v1alpha1.Sandbox, 0, len(list.Items))
+	for i := range list.Items {
+		sandboxes = append(sandboxes, &list.Items[i])
+	}
+	asOf, err := storage.APIObjectVersioner{}.ParseResourceVersion(list.ResourceVersion)
+	return sandboxes, asOf, err
+}
+
+// get reads an object; the zero T where there is none.
+func get[T any](ctx context.Context, store *genericregistry.Store, namespace, name, resourceVersion string) (T, error) {
+	var none T
+	ctx = genericapirequest.WithNamespace(ctx, namespace)
+	obj, err := store.Get(ctx, name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	switch {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, err
+	}
+	typed, ok := obj.(T)
+	if !ok {
+		return none, fmt.Errorf("reading %s/%s: got a %T", namespace, name, obj)
+	}
+	return typed, nil
+}
+
+// Begin implements allocator.Store.
+func (s *claimStore) Begin() allocator.Txn {
+	return &claimTxn{Txn: s.client.Txn(), store: s}
+}
+
+// claimTxn keys the objects of a transaction.
+type claimTxn struct {
+	*etcdtxn.Txn
+	store *claimStore
+}
+
+// CreateClaim implements allocator.Txn.
+func (t *claimTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+	r := t.store.claimResource
+	return t.Create(ctx, r, r.Key(claim.Namespace, claim.Name), claim)
+}
+
+// UpdateClaim implements allocator.Txn.
+func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error {
+	r := t.store.claimResource
+	return t.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, at)
+}
+
+// CreateSandbox implements allocator.Txn.
+func (t *claimTxn) CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error {
+	r := t.store.sandboxResource
+	return t.Create(ctx, r, r.Key(sb.Namespace, sb.Name), sb)
+}
+
+// UpdateSandbox implements allocator.Txn.
+func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error {
+	r := t.store.sandboxResource
+	return t.Update(ctx, r, r.Key(sb.Namespace, sb.Name), sb, at)
+}

@@ -1,0 +1,177 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+// DefaultSyncWindow is how long a create of a claim waits for sandboxes by
+// default before it answers. It stays well below the 34 seconds that the
+// generic server gives a create.
+const DefaultSyncWindow = 10 * time.Second
+
+// ExtraConfig is what our server needs beyond the generic one.
+type ExtraConfig struct {
+	// SyncWindow is how long a create of a claim may wait for sandboxes before it
+	// answers with what it has.
+	SyncWindow time.Duration
+
+	// wrapKV lets tests stand between the allocator and etcd.
+	wrapKV func(clientv3.KV) clientv3.KV
+}
+
+func (c *ExtraConfig) wrap(kv clientv3.KV) clientv3.KV {
+	if c.wrapKV == nil {
+		return kv
+	}
+	return c.wrapKV(kv)
+}
+
+// Config is the configuration of the server.
+type Config struct {
+	GenericConfig *genericapiserver.RecommendedConfig
+	ExtraConfig   ExtraConfig
+}
+
+type completedConfig struct {
+	genericConfig genericapiserver.CompletedConfig
+	extraConfig   *ExtraConfig
+	kinds         map[string]schema.GroupVersionKind
+}
+
+// CompletedConfig embeds a private type, so that no server can be built from a
+// configuration that was not completed.
+type CompletedConfig struct {
+	*completedConfig
+}
+
+// NewConfig returns a configuration with what does not depend on options.
+func NewConfig() *Config {
+	generic := genericapiserver.NewRecommendedConfig(Codecs)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
+	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{SyncWindow: DefaultSyncWindow}}
+}
+
+// Complete fills in what can be derived. It changes the receiver.
+func (cfg *Config) Complete() CompletedConfig {
+	c := &completedConfig{
+		extraConfig: &cfg.ExtraConfig,
+		kinds:       map[string]schema.GroupVersionKind{},
+	}
+	generic := cfg.GenericConfig
+	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
+		handler = withPatchRules(handler, c.kinds, config.MaxRequestBodyBytes)
+		return genericapiserver.DefaultBuildHandlerChain(handler, config)
+	}
+	c.genericConfig = generic.Complete()
+	return CompletedConfig{c}
+}
+
+// Server is the API server.
+type Server struct {
+	GenericAPIServer *genericapiserver.GenericAPIServer
+
+	allocation *allocation
+}
+
+// New builds the server. It connects to etcd, and fails if it cannot.
+func (c CompletedConfig) New() (*Server, error) {
+	generic, err := c.genericConfig.New("sandlot-apiserver", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("building the generic server: %w", err)
+	}
+	s := &Server{GenericAPIServer: generic}
+
+	storage, err := c.storage(s)
+	if err != nil {
+		return nil, fmt.Errorf("storage in etcd at %v: %w", c.etcdServers(), err)
+	}
+	if err := c.install(s, storage); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c CompletedConfig) etcdServers() []string {
+	options, err := c.genericConfig.RESTOptionsGetter.GetRESTOptions(v1alpha1.Resource("sandboxes"), nil)
+	if err != nil || options.StorageConfig == nil {
+		return nil // only an error message is the poorer for it
+	}
+	return options.StorageConfig.Transport.ServerList
+}
+
+// storage builds what answers for each resource, with the allocation that makes
+// the create of a claim bind.
+func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
+	var alloc *allocation
+	getter := c.genericConfig.RESTOptionsGetter
+	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
+		var err error
+		if alloc, err = newAllocation(getter, stores, c.extraConfig); err != nil {
+			return nil, err
+		}
+		return alloc.allocator, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	alloc.watchClaims(claims)
+	s.allocation = alloc
+	if err := alloc.addTo(s.GenericAPIServer); err != nil {
+		return nil, err
+	}
+	return storage, nil
+}
+
+// install serves storage as our group.
+func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, ParameterCodec, Codecs)
+	group.NegotiatedSerializer = fieldNamingSerializer{group.NegotiatedSerializer}
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
+	for resource, store := range storage {
+		kinds, _, err := Scheme.ObjectKinds(store.New())
+		if err != nil {
+			return fmt.Errorf("kind of %s: %w", resource, err)
+		}
+		for _, kind := range kinds {
+			if kind.GroupVersion() == v1alpha1.SchemeGroupVersion {
+				c.kinds[resource] = kind
+			}
+		}
+	}
+	if err := s.GenericAPIServer.InstallAPIGroup(&group); err != nil {
+		return fmt.Errorf("installing %s: %w", v1alpha1.GroupName, err)
+	}
+	return nil
+}
+
+// LoopbackClientConfig returns the configuration of a client in this process
+// that may do everything.
+func (s *Server) LoopbackClientConfig() *restclient.Config {
+	return restclient.CopyConfig(s.GenericAPIServer.LoopbackClientConfig)
+}
+
+// URL is where clients on this machine reach the server.
+func (s *Server) URL() string { return s.GenericAPIServer.LoopbackClientConfig.Host }
+
+// Run serves until ctx is cancelled, and returns when the calls in flight are
+// finished and the connections to etcd are closed.
+func (s *Server) Run(ctx context.Context) error {
+	return s.GenericAPIServer.PrepareRun().RunWithContext(ctx)
+}

@@ -1,0 +1,58 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+// Storage is what a server serves from, without the server above it.
+type Storage struct {
+	Resources map[string]rest.Storage
+
+	allocation *allocation
+}
+
+// NewStorage builds the storage of every resource, with the allocation.
+func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*Storage, error) {
+	s := &Storage{}
+	resources, claims, err := sandboxrest.NewStorage(Scheme, getter, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
+		var err error
+		s.allocation, err = newAllocation(getter, stores, &ExtraConfig{SyncWindow: syncWindow})
+		if err != nil {
+			return nil, err
+		}
+		return s.allocation.allocator, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Resources = resources
+	s.allocation.watchClaims(claims)
+	return s, nil
+}
+
+// Run runs the allocation, as the server's hook does, until ctx is done.
+func (s *Storage) Run(ctx context.Context) error {
+	a := s.allocation
+	a.running.Go(func() { a.sandboxes.run(ctx) })
+	a.running.Go(func() { a.sets.run(ctx) })
+	a.running.Go(func() { a.claims.run(ctx) })
+	a.running.Go(func() { a.allocator.Run(ctx) })
+	a.running.Wait()
+	for _, resource := range s.Resources {
+		resource.Destroy()
+	}
+	return a.etcd.Close()
+}
+
+// Ready is the server's readiness check.
+func (s *Storage) Ready() error { return s.allocation.ready(nil) }

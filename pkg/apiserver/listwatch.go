@@ -1,0 +1,70 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// ListerWatcher reads the objects of a kind straight from the server's watch
+// cache, for an informer in the same process: it spares both sides the JSON. nil
+// means that the kind can't be had this way.
+func (s *Server) ListerWatcher(kind runtime.Object) cache.ListerWatcher {
+	switch kind.(type) {
+	case *v1alpha1.Sandbox:
+		return listerWatcher(s.allocation.sandboxes.store)
+	case *v1alpha1.SandboxSet:
+		return listerWatcher(s.allocation.sets.store)
+	case *v1alpha1.SandboxClaim:
+		return listerWatcher(s.allocation.claims.store)
+	}
+	return nil
+}
+
+func listerWatcher(store *genericregistry.Store) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			internal, err := internalOptions(options)
+			if err != nil {
+				return nil, err
+			}
+			return store.List(ctx, internal)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			internal, err := internalOptions(options)
+			if err != nil {
+				return nil, err
+			}
+			w, err := store.Watch(ctx, internal)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, unwrapped), nil
+		},
+	}
+}
+
+func internalOptions(options metav1.ListOptions) (*metainternalversion.ListOptions, error) {
+	internal := &metainternalversion.ListOptions{}
+	err := metainternalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, internal, nil)
+	return internal, err
+}
+
+// unwrapped replaces what the watch cache sends to many watchers at once, which
+// is encoded only once for all of them, by the object inside.
+func unwrapped(event watch.Event) (watch.Event, bool) {
+	if shared, ok := event.Object.(runtime.CacheableObject); ok {
+		event.Object = shared.GetObject()
+	}
+	return event, true
+}

@@ -1,0 +1,95 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/generated/openapi"
+	"github.com/sandlot-io/sandlot/pkg/version"
+)
+
+const openAPITitle = "Sandlot"
+
+// modelPrefix begins the OpenAPI names of our kinds.
+var modelPrefix = strings.TrimSuffix(v1alpha1.Sandbox{}.OpenAPIModelName(), "Sandbox")
+
+// openAPIConfigs returns the configuration of the OpenAPI v2 and v3 documents.
+func openAPIConfigs() (*common.Config, *common.OpenAPIV3Config) {
+	namer := apiopenapi.NewDefinitionNamer(Scheme)
+	v2 := genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)
+	v2.Info.Title = openAPITitle
+	v2.Info.Version = version.Get()
+	v2.PostProcessSpec = func(s *spec.Swagger) (*spec.Swagger, error) {
+		for _, path := range s.Paths.Paths {
+			if path.Patch != nil {
+				path.Patch.Consumes = slices.DeleteFunc(path.Patch.Consumes, func(mediaType string) bool {
+					return mediaType == string(types.StrategicMergePatchType)
+				})
+			}
+		}
+		return s, nil
+	}
+	v3 := genericapiserver.DefaultOpenAPIV3Config(GetOpenAPIDefinitions, namer)
+	v3.Info.Title = openAPITitle
+	v3.Info.Version = version.Get()
+	v3.PostProcessSpec = func(s *spec3.OpenAPI) (*spec3.OpenAPI, error) {
+		for _, path := range s.Paths.Paths {
+			if path.Patch != nil && path.Patch.RequestBody != nil {
+				delete(path.Patch.RequestBody.Content, string(types.StrategicMergePatchType))
+			}
+		}
+		return s, nil
+	}
+	return v2, v3
+}
+
+// GetOpenAPIDefinitions returns the generated definitions with one change: where
+// a field of our kinds holds raw JSON, its schema is put in place as an object
+// of unknown fields.
+//
+// The generated schema is a reference to RawExtension, an object without any
+// fields. Server-side apply, which goes by the schema, would drop all that a
+// pod template contains, and kubectl explain would show the story of
+// RawExtension in place of the field's own description.
+func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	raw := ref(runtime.RawExtension{}.OpenAPIModelName())
+	definitions := openapi.GetOpenAPIDefinitions(ref)
+	for name, definition := range definitions {
+		if strings.HasPrefix(name, modelPrefix) {
+			inlineRaw(&definition.Schema, raw.String())
+			definitions[name] = definition
+		}
+	}
+	return definitions
+}
+
+// inlineRaw replaces references to raw within schema.
+func inlineRaw(schema *spec.Schema, raw string) {
+	if schema.Ref.String() == raw {
+		*schema = *new(spec.Schema).Typed("object", "").WithDescription(schema.Description)
+		schema.AddExtension("x-kubernetes-preserve-unknown-fields", true)
+		return
+	}
+	for name, property := range schema.Properties {
+		inlineRaw(&property, raw)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		inlineRaw(schema.Items.Schema, raw)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		inlineRaw(schema.AdditionalProperties.Schema, raw)
+	}
+}

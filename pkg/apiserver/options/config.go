@@ -1,0 +1,93 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/compatibility"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/version"
+)
+
+// Config applies the options to a new configuration. It opens the port, and
+// asks the cluster if there is one. The caller closes the listener if it does
+// not go on to run the server.
+func (o *Options) Config() (*apiserver.Config, error) {
+	if o.SecureServing.ServerCert.GeneratedCert == nil {
+		loopback := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+		if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, loopback); err != nil {
+			return nil, fmt.Errorf("making a serving certificate: %w", err)
+		}
+	}
+	cfg := apiserver.NewConfig()
+	cfg.ExtraConfig.SyncWindow = o.SyncWindow
+	if err := o.apply(cfg.GenericConfig); err != nil {
+		if serving := cfg.GenericConfig.SecureServing; serving != nil && serving.Listener != nil {
+			_ = serving.Listener.Close() // the first error is the one that matters
+		}
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// apply goes in the order in which the parts depend on each other.
+func (o *Options) apply(cfg *genericapiserver.RecommendedConfig) error {
+	steps := []func() error{
+		func() error { return o.applyRun(cfg) },
+		func() error { return o.SecureServing.ApplyToConfig(&cfg.Config) },
+		func() error { return o.Traces.ApplyTo(nil, &cfg.Config) },
+		func() error { return o.applyEtcd(cfg) },
+		func() error { return o.Audit.ApplyTo(&cfg.Config) },
+		func() error {
+			if o.hasCluster() {
+				return o.applyCluster(cfg)
+			}
+			return o.applyAlone(cfg)
+		},
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Options) applyRun(cfg *genericapiserver.RecommendedConfig) error {
+	if err := o.ServerRun.ApplyTo(&cfg.Config); err != nil {
+		return err
+	}
+	cfg.EffectiveVersion = namedVersion{cfg.EffectiveVersion}
+	return nil
+}
+
+// namedVersion says in /version which Kubernetes this API server is like, and
+// which version of Sandlot it is.
+type namedVersion struct {
+	compatibility.EffectiveVersion
+}
+
+func (v namedVersion) Info() *apimachineryversion.Info {
+	info := v.EffectiveVersion.Info()
+	// Clients parse it as a semantic version, in which "+" may stand only once.
+	ours := strings.ReplaceAll(version.Get(), "+", ".")
+	info.GitVersion = fmt.Sprintf("v%d.%d.0+sandlot.%s", v.BinaryVersion().Major(), v.BinaryVersion().Minor(), ours)
+	info.GitCommit, info.BuildDate = "", ""
+	return info
+}
+
+func (o *Options) applyEtcd(cfg *genericapiserver.RecommendedConfig) error {
+	etcd := *o.Etcd
+	etcd.StorageConfig.Transport.TracerProvider = cfg.TracerProvider
+	if err := etcd.ApplyTo(&cfg.Config); err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	return nil
+}

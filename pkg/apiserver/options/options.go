@@ -1,0 +1,214 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+)
+
+const (
+	// EtcdPrefix begins the keys of everything that is stored.
+	EtcdPrefix = "/sandlot"
+
+	// maxRequestBodyBytes leaves room below etcd's limit of 1.5 MiB for what is
+	// added to an object on its way (defaults, managed fields, escapes), so that
+	// too large an object is refused as such and not by a failing write.
+	maxRequestBodyBytes = 1 << 20
+
+	// Claims may wait inside their request for sandboxes, which costs little more
+	// than a goroutine, so many more may be in flight than in a server whose
+	// requests are all work.
+	maxRequestsInFlight         = 1000
+	maxMutatingRequestsInFlight = 4000
+
+	// maxSyncWindow leaves time to answer within the 34 seconds that the generic
+	// server gives a create.
+	maxSyncWindow = 30 * time.Second
+
+	watchTermination = 5 * time.Second
+)
+
+// Options are what the command line says about the API server.
+type Options struct {
+	ServerRun      *genericoptions.ServerRunOptions
+	Etcd           *genericoptions.EtcdOptions
+	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	Authentication *genericoptions.DelegatingAuthenticationOptions
+	Authorization  *genericoptions.DelegatingAuthorizationOptions
+	Audit          *genericoptions.AuditOptions
+	Features       *genericoptions.FeatureOptions
+	CoreAPI        *genericoptions.CoreAPIOptions
+	Admission      *genericoptions.AdmissionOptions
+	Traces         *genericoptions.TracingOptions
+
+	// EmbeddedEtcdDir is the data folder of an etcd inside this process. It is for
+	// the caller to start it and to put its endpoints into Etcd before Config.
+	EmbeddedEtcdDir string
+	// SyncWindow is how long a create of a claim may wait for sandboxes.
+	SyncWindow time.Duration
+	// Alone makes a server without a cluster even where one could be found.
+	Alone bool
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	storage := storagebackend.NewDefaultConfig(EtcdPrefix, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion))
+	storage.EncodeVersioner = runtime.NewMultiGroupVersioner(v1alpha1.SchemeGroupVersion, schema.GroupKind{Group: v1alpha1.GroupName})
+
+	serving := genericoptions.NewSecureServingOptions()
+	serving.BindPort = 6443
+	serving.ServerCert.CertDirectory = "" // without certificates, make them in memory
+	// The clients of an aggregated server are a few proxies that multiplex the
+	// requests of everyone, including watches, on few connections.
+	serving.HTTP2MaxStreamsPerConnection = 1000
+
+	run := genericoptions.NewServerRunOptions()
+	run.MaxRequestBodyBytes = maxRequestBodyBytes
+	run.MaxRequestsInFlight = maxRequestsInFlight
+	run.MaxMutatingRequestsInFlight = maxMutatingRequestsInFlight
+	run.ShutdownWatchTerminationGracePeriod = watchTermination
+
+	o := &Options{
+		ServerRun:      run,
+		Etcd:           genericoptions.NewEtcdOptions(storage),
+		SecureServing:  serving.WithLoopback(),
+		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
+		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
+		Audit:          genericoptions.NewAuditOptions(),
+		Features:       genericoptions.NewFeatureOptions(),
+		CoreAPI:        genericoptions.NewCoreAPIOptions(),
+		Admission:      genericoptions.NewAdmissionOptions(),
+		Traces:         genericoptions.NewTracingOptions(),
+		SyncWindow:     apiserver.DefaultSyncWindow,
+	}
+	o.Authentication.RemoteKubeConfigFileOptional = true
+	o.Authorization.RemoteKubeConfigFileOptional = true
+	return o
+}
+
+// AddFlags adds the flags of all options to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	o.ServerRun.AddUniversalFlags(fs)
+	o.Etcd.AddFlags(fs)
+	o.SecureServing.AddFlags(fs)
+	o.Authentication.AddFlags(fs)
+	o.Authorization.AddFlags(fs)
+	o.Audit.AddFlags(fs)
+	o.Features.AddFlags(fs)
+	o.CoreAPI.AddFlags(fs)
+	o.Admission.AddFlags(fs)
+	o.Traces.AddFlags(fs)
+
+	fs.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir, ""+
+		"Data folder of an etcd inside this process, in place of --etcd-servers. It is made if it is missing. For one replica only.")
+	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
+		"How long a create of a claim may wait for sandboxes before it is answered with what it has. "+
+		"The claim is finished in the background after that. Never longer than the request's own timeout.")
+}
+
+// Complete fills in what other options imply. Call it once, after the flags are
+// parsed and before Validate.
+func (o *Options) Complete() error {
+	if err := o.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("feature gates: %w", err)
+	}
+	// One cluster is meant by all three, unless someone says otherwise.
+	files := []*string{&o.CoreAPI.CoreAPIKubeconfigPath, &o.Authentication.RemoteKubeConfigFile, &o.Authorization.RemoteKubeConfigFile}
+	first := ""
+	for _, file := range files {
+		if first == "" {
+			first = *file
+		}
+	}
+	for _, file := range files {
+		if *file == "" {
+			*file = first
+		}
+	}
+	return nil
+}
+
+// Validate says all that is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	errs = append(errs, o.ServerRun.Validate()...)
+	errs = append(errs, o.validateEtcd()...)
+	errs = append(errs, o.SecureServing.Validate()...)
+	if o.SecureServing.BindPort == 0 && o.SecureServing.Listener == nil {
+		errs = append(errs, errors.New("--secure-port must not be 0, which means not to serve at all"))
+	}
+	errs = append(errs, o.Authentication.Validate()...)
+	errs = append(errs, o.Authorization.Validate()...)
+	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.Features.Validate()...)
+	errs = append(errs, o.CoreAPI.Validate()...)
+	errs = append(errs, o.Admission.Validate()...)
+	errs = append(errs, o.Traces.Validate()...)
+	if o.SyncWindow < 0 || o.SyncWindow > maxSyncWindow {
+		errs = append(errs, fmt.Errorf("--sync-window must be between 0s and %s", maxSyncWindow))
+	}
+	if !o.hasCluster() {
+		errs = append(errs, o.validateAlone()...)
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func (o *Options) validateEtcd() []error {
+	etcd := *o.Etcd
+	servers := etcd.StorageConfig.Transport.ServerList
+	switch {
+	case o.EmbeddedEtcdDir != "" && len(servers) > 0:
+		return []error{errors.New("--etcd-servers and --embedded-etcd-dir exclude each other")}
+	case o.EmbeddedEtcdDir != "":
+		etcd.StorageConfig.Transport.ServerList = []string{"embedded"} // known when it is started
+	case len(servers) == 0:
+		return []error{errors.New("one of --etcd-servers and --embedded-etcd-dir is required")}
+	}
+	var errs []error
+	if len(etcd.EtcdServersOverrides) > 0 {
+		// A claim and its sandboxes are written in one transaction.
+		errs = append(errs, errors.New("--etcd-servers-overrides is not supported: all resources must be in one etcd"))
+	}
+	return append(errs, etcd.Validate()...)
+}
+
+// validateAlone refuses what would silently have no effect without a cluster.
+func (o *Options) validateAlone() []error {
+	var errs []error
+	if clientCert := o.Authentication.ClientCert; clientCert.ClientCA == "" && clientCert.CAContentProvider == nil {
+		errs = append(errs, errors.New("without a cluster (--kubeconfig, or running in one) --client-ca-file is required, or nobody could log in"))
+	}
+	if len(o.Admission.EnablePlugins) > 0 || o.Admission.ConfigFile != "" {
+		errs = append(errs, errors.New("--enable-admission-plugins and --admission-control-config-file need a cluster (--kubeconfig)"))
+	}
+	if o.Authentication.RequestHeader.ClientCAFile != "" {
+		errs = append(errs, errors.New("--requestheader-client-ca-file needs a cluster (--kubeconfig)"))
+	}
+	return errs
+}
+
+// hasCluster tells whether there is a cluster to ask about users and admission.
+func (o *Options) hasCluster() bool {
+	if o.Alone {
+		return false
+	}
+	if o.CoreAPI.CoreAPIKubeconfigPath != "" {
+		return true
+	}
+	_, err := rest.InClusterConfig()
+	return err == nil
+}

@@ -1,0 +1,87 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllers is the one list of the background work.
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/orphaned"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/shutdown"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxset/replenish"
+)
+
+// Controller is one concern of one kind.
+type Controller interface {
+	reconcile.Reconciler
+	// Name is the name in logs and metrics.
+	Name() string
+	// Register adds the controller and what it needs of the cache to a manager
+	// that has not started.
+	Register(context.Context, ctrl.Manager) error
+}
+
+// Options say which controllers there are and how much each does at a time.
+type Options struct {
+	// Clock tells the time. Required.
+	Clock clock.PassiveClock
+	// Replenish is for the refill of SandboxSets.
+	Replenish replenish.Options
+	// TTLWorkers is how many expired claims are deleted at the same time.
+	TTLWorkers int
+	// ShutdownWorkers is how many sandboxes are deleted at the same time when their
+	// shutdown time comes.
+	ShutdownWorkers int
+	// Standalone is set where there is no cluster: nobody runs pods or removes what
+	// a deleted object owned, so controllers here do.
+	Standalone *Standalone
+}
+
+// Standalone is for the controllers that stand in for a cluster.
+type Standalone struct {
+	// Simulated is for sandboxes without pods.
+	Simulated simulated.Options
+	// GarbageWorkers is how many sandboxes are deleted at the same time when their
+	// owner is gone.
+	GarbageWorkers int
+}
+
+// DefaultOptions are good for one machine and for a cluster.
+func DefaultOptions() Options {
+	return Options{
+		Clock: clock.RealClock{},
+		Replenish: replenish.Options{
+			Workers:           4,
+			RefillConcurrency: 16,
+			QuietPeriod:       100 * time.Millisecond,
+		},
+		TTLWorkers:      4,
+		ShutdownWorkers: 8,
+	}
+}
+
+// New returns all controllers. They read and write through c; reader asks the
+// server itself, for the rare question that a cache must not answer.
+func New(c client.Client, reader client.Reader, o Options) []Controller {
+	all := []Controller{
+		replenish.New(c, o.Clock, o.Replenish),
+		ttl.New(c, o.Clock, o.TTLWorkers),
+		shutdown.New(c, o.Clock, o.ShutdownWorkers),
+	}
+	if s := o.Standalone; s != nil {
+		all = append(all,
+			simulated.New(c, o.Clock, s.Simulated),
+			orphaned.New(c, reader, s.GarbageWorkers),
+		)
+	}
+	return all
+}

@@ -1,0 +1,218 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+func newSandbox(name, image string) *v1alpha1.Sandbox {
+	return &v1alpha1.Sandbox{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{}},
+		Spec: v1alpha1.SandboxSpec{EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+			Template: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)},
+		}},
+	}
+}
+
+func TestController(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.NewWithWatch(testutil.Start(t).Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(t *testing.T, sandbox *v1alpha1.Sandbox) {
+		if err := api.Create(t.Context(), sandbox); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(t *testing.T, name string) *v1alpha1.Sandbox {
+		sandbox := &v1alpha1.Sandbox{}
+		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: name}, sandbox); err != nil {
+			t.Fatal(err)
+		}
+		return sandbox
+	}
+	// run reconciles a sandbox so long after its creation.
+	run := func(t *testing.T, c client.Client, sandbox *v1alpha1.Sandbox, after time.Duration) reconcile.Result {
+		controller := New(c, clocktesting.NewFakePassiveClock(sandbox.CreationTimestamp.Add(after)), Options{StartDelay: time.Second})
+		result, err := controller.Reconcile(t.Context(), requestFor(sandbox))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+
+	t.Run("starts after the delay", func(t *testing.T) {
+		sandbox := newSandbox("starts", "busybox")
+		create(t, sandbox)
+		if got := run(t, api, sandbox, 300*time.Millisecond); got.RequeueAfter != 700*time.Millisecond {
+			t.Errorf("requeue after %s", got.RequeueAfter)
+		}
+		if got := get(t, "starts"); got.Status.Phase == v1alpha1.SandboxRunning {
+			t.Error("runs too early")
+		}
+		run(t, api, sandbox, time.Second)
+		got := get(t, "starts")
+		revision, err := podtemplate.SandboxRevision(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := addressOf(got.UID)
+		want := v1alpha1.SandboxStatus{
+			ObservedGeneration: 1,
+			Phase:              v1alpha1.SandboxRunning,
+			Message:            runningMessage,
+			NodeName:           "simulated",
+			SandboxIP:          address,
+			UpdateRevision:     revision,
+			PodInfo:            v1alpha1.PodInfo{PodIP: address, NodeName: "simulated", PodUID: got.UID},
+			Conditions: []metav1.Condition{{
+				Type: "Ready", Status: "True", Reason: "PodReady", ObservedGeneration: 1,
+				LastTransitionTime: metav1.NewTime(sandbox.CreationTimestamp.Add(time.Second)),
+			}},
+		}
+		if diff := cmp.Diff(want, got.Status); diff != "" {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+		run(t, api, sandbox, time.Minute)
+		if again := get(t, "starts"); again.ResourceVersion != got.ResourceVersion {
+			t.Error("wrote the status of a sandbox that runs")
+		}
+	})
+
+	t.Run("fails on demand", func(t *testing.T) {
+		sandbox := newSandbox("fails", FailImage)
+		create(t, sandbox)
+		run(t, api, sandbox, time.Second)
+		got := get(t, "fails")
+		want := v1alpha1.SandboxStatus{
+			ObservedGeneration: 1,
+			Phase:              v1alpha1.SandboxFailed,
+			Message:            failedMessage,
+			Conditions: []metav1.Condition{{
+				Type: "Ready", Status: "False", Reason: "StartContainerFailed", ObservedGeneration: 1, Message: failedMessage,
+			}},
+		}
+		if diff := cmp.Diff(want, got.Status, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime"),
+			cmpopts.IgnoreFields(v1alpha1.SandboxStatus{}, "UpdateRevision")); diff != "" {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("a claim at the same time", func(t *testing.T) {
+		sandbox := newSandbox("claimed", "busybox")
+		create(t, sandbox)
+		racing := interceptor.NewClient(api, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				if claimed := get(t, "claimed"); claimed.Labels["taken"] == "" {
+					claimed.Labels = map[string]string{"taken": "yes"}
+					if err := api.Update(ctx, claimed); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+		if got := run(t, racing, sandbox, time.Second); got.RequeueAfter != conflictDelay {
+			t.Errorf("requeue after %s", got.RequeueAfter)
+		}
+		run(t, racing, sandbox, time.Second)
+		if got := get(t, "claimed"); got.Status.Phase != v1alpha1.SandboxRunning || got.Labels["taken"] != "yes" {
+			t.Errorf("phase %s, labels %v", got.Status.Phase, got.Labels)
+		}
+	})
+
+	t.Run("another sandbox of that name", func(t *testing.T) {
+		sandbox := newSandbox("anew", "busybox")
+		create(t, sandbox)
+		racing := interceptor.NewClient(api, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				if err := api.Delete(ctx, get(t, "anew")); err != nil {
+					t.Fatal(err)
+				}
+				create(t, newSandbox("anew", "busybox"))
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+		if got := run(t, racing, sandbox, time.Second); got.RequeueAfter != conflictDelay {
+			t.Errorf("requeue after %s", got.RequeueAfter)
+		}
+		if got := get(t, "anew"); got.Status.SandboxIP != "" {
+			t.Errorf("the new one got the status of the old: %+v", got.Status)
+		}
+	})
+
+	t.Run("absent", func(t *testing.T) {
+		run(t, api, newSandbox("absent", "busybox"), time.Second)
+	})
+
+	for _, phase := range []v1alpha1.SandboxPhase{v1alpha1.SandboxFailed, v1alpha1.SandboxPaused, v1alpha1.SandboxSucceeded} {
+		t.Run("leaves alone "+string(phase), func(t *testing.T) {
+			sandbox := newSandbox(strings.ToLower("phase-"+string(phase)), "busybox")
+			create(t, sandbox)
+			sandbox.Status.Phase = phase
+			if err := api.Status().Update(t.Context(), sandbox); err != nil {
+				t.Fatal(err)
+			}
+			run(t, api, sandbox, time.Hour)
+			if got := get(t, sandbox.Name); got.Status.Phase != phase {
+				t.Errorf("phase %s", got.Status.Phase)
+			}
+		})
+	}
+}
+
+func TestAddressOf(t *testing.T) {
+	own := netip.MustParsePrefix("127.0.0.0/16")
+	seen := map[string]int{}
+	for i := range 10000 {
+		address := addressOf(types.UID(fmt.Sprintf("uid-%d", i)))
+		ip, err := netip.ParseAddr(address)
+		if err != nil || !ip.IsLoopback() || own.Contains(ip) {
+			t.Fatalf("address %s: %v", address, err)
+		}
+		seen[address]++
+	}
+	if len(seen) < 9900 {
+		t.Errorf("%d addresses for 10000 sandboxes", len(seen))
+	}
+	if got, want := addressOf("a"), "127.215.41.221"; got != want {
+		t.Errorf("address %s, want %s as before", got, want)
+	}
+}
+
+func TestFailImageInAnyContainer(t *testing.T) {
+	sandbox := newSandbox("a", "x")
+	sandbox.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b","image":"` + FailImage + `"}]}}`)
+	if fails, err := wantsToFail(sandbox); err != nil || !fails {
+		t.Error(fails, err)
+	}
+	sandbox.Spec.Template.Raw = []byte(`{"spec":{"containers":7}}`)
+	if _, err := wantsToFail(sandbox); err == nil {
+		t.Error("read a template that is none")
+	}
+}

@@ -1,0 +1,113 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// act carries out a plan and enters what it did into o, so that the status can
+// tell. It returns false where time was up before everything was done.
+func (c *Controller) act(ctx context.Context, o *observation, p plan) (bool, error) {
+	if p.create == 0 && len(p.remove) == 0 {
+		return true, nil
+	}
+	key := client.ObjectKeyFromObject(o.set)
+	width := func() int {
+		now := c.clock.Now()
+		if now.Sub(o.now) > latest {
+			return 0
+		}
+		return c.bursts.width(key, o.replicas(), c.options.RefillConcurrency, now)
+	}
+	removed, err := c.remove(ctx, o, p.remove, width)
+	if err != nil {
+		return false, err
+	}
+	created, err := c.create(ctx, o, p.create, width)
+	log.FromContext(ctx).V(2).Info("Worked on the pool",
+		"toCreate", p.create, "created", created, "toRemove", len(p.remove), "removed", removed)
+	if err != nil {
+		return false, err
+	}
+	return created == p.create && removed == len(p.remove), nil
+}
+
+// create makes n sandboxes.
+func (c *Controller) create(ctx context.Context, o *observation, n int, width func() int) (int, error) {
+	if n == 0 {
+		return 0, nil
+	}
+	key := client.ObjectKeyFromObject(o.set)
+	model, err := podtemplate.NewSandbox(o.set, o.revision)
+	if err != nil {
+		return 0, err
+	}
+	var mu sync.Mutex
+	created, err := slowStart(ctx, n, width, func(int) error {
+		sandbox := model.DeepCopy()
+		c.expectations.begin(key)
+		if err := c.client.Create(ctx, sandbox); err != nil {
+			c.expectations.failed(key)
+			return err
+		}
+		c.expectations.created(key, sandbox.UID, o.revision)
+		mu.Lock()
+		defer mu.Unlock()
+		o.creates[sandbox.UID] = o.revision
+		return nil
+	})
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Nothing can be created there any more, and the set will go as well.
+		return n, nil
+	}
+	if err != nil {
+		return created, fmt.Errorf("creating a sandbox for SandboxSet %s: %w", key, err)
+	}
+	return created, nil
+}
+
+// remove deletes sandboxes, each only in the very state in which it was judged. A
+// claim that has taken one meanwhile has given it a newer resourceVersion; then
+// the server refuses, and that is well.
+func (c *Controller) remove(
+	ctx context.Context, o *observation, sandboxes []*v1alpha1.Sandbox, width func() int,
+) (int, error) {
+	key := client.ObjectKeyFromObject(o.set)
+	var mu sync.Mutex
+	removed, err := slowStart(ctx, len(sandboxes), width, func(i int) error {
+		sandbox := sandboxes[i]
+		c.expectations.deleting(key, sandbox.UID)
+		err := c.client.Delete(ctx, sandbox, client.Preconditions{
+			UID:             new(sandbox.UID),
+			ResourceVersion: new(sandbox.ResourceVersion),
+		})
+		switch {
+		case apierrors.IsConflict(err):
+			c.expectations.kept(sandbox.UID)
+			return nil
+		case apierrors.IsNotFound(err):
+			// The event may have come before; nothing is owed then.
+			c.expectations.gone(sandbox.UID)
+		case err != nil:
+			c.expectations.kept(sandbox.UID)
+			return fmt.Errorf("deleting Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		o.deletes.Insert(sandbox.UID)
+		return nil
+	})
+	return removed, err
+}

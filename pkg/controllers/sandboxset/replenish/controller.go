@@ -1,0 +1,179 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/ownerindex"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// maxBackoff bounds how long a failing set waits for its next try.
+const maxBackoff = time.Minute
+
+// Options say how much the controller may do at a time.
+type Options struct {
+	// Workers is how many sets are reconciled at the same time.
+	Workers int
+	// RefillConcurrency is how many sandboxes of one set are created or deleted at
+	// the same time, while no claims run.
+	RefillConcurrency int
+	// QuietPeriod is how long claims must pause before a refill begins. It is also
+	// how long changes of sandboxes are gathered before the set is counted again.
+	QuietPeriod time.Duration
+}
+
+// pool finds the sandboxes of a set in the cache.
+type pool interface {
+	// ControlledBy returns the sandboxes whose controller has this UID, as the
+	// cache shows them. They are shared and not to be changed.
+	ControlledBy(types.UID) ([]*v1alpha1.Sandbox, error)
+}
+
+// Controller keeps the pools of SandboxSets at their size.
+type Controller struct {
+	client       client.Client
+	clock        clock.PassiveClock
+	options      Options
+	pool         pool
+	expectations *expectations
+	bursts       *bursts
+	failures     *failures
+}
+
+var _ reconcile.Reconciler = (*Controller)(nil)
+
+// New returns a Controller that reads and writes through c.
+func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
+	return &Controller{
+		client:       c,
+		clock:        clk,
+		options:      o,
+		expectations: newExpectations(clk),
+		bursts:       newBursts(o.QuietPeriod),
+		failures:     newFailures(),
+	}
+}
+
+// Name is the name of the controller in logs and metrics.
+func (c *Controller) Name() string { return "sandboxset-replenish" }
+
+// Register adds the controller to a manager.
+func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
+	index, err := ownerindex.For(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	c.pool = index
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(c.Name()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: c.options.Workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				5*time.Millisecond, maxBackoff),
+		}).
+		Watches(&v1alpha1.SandboxSet{}, c.setEvents()).
+		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
+		Complete(c)
+}
+
+// Reconcile brings one pool nearer to its size.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := req.NamespacedName
+	set := &v1alpha1.SandboxSet{}
+	if err := c.client.Get(ctx, key, set, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.expectations.forget(key)
+			c.bursts.forget(key)
+			c.failures.forget(key)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting SandboxSet %s: %w", key, err)
+	}
+	// A set that is going takes its sandboxes with it, as owner. One that refers to
+	// a template is none of ours.
+	if set.DeletionTimestamp != nil || set.Spec.Template == nil {
+		return reconcile.Result{}, nil
+	}
+	now := c.clock.Now()
+	// A changed spec does not wait: a user does.
+	if set.Generation == set.Status.ObservedGeneration {
+		if wait := c.bursts.hold(key, now); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
+	}
+	o, err := c.observe(set, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	census := o.census()
+	c.bursts.counted(key, len(census.available), c.clock.Since(now))
+	p, err := o.plan(&census)
+	if err != nil {
+		// The server refuses such values; trying again would not mend them.
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", key, err))
+	}
+	pause := c.failures.look(key, o.revision, census.updatedFailed, census.updatedAvailable, now)
+	if pause > 0 {
+		p.create = 0
+	}
+	finished, workErr := c.act(ctx, o, p)
+	if p.create > 0 || len(p.remove) > 0 {
+		census = o.census() // with what was done
+	}
+	wrote, statusErr := c.writeStatus(ctx, o, o.status(&census, troubleOf(workErr, pause)))
+	if err := errors.Join(workErr, statusErr); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: c.again(o, finished, wrote, pause)}, nil
+}
+
+// observe takes in what is there. The expectations come first, see there.
+func (c *Controller) observe(set *v1alpha1.SandboxSet, now time.Time) (*observation, error) {
+	revision, err := podtemplate.Revision(set)
+	if err != nil {
+		return nil, reconcile.TerminalError(err)
+	}
+	creates, deletes := c.expectations.snapshot(client.ObjectKeyFromObject(set))
+	sandboxes, err := c.pool.ControlledBy(set.UID)
+	if err != nil {
+		return nil, err
+	}
+	return &observation{
+		set: set, revision: revision, sandboxes: sandboxes,
+		creates: creates, deletes: deletes, now: now,
+	}, nil
+}
+
+// again returns after what time to reconcile even if no event comes; 0 is never.
+func (c *Controller) again(o *observation, finished, wrote bool, pause time.Duration) time.Duration {
+	switch {
+	case !finished:
+		return time.Millisecond
+	case !wrote:
+		return max(c.options.QuietPeriod, time.Millisecond)
+	case pause > 0:
+		return pause
+	case len(o.creates) > 0 || len(o.deletes) > 0:
+		// Events will come, unless the cache has missed them: then the expectations
+		// have run out by then.
+		return expectationTTL + time.Second
+	default:
+		return 0
+	}
+}

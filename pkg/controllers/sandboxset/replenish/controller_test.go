@@ -1,0 +1,466 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// The controller is called directly here, against a real API server. The cache
+// is the test's own, so that it can be as old as the test wants.
+func TestController(t *testing.T) {
+	server := testutil.Start(t)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]func(*testing.T, *fixture){
+		"fills":                            testFills,
+		"old cache":                        testOldCache,
+		"cache that fills after the look":  testCacheFillsAfterLook,
+		"cache of any age":                 testCacheOfAnyAge,
+		"old cache of deletes":             testOldCacheOfDeletes,
+		"scale-down loses against a claim": testScaleDownLosesAgainstClaim,
+		"dead ones":                        testDead,
+		"template that only fails":         testFailingTemplate,
+		"rolling update":                   testRollingUpdate,
+		"quota":                            testQuota,
+		"namespace goes":                   testNamespaceGoes,
+		"set goes":                         testSetGoes,
+		"burst":                            testBurst,
+		"status only when it changes":      testStatusOnlyWhenItChanges,
+		"old set":                          testOldSet,
+		"malformed limit":                  testMalformedLimit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, newFixture(t, api, strings.ReplaceAll(name, " ", "-")))
+		})
+	}
+}
+
+func testFills(t *testing.T, f *fixture) {
+	f.createSet(40)
+	f.reconcile()
+	pooled := f.wantPooled(40)
+	f.wantStatus(40, 0, 40, 0) // what it made counts, seen or not
+	set := f.set()
+	if set.Status.ObservedGeneration != set.Generation {
+		t.Errorf("observed generation %d of %d", set.Status.ObservedGeneration, set.Generation)
+	}
+	for _, sandbox := range pooled {
+		if owner := v1alpha1.PoolOf(sandbox); owner.UID != set.UID || owner.Name != set.Name {
+			t.Errorf("%s is owned by %+v", sandbox.Name, owner)
+		}
+		if hash := sandbox.Labels[v1alpha1.LabelTemplateHash]; hash != set.Status.UpdateRevision || hash == "" {
+			t.Errorf("%s has revision %q, the set %q", sandbox.Name, hash, set.Status.UpdateRevision)
+		}
+		if !strings.HasPrefix(sandbox.Name, "pool-") {
+			t.Errorf("name %s", sandbox.Name)
+		}
+	}
+	f.start(pooled[:15]...)
+	f.sync()
+	f.reconcile()
+	f.wantPooled(40)
+	f.wantStatus(40, 15, 40, 15)
+}
+
+func testOldCache(t *testing.T, f *fixture) {
+	f.createSet(10)
+	for range 3 {
+		f.reconcile() // the cache shows nothing all the time
+		f.wantPooled(10)
+	}
+	f.sync()
+	f.reconcile()
+	f.claim(f.pooled()[0])
+	f.reconcile()
+	f.wantPooled(9) // not known yet
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	f.reconcile()
+	f.wantPooled(10)
+	f.reconcile() // the new one is not shown yet
+	f.wantPooled(10)
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(3)) })
+	f.reconcile() // nothing is given up before everything is shown
+	f.wantPooled(10)
+	f.sync()
+	f.reconcile()
+	f.wantPooled(3)
+	if got := len(f.all()); got != 4 {
+		t.Errorf("%d sandboxes with the claimed one, want 4", got)
+	}
+}
+
+// The events about own creates come just after the cache was read.
+func testCacheFillsAfterLook(_ *testing.T, f *fixture) {
+	f.createSet(5)
+	f.reconcile()
+	f.cache.read = f.sync
+	f.reconcile()
+	f.wantPooled(5)
+	f.wantStatus(5, 0, 5, 0)
+}
+
+func testOldCacheOfDeletes(_ *testing.T, f *fixture) {
+	f.createSet(10)
+	f.reconcile()
+	f.sync()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(4)) })
+	f.reconcile()
+	f.wantPooled(4)
+	for range 3 {
+		f.reconcile() // the cache shows ten
+		f.wantPooled(4)
+		f.wantStatus(4, 0, 4, 0)
+	}
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(6)) })
+	f.reconcile()
+	f.wantPooled(6)
+}
+
+// Whatever the cache has caught up with, there are never more sandboxes in the
+// pool than wanted, and in the end exactly as many.
+func testCacheOfAnyAge(t *testing.T, f *fixture) {
+	r := rand.New(rand.NewPCG(7, 7))
+	f.createSet(12)
+	most := 12
+	for step := range 60 {
+		f.clock.SetTime(f.clock.Now().Add(2 * time.Second)) // no burst
+		switch r.IntN(6) {
+		case 0:
+			for _, sandbox := range f.pooled() {
+				if r.IntN(4) == 0 {
+					f.claim(sandbox)
+				}
+			}
+		case 1:
+			if pooled := f.pooled(); len(pooled) > 0 {
+				if err := f.api.Delete(f.Context(), pooled[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case 2:
+			for _, sandbox := range f.pooled() {
+				if sandbox.Status.Phase != v1alpha1.SandboxRunning && r.IntN(2) == 0 {
+					f.start(sandbox)
+				}
+			}
+		}
+		f.catchUp(func() bool { return r.IntN(3) > 0 })
+		f.reconcile()
+		if got := len(f.pooled()); got > most {
+			t.Fatalf("step %d: %d sandboxes in a pool of %d", step, got, most)
+		}
+	}
+	// This cache also misses sandboxes that come and go between two looks. They are
+	// waited for until their expectation runs out.
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(expectationTTL + time.Second))
+	f.reconcile()
+	f.wantPooled(most)
+}
+
+func testScaleDownLosesAgainstClaim(t *testing.T, f *fixture) {
+	f.createSet(6)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(0)) })
+
+	// Between the decision and its first delete, a claim takes that very sandbox.
+	var once sync.Once
+	var taken string
+	f.funcs.Delete = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		once.Do(func() {
+			taken = o.GetName()
+			f.claim(o.(*v1alpha1.Sandbox))
+		})
+		return c.Delete(ctx, o, opts...)
+	}
+	f.reconcile()
+	all := f.all()
+	if len(all) != 1 || all[0].Name != taken || all[0].DeletionTimestamp != nil {
+		t.Fatalf("left: %d sandboxes, want only %s, which was claimed", len(all), taken)
+	}
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(time.Second)) // the claim was a burst
+	f.reconcile()
+	f.wantStatus(0, 0, 0, 0)
+	if len(f.all()) != 1 {
+		t.Fatal("the claimed sandbox is gone")
+	}
+}
+
+func testDead(t *testing.T, f *fixture) {
+	f.createSet(4)
+	f.reconcile()
+	pooled := f.wantPooled(4)
+	f.start(pooled...)
+	dead := f.pooled()[0]
+	dead.Status.Phase = v1alpha1.SandboxFailed
+	if err := f.api.Status().Update(t.Context(), dead); err != nil {
+		t.Fatal(err)
+	}
+	f.sync()
+	f.reconcile()
+	f.wantStatus(4, 3, 4, 3)
+	for _, sandbox := range f.wantPooled(4) {
+		if sandbox.Name == dead.Name {
+			t.Errorf("%s is still there", dead.Name)
+		}
+	}
+}
+
+func testFailingTemplate(t *testing.T, f *fixture) {
+	f.createSet(3)
+	f.reconcile()
+	round := func() {
+		f.Helper()
+		for _, sandbox := range f.wantPooled(3) {
+			sandbox.Status.Phase = v1alpha1.SandboxFailed
+			if err := f.api.Status().Update(t.Context(), sandbox); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.sync()
+	}
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		round()
+		if got := f.reconcile().RequeueAfter; got != pause {
+			t.Errorf("requeue after %s, want %s", got, pause)
+		}
+		f.wantPooled(0)
+		f.wantStatus(0, 0, 0, 0)
+		if conditions := f.set().Status.Conditions; len(conditions) != 1 || conditions[0].Reason != ReasonSandboxesFail {
+			t.Errorf("conditions %+v", conditions)
+		}
+		f.sync()
+		f.clock.SetTime(f.clock.Now().Add(pause - time.Millisecond))
+		if got := f.reconcile().RequeueAfter; got != time.Millisecond {
+			t.Errorf("requeue after %s", got)
+		}
+		f.clock.SetTime(f.clock.Now().Add(time.Millisecond))
+		f.reconcile()
+		f.sync()
+	}
+	f.start(f.wantPooled(3)...)
+	f.sync()
+	f.reconcile()
+	f.wantStatus(3, 3, 3, 3)
+	if conditions := f.set().Status.Conditions; len(conditions) != 0 {
+		t.Errorf("conditions %+v", conditions)
+	}
+	round()
+	if got := f.reconcile().RequeueAfter; got != time.Second {
+		t.Errorf("after a success, requeue after %s, want the first pause again", got)
+	}
+}
+
+func testRollingUpdate(t *testing.T, f *fixture) {
+	f.createSet(10)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	f.wantStatus(10, 10, 10, 10)
+	old := f.set().Status
+	f.changeSet(func(set *v1alpha1.SandboxSet) {
+		set.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"c","image":"other"}]}}`)
+	})
+	for range 40 {
+		f.reconcile()
+		f.sync()
+		available := 0
+		for _, sandbox := range f.pooled() {
+			if useOf(sandbox, f.clock.Now()) == useAvailable {
+				available++
+			}
+		}
+		if status := f.set().Status; available < 8 || status.AvailableReplicas < 8 {
+			t.Fatalf("%d available, the status says %d, the floor is 8", available, status.AvailableReplicas)
+		}
+		for _, sandbox := range f.pooled() {
+			if sandbox.Status.Phase != v1alpha1.SandboxRunning {
+				f.start(sandbox)
+			}
+		}
+		f.sync()
+	}
+	f.wantStatus(10, 10, 10, 10)
+	if now := f.set().Status; now.UpdateRevision == old.UpdateRevision || now.CurrentRevision == old.CurrentRevision {
+		t.Errorf("revisions %s, %s did not change", now.UpdateRevision, now.CurrentRevision)
+	}
+}
+
+func testQuota(t *testing.T, f *fixture) {
+	f.createSet(30)
+	var mu sync.Mutex
+	left := 5
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		mu.Lock()
+		left--
+		refuse := left < 0
+		mu.Unlock()
+		if refuse {
+			return apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), o.GetName(), errors.New("exceeded quota"))
+		}
+		return c.Create(ctx, o, opts...)
+	}
+	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
+		t.Error("no error, so no retry")
+	}
+	f.wantPooled(5)
+	mu.Lock()
+	if refused := -left; refused > 4 {
+		t.Errorf("%d calls were refused before it stopped", refused)
+	}
+	mu.Unlock()
+	f.wantStatus(5, 0, 5, 0)
+	conditions := f.set().Status.Conditions
+	if len(conditions) != 1 || conditions[0].Type != ConditionReplicaFailure || !strings.Contains(conditions[0].Message, "exceeded quota") {
+		t.Errorf("conditions %+v", conditions)
+	}
+	f.funcs.Create = nil
+	f.reconcile()
+	f.wantPooled(30)
+	f.wantStatus(30, 0, 30, 0)
+	if conditions := f.set().Status.Conditions; len(conditions) != 0 {
+		t.Errorf("conditions %+v", conditions)
+	}
+}
+
+func testNamespaceGoes(_ *testing.T, f *fixture) {
+	f.createSet(5)
+	f.funcs.Create = func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		err := apierrors.NewForbidden(v1alpha1.Resource("sandboxes"), "", errors.New("namespace is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	}
+	f.reconcile() // no error: it would only be tried again
+	f.wantPooled(0)
+}
+
+func testSetGoes(t *testing.T, f *fixture) {
+	f.createSet(3)
+	f.reconcile()
+	f.c.bursts.took(f.key, f.clock.Now())
+	if err := f.api.Delete(t.Context(), f.set()); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	if len(f.c.expectations.sets)+len(f.c.expectations.setOf)+len(f.c.bursts.sets)+len(f.c.failures.sets) != 0 {
+		t.Error("remembers a set that is gone")
+	}
+}
+
+func testBurst(t *testing.T, f *fixture) {
+	f.createSet(10)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+
+	f.claim(f.pooled()[0])
+	f.sync()
+	if after := f.reconcile().RequeueAfter; after != 100*time.Millisecond {
+		t.Errorf("requeue after %s, want the quiet period", after)
+	}
+	f.wantPooled(9)
+	f.clock.SetTime(f.clock.Now().Add(60 * time.Millisecond))
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(60 * time.Millisecond))
+	f.reconcile()
+	f.wantPooled(8)
+	f.wantStatus(10, 10, 10, 10) // nothing is written in a burst either
+
+	// A user who changes the set does not wait.
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(9)) })
+	f.reconcile()
+	f.wantPooled(9)
+	f.wantStatus(9, 8, 9, 8)
+	f.sync()
+
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(100 * time.Millisecond))
+	f.reconcile()
+	f.wantPooled(9)
+}
+
+func testStatusOnlyWhenItChanges(t *testing.T, f *fixture) {
+	f.createSet(3)
+	f.reconcile()
+	f.sync()
+	f.reconcile()
+	before := f.set().ResourceVersion
+	for range 3 {
+		f.reconcile()
+	}
+	if after := f.set().ResourceVersion; after != before {
+		t.Error("wrote a status that did not change")
+	}
+}
+
+func testOldSet(t *testing.T, f *fixture) {
+	f.createSet(2)
+	f.reconcile()
+	f.sync()
+	old := f.set()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(4)) })
+	f.funcs.Get = func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+		old.DeepCopyInto(o.(*v1alpha1.SandboxSet))
+		return nil
+	}
+	f.start(f.pooled()...)
+	f.sync()
+	// The status cannot be written; that is no error, the new set is on its way.
+	if after := f.reconcile().RequeueAfter; after != 100*time.Millisecond {
+		t.Errorf("requeue after %s", after)
+	}
+	f.funcs.Get = nil
+	f.reconcile()
+	f.wantPooled(4)
+	f.wantStatus(4, 2, 4, 2)
+}
+
+func testMalformedLimit(t *testing.T, f *fixture) {
+	f.createSet(2)
+	f.funcs.Get = func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		err := c.Get(ctx, k, o, opts...)
+		if set, ok := o.(*v1alpha1.SandboxSet); ok {
+			set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromString("many")) // the server would refuse it
+		}
+		return err
+	}
+	_, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key})
+	if !errors.Is(err, reconcile.TerminalError(nil)) {
+		t.Errorf("got %v, want an error that is not tried again", err)
+	}
+	f.wantPooled(0)
+}

@@ -1,0 +1,16 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replenish keeps the pool of a SandboxSet at its size: it makes the
+// sandboxes that claims have taken or that were lost, removes those that are too
+// many, dead or made from an older template, and counts what is there.
+//
+// A reconcile walks: hold back while claims run (burst.go) · note which own
+// writes the cache has not shown yet (expectations.go) · read the pool from the
+// cache · decide (plan.go, pure) · pause if sandboxes only fail (failures.go) ·
+// delete and create (act.go, slowstart.go) · write the status, if it changed (status.go).
+//
+// It never decides about a sandbox that a claim has: such a sandbox is no longer
+// owned by the set, and a delete that was decided before carries the
+// resourceVersion from before, so the server refuses it.
+package replenish

@@ -1,0 +1,113 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// setEvents wakes a set when it changes: at once when a user changed it, gathered
+// when only its status did. The latter is mostly the controller's own write, and
+// needed all the same: a status that was made from an old cache is mended then.
+func (c *Controller) setEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			q.Add(requestFor(client.ObjectKeyFromObject(e.Object)))
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			request := requestFor(client.ObjectKeyFromObject(e.ObjectNew))
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+				e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				q.Add(request)
+				return
+			}
+			q.AddAfter(request, c.bursts.gather(request.NamespacedName))
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			q.Add(requestFor(client.ObjectKeyFromObject(e.Object)))
+		},
+	}
+}
+
+// sandboxEvents tells expectations and bursts what the cache shows, and wakes the
+// set of a changed sandbox. Changes are gathered: the queue keeps the earliest
+// time for a set, so a set is counted once in that time, however many of its
+// sandboxes change in it.
+func (c *Controller) sandboxEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
+				c.sandboxCreated(sandbox, q)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
+			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
+			if okBefore && okAfter {
+				c.sandboxUpdated(before, after, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
+				c.expectations.gone(sandbox.UID)
+				c.wake(sandbox, q)
+			}
+		},
+	}
+}
+
+func (c *Controller) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue) {
+	// By label: when a claim was fast, the owner is gone at first sight.
+	if set := sandbox.Labels[v1alpha1.LabelSandboxPool]; set != "" {
+		c.expectations.seen(types.NamespacedName{Namespace: sandbox.Namespace, Name: set}, sandbox.UID)
+	}
+	c.wake(sandbox, q)
+}
+
+func (c *Controller) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
+	if before.UID != after.UID {
+		// Deleted and made again between two looks of the cache.
+		c.expectations.gone(before.UID)
+		c.wake(before, q)
+		c.sandboxCreated(after, q)
+		return
+	}
+	if after.DeletionTimestamp != nil {
+		c.expectations.gone(after.UID)
+	}
+	owner := v1alpha1.PoolOf(before)
+	now := c.clock.Now()
+	if owner != nil && useOf(before, now) == useCreating && after.Status.Phase == v1alpha1.SandboxRunning {
+		c.failures.succeeded(
+			types.NamespacedName{Namespace: before.Namespace, Name: owner.Name}, before.Labels[v1alpha1.LabelTemplateHash])
+	}
+	if owner != nil && v1alpha1.PoolOf(after) == nil {
+		c.bursts.took(types.NamespacedName{Namespace: before.Namespace, Name: owner.Name}, now)
+		c.wake(before, q)
+	}
+	c.wake(after, q)
+}
+
+// wake queues the set that owns a sandbox, if any.
+func (c *Controller) wake(sandbox *v1alpha1.Sandbox, q queue) {
+	if owner := v1alpha1.PoolOf(sandbox); owner != nil {
+		key := types.NamespacedName{Namespace: sandbox.Namespace, Name: owner.Name}
+		q.AddAfter(requestFor(key), c.bursts.gather(key))
+	}
+}
+
+func requestFor(key types.NamespacedName) reconcile.Request {
+	return reconcile.Request{NamespacedName: key}
+}

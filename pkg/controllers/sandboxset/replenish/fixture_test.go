@@ -1,0 +1,239 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// fixture is one controller with one set, in a namespace of its own.
+type fixture struct {
+	*testing.T
+	api   client.WithWatch
+	cache *testCache
+	clock *clocktesting.FakePassiveClock
+	c     *Controller
+	key   types.NamespacedName
+	funcs interceptor.Funcs
+}
+
+func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
+	f := &fixture{
+		T: t, api: api,
+		clock: clocktesting.NewFakePassiveClock(time.Now()),
+		cache: &testCache{seen: map[types.UID]*v1alpha1.Sandbox{}},
+		key:   types.NamespacedName{Namespace: namespace, Name: "pool"},
+	}
+	f.c = New(interceptor.NewClient(api, interceptor.Funcs{
+		// Looked up at each call, so that a test can set them when it gets there.
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if f.funcs.Create != nil {
+				return f.funcs.Create(ctx, c, o, opts...)
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if f.funcs.Delete != nil {
+				return f.funcs.Delete(ctx, c, o, opts...)
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if f.funcs.Get != nil {
+				return f.funcs.Get(ctx, c, k, o, opts...)
+			}
+			return c.Get(ctx, k, o, opts...)
+		},
+	}), f.clock, Options{Workers: 1, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond})
+	f.c.pool = f.cache
+	return f
+}
+
+// testCache shows what was delivered to it.
+type testCache struct {
+	mu   sync.Mutex
+	seen map[types.UID]*v1alpha1.Sandbox
+	// read, if set, runs right after each read.
+	read func()
+}
+
+func (c *testCache) ControlledBy(uid types.UID) ([]*v1alpha1.Sandbox, error) {
+	if c.read != nil {
+		defer c.read()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*v1alpha1.Sandbox
+	for _, sandbox := range c.seen {
+		if owner := metav1.GetControllerOfNoCopy(sandbox); owner != nil && owner.UID == uid {
+			all = append(all, sandbox)
+		}
+	}
+	return all, nil
+}
+
+// noQueue stands for the queue that events fill.
+type noQueue struct{ queue }
+
+func (noQueue) Add(reconcile.Request)                     {}
+func (noQueue) AddAfter(reconcile.Request, time.Duration) {}
+
+// deliver brings a sandbox in the cache up to date, as an informer does: first
+// the cache, then the event.
+func (f *fixture) deliver(uid types.UID, now *v1alpha1.Sandbox) {
+	f.cache.mu.Lock()
+	before := f.cache.seen[uid]
+	if now == nil {
+		delete(f.cache.seen, uid)
+	} else {
+		f.cache.seen[uid] = now
+	}
+	f.cache.mu.Unlock()
+	switch {
+	case before == nil && now != nil:
+		f.c.sandboxCreated(now, noQueue{})
+	case before != nil && now != nil:
+		f.c.sandboxUpdated(before, now, noQueue{})
+	case before != nil:
+		f.c.expectations.gone(uid)
+	}
+}
+
+// catchUp delivers the changes that keep lets through.
+func (f *fixture) catchUp(keep func() bool) {
+	f.Helper()
+	now := map[types.UID]*v1alpha1.Sandbox{}
+	for _, sandbox := range f.all() {
+		now[sandbox.UID] = sandbox
+		seen := f.cache.seen[sandbox.UID]
+		if (seen == nil || seen.ResourceVersion != sandbox.ResourceVersion) && keep() {
+			f.deliver(sandbox.UID, sandbox)
+		}
+	}
+	for uid := range f.cache.seen {
+		if now[uid] == nil && keep() {
+			f.deliver(uid, nil)
+		}
+	}
+}
+
+func (f *fixture) sync() {
+	f.Helper()
+	f.catchUp(func() bool { return true })
+}
+
+func (f *fixture) createSet(replicas int32) {
+	f.Helper()
+	set := makeSet(replicas)
+	set.ObjectMeta = metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}
+	if err := f.api.Create(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) set() *v1alpha1.SandboxSet {
+	f.Helper()
+	set := &v1alpha1.SandboxSet{}
+	if err := f.api.Get(f.Context(), f.key, set); err != nil {
+		f.Fatal(err)
+	}
+	return set
+}
+
+func (f *fixture) changeSet(change func(*v1alpha1.SandboxSet)) {
+	f.Helper()
+	set := f.set()
+	change(set)
+	if err := f.api.Update(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) all() []*v1alpha1.Sandbox {
+	f.Helper()
+	list := &v1alpha1.SandboxList{}
+	if err := f.api.List(f.Context(), list, client.InNamespace(f.key.Namespace)); err != nil {
+		f.Fatal(err)
+	}
+	var all []*v1alpha1.Sandbox
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+// pooled are the sandboxes that the set owns.
+func (f *fixture) pooled() []*v1alpha1.Sandbox {
+	f.Helper()
+	var pooled []*v1alpha1.Sandbox
+	for _, sandbox := range f.all() {
+		if v1alpha1.IsInPool(sandbox) {
+			pooled = append(pooled, sandbox)
+		}
+	}
+	return pooled
+}
+
+func (f *fixture) start(sandboxes ...*v1alpha1.Sandbox) {
+	f.Helper()
+	for _, sandbox := range sandboxes {
+		builder{sandbox}.phase(v1alpha1.SandboxRunning).ip("127.1.1.1").ready(true)
+		sandbox.Status.Conditions[0].LastTransitionTime = metav1.Now()
+		if err := f.api.Status().Update(f.Context(), sandbox); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// claim does to a sandbox what a claim does.
+func (f *fixture) claim(sandbox *v1alpha1.Sandbox) {
+	f.Helper()
+	claimed := sandbox.DeepCopy()
+	claimed.OwnerReferences = nil
+	claimed.Labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedTrue
+	claimed.Annotations = map[string]string{v1alpha1.AnnotationLock: "l", v1alpha1.AnnotationOwner: "c"}
+	if err := f.api.Update(f.Context(), claimed); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) reconcile() reconcile.Result {
+	f.Helper()
+	result, err := f.c.Reconcile(f.Context(), reconcile.Request{NamespacedName: f.key})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return result
+}
+
+func (f *fixture) wantPooled(want int) []*v1alpha1.Sandbox {
+	f.Helper()
+	pooled := f.pooled()
+	if len(pooled) != want {
+		f.Fatalf("%d sandboxes in the pool, want %d", len(pooled), want)
+	}
+	return pooled
+}
+
+func (f *fixture) wantStatus(replicas, available, updated, updatedAvailable int32) {
+	f.Helper()
+	type counts struct{ replicas, available, updated, updatedAvailable int32 }
+	s := f.set().Status
+	got := counts{s.Replicas, s.AvailableReplicas, s.UpdatedReplicas, s.UpdatedAvailableReplicas}
+	if want := (counts{replicas, available, updated, updatedAvailable}); got != want {
+		f.Fatalf("status %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,333 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+func n(count int, one func(string) builder, prefix string) []builder {
+	var all []builder
+	for i := range count {
+		all = append(all, one(fmt.Sprintf("%s%03d", prefix, i)))
+	}
+	return all
+}
+
+func olderAvailable(name string) builder { return available(name).revision(older) }
+func olderStarting(name string) builder  { return starting(name).revision(older) }
+
+func names(removed []*v1alpha1.Sandbox) []string {
+	var all []string
+	for _, sandbox := range removed {
+		all = append(all, sandbox.Name)
+	}
+	return all
+}
+
+func TestPlan(t *testing.T) {
+	type counts struct{ replicas, available, updated, updatedAvailable int32 }
+	tests := map[string]struct {
+		set     *v1alpha1.SandboxSet
+		pool    []builder
+		creates map[types.UID]string
+		deletes []types.UID
+
+		create int
+		remove []string // in order
+		counts counts
+	}{
+		"empty set, empty pool": {set: makeSet(0)},
+		"replicas unset": {
+			set:    makeSet(0, func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = nil }),
+			pool:   []builder{available("a")},
+			remove: []string{"a"},
+			counts: counts{1, 1, 1, 1},
+		},
+		"fill": {set: makeSet(5), create: 5},
+		"steady": {
+			set: makeSet(2), pool: []builder{available("a"), starting("b")},
+			counts: counts{2, 1, 2, 1},
+		},
+		"claimed ones have no owner and are not even looked up": {
+			set: makeSet(2), pool: []builder{available("a")},
+			create: 1, counts: counts{1, 1, 1, 1},
+		},
+		"own creates that the cache does not show count": {
+			set: makeSet(5), pool: []builder{available("a")},
+			creates: map[types.UID]string{"x": current, "y": current},
+			create:  2, counts: counts{3, 1, 3, 1},
+		},
+		"own creates that the cache shows already count once": {
+			set: makeSet(3), pool: []builder{available("a"), starting("b")},
+			creates: map[types.UID]string{"a": current, "b": current},
+			create:  1, counts: counts{2, 1, 2, 1},
+		},
+		"own creates of an older revision": {
+			set:     makeSet(2),
+			creates: map[types.UID]string{"x": older, "y": current},
+			counts:  counts{2, 0, 1, 0},
+		},
+		"own deletes that the cache does not show are gone": {
+			set: makeSet(2), pool: []builder{available("a"), available("b")},
+			deletes: []types.UID{"b"},
+			create:  1, counts: counts{1, 1, 1, 1},
+		},
+		"deleting: neither counted nor deleted again": {
+			set: makeSet(1), pool: []builder{available("a").deleting()}, create: 1,
+		},
+		"dead ones are removed and replaced": {
+			set: makeSet(3),
+			pool: []builder{
+				available("failed").phase(v1alpha1.SandboxFailed),
+				available("succeeded").phase(v1alpha1.SandboxSucceeded),
+				available("terminating").phase(v1alpha1.SandboxTerminating),
+				available("shutdown").shutdown(epoch),
+				available("fine").shutdown(epoch.Add(time.Second)),
+			},
+			create: 2, remove: []string{"failed", "succeeded", "terminating", "shutdown"},
+			counts: counts{1, 1, 1, 1},
+		},
+		"dead and kept for debugging": {
+			set:    makeSet(1),
+			pool:   []builder{starting("kept").phase(v1alpha1.SandboxFailed).label(v1alpha1.LabelReservedFailedSandbox, "true")},
+			create: 1,
+		},
+		"dead and removed already": {
+			set: makeSet(1), pool: []builder{starting("a").phase(v1alpha1.SandboxFailed)}, deletes: []types.UID{"a"},
+			create: 1,
+		},
+		"locked: not counted, not deleted": {
+			set:    makeSet(0),
+			pool:   []builder{available("a").annotation(v1alpha1.AnnotationLock, "uuid"), starting("b").annotation(v1alpha1.AnnotationLock, "uuid")},
+			counts: counts{0, 0, 0, 0},
+		},
+		"locked and of an older revision": {
+			set:    makeSet(1),
+			pool:   []builder{olderAvailable("a").annotation(v1alpha1.AnnotationLock, "uuid")},
+			create: 1,
+		},
+		"locked by an interrupted scale-down of OpenKruise": {
+			set: makeSet(1),
+			pool: []builder{available("a").annotation(v1alpha1.AnnotationLock, "uuid").
+				annotation(v1alpha1.AnnotationOwner, v1alpha1.OwnerScaleDown)},
+			create: 1, remove: []string{"a"},
+		},
+		"ready without an address is not available": {
+			set: makeSet(1), pool: []builder{available("a").ip("")},
+			counts: counts{1, 0, 1, 0},
+		},
+
+		"scale limit, number": {
+			set: makeSet(10, scaleLimit(intstr.FromInt32(3))), create: 3,
+		},
+		"scale limit, percent rounded up": {
+			set: makeSet(10, scaleLimit(intstr.FromString("25%"))), create: 3,
+		},
+		"scale limit counts what is starting and on its way": {
+			set:     makeSet(10, scaleLimit(intstr.FromInt32(4))),
+			pool:    append(n(5, available, "a"), starting("b")),
+			creates: map[types.UID]string{"x": current},
+			create:  2, counts: counts{7, 5, 7, 5},
+		},
+		"scale limit used up": {
+			set:    makeSet(10, scaleLimit(intstr.FromInt32(2))),
+			pool:   n(3, starting, "s"),
+			counts: counts{3, 0, 3, 0},
+		},
+		"scale limit 0 stops growth": {
+			set: makeSet(10, scaleLimit(intstr.FromInt32(0))),
+		},
+		"scale limit 0% stops growth": {
+			set: makeSet(10, scaleLimit(intstr.FromString("0%"))),
+		},
+		"scale limit above what is missing": {
+			set: makeSet(2, scaleLimit(intstr.FromString("100%"))), pool: []builder{available("a")},
+			create: 1, counts: counts{1, 1, 1, 1},
+		},
+
+		"scale down is not limited": {
+			set:    makeSet(1, scaleLimit(intstr.FromInt32(0)), updateLimit(intstr.FromInt32(0))),
+			pool:   n(4, available, "a"),
+			remove: []string{"a000", "a001", "a002"}, counts: counts{4, 4, 4, 4},
+		},
+		"scale down order": {
+			set: makeSet(0),
+			pool: []builder{
+				available("fresh-young").age(time.Minute),
+				available("fresh-old").age(time.Hour),
+				starting("not-ready").phase(v1alpha1.SandboxRunning).ready(false),
+				available("recycled-1").recycled(1),
+				available("recycled-2").recycled(2),
+				starting("recycled-not-ready").phase(v1alpha1.SandboxRunning).recycled(2),
+				starting("pending-young").phase(v1alpha1.SandboxPending).age(time.Minute),
+				starting("empty-old").age(2 * time.Hour),
+				olderAvailable("older-fresh"),
+				olderAvailable("older-recycled").recycled(1),
+				olderStarting("older-pending").phase(v1alpha1.SandboxPending),
+			},
+			remove: []string{
+				"older-pending", "older-recycled", "older-fresh",
+				"empty-old", "pending-young",
+				"recycled-2", "recycled-not-ready", "recycled-1",
+				"not-ready",
+				"fresh-old", "fresh-young",
+			},
+			counts: counts{11, 6, 8, 4},
+		},
+		"scale down breaks ties by name": {
+			set: makeSet(1), pool: []builder{available("c"), available("a"), available("b")},
+			remove: []string{"a", "b"}, counts: counts{3, 3, 3, 3},
+		},
+		"no scale down before own creates are seen": {
+			set:     makeSet(1),
+			pool:    append(n(3, available, "a"), starting("f").phase(v1alpha1.SandboxFailed)),
+			creates: map[types.UID]string{"x": current},
+			remove:  []string{"f"}, counts: counts{4, 3, 4, 3},
+		},
+
+		"rolling update within the default budget": {
+			set: makeSet(10), pool: n(10, olderAvailable, "o"),
+			remove: []string{"o000", "o001"}, counts: counts{10, 10, 0, 0},
+		},
+		"rolling update, oldest first": {
+			set:    makeSet(5),
+			pool:   append(n(4, olderAvailable, "o"), olderAvailable("z").age(2*time.Hour)),
+			remove: []string{"z"}, counts: counts{5, 5, 0, 0},
+		},
+		"rolling update waits for the replacements": {
+			set: makeSet(10), pool: append(n(8, olderAvailable, "o"), n(2, starting, "s")...),
+			counts: counts{10, 8, 2, 0},
+		},
+		"rolling update goes on with the next": {
+			set: makeSet(10), pool: slices.Concat(n(8, olderAvailable, "o"), n(1, starting, "s"), n(1, available, "a")),
+			remove: []string{"o000"}, counts: counts{10, 9, 2, 1},
+		},
+		"rolling update removes the starting ones at once": {
+			set: makeSet(10), pool: append(n(7, olderAvailable, "o"), n(3, olderStarting, "s")...),
+			remove: []string{"s000", "s001", "s002"}, counts: counts{10, 7, 0, 0},
+		},
+		"rolling update removes the starting ones even if some are missing": {
+			// Else a template that never gets ready would hold the scale limit for ever.
+			set:    makeSet(10, scaleLimit(intstr.FromInt32(2))),
+			pool:   append(n(5, available, "a"), n(2, olderStarting, "s")...),
+			remove: []string{"s000", "s001"}, counts: counts{7, 5, 5, 5},
+		},
+		"rolling update keeps the floor while claims take": {
+			set: makeSet(10), pool: n(7, olderAvailable, "o"), create: 3,
+			counts: counts{7, 7, 0, 0},
+		},
+		"rolling update and refill at once": {
+			set: makeSet(10, updateLimit(intstr.FromInt32(4))), pool: n(8, olderAvailable, "o"),
+			create: 2, remove: []string{"o000", "o001"}, counts: counts{8, 8, 0, 0},
+		},
+		"rolling update waits for own creates": {
+			set: makeSet(10), pool: append(n(9, olderAvailable, "o"), olderStarting("s")),
+			creates: map[types.UID]string{"x": current},
+			counts:  counts{11, 9, 1, 0},
+		},
+		"update limit 0 keeps the available ones": {
+			set:    makeSet(3, updateLimit(intstr.FromInt32(0))),
+			pool:   append(n(2, olderAvailable, "o"), olderStarting("s")),
+			remove: []string{"s"}, counts: counts{3, 2, 0, 0},
+		},
+		"update limit 100%": {
+			set:    makeSet(3, updateLimit(intstr.FromString("100%"))),
+			pool:   n(3, olderAvailable, "o"),
+			remove: []string{"o000", "o001", "o002"}, counts: counts{3, 3, 0, 0},
+		},
+		"update limit above replicas": {
+			set:    makeSet(2, updateLimit(intstr.FromInt32(50))),
+			pool:   n(2, olderAvailable, "o"),
+			remove: []string{"o000", "o001"}, counts: counts{2, 2, 0, 0},
+		},
+		"update limit, percent rounded up": {
+			set: makeSet(3, updateLimit(intstr.FromString("1%"))), pool: n(3, olderAvailable, "o"),
+			remove: []string{"o000"}, counts: counts{3, 3, 0, 0},
+		},
+		"without a revision label is older": {
+			set: makeSet(1), pool: []builder{available("a").revision("")},
+			remove: []string{"a"}, counts: counts{1, 1, 0, 0},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := &observation{
+				set: test.set, revision: current, sandboxes: sandboxes(test.pool...),
+				creates: test.creates, deletes: sets.New(test.deletes...), now: epoch,
+			}
+			c := o.census()
+			got, err := o.plan(&c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.create != test.create {
+				t.Errorf("create %d, want %d", got.create, test.create)
+			}
+			if diff := cmp.Diff(test.remove, names(got.remove), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("remove (-want +got):\n%s", diff)
+			}
+			s := o.status(&c, nil)
+			if got := (counts{s.Replicas, s.AvailableReplicas, s.UpdatedReplicas, s.UpdatedAvailableReplicas}); got != test.counts {
+				t.Errorf("counts %+v, want %+v", got, test.counts)
+			}
+		})
+	}
+}
+
+func TestPlanRefusesMalformedLimits(t *testing.T) {
+	for name, set := range map[string]*v1alpha1.SandboxSet{
+		"scale":  makeSet(5, scaleLimit(intstr.FromString("many"))),
+		"update": makeSet(0, updateLimit(intstr.FromString("5"))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &observation{set: set, revision: current, now: epoch, sandboxes: sandboxes(olderStarting("o"))}
+			if name == "update" {
+				set.Spec.Replicas = new(int32(1))
+			}
+			c := o.census()
+			if p, err := o.plan(&c); err == nil {
+				t.Errorf("planned %+v", p)
+			}
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	set := makeSet(2)
+	set.Generation = 7
+	o := &observation{set: set, revision: "abc", sandboxes: sandboxes(available("a").revision("abc")), now: epoch}
+
+	want := v1alpha1.SandboxSetStatus{
+		ObservedGeneration: 7,
+		Replicas:           1, AvailableReplicas: 1, UpdatedReplicas: 1, UpdatedAvailableReplicas: 1,
+		UpdateRevision: "abc", CurrentRevision: "pool-abc",
+		Selector: "agents.kruise.io/sandbox-claimed=false,agents.kruise.io/sandbox-pool=pool",
+	}
+	c := o.census()
+	if diff := cmp.Diff(want, o.status(&c, nil)); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+
+	failed := o.status(&c, &trouble{ReasonFailedWrite, "quota"})
+	if len(failed.Conditions) != 1 || failed.Conditions[0].Message != "quota" ||
+		failed.Conditions[0].ObservedGeneration != 7 || !failed.Conditions[0].LastTransitionTime.Time.Equal(epoch) {
+		t.Errorf("conditions after a failure: %+v", failed.Conditions)
+	}
+	set.Status = failed
+	if got := o.status(&c, nil); len(got.Conditions) != 0 {
+		t.Errorf("conditions after a success: %+v", got.Conditions)
+	}
+}

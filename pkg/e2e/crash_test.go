@@ -1,0 +1,123 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// seedVariable repeats a run of TestCrash as far as it depends on chance.
+const seedVariable = "SANDLOT_E2E_SEED"
+
+const crashNamespace = "storm"
+
+// crashPools are the sets that the storm claims from, with their replicas: one
+// with stock, one with hardly any, one without, and one for claims that take more
+// than one transaction.
+var crashPools = map[string]int32{"pool": 60, "scarce": 4, "cold": 0, "big": 220}
+
+// TestCrash kills the server again and again in the middle of a storm of claims,
+// once even in the middle of its start, and looks for a broken promise at the
+// end. The clients repeat what was not answered, by the same name.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	if fixed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64); err == nil {
+		seed = fixed
+	}
+	t.Logf("%s=%d", seedVariable, seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+
+	const kills = 3
+	dir := t.TempDir()
+	args := []string{"--simulated-start-delay", "20ms", "--sync-window", "300ms"}
+	server := startServer(t, dir, args...)
+	for name, replicas := range crashPools {
+		set := newSet(name, replicas)
+		if _, err := server.client.AgentsV1alpha1().SandboxSets(crashNamespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.awaitPool(t, crashNamespace, "big", crashPools["big"])
+
+	clients := newStorm()
+	clients.serve(server)
+	for worker := range 16 {
+		workers := rand.New(rand.NewPCG(seed, uint64(worker)+1))
+		clients.running.Go(func() { clients.work(t.Context(), worker, workers) })
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			clients.stop()
+		}
+	}()
+	for kill := range kills {
+		clients.awaitAnswers(t, 40+chance.IntN(120))
+		pause(t.Context(), time.Duration(chance.IntN(20))*time.Millisecond)
+		clients.serve(nil)
+		server.kill()
+		if kill == 1 {
+			short := launch(t, dir, args...)
+			pause(t.Context(), time.Duration(chance.IntN(1500))*time.Millisecond)
+			short.kill()
+		}
+		server = startServer(t, dir, args...)
+		clients.serve(server)
+	}
+	clients.awaitAnswers(t, 40)
+	stopped = true
+	clients.stop()
+	for _, complaint := range clients.complaints {
+		t.Error(complaint)
+	}
+
+	awaitCalm(t, server)
+	checkPromises(t, server, clients)
+	t.Logf("%d claims answered, %d of them found after a crash, %d refused; %d sandboxes",
+		len(clients.answered), clients.found, len(clients.refused), len(server.sandboxes(t, crashNamespace)))
+}
+
+// awaitCalm waits until no claim is in progress and every pool is full.
+func awaitCalm(t *testing.T, server *server) {
+	t.Helper()
+	poll(t, func(ctx context.Context) string {
+		list, err := server.client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
+		if err != nil {
+			return err.Error()
+		}
+		if len(list.Items) > 0 {
+			return fmt.Sprintf("%d claims are in progress, for example %s: %+v", len(list.Items), list.Items[0].Name, list.Items[0].Status)
+		}
+		return ""
+	})
+	for name, replicas := range crashPools {
+		server.awaitPool(t, crashNamespace, name, replicas)
+	}
+	// What was made for a claim and let go goes away.
+	poll(t, func(context.Context) string {
+		for name, sandbox := range server.sandboxes(t, crashNamespace) {
+			if sandbox.Spec.ShutdownTime != nil {
+				return "to be shut down: " + name
+			}
+		}
+		return ""
+	})
+}
+
+// pause lets some time pass, so that a kill hits anything.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take before a test gives up on it. It is no
+// measure of speed: machines that run tests are busy.
+const patience = 5 * time.Minute
+
+// programs is the folder of the programs under test.
+var programs string
+
+// editorVariable makes this program an editor for kubectl edit.
+const editorVariable = "SANDLOT_E2E_EDITOR"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if change := os.Getenv(editorVariable); change != "" {
+		return edit(change, os.Args[len(os.Args)-1])
+	}
+	dir, err := os.MkdirTemp("", "sandlot-e2e-")
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(dir)
+	programs = dir
+	if err := build(dir); err != nil {
+		return complain(err)
+	}
+	return m.Run()
+}
+
+// build compiles the programs as a release is compiled.
+func build(dir string) error {
+	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/sandlot", "./cmd/sandlot-apiserver")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// edit replaces text in a file. change is what to replace, "=>", and with what.
+func edit(change, file string) int {
+	before, after, _ := strings.Cut(change, "=>")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return complain(err)
+	}
+	if !strings.Contains(string(content), before) {
+		return complain(fmt.Errorf("%q is not in what is to be edited:\n%s", before, content))
+	}
+	edited := strings.ReplaceAll(string(content), before, after)
+	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
+		return complain(err)
+	}
+	return 0
+}
+
+// findKubectl returns the path of the kubectl to test with: the one that KUBECTL
+// names, the one in bin/, the one on PATH, or else one that is built now.
+var findKubectl = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("KUBECTL"); path != "" {
+		return exec.LookPath(path)
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return "", err
+	}
+	path, err := exec.LookPath(filepath.Join(root, "bin", "kubectl"))
+	if err == nil {
+		return path, nil
+	}
+	if path, err = exec.LookPath("kubectl"); err == nil {
+		return path, nil
+	}
+	out, err := exec.Command(filepath.Join(root, "hack", "tool.sh"), "kubectl").Output()
+	if err != nil {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w\n%s", err, failed.Stderr)
+		}
+		return "", fmt.Errorf("building kubectl: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})

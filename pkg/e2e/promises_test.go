@@ -1,0 +1,160 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// checkPromises checks, at rest, all that is promised about claims and sandboxes:
+//
+//  1. A sandbox is bound to one claim at most.
+//  2. A claim has exactly the sandboxes that it says, and all of them or none if
+//     it asked for that.
+//  3. What was acknowledged is stored, and what was refused is not.
+//  4. Nothing is left half-way: no claim is in progress, no sandbox is locked
+//     without a claim, no pool is short of sandboxes or has too many.
+func checkPromises(t *testing.T, server *server, clients *storm) {
+	t.Helper()
+	list, err := server.client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := map[types.UID]*v1alpha1.SandboxClaim{}
+	byName := map[string]*v1alpha1.SandboxClaim{}
+	for i := range list.Items {
+		claims[list.Items[i].UID] = &list.Items[i]
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	sandboxes := server.sandboxes(t, crashNamespace)
+
+	boundTo := map[string]string{}
+	for _, claim := range claims {
+		checkClaim(t, claim, sandboxes)
+		for _, entry := range claim.Status.Sandboxes {
+			if other, taken := boundTo[entry.Name]; taken {
+				t.Errorf("sandbox %s is bound to the claims %s and %s", entry.Name, other, claim.Name)
+			}
+			boundTo[entry.Name] = claim.Name
+		}
+	}
+	unused := map[string]int32{}
+	for name, sandbox := range sandboxes {
+		checkSandbox(t, sandbox, boundTo[name], claims)
+		if boundTo[name] == "" {
+			unused[sandbox.Labels[v1alpha1.LabelSandboxPool]]++
+		}
+	}
+	for pool, replicas := range crashPools {
+		if unused[pool] != replicas {
+			t.Errorf("set %s has %d unused sandboxes, want %d", pool, unused[pool], replicas)
+		}
+	}
+	for name, answer := range clients.answered {
+		checkAnswer(t, answer, byName[name])
+	}
+	for name := range clients.refused {
+		if byName[name] != nil {
+			t.Errorf("claim %s was refused, and is stored", name)
+		}
+	}
+	if want := len(clients.answered); len(claims) != want {
+		t.Errorf("%d claims are stored, %d were acknowledged", len(claims), want)
+	}
+}
+
+// checkClaim checks a claim against its own sandboxes.
+func checkClaim(t *testing.T, claim *v1alpha1.SandboxClaim, sandboxes map[string]*v1alpha1.Sandbox) {
+	t.Helper()
+	status, want := &claim.Status, *claim.Spec.Replicas
+	if status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+		t.Errorf("claim %s is %s", claim.Name, status.Phase)
+	}
+	if int(status.ClaimedReplicas) != len(status.Sandboxes) || status.ClaimedReplicas > want {
+		t.Errorf("claim %s of %d says %d claimed and names %d", claim.Name, want, status.ClaimedReplicas, len(status.Sandboxes))
+	}
+	if short := status.ClaimedReplicas < want; short != meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ClaimConditionTimedOut) {
+		t.Errorf("claim %s has %d of %d, and the conditions %+v", claim.Name, status.ClaimedReplicas, want, status.Conditions)
+	}
+	if claim.Spec.Allocation == v1alpha1.AllocationAllOrNothing && status.ClaimedReplicas != 0 && status.ClaimedReplicas != want {
+		t.Errorf("claim %s is to have all or nothing and has %d of %d", claim.Name, status.ClaimedReplicas, want)
+	}
+	live := int32(0)
+	for _, sandbox := range sandboxes {
+		if sandbox.Annotations[v1alpha1.AnnotationOwner] == string(claim.UID) {
+			live++
+		}
+	}
+	if live != status.ClaimedReplicas {
+		t.Errorf("claim %s says %d claimed, %d sandboxes name it", claim.Name, status.ClaimedReplicas, live)
+	}
+	for _, entry := range status.Sandboxes {
+		sandbox := sandboxes[entry.Name]
+		switch {
+		case sandbox == nil:
+			t.Errorf("claim %s names sandbox %s, which does not exist", claim.Name, entry.Name)
+		case sandbox.Annotations[v1alpha1.AnnotationOwner] != string(claim.UID), sandbox.Labels[v1alpha1.LabelClaimName] != claim.Name:
+			t.Errorf("claim %s (%s) names sandbox %s, which names %+v", claim.Name, claim.UID, entry.Name, sandbox.ObjectMeta)
+		case sandbox.Status.Phase != v1alpha1.SandboxRunning:
+			t.Errorf("claim %s has sandbox %s, which is %s", claim.Name, entry.Name, sandbox.Status.Phase)
+		case len(entry.PodIPs) != 1 || entry.PodIPs[0] != sandbox.Status.PodInfo.PodIP:
+			t.Errorf("claim %s has sandbox %s at %q, which is at %q", claim.Name, entry.Name, entry.PodIPs, sandbox.Status.PodInfo.PodIP)
+		}
+	}
+}
+
+// checkSandbox checks that a sandbox is either its set's or its claim's.
+func checkSandbox(t *testing.T, sandbox *v1alpha1.Sandbox, boundTo string, claims map[types.UID]*v1alpha1.SandboxClaim) {
+	t.Helper()
+	owner := sandbox.Annotations[v1alpha1.AnnotationOwner]
+	locked := sandbox.Annotations[v1alpha1.AnnotationLock] != ""
+	claimed := sandbox.Labels[v1alpha1.LabelSandboxClaimed] == v1alpha1.ClaimedTrue
+	set := metav1.GetControllerOf(sandbox)
+	if boundTo != "" {
+		if !locked || !claimed || len(sandbox.OwnerReferences) != 0 {
+			t.Errorf("sandbox %s is bound to claim %s, but: %+v", sandbox.Name, boundTo, sandbox.ObjectMeta)
+		}
+		return
+	}
+	if locked || claimed || owner != "" {
+		t.Errorf("no claim names sandbox %s, but it is locked (%t) or claimed (%t) by %q; that claim: %+v",
+			sandbox.Name, locked, claimed, owner, claims[types.UID(owner)])
+	}
+	if set == nil || set.Kind != "SandboxSet" {
+		t.Errorf("sandbox %s is neither a claim's nor a set's: %+v", sandbox.Name, sandbox.ObjectMeta)
+	}
+}
+
+// checkAnswer checks that a claim is as it was acknowledged, or, if it was then
+// in progress, has gone on from there.
+func checkAnswer(t *testing.T, answer, stored *v1alpha1.SandboxClaim) {
+	t.Helper()
+	switch {
+	case stored == nil:
+		t.Errorf("claim %s was acknowledged, and is gone", answer.Name)
+	case stored.UID != answer.UID:
+		t.Errorf("claim %s was acknowledged as %s, and is %s", answer.Name, answer.UID, stored.UID)
+	case answer.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted:
+		if diff := cmp.Diff(answer, stored); diff != "" {
+			t.Errorf("claim %s is not as it was acknowledged (-acknowledged +stored):\n%s", answer.Name, diff)
+		}
+	default:
+		has := map[string]bool{}
+		for _, entry := range stored.Status.Sandboxes {
+			has[entry.Name] = true
+		}
+		for _, entry := range answer.Status.Sandboxes {
+			if !has[entry.Name] {
+				t.Errorf("claim %s was acknowledged with sandbox %s, and has lost it", answer.Name, entry.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,181 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+)
+
+// server is a running "sandlot up", and clients of it made from its kubeconfig.
+type server struct {
+	*process
+	dir        string
+	kubeconfig string
+	config     *rest.Config
+	// client has no limit of its own and does not retry.
+	client versioned.Interface
+	http   *http.Client
+}
+
+// startServer runs "sandlot up" on a data folder and a free port, and returns
+// when it is ready. It is stopped, and has to stop well, when the test ends.
+func startServer(t testing.TB, dir string, args ...string) *server {
+	t.Helper()
+	s := launch(t, dir, args...)
+	if err := s.awaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.alive() && !t.Failed() {
+			s.stop(t)
+		}
+	})
+	s.connect(t)
+	return s
+}
+
+// launch runs "sandlot up" and returns at once.
+func launch(t testing.TB, dir string, args ...string) *server {
+	t.Helper()
+	args = append([]string{"up", "--data-dir", dir, "--secure-port", "0"}, args...)
+	return &server{process: runProgram(t, "sandlot", args...), dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig")}
+}
+
+func (s *server) awaitReady() error {
+	select {
+	case <-s.stdout.seen("ready"):
+		return nil
+	case <-s.exited:
+		return fmt.Errorf("sandlot up ended before it was ready:\n%s", s.stderr.String())
+	case <-time.After(patience):
+		return errors.New("sandlot up is not ready")
+	}
+}
+
+func (s *server) connect(t testing.TB) {
+	t.Helper()
+	var err error
+	if s.config, err = clientcmd.BuildConfigFromFlags("", s.kubeconfig); err != nil {
+		t.Fatalf("reading the kubeconfig: %v", err)
+	}
+	s.config.QPS = -1
+	if s.http, err = rest.HTTPClientFor(s.config); err != nil {
+		t.Fatalf("making an HTTP client: %v", err)
+	}
+	if s.client, err = versioned.NewForConfigAndClient(s.config, s.http); err != nil {
+		t.Fatalf("making a client: %v", err)
+	}
+}
+
+// poll waits until check returns an empty string, and fails the test with what
+// it returns after too long a time.
+func poll(t testing.TB, check func(ctx context.Context) string) {
+	t.Helper()
+	last := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == "", nil
+	})
+	if err != nil {
+		t.Fatalf("%v; at last: %s", err, last)
+	}
+}
+
+// fillPool creates the set "pool" in a namespace and waits until it is full.
+func (s *server) fillPool(t testing.TB, namespace string, replicas int32) {
+	t.Helper()
+	sets := s.client.AgentsV1alpha1().SandboxSets(namespace)
+	if _, err := sets.Create(t.Context(), newSet("pool", replicas), metav1.CreateOptions{}); err != nil {
+		t.Fatalf("creating the pool: %v", err)
+	}
+	s.awaitPool(t, namespace, "pool", replicas)
+}
+
+// awaitPool waits until a set has as many available sandboxes as it is to have,
+// none beside them, and says so.
+func (s *server) awaitPool(t testing.TB, namespace, name string, replicas int32) {
+	t.Helper()
+	poll(t, func(ctx context.Context) string {
+		set, err := s.client.AgentsV1alpha1().SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		status := set.Status
+		if status.Replicas != replicas || status.AvailableReplicas != replicas || status.ObservedGeneration != set.Generation {
+			return fmt.Sprintf("set %s of %d has the status %+v", name, replicas, status)
+		}
+		// The status follows a claim with a delay.
+		unused, available, err := s.countPool(ctx, set)
+		if err != nil {
+			return err.Error()
+		}
+		if unused != int(replicas) || available != int(replicas) {
+			return fmt.Sprintf("set %s of %d has %d unused sandboxes, %d available", name, replicas, unused, available)
+		}
+		return ""
+	})
+}
+
+// countPool counts the sandboxes that a set has, and those of them that can be
+// claimed.
+func (s *server) countPool(ctx context.Context, set *v1alpha1.SandboxSet) (unused, available int, err error) {
+	list, err := s.client.AgentsV1alpha1().Sandboxes(set.Namespace).List(ctx, metav1.ListOptions{LabelSelector: set.Status.Selector})
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range list.Items {
+		sandbox := &list.Items[i]
+		if !metav1.IsControlledBy(sandbox, set) {
+			continue
+		}
+		unused++
+		if state, _ := v1alpha1.StateOf(sandbox, time.Now()); state == v1alpha1.StateAvailable && sandbox.Annotations[v1alpha1.AnnotationLock] == "" {
+			available++
+		}
+	}
+	return unused, available, nil
+}
+
+// awaitRunning waits until a sandbox runs.
+func (s *server) awaitRunning(t testing.TB, namespace, name string) {
+	t.Helper()
+	poll(t, func(ctx context.Context) string {
+		sandbox, err := s.client.AgentsV1alpha1().Sandboxes(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if sandbox.Status.Phase != v1alpha1.SandboxRunning {
+			return fmt.Sprintf("sandbox %s is %q", name, sandbox.Status.Phase)
+		}
+		return ""
+	})
+}
+
+// sandboxes returns the sandboxes of a namespace by name.
+func (s *server) sandboxes(t testing.TB, namespace string) map[string]*v1alpha1.Sandbox {
+	t.Helper()
+	list, err := s.client.AgentsV1alpha1().Sandboxes(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatalf("listing sandboxes: %v", err)
+	}
+	byName := make(map[string]*v1alpha1.Sandbox, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName
+}

@@ -1,0 +1,83 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdtxn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var (
+	// ErrConflict is wrapped by every *ConflictError.
+	ErrConflict = errors.New("an object of the transaction has moved")
+
+	// ErrTooLarge means that etcd would not take the transaction for its size
+	// or its number of operations. Nothing was written.
+	ErrTooLarge = errors.New("the transaction is larger than etcd takes")
+
+	// ErrUnknownOutcome means that etcd did not answer: the transaction may
+	// have been written, may be written later, or never.
+	ErrUnknownOutcome = errors.New("etcd did not say whether the transaction was written")
+)
+
+// Moved is an object that was not as the transaction expected it.
+type Moved struct {
+	// Index counts the objects of the transaction in the order they were added.
+	Index int
+	// ModRevision is the object's revision in etcd; 0 where there is no object.
+	ModRevision int64
+}
+
+// ConflictError means that etcd refused the transaction, and wrote nothing,
+// because of the objects in Moved. It lists all of them.
+type ConflictError struct {
+	Moved []Moved
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%v: %d of them", ErrConflict, len(e.Moved))
+}
+
+// Unwrap makes errors.Is(err, ErrConflict) hold.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// classify tells refusals, after which nothing was written, from silence.
+//
+// etcd's client retries a transaction by itself only where it was certainly
+// never sent. All else that is not a clear refusal by the server (a timeout, a
+// lost connection, a change of leader) leaves the outcome open.
+func classify(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps), largerThanMessages(err):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, rpctypes.ErrTooManyRequests):
+		return fmt.Errorf("etcd refused the transaction: %w", err)
+	}
+	code := status.Code(err)
+	if etcdErr, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = etcdErr.Code()
+	}
+	// ResourceExhausted is not among them: etcd says ErrNoSpace also of the
+	// transaction with which it runs out of space, after writing it, and gRPC says
+	// it of requests that were cut off.
+	switch code {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated,
+		codes.FailedPrecondition, codes.NotFound, codes.Unimplemented:
+		return fmt.Errorf("etcd refused the transaction: %w", err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+}
+
+// largerThanMessages says whether gRPC did not send, or not accept, a request
+// for its size, which it reports in words only.
+func largerThanMessages(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "message larger than max")
+}

@@ -1,0 +1,152 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdtxn
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// MaxOps is how many objects one transaction can hold under etcd's default
+// --max-txn-ops of 128, which counts the longest of its three lists.
+const MaxOps = 128
+
+// MaxBytes bounds the encoded size of one transaction. etcd refuses requests
+// of 1.5 MiB by default; the rest is left for keys and framing.
+const MaxBytes = 1400 << 10
+
+// Client commits transactions. It is safe for concurrent use.
+type Client struct {
+	kv clientv3.KV
+}
+
+// NewClient returns a Client that writes through kv.
+func NewClient(kv clientv3.KV) *Client {
+	return &Client{kv: kv}
+}
+
+// Txn collects the objects that are written together. Not for concurrent use.
+//
+//	txn := client.Txn()
+//	txn.Create(claims, key, claim)       // only if the key is free
+//	txn.Update(sandboxes, key, sb, rev)  // only if it is still at rev
+//	err := txn.Commit(ctx)               // all of it or nothing
+type Txn struct {
+	client *Client
+	writes []write
+	bytes  int
+}
+
+type write struct {
+	resource *Resource
+	key      string
+	obj      runtime.Object
+	data     []byte
+	// at is the revision that the key must have; 0 where it must be free.
+	at int64
+}
+
+// Txn begins an empty transaction. Nothing is sent before Commit.
+func (c *Client) Txn() *Txn {
+	return &Txn{client: c}
+}
+
+// Create adds an object that must not exist yet.
+func (t *Txn) Create(ctx context.Context, r *Resource, key string, obj runtime.Object) error {
+	return t.add(ctx, r, key, obj, 0)
+}
+
+// Update adds the new state of an object that must still be at revision at.
+func (t *Txn) Update(ctx context.Context, r *Resource, key string, obj runtime.Object, at int64) error {
+	if at <= 0 {
+		return fmt.Errorf("updating %s: the revision it is based on is missing", key)
+	}
+	return t.add(ctx, r, key, obj, at)
+}
+
+func (t *Txn) add(ctx context.Context, r *Resource, key string, obj runtime.Object, at int64) error {
+	etcdKey, err := r.etcdKey(key)
+	if err != nil {
+		return err
+	}
+	data, err := r.encode(ctx, etcdKey, obj)
+	if err != nil {
+		return err
+	}
+	t.writes = append(t.writes, write{resource: r, key: etcdKey, obj: obj, data: data, at: at})
+	t.bytes += len(etcdKey)*3 + len(data) // the key stands in the compare, the put and the else branch
+	return nil
+}
+
+// Len is the number of objects added so far.
+func (t *Txn) Len() int { return len(t.writes) }
+
+// Bytes is about the size of the request so far.
+func (t *Txn) Bytes() int { return t.bytes }
+
+// Commit writes every object, or none, in one round trip, and sets the
+// transaction's revision as the resourceVersion of each object written.
+//
+// It fails with a *ConflictError when an object had moved, with ErrTooLarge or
+// another refusal of etcd's, nothing written in all these cases, and with
+// ErrUnknownOutcome when no answer came. Committing the same Txn again after
+// ErrUnknownOutcome is safe: at most one of the two can succeed.
+func (t *Txn) Commit(ctx context.Context) error {
+	compares := make([]clientv3.Cmp, 0, len(t.writes))
+	puts := make([]clientv3.Op, 0, len(t.writes))
+	reads := make([]clientv3.Op, 0, len(t.writes))
+	for _, w := range t.writes {
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at))
+		puts = append(puts, clientv3.OpPut(w.key, string(w.data)))
+		reads = append(reads, clientv3.OpGet(w.key, clientv3.WithKeysOnly()))
+	}
+	resp, err := t.client.kv.Txn(ctx).If(compares...).Then(puts...).Else(reads...).Commit()
+	if err != nil {
+		return classify(err)
+	}
+	if !resp.Succeeded {
+		return t.conflict(resp)
+	}
+	for _, w := range t.writes {
+		if err := w.resource.versioner.UpdateObject(w.obj, uint64(resp.Header.Revision)); err != nil {
+			return fmt.Errorf("%s was written at revision %d: %w", w.key, resp.Header.Revision, err)
+		}
+	}
+	return nil
+}
+
+func (t *Txn) conflict(resp *clientv3.TxnResponse) error {
+	conflict := &ConflictError{}
+	for i, read := range resp.Responses {
+		var current int64
+		if kvs := read.GetResponseRange().GetKvs(); len(kvs) > 0 {
+			current = kvs[0].GetModRevision()
+		}
+		if current != t.writes[i].at {
+			conflict.Moved = append(conflict.Moved, Moved{Index: i, ModRevision: current})
+		}
+	}
+	return conflict
+}
+
+// Get reads one object as it is now in etcd, past every cache. found is false
+// where there is none.
+func (c *Client) Get(ctx context.Context, r *Resource, key string, into runtime.Object) (found bool, err error) {
+	etcdKey, err := r.etcdKey(key)
+	if err != nil {
+		return false, err
+	}
+	resp, err := c.kv.Get(ctx, etcdKey)
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", etcdKey, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return false, nil
+	}
+	return true, r.decode(ctx, etcdKey, resp.Kvs[0].Value, resp.Kvs[0].ModRevision, into)
+}

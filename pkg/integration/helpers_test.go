@@ -1,0 +1,180 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+const namespace = "default"
+
+// patience is how long a test waits for what must come. It decides nothing but
+// when a failing test gives up.
+const patience = 2 * time.Minute
+
+func start(t *testing.T, opts ...testutil.Option) *testutil.Server {
+	t.Helper()
+	t.Parallel()
+	return testutil.Start(t, opts...)
+}
+
+// stocked returns a server with a pool of n available sandboxes, all of which
+// the index knows.
+func stocked(t *testing.T, n int, opts ...testutil.Option) (*testutil.Server, *v1alpha1.SandboxSet) {
+	t.Helper()
+	s := start(t, opts...)
+	set := s.Set(t, namespace, "pool", int32(n))
+	s.Stock(t, set, 0, n)
+	return s, set
+}
+
+func claims(s *testutil.Server) typed.SandboxClaimInterface {
+	return s.Client.AgentsV1alpha1().SandboxClaims(namespace)
+}
+
+func sandboxes(s *testutil.Server) typed.SandboxInterface {
+	return s.Client.AgentsV1alpha1().Sandboxes(namespace)
+}
+
+func create(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim) *v1alpha1.SandboxClaim {
+	t.Helper()
+	created, err := claims(s).Create(t.Context(), claim, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("creating claim %s: %v", claim.Name, err)
+	}
+	return created
+}
+
+// waits makes a claim wait for stock that is not there.
+func waits(claim *v1alpha1.SandboxClaim) {
+	claim.Spec.CreateOnNoStock = new(false)
+	claim.Spec.OnShortage = v1alpha1.ShortageWait
+}
+
+// fails makes a claim fail rather than wait.
+func fails(claim *v1alpha1.SandboxClaim) {
+	claim.Spec.OnShortage = v1alpha1.ShortageFail
+}
+
+// both joins two changes of a claim.
+func both(changes ...func(*v1alpha1.SandboxClaim)) func(*v1alpha1.SandboxClaim) {
+	return func(claim *v1alpha1.SandboxClaim) {
+		for _, change := range changes {
+			change(claim)
+		}
+	}
+}
+
+// eventually waits until check has nothing to say against the claim.
+func eventually(t *testing.T, s *testutil.Server, name string, check func(*v1alpha1.SandboxClaim) string) *v1alpha1.SandboxClaim {
+	t.Helper()
+	var last *v1alpha1.SandboxClaim
+	var problem string
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		claim, err := claims(s).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			problem = "not there"
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		last, problem = claim, check(claim)
+		return problem == "", nil
+	})
+	if err != nil {
+		t.Fatalf("claim %s: %v: %s; it says %+v", name, err, problem, last)
+	}
+	return last
+}
+
+func completed(claim *v1alpha1.SandboxClaim) string {
+	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+		return "not Completed"
+	}
+	return ""
+}
+
+func isTrue(claim *v1alpha1.SandboxClaim, condition string) bool {
+	return meta.IsStatusConditionTrue(claim.Status.Conditions, condition)
+}
+
+// owned returns the sandboxes that name the claim as their owner.
+func owned(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim) []v1alpha1.Sandbox {
+	t.Helper()
+	list, err := sandboxes(s).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var its []v1alpha1.Sandbox
+	for _, sb := range list.Items {
+		if sb.Annotations[v1alpha1.AnnotationOwner] == string(claim.UID) {
+			its = append(its, sb)
+		}
+	}
+	return its
+}
+
+// checkInvariants makes sure of what always holds, over everything in the
+// namespace: a sandbox is bound to one claim at most, a completed claim has
+// exactly the sandboxes that it says, and none is locked without its claim.
+func checkInvariants(t *testing.T, s *testutil.Server) {
+	t.Helper()
+	allClaims, err := claims(s).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allSandboxes, err := sandboxes(s).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byOwner := map[string]map[string]bool{}
+	for _, sb := range allSandboxes.Items {
+		owner := sb.Annotations[v1alpha1.AnnotationOwner]
+		if (owner != "") != (sb.Annotations[v1alpha1.AnnotationLock] != "") && sb.Spec.ShutdownTime == nil {
+			t.Errorf("sandbox %s: owner %q, lock %q", sb.Name, owner, sb.Annotations[v1alpha1.AnnotationLock])
+		}
+		if owner == "" || sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
+			continue
+		}
+		if byOwner[owner] == nil {
+			byOwner[owner] = map[string]bool{}
+		}
+		byOwner[owner][sb.Name] = true
+	}
+	takenBy := map[string]string{}
+	for _, claim := range allClaims.Items {
+		its := byOwner[string(claim.UID)]
+		delete(byOwner, string(claim.UID))
+		if int(claim.Status.ClaimedReplicas) != len(claim.Status.Sandboxes) {
+			t.Errorf("claim %s: claimedReplicas is %d, but it lists %d", claim.Name, claim.Status.ClaimedReplicas, len(claim.Status.Sandboxes))
+		}
+		if claim.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted && len(its) != len(claim.Status.Sandboxes) {
+			t.Errorf("claim %s: lists %d sandboxes, but %d name it as their owner", claim.Name, len(claim.Status.Sandboxes), len(its))
+		}
+		for _, sb := range claim.Status.Sandboxes {
+			if other, taken := takenBy[sb.Name]; taken {
+				t.Errorf("sandbox %s is listed by claims %s and %s", sb.Name, other, claim.Name)
+			}
+			takenBy[sb.Name] = claim.Name
+			if !its[sb.Name] {
+				t.Errorf("claim %s lists sandbox %s, which does not name it", claim.Name, sb.Name)
+			}
+		}
+	}
+	for owner, its := range byOwner {
+		t.Errorf("%d sandboxes name owner %s, which is no claim", len(its), owner)
+	}
+}

@@ -1,0 +1,149 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers"
+)
+
+// leaseName is the name of the leader's lease.
+const leaseName = "sandlot-controller-manager"
+
+// New returns a manager of all controllers that talks to the API at cfg. It does
+// not connect yet: the API may come up later than the manager starts.
+func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	// controller-runtime has one logger for the process and complains on the
+	// terminal if it is not told one. It is klog's, which is the process's too.
+	log.SetLogger(klog.Background())
+
+	mgr, err := ctrl.NewManager(clientConfig(cfg, o), ctrl.Options{
+		Scheme: scheme,
+		Logger: klog.Background(),
+		// The kinds are known, so discovery need not be asked for them.
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return restMapper(), nil },
+		Cache: cache.Options{
+			// Nobody here reads them, and they are a good part of an object.
+			DefaultTransform: cache.TransformStripManagedFields(),
+			// A read must not start a watch of everything by accident.
+			ReaderFailOnMissingInformer: true,
+			NewInformer:                 o.newInformer,
+		},
+		LeaderElection:          o.LeaderElect,
+		LeaderElectionNamespace: o.LeaderElectionNamespace,
+		LeaderElectionID:        leaseName,
+		// The program ends when the manager does, so the next leader need not wait.
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metricsserver.Options{BindAddress: orNone(o.MetricsBindAddress)},
+		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		Controller: config.Controller{
+			// The names are unique (see controllers.New), but a process may run more
+			// than one manager.
+			SkipNameValidation: new(true),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the manager: %w", err)
+	}
+	// Register only enters the controllers; it neither blocks nor needs to be
+	// cancelled.
+	ctx := context.Background()
+	for _, c := range controllers.New(mgr.GetClient(), mgr.GetAPIReader(), o.controllers()) {
+		if err := c.Register(ctx, mgr); err != nil {
+			return nil, fmt.Errorf("registering controller %s: %w", c.Name(), err)
+		}
+	}
+	return mgr, addProbes(mgr)
+}
+
+func clientConfig(cfg *rest.Config, o Options) *rest.Config {
+	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "sandlot-controller-manager")
+	cfg.RateLimiter = nil
+	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
+	return cfg
+}
+
+// orNone turns off what has no address: controller-runtime takes the empty
+// address of metrics for a default.
+func orNone(address string) string {
+	if address == "" {
+		return "0"
+	}
+	return address
+}
+
+// restMapper knows the kinds that controllers read and write.
+func restMapper() meta.RESTMapper {
+	gv := v1alpha1.SchemeGroupVersion
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv})
+	for kind, resource := range map[string][2]string{
+		"Sandbox":         {"sandboxes", "sandbox"},
+		"SandboxClaim":    {"sandboxclaims", "sandboxclaim"},
+		"SandboxSet":      {"sandboxsets", "sandboxset"},
+		"SandboxTemplate": {"sandboxtemplates", "sandboxtemplate"},
+	} {
+		mapper.AddSpecific(gv.WithKind(kind), gv.WithResource(resource[0]), gv.WithResource(resource[1]), meta.RESTScopeNamespace)
+	}
+	return mapper
+}
+
+// addProbes makes a manager ready when its caches have everything, leader or not.
+// It is alive as long as it answers: a lost lease and a controller that cannot
+// start end the process by themselves, and what else can go wrong is mended by
+// trying again, not by a restart.
+func addProbes(mgr ctrl.Manager) error {
+	synced := func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not synced")
+		}
+		return nil
+	}
+	if err := mgr.AddReadyzCheck("caches", synced); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the liveness check: %w", err)
+	}
+	return nil
+}
+
+// newInformer makes the informer of a kind, past the API where it can.
+func (o Options) newInformer(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration,
+	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	if o.ListerWatcher != nil {
+		if direct := o.ListerWatcher(kind); direct != nil {
+			lw = direct
+		}
+	}
+	return toolscache.NewSharedIndexInformer(lw, kind, resync, indexers)
+}

@@ -1,0 +1,170 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
+)
+
+// Options say how the background work is done. The zero value is good for a
+// single process without a cluster: no leader election, no ports. For numbers,
+// 0 means the default.
+type Options struct {
+	// LeaderElect lets only one of several managers work.
+	LeaderElect bool
+	// LeaderElectionNamespace is where the lease of the leader is.
+	LeaderElectionNamespace string
+	// MetricsBindAddress is where metrics are served, over HTTP. Empty or "0" is
+	// nowhere.
+	MetricsBindAddress string
+	// HealthProbeBindAddress is where healthz and readyz are served. Empty or "0"
+	// is nowhere.
+	HealthProbeBindAddress string
+
+	// KubeAPIQPS and KubeAPIBurst limit the requests to the API a second. Without a
+	// limit, which is the default, priority and fairness of the server decide; it
+	// knows better who has to wait.
+	KubeAPIQPS   float32
+	KubeAPIBurst int
+
+	// SandboxSetWorkers, SandboxClaimWorkers and SandboxWorkers are how many objects
+	// of a kind each controller works on at the same time.
+	SandboxSetWorkers   int
+	SandboxClaimWorkers int
+	SandboxWorkers      int
+	// RefillConcurrency is how many sandboxes of one set are created or deleted at
+	// the same time.
+	RefillConcurrency int
+	// QuietPeriod is how long claims on a set must pause before its refill begins; at
+	// most a second after the first of them it begins anyway. Negative is no time.
+	QuietPeriod time.Duration
+
+	// ListerWatcher is how the objects of a kind are listed and watched, where that
+	// is to be had without the API: when its server runs in the same process. It
+	// may return nil, and may be nil itself.
+	ListerWatcher func(kind runtime.Object) cache.ListerWatcher
+
+	// Simulate plays the parts of a cluster where there is none: sandboxes become
+	// Running without pods, and what a deleted object owned is deleted.
+	Simulate bool
+	// SimulatedStartDelay is how long a simulated sandbox takes to become Running.
+	SimulatedStartDelay time.Duration
+}
+
+// NewOptions returns the defaults of the program sandlot-controller-manager.
+func NewOptions() *Options {
+	o := &Options{
+		LeaderElect:             true,
+		LeaderElectionNamespace: "sandlot-system",
+		MetricsBindAddress:      ":8080",
+		HealthProbeBindAddress:  ":8081",
+	}
+	*o = o.withDefaults()
+	return o
+}
+
+// withDefaults fills in the numbers that are 0.
+func (o Options) withDefaults() Options {
+	defaults := controllers.DefaultOptions()
+	if o.KubeAPIQPS == 0 {
+		o.KubeAPIQPS = -1
+	}
+	orDefault(&o.SandboxSetWorkers, defaults.Replenish.Workers)
+	orDefault(&o.SandboxClaimWorkers, defaults.TTLWorkers)
+	orDefault(&o.SandboxWorkers, defaults.ShutdownWorkers)
+	orDefault(&o.RefillConcurrency, defaults.Replenish.RefillConcurrency)
+	orDefault(&o.QuietPeriod, defaults.Replenish.QuietPeriod)
+	return o
+}
+
+func orDefault[T ~int | ~int64](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// AddFlags adds the flags of sandlot-controller-manager.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
+		"Let only one of several controller managers work at a time.")
+	fs.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace,
+		"The namespace of the leader's lease.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
+		"Where to serve /metrics over HTTP. 0 serves none.")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
+		"Where to serve /healthz and /readyz over HTTP. 0 serves none.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
+		"Requests a second to the API. Negative is no limit: the server's priority and fairness decides.")
+	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,
+		"Requests to the API that may go beyond --kube-api-qps for a moment.")
+	fs.IntVar(&o.SandboxSetWorkers, "sandboxset-workers", o.SandboxSetWorkers,
+		"SandboxSets to work on at the same time.")
+	fs.IntVar(&o.SandboxClaimWorkers, "sandboxclaim-workers", o.SandboxClaimWorkers,
+		"SandboxClaims to work on at the same time, per controller.")
+	fs.IntVar(&o.SandboxWorkers, "sandbox-workers", o.SandboxWorkers,
+		"Sandboxes to work on at the same time, per controller.")
+	fs.IntVar(&o.RefillConcurrency, "refill-concurrency", o.RefillConcurrency,
+		"Sandboxes of one set to create or delete at the same time. While claims take from the set, fewer, down to 1 if the pool is full.")
+	fs.DurationVar(&o.QuietPeriod, "refill-quiet-period", o.QuietPeriod,
+		"How long claims on a set must pause before its refill begins, but at most a second. Negative is no time.")
+	fs.BoolVar(&o.Simulate, "simulate-sandboxes", o.Simulate,
+		"Let sandboxes become Running without pods, and do the work of the garbage collector. For use without a cluster.")
+	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay,
+		"How long a simulated sandbox takes to become Running.")
+}
+
+// Validate tells what is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	for flag, value := range map[string]int{
+		"sandboxset-workers":   o.SandboxSetWorkers,
+		"sandboxclaim-workers": o.SandboxClaimWorkers,
+		"sandbox-workers":      o.SandboxWorkers,
+		"refill-concurrency":   o.RefillConcurrency,
+	} {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("--%s must not be negative, is %d", flag, value))
+		}
+	}
+	if o.KubeAPIQPS > 0 && o.KubeAPIBurst < 1 {
+		errs = append(errs, errors.New("--kube-api-burst must be at least 1 where --kube-api-qps is a limit"))
+	}
+	if o.SimulatedStartDelay < 0 {
+		errs = append(errs, fmt.Errorf("--simulated-start-delay must not be negative, is %s", o.SimulatedStartDelay))
+	}
+	if o.LeaderElect && o.LeaderElectionNamespace == "" {
+		errs = append(errs, errors.New("--leader-election-namespace is required with --leader-elect"))
+	}
+	return errors.Join(errs...)
+}
+
+// controllers are the options of the controllers.
+func (o Options) controllers() controllers.Options {
+	c := controllers.DefaultOptions()
+	c.Replenish.Workers = o.SandboxSetWorkers
+	c.Replenish.RefillConcurrency = o.RefillConcurrency
+	c.Replenish.QuietPeriod = max(o.QuietPeriod, 0)
+	c.TTLWorkers = o.SandboxClaimWorkers
+	c.ShutdownWorkers = o.SandboxWorkers
+	if o.Simulate {
+		c.Standalone = &controllers.Standalone{
+			Simulated: simulated.Options{
+				Workers:    o.SandboxWorkers,
+				StartDelay: o.SimulatedStartDelay,
+			},
+			GarbageWorkers: o.SandboxWorkers,
+		}
+	}
+	return c
+}

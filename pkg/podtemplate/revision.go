@@ -1,0 +1,77 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Revision is the hash of everything in a set that reaches its sandboxes.
+// Sandboxes carry it as their label template-hash; one that carries another was
+// made from an older (or newer) state of the set and is replaced while unused.
+//
+// How often and how fast sandboxes are made is no part of it: to scale a set is
+// no reason to replace anything.
+func Revision(set *v1alpha1.SandboxSet) (string, error) {
+	revision, err := hash(struct {
+		Template             *runtime.RawExtension    `json:"template,omitempty"`
+		VolumeClaimTemplates []runtime.RawExtension   `json:"volumeClaimTemplates,omitempty"`
+		PersistentContents   []string                 `json:"persistentContents,omitempty"`
+		Runtimes             []v1alpha1.RuntimeConfig `json:"runtimes,omitempty"`
+		PauseStrategy        *v1alpha1.PauseStrategy  `json:"pauseStrategy,omitempty"`
+	}{
+		Template:             set.Spec.Template,
+		VolumeClaimTemplates: set.Spec.VolumeClaimTemplates,
+		PersistentContents:   set.Spec.PersistentContents,
+		Runtimes:             set.Spec.Runtimes,
+		PauseStrategy:        set.Spec.PauseStrategy,
+	})
+	if err != nil {
+		return "", fmt.Errorf("hashing the template of SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	return revision, nil
+}
+
+// SandboxRevision is the hash of a sandbox's own pod template, its
+// status.updateRevision.
+func SandboxRevision(sandbox *v1alpha1.Sandbox) (string, error) {
+	revision, err := hash(sandbox.Spec.Template)
+	if err != nil {
+		return "", fmt.Errorf("hashing the template of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+	}
+	return revision, nil
+}
+
+// hash is FNV-32a over canonical JSON, in letters that spell no words. Templates
+// are kept as the user sent them, so the order of keys and the white space must
+// not count: the value is decoded and encoded again. Numbers stay as written,
+// since float64 would make large ones equal.
+func hash(value any) (string, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var generic any
+	if err := decoder.Decode(&generic); err != nil {
+		return "", err
+	}
+	canonical, err := json.Marshal(generic)
+	if err != nil {
+		return "", err
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write(canonical)
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(sum.Sum32()), 10)), nil
+}

@@ -1,0 +1,118 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolindex
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Listener hears of pools that can serve again.
+type Listener interface {
+	// Stocked says that a sandbox of the pool can be taken now. It is called
+	// once per sandbox, from the goroutine of the watch, and must not block.
+	Stocked(Pool)
+}
+
+// Feed turns what a watch of sandboxes and sets tells into the index's state.
+// It is the index's only writer. Its methods are called from one goroutine per
+// watch, in the order of that watch.
+type Feed struct {
+	index    *Index
+	listener Listener
+	now      func() time.Time
+}
+
+// NewFeed returns a Feed into index. now is the clock by which a sandbox's
+// shutdownTime is judged.
+func NewFeed(index *Index, listener Listener, now func() time.Time) *Feed {
+	return &Feed{index: index, listener: listener, now: now}
+}
+
+// SandboxListed begins a new picture of all sandboxes, as of resourceVersion:
+// those that are not in it are gone.
+func (f *Feed) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+	listed := make(map[entryKey]struct{}, len(all))
+	for _, sb := range all {
+		listed[entryKey{sb.Namespace, sb.Name}] = struct{}{}
+		f.SandboxChanged(sb)
+	}
+	f.index.Retain(func(namespace, name string) bool {
+		_, ok := listed[entryKey{namespace, name}]
+		return ok
+	}, resourceVersion)
+}
+
+// SandboxChanged takes in the current state of a sandbox.
+func (f *Feed) SandboxChanged(sb *v1alpha1.Sandbox) {
+	c, ok := Available(sb, f.now())
+	if !ok {
+		f.SandboxDeleted(sb)
+		return
+	}
+	if f.index.Upsert(c) {
+		f.listener.Stocked(c.Pool)
+	}
+}
+
+// SandboxDeleted takes in that a sandbox is gone.
+func (f *Feed) SandboxDeleted(sb *v1alpha1.Sandbox) {
+	f.index.Remove(sb.Namespace, sb.Name, parseVersion(sb.ResourceVersion))
+}
+
+// PoolListed takes in the sandboxes of one pool from a list, as of
+// resourceVersion, that may be ahead of the watch. Unlike the other methods it
+// may be called from any goroutine.
+func (f *Feed) PoolListed(p Pool, all []*v1alpha1.Sandbox, resourceVersion uint64) {
+	var cs []Candidate
+	for _, sb := range all {
+		if c, ok := Available(sb, f.now()); ok && c.Pool == p {
+			cs = append(cs, c)
+		}
+	}
+	if f.index.UpsertListed(cs, resourceVersion) {
+		f.listener.Stocked(p)
+	}
+}
+
+// SetChanged takes in the current state of a set.
+func (f *Feed) SetChanged(set *v1alpha1.SandboxSet) {
+	f.index.SetCurrent(Pool{set.Namespace, set.Name}, set.Status.UpdateRevision)
+}
+
+// SetDeleted takes in that a set is gone.
+func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
+	f.index.ForgetPool(Pool{set.Namespace, set.Name})
+}
+
+// Available returns the candidate that a sandbox is, if it can be claimed at
+// now: it is in the derived state available (OpenKruise Agents' rules), nobody
+// locked it, and it has an address to hand out.
+func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
+	if state, _ := v1alpha1.StateOf(sb, now); state != v1alpha1.StateAvailable {
+		return Candidate{}, false
+	}
+	if sb.Annotations[v1alpha1.AnnotationLock] != "" || sb.Status.PodInfo.PodIP == "" {
+		return Candidate{}, false
+	}
+	return Candidate{
+		// The controlling set decides, not a label that anybody may write.
+		Pool:            Pool{Namespace: sb.Namespace, Name: v1alpha1.PoolOf(sb).Name},
+		Name:            sb.Name,
+		ResourceVersion: parseVersion(sb.ResourceVersion),
+		Revision:        sb.Labels[v1alpha1.LabelTemplateHash],
+	}, true
+}
+
+// parseVersion reads a resourceVersion of our own store, which is etcd's
+// revision. Anything else is older than everything.
+func parseVersion(resourceVersion string) uint64 {
+	v, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,322 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolindex
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var modelSeed = flag.Uint64("model-seed", 0, "run TestAgainstModel with this seed alone")
+
+// TestAgainstModel does long random sequences of everything that a feed and
+// callers can do, to the index and to a model that is too simple to be wrong.
+func TestAgainstModel(t *testing.T) {
+	seeds := []uint64{*modelSeed}
+	if *modelSeed == 0 {
+		seeds = seeds[:0]
+		for range 20 {
+			seeds = append(seeds, rand.Uint64())
+		}
+	}
+	steps := 4000
+	if testing.Short() {
+		steps = 1000
+	}
+	for _, seed := range seeds {
+		w := newWorld(seed)
+		for step := range steps {
+			what := w.step()
+			if err := w.check(); err != nil {
+				t.Fatalf("after step %d, %s: %v\nrun again with -model-seed=%d", step, what, err, seed)
+			}
+		}
+		if err := w.finish(); err != nil {
+			t.Fatalf("at the end: %v\nrun again with -model-seed=%d", err, seed)
+		}
+		mustBeEmpty(t, w.index)
+		if t.Failed() {
+			t.Fatalf("run again with -model-seed=%d", seed)
+		}
+	}
+}
+
+// world is an index and the model of it. The versions that the feed brings may
+// be late and may be repeated, but a watch never goes back behind a removal.
+type world struct {
+	rand    *rand.Rand
+	index   *Index
+	version uint64 // of the store
+	keys    []entryKey
+	boxes   map[entryKey]*box
+	held    []Candidate // with callers
+	failure error
+}
+
+// box is what the model knows of one sandbox. It can be taken if the newest
+// news says so, nobody holds it, and nothing as new has been done with it.
+type box struct {
+	news    Candidate
+	in      bool // the news: available, or not
+	held    bool
+	takenAt uint64
+	spent   uint64      // bound or discarded at this version
+	bound   uint64      // bound at this version
+	removed uint64      // newest removal that the feed told of
+	history []Candidate // what the feed told of
+}
+
+func (b *box) newest() uint64 { return max(b.news.ResourceVersion, b.spent) }
+
+func (b *box) available() bool { return b.in && !b.held && b.news.ResourceVersion > b.spent }
+
+var (
+	modelPools     = []Pool{{"one", "py"}, {"one", "js"}, {"two", "py"}, {"two", "js"}}
+	modelRevisions = []string{"r1", "r2", "r3"}
+)
+
+func newWorld(seed uint64) *world {
+	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), index: New(), boxes: map[entryKey]*box{}, version: 1}
+	for _, namespace := range []string{"one", "two"} {
+		for i := range 8 {
+			key := entryKey{namespace, fmt.Sprint("sb-", i)}
+			w.keys = append(w.keys, key)
+			w.boxes[key] = &box{}
+		}
+	}
+	return w
+}
+
+func pick[T any](w *world, from []T) T { return from[w.rand.IntN(len(from))] }
+
+// step does something, and returns what.
+func (w *world) step() string {
+	key := pick(w, w.keys)
+	b := w.boxes[key]
+	switch n := w.rand.IntN(100); {
+	case n < 30:
+		w.version++
+		c := Candidate{
+			Pool: Pool{key.namespace, pick(w, []string{"py", "py", "py", "js"})}, Name: key.name,
+			ResourceVersion: w.version, Revision: pick(w, modelRevisions),
+		}
+		w.upsert(b, c)
+		return fmt.Sprint("upsert ", c)
+	case n < 40:
+		again := slices.DeleteFunc(slices.Clone(b.history), func(c Candidate) bool { return c.ResourceVersion <= b.removed })
+		if len(again) == 0 {
+			return "nothing"
+		}
+		c := pick(w, again)
+		w.upsert(b, c)
+		return fmt.Sprint("repeated upsert ", c)
+	case n < 48:
+		w.version++
+		w.remove(key, b, w.version)
+		return fmt.Sprint("remove ", key, w.version)
+	case n < 55:
+		old := w.rand.Uint64N(b.newest() + 1)
+		if w.rand.IntN(2) == 0 {
+			old = b.news.ResourceVersion // the same object, judged later
+		}
+		w.remove(key, b, old)
+		return fmt.Sprint("late remove ", key, old)
+	case n < 75:
+		return w.take(pick(w, modelPools), w.rand.IntN(5))
+	case n < 86:
+		return w.bind()
+	case n < 90:
+		cs := w.someHeld()
+		w.index.Discard(cs...)
+		w.answered(cs, 0)
+		return fmt.Sprint("discard ", cs)
+	case n < 95:
+		cs := w.someHeld()
+		w.index.Release(cs)
+		for _, c := range cs {
+			w.boxes[keyOf(c)].held = false
+		}
+		return fmt.Sprint("release ", cs)
+	case n < 97:
+		return w.list()
+	default:
+		p, revision := pick(w, modelPools), pick(w, append(modelRevisions, ""))
+		w.index.SetCurrent(p, revision)
+		return fmt.Sprint("current ", p, revision)
+	}
+}
+
+func keyOf(c Candidate) entryKey { return entryKey{c.Pool.Namespace, c.Name} }
+
+func (w *world) upsert(b *box, c Candidate) {
+	could := b.available()
+	pool := b.news.Pool
+	b.history = append(b.history, c)
+	if c.ResourceVersion > b.newest() {
+		b.news, b.in = c, true
+	}
+	stocked := w.index.Upsert(c)
+	if want := b.available() && (!could || pool != b.news.Pool); stocked != want {
+		w.fail("Upsert(%v) = %t, want %t", c, stocked, want)
+	}
+}
+
+func (w *world) remove(key entryKey, b *box, version uint64) {
+	if version >= b.newest() {
+		b.news, b.in = Candidate{ResourceVersion: version}, false
+	}
+	b.removed = max(b.removed, version)
+	w.index.Remove(key.namespace, key.name, version)
+}
+
+func (w *world) take(p Pool, n int) string {
+	peeked := w.index.Peek(p, n)
+	want := min(n, w.stock(p))
+	cs := w.index.Take(p, n)
+	if len(cs) != want {
+		w.fail("Take(%v, %d) hands out %v, want %d of them", p, n, cs, want)
+	}
+	if diff := cmp.Diff(peeked, cs); diff != "" && len(peeked)+len(cs) > 0 {
+		w.fail("Peek(%v, %d) and Take (-peeked +taken):\n%s", p, n, diff)
+	}
+	for _, c := range cs {
+		b := w.boxes[keyOf(c)]
+		switch {
+		case b.held:
+			w.fail("%v is handed out to two callers", c)
+		case b.bound >= c.ResourceVersion:
+			w.fail("%v is handed out, and was bound at %d", c, b.bound)
+		case !b.available() || b.news != c || c.Pool != p:
+			w.fail("%v is handed out of %v, the model has %+v", c, p, b)
+		}
+		b.held, b.takenAt = true, c.ResourceVersion
+	}
+	w.held = append(w.held, cs...)
+	return fmt.Sprint("take ", p, n, cs)
+}
+
+// bind binds some of what callers hold. The watch may be ahead of the caller.
+func (w *world) bind() string {
+	cs := w.someHeld()
+	w.version++
+	at := w.version
+	for _, c := range cs {
+		key := keyOf(c)
+		switch w.rand.IntN(4) {
+		case 0:
+			w.remove(key, w.boxes[key], at)
+		case 1:
+			w.remove(key, w.boxes[key], at)
+			w.version++
+			c.ResourceVersion = w.version // it was given back to its pool
+			w.upsert(w.boxes[key], c)
+		}
+	}
+	w.index.Bound(cs, at)
+	w.answered(cs, at)
+	return fmt.Sprint("bind ", cs, at)
+}
+
+func (w *world) answered(cs []Candidate, bound uint64) {
+	for _, c := range cs {
+		b := w.boxes[keyOf(c)]
+		b.held, b.spent, b.bound = false, max(b.spent, b.takenAt, bound), max(b.bound, bound)
+	}
+}
+
+// list is a fresh list, as of a version that need not be the newest.
+func (w *world) list() string {
+	version := w.version - min(w.version, w.rand.Uint64N(30))
+	listed := map[entryKey]bool{}
+	for _, key := range w.keys {
+		b := w.boxes[key]
+		listed[key] = w.rand.IntN(4) > 0
+		if listed[key] || b.newest() > version {
+			continue
+		}
+		b.news, b.in = Candidate{ResourceVersion: version}, false
+		b.removed = max(b.removed, version)
+	}
+	w.index.Retain(func(namespace, name string) bool { return listed[entryKey{namespace, name}] }, version)
+	return fmt.Sprint("list ", listed, version)
+}
+
+// someHeld takes up to three candidates out of the hands of callers.
+func (w *world) someHeld() []Candidate {
+	w.rand.Shuffle(len(w.held), func(i, j int) { w.held[i], w.held[j] = w.held[j], w.held[i] })
+	n := min(len(w.held), w.rand.IntN(4))
+	cs := slices.Clone(w.held[:n])
+	w.held = slices.Delete(w.held, 0, n)
+	return cs
+}
+
+func (w *world) stock(p Pool) int {
+	n := 0
+	for _, b := range w.boxes {
+		if b.available() && b.news.Pool == p {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.failure == nil {
+		w.failure = fmt.Errorf(format, args...)
+	}
+}
+
+func (w *world) check() error {
+	total := 0
+	for _, p := range modelPools {
+		n := w.stock(p)
+		total += n
+		if got := w.index.Available(p); got != n {
+			w.fail("Available(%v) = %d, want %d", p, got, n)
+		}
+	}
+	if got := w.index.Len(); got != total {
+		w.fail("Len() = %d, want %d", got, total)
+	}
+	return w.failure
+}
+
+// finish takes all there is, which must be all that the model has, and then
+// lets every sandbox go.
+func (w *world) finish() error {
+	w.index.Release(w.held)
+	for _, c := range w.held {
+		w.boxes[keyOf(c)].held = false
+	}
+	want := map[entryKey]Candidate{}
+	for key, b := range w.boxes {
+		if b.available() {
+			want[key] = b.news
+		}
+	}
+	got := map[entryKey]Candidate{}
+	for _, p := range modelPools {
+		for _, c := range w.index.Take(p, len(w.keys)) {
+			got[keyOf(c)] = c
+		}
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(entryKey{})); diff != "" {
+		w.fail("what could be taken (-model +index):\n%s", diff)
+	}
+	w.version++
+	w.index.Discard(slices.Collect(maps.Values(got))...)
+	for _, key := range w.keys {
+		w.index.Remove(key.namespace, key.name, w.version)
+	}
+	for _, p := range modelPools {
+		w.index.ForgetPool(p)
+	}
+	return w.failure
+}

@@ -1,0 +1,104 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+)
+
+// Options are what the command line says about a run.
+type Options struct {
+	// DataDir holds all that is to survive the run.
+	DataDir string
+	// BindAddress and SecurePort are where the API is served.
+	BindAddress net.IP
+	SecurePort  int
+	// Kubeconfig is the file to write for clients. Empty means one in DataDir.
+	Kubeconfig string
+	// SimulatedStartDelay is how long a simulated sandbox takes to start.
+	SimulatedStartDelay time.Duration
+	// SyncWindow is how long a create of a claim may wait for sandboxes.
+	SyncWindow time.Duration
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		DataDir:             defaultDataDir(),
+		BindAddress:         net.IPv4(127, 0, 0, 1),
+		SecurePort:          6543,
+		SimulatedStartDelay: 200 * time.Millisecond,
+		SyncWindow:          apiserver.DefaultSyncWindow,
+	}
+}
+
+// AddFlags adds the flags of the options to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "Folder for everything that is to survive the run. It is made if it is missing.")
+	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to serve the API on.")
+	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve the API on. 0 takes a free one.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
+		"File to write the kubeconfig to. Other contexts in it are kept. (default \"kubeconfig\" in the data folder)")
+	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "How long a simulated sandbox takes to start.")
+	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
+		"How long a create of a claim may wait for sandboxes before it is answered with what it has.")
+}
+
+// Complete fills in what is derived from other options.
+func (o *Options) Complete() error {
+	if o.Kubeconfig == "" && o.DataDir != "" {
+		o.Kubeconfig = filepath.Join(o.DataDir, "kubeconfig")
+	}
+	for _, path := range []*string{&o.DataDir, &o.Kubeconfig} {
+		if *path == "" {
+			continue
+		}
+		// They are shown to the user, who may be in another folder by then.
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", *path, err)
+		}
+		*path = absolute
+	}
+	return nil
+}
+
+// Validate says all that is wrong with the options. The API server has its own
+// opinion on those that are handed on to it.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.DataDir == "" {
+		errs = append(errs, errors.New("--data-dir is required: there is no home folder to find a default in"))
+	}
+	if o.SecurePort < 0 || o.SecurePort > 65535 {
+		errs = append(errs, fmt.Errorf("--secure-port %d is not between 0 and 65535", o.SecurePort))
+	}
+	if o.SimulatedStartDelay < 0 {
+		errs = append(errs, errors.New("--simulated-start-delay must not be negative"))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// defaultDataDir follows the XDG base directories. It is empty if the user has
+// no home.
+func defaultDataDir() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sandlot")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "share", "sandlot")
+}

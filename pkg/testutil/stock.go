@@ -1,0 +1,132 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testutil
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+// template is the pod template of every set that Stock makes.
+const template = `{"metadata":{"labels":{"app":"test"}},"spec":{"containers":[{"image":"busybox","name":"main"}]}}`
+
+// Set makes a SandboxSet. No controller runs beside the test's server: the set
+// has the sandboxes that Stock gives it, and no others.
+func (s *Server) Set(t testing.TB, namespace, name string, replicas int32) *v1alpha1.SandboxSet {
+	t.Helper()
+	set, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Create(t.Context(), &v1alpha1.SandboxSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.SandboxSetSpec{
+			Replicas: &replicas,
+			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+				Template: &runtime.RawExtension{Raw: []byte(template)},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("making SandboxSet %s: %v", name, err)
+	}
+	return set
+}
+
+// Stock puts n available sandboxes of the set straight into etcd, as they look
+// once a controller has made them and they are ready, and returns their names.
+// first numbers the first of them.
+func (s *Server) Stock(t testing.TB, set *v1alpha1.SandboxSet, first, n int) []string {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: s.EtcdServers})
+	if err != nil {
+		t.Fatalf("connecting to etcd: %v", err)
+	}
+	defer func() { _ = client.Close() }()
+	resource := etcdtxn.NewResource(&storagebackend.ConfigForResource{
+		Config: storagebackend.Config{
+			Prefix: options.EtcdPrefix,
+			Codec:  apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion),
+		},
+		GroupResource: v1alpha1.Resource("sandboxes"),
+	}, v1alpha1.GroupName+"/sandboxes")
+	var names []string
+	for begin := 0; begin < n; begin += etcdtxn.MaxOps {
+		txn := etcdtxn.NewClient(client).Txn()
+		for i := begin; i < min(n, begin+etcdtxn.MaxOps); i++ {
+			sb := AvailableSandbox(set, first+i)
+			names = append(names, sb.Name)
+			if err := txn.Create(t.Context(), resource, resource.Key(sb.Namespace, sb.Name), sb); err != nil {
+				t.Fatalf("stocking: %v", err)
+			}
+		}
+		if err := txn.Commit(context.WithoutCancel(t.Context())); err != nil {
+			t.Fatalf("stocking: %v", err)
+		}
+	}
+	return names
+}
+
+// AvailableSandbox is the i-th sandbox of a set, ready to be claimed.
+func AvailableSandbox(set *v1alpha1.SandboxSet, i int) *v1alpha1.Sandbox {
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	name := fmt.Sprintf("%s-%06d", set.Name, i)
+	return &v1alpha1.Sandbox{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: now,
+			Labels: map[string]string{
+				v1alpha1.LabelSandboxPool:     set.Name,
+				v1alpha1.LabelSandboxTemplate: set.Name,
+				v1alpha1.LabelSandboxClaimed:  v1alpha1.ClaimedFalse,
+				v1alpha1.LabelTemplateHash:    "abc",
+				"app":                         "test",
+			},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet")),
+			},
+		},
+		Spec: v1alpha1.SandboxSpec{
+			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{Template: set.Spec.Template.DeepCopy()},
+		},
+		Status: ReadyStatus(i, now.Time),
+	}
+}
+
+// ReadyStatus is the status of a sandbox that runs and is ready since a time.
+func ReadyStatus(i int, since time.Time) v1alpha1.SandboxStatus {
+	ip := fmt.Sprintf("127.%d.%d.%d", 1+i>>16&127, i>>8&255, i&255)
+	return v1alpha1.SandboxStatus{
+		ObservedGeneration: 1,
+		Phase:              v1alpha1.SandboxRunning,
+		NodeName:           "node",
+		SandboxIP:          ip,
+		PodInfo:            v1alpha1.PodInfo{PodIP: ip, NodeName: "node"},
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPodReady,
+			LastTransitionTime: metav1.NewTime(since),
+		}},
+	}
+}
+
+// Claim is a claim on a set; change may make it another.
+func Claim(set *v1alpha1.SandboxSet, name string, replicas int32, change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+	claim := &v1alpha1.SandboxClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name},
+		Spec:       v1alpha1.SandboxClaimSpec{TemplateName: set.Name, Replicas: new(replicas)},
+	}
+	if change != nil {
+		change(claim)
+	}
+	return claim
+}

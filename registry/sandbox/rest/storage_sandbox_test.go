@@ -1,0 +1,89 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+// noBinder is a binder that nobody calls.
+type noBinder struct{}
+
+func (noBinder) Create(context.Context, *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
+	return nil, errors.New("called")
+}
+
+func (noBinder) Preview(context.Context, *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
+	return nil, errors.New("called")
+}
+
+func TestNewStorage(t *testing.T) {
+	fixture := registrytest.New(t)
+	var stores Stores
+	storage, claims, err := NewStorage(fixture.Scheme, fixture, func(s Stores) (sandboxclaim.Binder, error) {
+		stores = s
+		return noBinder{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, s := range storage {
+			s.Destroy()
+		}
+	})
+
+	want := []string{
+		"sandboxclaims", "sandboxclaims/status", "sandboxes", "sandboxes/status",
+		"sandboxsets", "sandboxsets/scale", "sandboxsets/status", "sandboxtemplates",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(storage))); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+
+	// The binder must write where the resources read.
+	for resource, store := range map[string]rest.SingularNameProvider{
+		"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets,
+	} {
+		if got := store.GetSingularName(); got != storage[resource].(rest.SingularNameProvider).GetSingularName() {
+			t.Errorf("binder got %s for %s", got, resource)
+		}
+	}
+	if claims != storage["sandboxclaims"].(*sandboxclaim.REST).Store {
+		t.Error("the claims returned are not the claims served")
+	}
+
+	// What a resource takes and gives is known to the scheme in the version served
+	// and in the internal one.
+	for resource, s := range storage {
+		gvks, _, err := fixture.Scheme.ObjectKinds(s.New())
+		if err != nil || len(gvks) != 2 {
+			t.Errorf("%s has kinds %v, %v", resource, gvks, err)
+		}
+		if provider, ok := s.(rest.GroupVersionKindProvider); ok && !slices.Contains(gvks, provider.GroupVersionKind(schema.GroupVersion{})) {
+			t.Errorf("%s claims to be %s, is %v", resource, provider.GroupVersionKind(schema.GroupVersion{}), gvks)
+		}
+	}
+}
+
+func TestNewStorageWithoutBinder(t *testing.T) {
+	fixture := registrytest.New(t)
+	want := errors.New("no etcd")
+	_, _, err := NewStorage(fixture.Scheme, fixture, func(Stores) (sandboxclaim.Binder, error) { return nil, want })
+	if !errors.Is(err, want) {
+		t.Errorf("got %v", err)
+	}
+}

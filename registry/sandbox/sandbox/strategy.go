@@ -1,0 +1,150 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sandbox stores Sandboxes: what may be written when, and how they are
+// listed. It does not decide which claim gets one.
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
+	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+)
+
+// Strategy is what create and update mean for a Sandbox.
+type Strategy struct {
+	strategy.Base
+	clock clock.PassiveClock
+}
+
+// StatusStrategy is what an update of a Sandbox's status means.
+type StatusStrategy struct {
+	Strategy
+}
+
+var (
+	_ rest.CreateUpdateResetFieldsStrategy = Strategy{}
+	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
+)
+
+// NewStrategy returns the strategy of the main resource.
+func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
+	return Strategy{Base: strategy.NewBase(typer), clock: c}
+}
+
+// NewStatusStrategy returns the strategy of the status subresource.
+func NewStatusStrategy(s Strategy) StatusStrategy {
+	return StatusStrategy{Strategy: s}
+}
+
+// GetResetFields keeps server-side apply from owning the status, which a write
+// of the main resource never changes.
+func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return strategy.ResetFields()
+}
+
+// PrepareForCreate drops the client's status. A sandbox is born Pending, like a
+// Pod: that spares the controller's first write of every sandbox, and nobody
+// ever sees the empty phase, which counts as paused on a sandbox without a set.
+func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	sandbox := obj.(*v1alpha1.Sandbox)
+	sandbox.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
+	sandbox.Generation = 1
+	canonicalize(&sandbox.Spec)
+}
+
+// PrepareForUpdate keeps the status, and counts changes of the spec.
+func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
+	updated.Status = stored.Status
+	canonicalize(&updated.Spec)
+	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+		updated.Generation = stored.Generation + 1
+	}
+}
+
+func canonicalize(spec *v1alpha1.SandboxSpec) {
+	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
+	spec.ShutdownTime = strategy.WholeSeconds(spec.ShutdownTime)
+	spec.PauseTime = strategy.WholeSeconds(spec.PauseTime)
+}
+
+// Validate judges a new sandbox.
+func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	sandbox := obj.(*v1alpha1.Sandbox)
+	return append(strategy.ForbidVersion(&sandbox.ObjectMeta), validation.ValidateSandbox(sandbox)...)
+}
+
+// ValidateUpdate judges a change of a sandbox.
+func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validation.ValidateSandboxUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
+}
+
+// WarningsOnCreate warns of times that have passed.
+func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return s.warnings(&obj.(*v1alpha1.Sandbox).Spec, &v1alpha1.SandboxSpec{})
+}
+
+// WarningsOnUpdate warns of times that have passed, where they are new.
+func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	return s.warnings(&obj.(*v1alpha1.Sandbox).Spec, &old.(*v1alpha1.Sandbox).Spec)
+}
+
+func (s Strategy) warnings(spec, old *v1alpha1.SandboxSpec) []string {
+	var warnings []string
+	now, path := s.clock.Now(), field.NewPath("spec")
+	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
+		warnings = append(warnings, strategy.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, now, "the sandbox is deleted at once")...)
+	}
+	if !spec.PauseTime.Equal(old.PauseTime) {
+		warnings = append(warnings, strategy.PastTimeWarning(path.Child("pauseTime"), spec.PauseTime, now, "the sandbox is paused at once")...)
+	}
+	return warnings
+}
+
+// GetResetFields keeps server-side apply from owning what a write of the status
+// never changes.
+func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return strategy.StatusResetFields()
+}
+
+// PrepareForUpdate lets nothing but the status through.
+func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
+	updated.Spec = stored.Spec
+	strategy.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+}
+
+// ValidateUpdate judges a change of the status.
+func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validation.ValidateSandboxStatusUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
+}
+
+// WarningsOnUpdate is silent: who writes a status cannot mend the spec.
+func (StatusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// GetAttrs returns what selectors of lists and watches select by.
+func GetAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
+	sandbox, ok := obj.(*v1alpha1.Sandbox)
+	if !ok {
+		return nil, nil, fmt.Errorf("%T is not a Sandbox", obj)
+	}
+	fieldSet := generic.ObjectMetaFieldsSet(&sandbox.ObjectMeta, true)
+	fieldSet["status.phase"] = string(sandbox.Status.Phase)
+	return sandbox.Labels, fieldSet, nil
+}

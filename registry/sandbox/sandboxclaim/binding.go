@@ -1,0 +1,122 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Binder stores a claim together with the sandboxes that it asks for.
+// *allocator.Allocator is the one that does.
+type Binder interface {
+	// Create stores the claim, which must not exist yet, and returns it as
+	// stored. Its errors are those of allocator.Allocator.Create.
+	Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error)
+
+	// Preview returns what Create would return, and writes nothing.
+	Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error)
+}
+
+// bindingStorage is the generic storage of claims, in which a claim comes into
+// being only with its sandboxes.
+//
+// It sits below the generic store, which has named, validated and admitted the
+// claim by then and answers dry runs above us, and above etcd, which sees one
+// transaction. Claims can be created on two ways, and it stands in both.
+type bindingStorage struct {
+	storage.Interface
+	binder Binder
+}
+
+// Create binds instead of storing the claim alone.
+func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtime.Object, _ uint64) error {
+	claim, ok := obj.(*v1alpha1.SandboxClaim)
+	if !ok {
+		return fmt.Errorf("creating %s: %T is not a SandboxClaim", key, obj)
+	}
+	if claim.ResourceVersion != "" {
+		return storage.ErrResourceVersionSetOnCreate
+	}
+	bound, err := s.binder.Create(ctx, claim)
+	if err != nil {
+		return statusError(key, claim, err)
+	}
+	if out != nil {
+		*out.(*v1alpha1.SandboxClaim) = *bound
+	}
+	return nil
+}
+
+// errAbsent leaves GuaranteedUpdate when there is nothing to update.
+var errAbsent = errors.New("the claim does not exist")
+
+// GuaranteedUpdate updates, or, for server-side apply of a claim that does not
+// exist, creates: apply never calls Create. The update function may run several
+// times and on stale objects, so nothing is bound within it; what it makes of an
+// absent claim is carried out of it instead.
+func (s *bindingStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	if !ignoreNotFound {
+		return s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, tryUpdate, cached)
+	}
+	for {
+		var absent runtime.Object
+		update := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			updated, ttl, err := tryUpdate(input, meta)
+			if err == nil && meta.ResourceVersion == 0 {
+				absent = updated
+				return nil, nil, errAbsent
+			}
+			return updated, ttl, err
+		}
+		err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+		if !errors.Is(err, errAbsent) {
+			return err
+		}
+		err = s.Create(ctx, key, absent, out, 0)
+		if !storage.IsExist(err) {
+			return err
+		}
+		cached = nil // somebody else created it meanwhile: update that
+	}
+}
+
+// bindingOptions puts bindingStorage around the storage that the generic store
+// makes for itself.
+type bindingOptions struct {
+	generic.RESTOptionsGetter
+	binder Binder
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (o bindingOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := o.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	decorate := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, resourcePrefix string,
+		keyFunc func(obj runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+		getAttrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		inner, destroy, err := decorate(config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &bindingStorage{Interface: inner, binder: o.binder}, destroy, nil
+	}
+	return options, nil
+}

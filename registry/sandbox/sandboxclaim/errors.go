@@ -1,0 +1,55 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim
+
+import (
+	"errors"
+	"math"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
+)
+
+// CauseShortage is the type of the cause in the Status of a claim that was
+// refused because its pool has too few sandboxes available now.
+const CauseShortage metav1.CauseType = "SandboxShortage"
+
+// statusError is what a client is told when a claim could not be bound. The
+// generic store passes on what is a Status already.
+func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
+	kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim").GroupKind()
+	spec := field.NewPath("spec")
+	var shortage *allocator.ShortageError
+	switch {
+	case errors.Is(err, allocator.ErrClaimExists):
+		return storage.NewKeyExistsError(key, 0)
+	case errors.Is(err, allocator.ErrSetNotFound):
+		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{
+			field.NotFound(spec.Child("templateName"), claim.Spec.TemplateName),
+		})
+	case errors.Is(err, allocator.ErrTooLarge):
+		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{
+			field.Invalid(spec.Child("replicas"), claim.Spec.Replicas, err.Error()),
+		})
+	case errors.As(err, &shortage):
+		refusal := apierrors.NewTooManyRequests(shortage.Error(), int(math.Ceil(shortage.RetryAfter.Seconds())))
+		refusal.ErrStatus.Details.Group, refusal.ErrStatus.Details.Kind = kind.Group, kind.Kind
+		refusal.ErrStatus.Details.Name = claim.Name
+		refusal.ErrStatus.Details.Causes = append(refusal.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type: CauseShortage, Field: spec.Child("replicas").String(), Message: shortage.Error(),
+		})
+		return refusal
+	case errors.Is(err, allocator.ErrUnknownOutcome):
+		// No Retry-After: clients follow it by themselves, and with generateName
+		// would try again by another name, which could bind a second time.
+		return apierrors.NewTimeoutError(
+			err.Error()+"; creating it again by the same name is safe and cannot bind twice", 0)
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+)
+
+var claims = schema.GroupResource{Group: "agents.kruise.io", Resource: "sandboxclaims"}
+
+// What the binder refuses, a client is told by code, reason and the field that is
+// to blame.
+func TestErrors(t *testing.T) {
+	details := func(retryAfter int32, causes ...metav1.StatusCause) *metav1.StatusDetails {
+		return &metav1.StatusDetails{Name: "mine", Group: claims.Group, Kind: "SandboxClaim", RetryAfterSeconds: retryAfter, Causes: causes}
+	}
+	shortage := func(after time.Duration) error {
+		return fmt.Errorf("binding: %w", &allocator.ShortageError{Set: "pool", Wanted: 3, Available: 1, RetryAfter: after})
+	}
+	const short = "SandboxSet pool has 1 of 3 sandboxes available"
+	shortCause := metav1.StatusCause{Type: "SandboxShortage", Field: "spec.replicas", Message: short}
+	tests := map[string]struct {
+		err    error
+		code   int32
+		reason metav1.StatusReason
+		// message is compared where details do not say it.
+		message string
+		details *metav1.StatusDetails
+	}{
+		"exists": {
+			err:  fmt.Errorf("binding: %w", allocator.ErrClaimExists),
+			code: http.StatusConflict, reason: metav1.StatusReasonAlreadyExists,
+			message: `sandboxclaims.agents.kruise.io "mine" already exists`,
+			details: &metav1.StatusDetails{Name: "mine", Group: claims.Group, Kind: "sandboxclaims"},
+		},
+		"no set": {
+			err:  fmt.Errorf("binding: %w", allocator.ErrSetNotFound),
+			code: http.StatusUnprocessableEntity, reason: metav1.StatusReasonInvalid,
+			message: `SandboxClaim.agents.kruise.io "mine" is invalid: spec.templateName: Not found: "pool"`,
+			details: details(0, metav1.StatusCause{
+				Type: metav1.CauseTypeFieldValueNotFound, Field: "spec.templateName", Message: `Not found: "pool"`,
+			}),
+		},
+		"too large": {
+			err:  fmt.Errorf("%w: 40 sandboxes fit", allocator.ErrTooLarge),
+			code: http.StatusUnprocessableEntity, reason: metav1.StatusReasonInvalid,
+			message: `SandboxClaim.agents.kruise.io "mine" is invalid: spec.replicas: Invalid value: 3: too large for one transaction: 40 sandboxes fit`,
+			details: details(0, metav1.StatusCause{
+				Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas",
+				Message: "Invalid value: 3: too large for one transaction: 40 sandboxes fit",
+			}),
+		},
+		"shortage": {
+			err:  shortage(time.Second),
+			code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests,
+			message: short, details: details(1, shortCause),
+		},
+		"shortage, part of a second": {
+			err:  shortage(1100 * time.Millisecond),
+			code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests,
+			message: short, details: details(2, shortCause),
+		},
+		"unknown outcome": {
+			err:  fmt.Errorf("binding: %w", allocator.ErrUnknownOutcome),
+			code: http.StatusGatewayTimeout, reason: metav1.StatusReasonTimeout,
+			message: "Timeout: binding: it is not known whether the claim was stored; creating it again by the same name is safe and cannot bind twice",
+			details: &metav1.StatusDetails{}, // without Retry-After, which clients follow by themselves
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			claim := registrytest.NewSandboxClaim("mine")
+			claim.Spec.Replicas = ptr.To[int32](3)
+			// The generic store has the last word, for both ways of creation.
+			for verb, interpret := range map[string]func(error) error{
+				"create": func(err error) error { return storeerr.InterpretCreateError(err, claims, "mine") },
+				"update": func(err error) error { return storeerr.InterpretUpdateError(err, claims, "mine") },
+			} {
+				err := interpret(statusError("/sandboxclaims/ns/mine", claim, tc.err))
+				if tc.code == http.StatusConflict && verb == "update" {
+					continue // GuaranteedUpdate updates what exists
+				}
+				var status apierrors.APIStatus
+				if !errors.As(err, &status) {
+					t.Fatalf("%s: %T is no Status: %v", verb, err, err)
+				}
+				got := status.Status()
+				if got.Code != tc.code || got.Reason != tc.reason || got.Message != tc.message {
+					t.Errorf("%s: %d %s %q\nwant %d %s %q", verb, got.Code, got.Reason, got.Message, tc.code, tc.reason, tc.message)
+				}
+				if diff := cmp.Diff(tc.details, got.Details, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s: details (-want +got):\n%s", verb, diff)
+				}
+			}
+		})
+	}
+}
+
+// What is not the binder's to explain goes through as it is.
+func TestOtherErrors(t *testing.T) {
+	claim := registrytest.NewSandboxClaim("mine")
+	for name, err := range map[string]error{
+		"cancelled": context.Canceled,
+		"deadline":  context.DeadlineExceeded,
+		"a Status":  apierrors.NewForbidden(claims, "mine", errors.New("no")),
+		"other":     errors.New("etcd refused the transaction"),
+	} {
+		if got := statusError("key", claim, err); got != err { //nolint:errorlint // the very same
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if err := statusError("key", claim, fmt.Errorf("binding: %w", allocator.ErrClaimExists)); !storage.IsExist(err) {
+		t.Errorf("got %v: a generated name would not be tried again", err)
+	}
+}
+
+// fakeBinder answers with what it is told to, and keeps what it got.
+type fakeBinder struct {
+	created, previewed []*v1alpha1.SandboxClaim
+	err                error
+	onCreate           func()
+}
+
+func (b *fakeBinder) Create(_ context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
+	b.created = append(b.created, claim.DeepCopy())
+	if b.onCreate != nil {
+		b.onCreate()
+	}
+	bound := claim.DeepCopy()
+	bound.ResourceVersion, bound.Status.Phase = "7", v1alpha1.SandboxClaimPhaseCompleted
+	return bound, b.err
+}
+
+func (b *fakeBinder) Preview(_ context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
+	b.previewed = append(b.previewed, claim.DeepCopy())
+	shown := claim.DeepCopy()
+	shown.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted
+	return shown, b.err
+}
+
+func newTestREST(t *testing.T, binder Binder) *REST {
+	t.Helper()
+	fixture := registrytest.New(t)
+	s, err := NewREST(fixture.Scheme, fixture, binder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.SandboxClaim.Destroy)
+	return s.SandboxClaim
+}
+
+// A dry run that would be refused is refused alike.
+func TestDryRunErrors(t *testing.T) {
+	binder := &fakeBinder{err: &allocator.ShortageError{Set: "pool", Wanted: 1, RetryAfter: time.Second}}
+	r := newTestREST(t, binder)
+	ctx := registrytest.Context(t, "sandboxclaims")
+	dry := []string{metav1.DryRunAll}
+	_, err := r.Create(ctx, registrytest.NewSandboxClaim("mine"), rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: dry})
+	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, CauseShortage) {
+		t.Errorf("create: %v, want 429 for shortage", err)
+	}
+	_, _, err = r.Update(ctx, "mine", rest.DefaultUpdatedObjectInfo(registrytest.NewSandboxClaim("mine")), rest.ValidateAllObjectFunc,
+		rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{DryRun: dry})
+	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, CauseShortage) {
+		t.Errorf("apply: %v, want 429 for shortage", err)
+	}
+	if len(binder.created) != 0 || len(binder.previewed) != 2 {
+		t.Errorf("%d bound, %d previewed, want 0 and 2", len(binder.created), len(binder.previewed))
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/status"
+)
+
+// Storage is what is served for claims.
+type Storage struct {
+	SandboxClaim *REST
+	Status       *status.REST
+}
+
+// REST serves claims. Creating one binds its sandboxes: see bindingStorage.
+type REST struct {
+	*genericregistry.Store
+	binder Binder
+}
+
+var (
+	_ rest.StandardStorage      = &REST{}
+	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.CategoriesProvider   = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+)
+
+// NewREST returns the storage of claims and of their status.
+func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binder Binder) (Storage, error) {
+	strategy := NewStrategy(scheme, clock.RealClock{})
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxClaim{} },
+		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxClaimList{} },
+		DefaultQualifiedResource:  v1alpha1.Resource("sandboxclaims"),
+		SingularQualifiedResource: v1alpha1.Resource("sandboxclaim"),
+
+		CreateStrategy:      strategy,
+		UpdateStrategy:      strategy,
+		DeleteStrategy:      strategy,
+		ResetFieldsStrategy: strategy,
+
+		TableConvertor: NewTableConvertor(clock.RealClock{}),
+	}
+	options := &generic.StoreOptions{RESTOptions: bindingOptions{optsGetter, binder}, AttrFunc: GetAttrs}
+	if err := store.CompleteWithOptions(options); err != nil {
+		return Storage{}, fmt.Errorf("completing store of sandboxclaims: %w", err)
+	}
+	return Storage{
+		SandboxClaim: &REST{Store: store, binder: binder},
+		Status:       status.NewREST(store, NewStatusStrategy(strategy)),
+	}, nil
+}
+
+// Create stores a claim. A dry run shows what would be bound now.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
+	options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := r.Store.Create(ctx, obj, createValidation, options)
+	if err != nil || !dryrun.IsDryRun(options.DryRun) {
+		return created, err
+	}
+	return r.preview(ctx, created)
+}
+
+// Update changes a claim, or, for server-side apply, creates it.
+func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	obj, created, err := r.Store.Update(ctx, name, objInfo, createValidation, updateValidation, forceAllowCreate, options)
+	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
+		return obj, created, err
+	}
+	obj, err = r.preview(ctx, obj)
+	return obj, created, err
+}
+
+func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object, error) {
+	claim, ok := obj.(*v1alpha1.SandboxClaim)
+	if !ok {
+		return nil, fmt.Errorf("previewing: %T is not a SandboxClaim", obj)
+	}
+	preview, err := r.binder.Preview(ctx, claim)
+	if err != nil {
+		return nil, statusError("", claim, err)
+	}
+	return preview, nil
+}
+
+// ShortNames are the names that kubectl takes for the resource.
+func (*REST) ShortNames() []string { return []string{"sbc"} }
+
+// Categories are the names that kubectl takes for several resources.
+func (*REST) Categories() []string { return []string{"sandbox"} }

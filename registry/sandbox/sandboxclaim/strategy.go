@@ -1,0 +1,182 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sandboxclaim stores SandboxClaims: what may be written when, how they
+// are listed, and that creating one binds its sandboxes. Which sandboxes those
+// are is the binder's choice.
+package sandboxclaim
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
+	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+)
+
+// Strategy is what create and update mean for a SandboxClaim.
+type Strategy struct {
+	strategy.Base
+	clock clock.PassiveClock
+}
+
+// StatusStrategy is what an update of a SandboxClaim's status means.
+type StatusStrategy struct {
+	Strategy
+}
+
+var (
+	_ rest.CreateUpdateResetFieldsStrategy = Strategy{}
+	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
+)
+
+// NewStrategy returns the strategy of the main resource.
+func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
+	return Strategy{Base: strategy.NewBase(typer), clock: c}
+}
+
+// NewStatusStrategy returns the strategy of the status subresource.
+func NewStatusStrategy(s Strategy) StatusStrategy {
+	return StatusStrategy{Strategy: s}
+}
+
+// GetResetFields keeps server-side apply from owning what the server writes
+// itself: the status, and who claimed.
+func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return strategy.ResetFields(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationClaimedBy))
+}
+
+// PrepareForCreate drops the client's status, and notes who claims. What is
+// bound is written into the status later, by the transaction that stores the
+// claim.
+func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	claim := obj.(*v1alpha1.SandboxClaim)
+	claim.Status = v1alpha1.SandboxClaimStatus{}
+	claim.Generation = 1
+	canonicalize(&claim.Spec)
+
+	user := ""
+	if info, ok := genericapirequest.UserFrom(ctx); ok {
+		user = info.GetName()
+	}
+	setClaimedBy(claim, user)
+}
+
+// PrepareForUpdate keeps the status and who claimed, and counts changes of the
+// spec.
+func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
+	updated.Status = stored.Status
+	setClaimedBy(updated, stored.Annotations[v1alpha1.AnnotationClaimedBy])
+	canonicalize(&updated.Spec)
+	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+		updated.Generation = stored.Generation + 1
+		// Nothing is left to do for a claim that is Completed, so nobody comes to
+		// observe the change, for which kubectl wait would wait.
+		if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
+			updated.Status.ObservedGeneration = updated.Generation
+		}
+	}
+}
+
+// setClaimedBy makes the annotation the server's own: others may rely on it to
+// say who holds a sandbox, so whatever a client sends under its key is dropped
+// without a word, as with every field that is not the client's.
+func setClaimedBy(claim *v1alpha1.SandboxClaim, user string) {
+	if user == "" {
+		delete(claim.Annotations, v1alpha1.AnnotationClaimedBy)
+		return
+	}
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	claim.Annotations[v1alpha1.AnnotationClaimedBy] = user
+}
+
+func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
+	rawjson.CanonicalizeList(spec.VolumeClaimTemplates)
+	spec.ShutdownTime = strategy.WholeSeconds(spec.ShutdownTime)
+	if spec.Lifecycle != nil {
+		spec.Lifecycle.ShutdownTime = strategy.WholeSeconds(spec.Lifecycle.ShutdownTime)
+	}
+}
+
+// Validate judges a new claim.
+func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	claim := obj.(*v1alpha1.SandboxClaim)
+	return append(strategy.ForbidVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim)...)
+}
+
+// ValidateUpdate judges a change of a claim.
+func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validation.ValidateSandboxClaimUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
+}
+
+// WarningsOnCreate warns of what is allowed and does not do what it seems to.
+func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return s.warnings(&obj.(*v1alpha1.SandboxClaim).Spec, &v1alpha1.SandboxClaimSpec{})
+}
+
+// WarningsOnUpdate does so for what is new.
+func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	return s.warnings(&obj.(*v1alpha1.SandboxClaim).Spec, &old.(*v1alpha1.SandboxClaim).Spec)
+}
+
+func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
+	var warnings []string
+	path := field.NewPath("spec")
+	if len(spec.Runtimes) > 0 && len(old.Runtimes) == 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: has no effect on a claim; runtimes are set on the SandboxSet", path.Child("runtimes")))
+	}
+	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
+		warnings = append(warnings, strategy.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
+			"the claimed sandboxes are deleted at once")...)
+	}
+	return warnings
+}
+
+// GetResetFields keeps server-side apply from owning what a write of the status
+// never changes.
+func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return strategy.StatusResetFields()
+}
+
+// PrepareForUpdate lets nothing but the status through.
+func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
+	updated.Spec = stored.Spec
+	strategy.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+}
+
+// ValidateUpdate judges a change of the status.
+func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validation.ValidateSandboxClaimStatusUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
+}
+
+// WarningsOnUpdate is silent: who writes a status cannot mend the spec.
+func (StatusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// GetAttrs returns what selectors of lists and watches select by.
+func GetAttrs(obj runtime.Object) (labels.Set, fields.Set, error) {
+	claim, ok := obj.(*v1alpha1.SandboxClaim)
+	if !ok {
+		return nil, nil, fmt.Errorf("%T is not a SandboxClaim", obj)
+	}
+	fieldSet := generic.ObjectMetaFieldsSet(&claim.ObjectMeta, true)
+	fieldSet["status.phase"] = string(claim.Status.Phase)
+	return claim.Labels, fieldSet, nil
+}

@@ -1,0 +1,270 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(d))) }
+
+func newStrategy() sandboxclaim.Strategy {
+	return sandboxclaim.NewStrategy(registrytest.NewScheme(), testclock.NewFakePassiveClock(now))
+}
+
+func TestPrepareForCreate(t *testing.T) {
+	claim := registrytest.NewSandboxClaim("a")
+	claim.Generation = 7
+	claim.Status = v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseCompleted, ClaimedReplicas: 1}
+	claim.Spec.ShutdownTime = at(1500 * time.Millisecond)
+	claim.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"b": 1, "a": 2}`)}}
+
+	newStrategy().PrepareForCreate(registrytest.Context(t, "sandboxclaims"), claim)
+
+	want := registrytest.NewSandboxClaim("a")
+	want.Generation = 1
+	want.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: registrytest.UserName}
+	want.Spec.ShutdownTime = at(time.Second)
+	want.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"a":2,"b":1}`)}}
+	if diff := cmp.Diff(want, claim); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestClaimedBy(t *testing.T) {
+	const key = v1alpha1.AnnotationClaimedBy
+	tests := map[string]struct {
+		stored, sent, want map[string]string
+		create, anonymous  bool
+	}{
+		"create": {
+			create: true, sent: map[string]string{"a": "b"},
+			want: map[string]string{"a": "b", key: registrytest.UserName},
+		},
+		"create for somebody else": {
+			create: true, sent: map[string]string{key: "eve"},
+			want: map[string]string{key: registrytest.UserName},
+		},
+		"create without a user": {
+			create: true, anonymous: true, sent: map[string]string{key: "eve", "a": "b"},
+			want: map[string]string{"a": "b"},
+		},
+		"update": {
+			stored: map[string]string{key: "bob"}, sent: map[string]string{key: "bob", "a": "b"},
+			want: map[string]string{key: "bob", "a": "b"},
+		},
+		"update to somebody else": {
+			stored: map[string]string{key: "bob"}, sent: map[string]string{key: "eve"},
+			want: map[string]string{key: "bob"},
+		},
+		"update to nobody": {
+			stored: map[string]string{key: "bob"},
+			want:   map[string]string{key: "bob"},
+		},
+		"update where nobody claimed": {
+			sent: map[string]string{key: "eve", "a": "b"},
+			want: map[string]string{"a": "b"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := registrytest.Context(t, "sandboxclaims")
+			if tc.anonymous {
+				ctx = t.Context()
+			}
+			claim := registrytest.NewSandboxClaim("a")
+			claim.Annotations = tc.sent
+			if tc.create {
+				newStrategy().PrepareForCreate(ctx, claim)
+			} else {
+				stored := registrytest.NewSandboxClaim("a")
+				stored.Annotations = tc.stored
+				stored.Generation = 1
+				newStrategy().PrepareForUpdate(ctx, claim, stored)
+			}
+			if diff := cmp.Diff(tc.want, claim.Annotations); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who applies a claim must not come to own the annotation that the server writes.
+func TestResetFields(t *testing.T) {
+	fields := newStrategy().GetResetFields()["agents.kruise.io/v1alpha1"]
+	for _, path := range []fieldpath.Path{
+		fieldpath.MakePathOrDie("status"),
+		fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationClaimedBy),
+	} {
+		if !fields.Has(path) {
+			t.Errorf("%s is not reset", path)
+		}
+	}
+	if fields.Has(fieldpath.MakePathOrDie("metadata", "annotations")) {
+		t.Error("all annotations are reset")
+	}
+}
+
+func TestPrepareForUpdate(t *testing.T) {
+	tests := map[string]struct {
+		change         func(*v1alpha1.SandboxClaim)
+		wantGeneration int64
+	}{
+		"nothing":              {func(*v1alpha1.SandboxClaim) {}, 3},
+		"labels":               {func(c *v1alpha1.SandboxClaim) { c.Labels = map[string]string{"a": "b"} }, 3},
+		"status":               {func(c *v1alpha1.SandboxClaim) { c.Status.ClaimedReplicas = 100 }, 3},
+		"fraction of a second": {func(c *v1alpha1.SandboxClaim) { c.Spec.ShutdownTime = at(time.Hour + time.Millisecond) }, 3},
+		"empty map":            {func(c *v1alpha1.SandboxClaim) { c.Spec.Labels = map[string]string{} }, 3},
+		"ttl":                  {func(c *v1alpha1.SandboxClaim) { c.Spec.TTLAfterCompleted = &metav1.Duration{Duration: -1} }, 4},
+		"shutdown time":        {func(c *v1alpha1.SandboxClaim) { c.Spec.ShutdownTime = nil }, 4},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored := registrytest.NewSandboxClaim("a")
+			stored.Generation = 3
+			stored.Spec.ShutdownTime = at(time.Hour)
+			stored.Status.ClaimedReplicas = 1
+			before := stored.DeepCopy()
+			updated := stored.DeepCopy()
+			tc.change(updated)
+
+			newStrategy().PrepareForUpdate(t.Context(), updated, stored)
+
+			if updated.Generation != tc.wantGeneration {
+				t.Errorf("generation %d, want %d", updated.Generation, tc.wantGeneration)
+			}
+			if updated.Status.ClaimedReplicas != 1 {
+				t.Errorf("status was changed to %d claimed", updated.Status.ClaimedReplicas)
+			}
+			if diff := cmp.Diff(before, stored); diff != "" {
+				t.Errorf("stored object was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUpdateOfCompletedClaimIsObserved(t *testing.T) {
+	for phase, want := range map[v1alpha1.SandboxClaimPhase]int64{
+		v1alpha1.SandboxClaimPhaseCompleted: 4, // by itself: nobody else is to come
+		v1alpha1.SandboxClaimPhaseClaiming:  3,
+	} {
+		stored := registrytest.NewSandboxClaim("a")
+		stored.Generation = 3
+		stored.Status.Phase, stored.Status.ObservedGeneration = phase, 3
+		updated := stored.DeepCopy()
+		updated.Spec.TTLAfterCompleted = &metav1.Duration{Duration: -1}
+		newStrategy().PrepareForUpdate(t.Context(), updated, stored)
+		if updated.Status.ObservedGeneration != want || stored.Status.ObservedGeneration != 3 {
+			t.Errorf("%s: observed %d, want %d", phase, updated.Status.ObservedGeneration, want)
+		}
+	}
+}
+
+func TestReplicasAreImmutable(t *testing.T) {
+	stored := registrytest.NewSandboxClaim("a")
+	stored.ResourceVersion = "1"
+	updated := stored.DeepCopy()
+	updated.Spec.Replicas = ptr.To[int32](2)
+	errs := newStrategy().ValidateUpdate(t.Context(), updated, stored)
+	if len(errs) != 1 || errs[0].Field != "spec.replicas" || !strings.Contains(errs[0].Error(), "replicas is immutable") {
+		t.Errorf("got %v", errs)
+	}
+}
+
+func TestStatusPrepareForUpdate(t *testing.T) {
+	stored := registrytest.NewSandboxClaim("a")
+	stored.Generation = 3
+	stored.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: "bob"}
+	updated := stored.DeepCopy()
+	updated.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: "eve"}
+	updated.Spec.Replicas = ptr.To[int32](50)
+	updated.Status.ClaimedReplicas = 1
+
+	sandboxclaim.NewStatusStrategy(newStrategy()).PrepareForUpdate(t.Context(), updated, stored)
+
+	want := stored.DeepCopy()
+	want.Status.ClaimedReplicas = 1
+	if diff := cmp.Diff(want, updated); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	const runtimes = "spec.runtimes: has no effect on a claim; runtimes are set on the SandboxSet"
+	const shutdown = "spec.shutdownTime: 2026-09-01T11:00:00Z has passed already; the claimed sandboxes are deleted at once"
+	csi := []v1alpha1.RuntimeConfig{{Name: "csi"}}
+	tests := map[string]struct {
+		old, spec v1alpha1.SandboxClaimSpec
+		want      []string
+	}{
+		"none":             {},
+		"runtimes":         {spec: v1alpha1.SandboxClaimSpec{Runtimes: csi}, want: []string{runtimes}},
+		"runtimes before":  {old: v1alpha1.SandboxClaimSpec{Runtimes: csi}, spec: v1alpha1.SandboxClaimSpec{Runtimes: csi}},
+		"ahead":            {spec: v1alpha1.SandboxClaimSpec{ShutdownTime: at(time.Hour)}},
+		"past":             {spec: v1alpha1.SandboxClaimSpec{ShutdownTime: at(-time.Hour)}, want: []string{shutdown}},
+		"passed meanwhile": {old: v1alpha1.SandboxClaimSpec{ShutdownTime: at(-time.Hour)}, spec: v1alpha1.SandboxClaimSpec{ShutdownTime: at(-time.Hour)}},
+		"both": {
+			spec: v1alpha1.SandboxClaimSpec{Runtimes: csi, ShutdownTime: at(-time.Hour)},
+			want: []string{runtimes, shutdown},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			claim, old := &v1alpha1.SandboxClaim{Spec: tc.spec}, &v1alpha1.SandboxClaim{Spec: tc.old}
+			if diff := cmp.Diff(tc.want, newStrategy().WarningsOnUpdate(t.Context(), claim, old)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := sandboxclaim.NewStatusStrategy(newStrategy()).WarningsOnUpdate(t.Context(), claim, old); got != nil {
+				t.Errorf("status update warns %q", got)
+			}
+		})
+	}
+	if got := newStrategy().WarningsOnCreate(t.Context(), &v1alpha1.SandboxClaim{Spec: tests["both"].spec}); len(got) != 2 {
+		t.Errorf("create warns %q", got)
+	}
+}
+
+// A field that GetAttrs offers and the scheme does not know could never be
+// selected by.
+func TestGetAttrs(t *testing.T) {
+	claim := registrytest.NewSandboxClaim("a")
+	claim.Labels = map[string]string{"l": "v"}
+	claim.Status.Phase = v1alpha1.SandboxClaimPhaseClaiming
+	labels, fields, err := sandboxclaim.GetAttrs(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(claim.Labels, map[string]string(labels)); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	want := map[string]string{"metadata.name": "a", "metadata.namespace": registrytest.Namespace, "status.phase": "Claiming"}
+	if diff := cmp.Diff(want, map[string]string(fields)); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+	scheme := registrytest.NewScheme()
+	for name := range fields {
+		if _, _, err := scheme.ConvertFieldLabel(v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"), name, "x"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := sandboxclaim.GetAttrs(&runtime.Unknown{}); err == nil {
+		t.Error("another kind is no error")
+	}
+}

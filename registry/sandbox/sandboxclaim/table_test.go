@@ -1,0 +1,54 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim_test
+
+import (
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+func TestTable(t *testing.T) {
+	claiming := registrytest.NewSandboxClaim("claiming")
+	claiming.CreationTimestamp = *at(-4 * time.Second)
+	claiming.Status = v1alpha1.SandboxClaimStatus{
+		Phase: v1alpha1.SandboxClaimPhaseClaiming, Message: v1alpha1.ClaimingMessage(0, 1),
+	}
+
+	one := registrytest.NewSandboxClaim("one")
+	one.CreationTimestamp = *at(-2 * time.Hour)
+	one.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: "alice"}
+	one.Status = v1alpha1.SandboxClaimStatus{
+		Phase: v1alpha1.SandboxClaimPhaseCompleted, ClaimedReplicas: 1, Message: v1alpha1.ClaimedMessage(1, 1),
+		Sandboxes: []v1alpha1.ClaimedSandbox{{Name: "pool-x", PodIPs: []string{"10.0.0.1", "fd00::1"}}},
+	}
+
+	many := registrytest.NewSandboxClaim("many")
+	many.CreationTimestamp = *at(0)
+	many.Spec.TemplateName, many.Spec.SandboxTemplateRef = "", &v1alpha1.SandboxClaimTemplateRef{Name: "python"}
+	many.Spec.Replicas = ptr.To[int32](10)
+	many.Status = v1alpha1.SandboxClaimStatus{
+		Phase: v1alpha1.SandboxClaimPhaseCompleted, ClaimedReplicas: 3,
+		Sandboxes: []v1alpha1.ClaimedSandbox{{Name: "pool-a"}, {Name: "pool-b"}, {Name: "pool-c"}},
+	}
+
+	registrytest.CheckTable(t, sandboxclaim.NewTableConvertor(testclock.NewFakePassiveClock(now)),
+		&v1alpha1.SandboxClaimList{Items: []v1alpha1.SandboxClaim{*claiming, *one, *many, {}}},
+		registrytest.Table{
+			Columns: []string{"Name", "Phase", "Template", "Desired", "Claimed", "Age"},
+			Wide:    []string{"Sandboxes", "IP", "ClaimedBy", "Message"},
+			Rows: [][]any{
+				{"claiming", "Claiming", "pool", int64(1), int64(0), "4s", "<none>", "<none>", "<none>", "Claiming sandboxes: 0/1 claimed"},
+				{"one", "Completed", "pool", int64(1), int64(1), "120m", "pool-x", "10.0.0.1", "alice", "Successfully claimed 1/1 sandboxes"},
+				{"many", "Completed", "python", int64(10), int64(3), "0s", "pool-a +2 more", "<none>", "<none>", ""},
+				{"", "<none>", "<none>", int64(1), int64(0), "<unknown>", "<none>", "<none>", "<none>", ""},
+			},
+		})
+}

@@ -1,0 +1,68 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxset
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/status"
+)
+
+// Storage is what is served for sets.
+type Storage struct {
+	SandboxSet *REST
+	Status     *status.REST
+	Scale      *ScaleREST
+}
+
+// REST serves sets.
+type REST struct {
+	*genericregistry.Store
+}
+
+var (
+	_ rest.StandardStorage      = &REST{}
+	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.CategoriesProvider   = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+)
+
+// NewREST returns the storage of sets, their status and their scale.
+func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Storage, error) {
+	strategy := NewStrategy(scheme)
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxSet{} },
+		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxSetList{} },
+		DefaultQualifiedResource:  v1alpha1.Resource("sandboxsets"),
+		SingularQualifiedResource: v1alpha1.Resource("sandboxset"),
+
+		CreateStrategy:      strategy,
+		UpdateStrategy:      strategy,
+		DeleteStrategy:      strategy,
+		ResetFieldsStrategy: strategy,
+
+		TableConvertor: NewTableConvertor(clock.RealClock{}),
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter}); err != nil {
+		return Storage{}, fmt.Errorf("completing store of sandboxsets: %w", err)
+	}
+	return Storage{
+		SandboxSet: &REST{Store: store},
+		Status:     status.NewREST(store, NewStatusStrategy(strategy)),
+		Scale:      newScaleREST(store, clock.RealClock{}),
+	}, nil
+}
+
+// ShortNames are the names that kubectl takes for the resource.
+func (*REST) ShortNames() []string { return []string{"sbs"} }
+
+// Categories are the names that kubectl takes for several resources.
+func (*REST) Categories() []string { return []string{"sandbox"} }

@@ -1,0 +1,104 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sandboxset stores SandboxSets: what may be written when, how they are
+// listed, and how they are scaled. Keeping the pools is the controllers' work.
+package sandboxset
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
+	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+)
+
+// Strategy is what create and update mean for a SandboxSet.
+type Strategy struct {
+	strategy.Base
+}
+
+// StatusStrategy is what an update of a SandboxSet's status means.
+type StatusStrategy struct {
+	Strategy
+}
+
+var (
+	_ rest.CreateUpdateResetFieldsStrategy = Strategy{}
+	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
+)
+
+// NewStrategy returns the strategy of the main resource.
+func NewStrategy(typer runtime.ObjectTyper) Strategy {
+	return Strategy{Base: strategy.NewBase(typer)}
+}
+
+// NewStatusStrategy returns the strategy of the status subresource.
+func NewStatusStrategy(s Strategy) StatusStrategy {
+	return StatusStrategy{Strategy: s}
+}
+
+// GetResetFields keeps server-side apply from owning the status, which a write
+// of the main resource never changes.
+func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return strategy.ResetFields()
+}
+
+// PrepareForCreate drops the client's status: it counts what the controller
+// has seen, and it has seen nothing of this set yet.
+func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	set := obj.(*v1alpha1.SandboxSet)
+	set.Status = v1alpha1.SandboxSetStatus{}
+	set.Generation = 1
+	canonicalize(&set.Spec)
+}
+
+// PrepareForUpdate keeps the status, and counts changes of the spec.
+func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
+	updated.Status = stored.Status
+	canonicalize(&updated.Spec)
+	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+		updated.Generation = stored.Generation + 1
+	}
+}
+
+func canonicalize(spec *v1alpha1.SandboxSetSpec) {
+	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
+	spec.Patch = rawjson.CanonicalExtension(spec.Patch)
+}
+
+// Validate judges a new set.
+func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	set := obj.(*v1alpha1.SandboxSet)
+	return append(strategy.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
+}
+
+// ValidateUpdate judges a change of a set.
+func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validation.ValidateSandboxSetUpdate(obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet))
+}
+
+// GetResetFields keeps server-side apply from owning what a write of the status
+// never changes.
+func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return strategy.StatusResetFields()
+}
+
+// PrepareForUpdate lets nothing but the status through.
+func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
+	updated.Spec = stored.Spec
+	strategy.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+}
+
+// ValidateUpdate judges a change of the status.
+func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validation.ValidateSandboxSetStatusUpdate(obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet))
+}

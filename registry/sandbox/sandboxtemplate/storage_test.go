@@ -1,0 +1,50 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxtemplate_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
+)
+
+func newStorage(t *testing.T, fixture *registrytest.Fixture) sandboxtemplate.Storage {
+	t.Helper()
+	storage, err := sandboxtemplate.NewREST(fixture.Scheme, fixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(storage.SandboxTemplate.Destroy)
+	return storage
+}
+
+func TestConventions(t *testing.T) {
+	fixture := registrytest.New(t)
+	storage := newStorage(t, fixture)
+	registrytest.Conventions{
+		Fixture: fixture, Storage: storage.SandboxTemplate, Store: storage.SandboxTemplate.Store, Resource: "sandboxtemplates",
+		Valid: func() registrytest.Object { return registrytest.NewSandboxTemplate("") },
+		Change: func(obj registrytest.Object) {
+			obj.(*v1alpha1.SandboxTemplate).Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`)
+		},
+		Break: func(obj registrytest.Object) { obj.(*v1alpha1.SandboxTemplate).Spec.Template = nil },
+	}.Run(t)
+}
+
+func TestNames(t *testing.T) {
+	storage := newStorage(t, registrytest.New(t))
+	if diff := cmp.Diff([]string{"sbt"}, storage.SandboxTemplate.ShortNames()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"sandbox"}, storage.SandboxTemplate.Categories()); diff != "" {
+		t.Error(diff)
+	}
+	if got := storage.SandboxTemplate.GetSingularName(); got != "sandboxtemplate" {
+		t.Errorf("singular is %q", got)
+	}
+}

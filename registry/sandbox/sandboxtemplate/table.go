@@ -1,0 +1,21 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxtemplate
+
+import (
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/table"
+)
+
+// NewTableConvertor prints templates. A template has no columns of its own, as
+// with OpenKruise: what it says does not fit in a cell.
+func NewTableConvertor(c clock.PassiveClock) rest.TableConvertor {
+	return table.NewConvertor(c,
+		table.Name[*v1alpha1.SandboxTemplate](),
+		table.Age[*v1alpha1.SandboxTemplate](),
+	)
+}

@@ -1,0 +1,185 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package txnstorage
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher/delegator"
+)
+
+// wholeTimeout is how long a read waits for the cache to have all of a revision
+// before it is made from etcd instead.
+const wholeTimeout = 3 * time.Second
+
+// wholeRevisions is the storage above the watch cache.
+type wholeRevisions struct {
+	storage.Interface
+	raw    storage.Interface
+	source *source
+}
+
+// Get implements storage.Interface. What is asked for at a revision comes from a
+// cache that has the whole of it.
+func (s *wholeRevisions) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	from, err := s.having(ctx, opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	return from.Get(ctx, key, opts, out)
+}
+
+// GetList implements storage.Interface. A list as of now, or at a revision, comes
+// from a cache that has the whole of what there was when the list began. It may
+// still show a part of what comes in meanwhile; a watch that goes on from there
+// brings the rest.
+func (s *wholeRevisions) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	cached := opts
+	if opts.ResourceVersion == "" && opts.ResourceVersionMatch == "" && opts.Predicate.Continue == "" && delegator.ConsistentReadSupported() {
+		now, err := s.GetCurrentResourceVersion(ctx)
+		if err != nil {
+			return err
+		}
+		cached.ResourceVersion = strconv.FormatUint(now, 10)
+		cached.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	}
+	from, err := s.having(ctx, cached.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	if from == s.raw {
+		return s.raw.GetList(ctx, key, opts, list)
+	}
+	return from.GetList(ctx, key, cached, list)
+}
+
+// having returns the cache once it has the whole of a version, or etcd if that
+// takes too long.
+func (s *wholeRevisions) having(ctx context.Context, version string) (storage.Interface, error) {
+	revision, err := s.Versioner().ParseResourceVersion(version)
+	if err != nil || revision == 0 || s.source.isWhole(revision) || s.ReadinessCheck() != nil {
+		return s.Interface, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, wholeTimeout)
+	defer cancel()
+	if err := s.source.wait(waiting, revision); err != nil {
+		return s.raw, ctx.Err()
+	}
+	return s.Interface, nil
+}
+
+// Watch implements storage.Interface. A watch begins between two revisions: the
+// cache drops what comes at the revision that a watch began at. It sends the
+// revision that it goes on from again, unless that changed one object only.
+func (s *wholeRevisions) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	from, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		return s.Interface.Watch(ctx, key, opts)
+	}
+	switch {
+	case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
+		// The cache waits until it has that version, for which it must not be kept
+		// from taking events in.
+		if opts.ResourceVersion == "" {
+			if from, err = s.GetCurrentResourceVersion(ctx); err != nil {
+				return nil, err
+			}
+			opts.ResourceVersion = strconv.FormatUint(from, 10)
+		}
+		if cache, err := s.having(ctx, opts.ResourceVersion); err != nil || cache == s.raw {
+			return s.raw.Watch(ctx, key, opts)
+		}
+	case from != 0 && !s.source.single(from):
+		return s.again(ctx, key, opts, from)
+	}
+	return s.between(ctx, key, opts)
+}
+
+// between begins a watch between two revisions.
+func (s *wholeRevisions) between(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	s.source.boundary.RLock()
+	defer s.source.boundary.RUnlock()
+	return s.Interface.Watch(ctx, key, opts)
+}
+
+// again begins a watch with the events of a revision.
+func (s *wholeRevisions) again(ctx context.Context, key string, opts storage.ListOptions, from uint64) (watch.Interface, error) {
+	earlier := opts
+	earlier.ResourceVersion = strconv.FormatUint(from-1, 10)
+	w, err := s.between(ctx, key, earlier)
+	if err != nil {
+		return nil, err
+	}
+	// The cache's history may begin with the very revision asked for: then etcd has
+	// it, unless it was compacted. The cache says so at once.
+	select {
+	case event, ok := <-w.ResultChan():
+		if ok && isTooOld(event) && s.source.isListed(from) {
+			w.Stop()
+			if s.CompactRevision() < int64(from) {
+				return s.raw.Watch(ctx, key, earlier)
+			}
+			return s.between(ctx, key, opts)
+		}
+		return newResumed(w, event, ok), nil
+	default:
+		return w, nil
+	}
+}
+
+func isTooOld(event watch.Event) bool {
+	if event.Type != watch.Error {
+		return false
+	}
+	err := apierrors.FromObject(event.Object)
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// resumed is a watch with an event in front again that was taken from it.
+type resumed struct {
+	watch.Interface
+	out  chan watch.Event
+	done chan struct{}
+	stop sync.Once
+}
+
+// newResumed returns the watch w with its first event. ok is false where w had
+// ended instead.
+func newResumed(w watch.Interface, first watch.Event, ok bool) watch.Interface {
+	r := &resumed{Interface: w, out: make(chan watch.Event, 1), done: make(chan struct{})}
+	if ok {
+		r.out <- first
+	}
+	go r.run()
+	return r
+}
+
+// ResultChan implements watch.Interface.
+func (r *resumed) ResultChan() <-chan watch.Event { return r.out }
+
+// Stop implements watch.Interface.
+func (r *resumed) Stop() {
+	r.stop.Do(func() { close(r.done) })
+	r.Interface.Stop()
+}
+
+// run ends when the watch within ends, which Stop sees to.
+func (r *resumed) run() {
+	defer close(r.out)
+	for event := range r.Interface.ResultChan() {
+		select {
+		case r.out <- event:
+		case <-r.done:
+			return
+		}
+	}
+}
