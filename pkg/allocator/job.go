@@ -162,6 +162,8 @@ func (j *job) run(ctx context.Context) {
 			continue
 		case errors.Is(err, errAgain):
 			continue
+		case err != nil && ctx.Err() != nil:
+			return // it goes on after a restart, or on another server
 		case err != nil:
 			klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(j.claim))
 			j.stale = true // whatever was written, the store knows

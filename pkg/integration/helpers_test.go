@@ -30,8 +30,8 @@ func start(t *testing.T, opts ...testutil.Option) *testutil.Server {
 	return testutil.Start(t, opts...)
 }
 
-// stocked returns a server with a pool of n available sandboxes, all of which
-// the index knows.
+// stocked returns a server with a pool of n available sandboxes, of which the
+// index knows at once or a moment later.
 func stocked(t *testing.T, n int, opts ...testutil.Option) (*testutil.Server, *v1alpha1.SandboxSet) {
 	t.Helper()
 	s := start(t, opts...)

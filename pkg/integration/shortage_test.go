@@ -126,10 +126,15 @@ func TestWaitsInTheCall(t *testing.T) {
 		}
 		answered <- claim
 	})
-	// It is stored with what there was, and seen by others, while the call goes on.
-	waiting := eventually(t, s, "patient", func(*v1alpha1.SandboxClaim) string { return "" })
-	if waiting.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || waiting.Status.ClaimedReplicas != 1 ||
-		waiting.Status.Message != "Claiming sandboxes: 1/3 claimed" {
+	// It is stored with what there is, and seen by others, while the call goes on.
+	// The feed may bring the one in stock a moment after the claim came.
+	waiting := eventually(t, s, "patient", func(claim *v1alpha1.SandboxClaim) string {
+		if claim.Status.ClaimedReplicas != 1 {
+			return fmt.Sprintf("holds %d, want 1", claim.Status.ClaimedReplicas)
+		}
+		return ""
+	})
+	if waiting.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || waiting.Status.Message != "Claiming sandboxes: 1/3 claimed" {
 		t.Errorf("while it waits it says %s, %q", waiting.Status.Phase, waiting.Status.Message)
 	}
 	s.Stock(t, set, 10, 2)
