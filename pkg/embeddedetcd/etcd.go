@@ -69,6 +69,9 @@ func (s *Server) start(ctx context.Context) error {
 	if s.socketDir, err = makeSocketDir(); err != nil {
 		return err
 	}
+	if err := s.beginBootstrap(); err != nil {
+		return err
+	}
 	s.etcd, err = s.failure.guard(ctx, func() (*embed.Etcd, error) {
 		return embed.StartEtcd(s.config())
 	})
@@ -79,7 +82,7 @@ func (s *Server) start(ctx context.Context) error {
 	// ever, and it is ready in a moment.
 	select {
 	case <-s.etcd.Server.ReadyNotify():
-		if err = ctx.Err(); err == nil {
+		if err = errors.Join(s.endBootstrap(), ctx.Err()); err == nil {
 			s.failure.logging.Store(true)
 			return nil
 		}
@@ -97,7 +100,7 @@ func (s *Server) start(ctx context.Context) error {
 func (s *Server) config() *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
-	cfg.Dir = filepath.Join(s.dir.Path(), "etcd")
+	cfg.Dir = s.etcdDir()
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
 
 	peer, _ := url.Parse(peerURL)

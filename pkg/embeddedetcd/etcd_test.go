@@ -46,6 +46,46 @@ func TestDataOutlivesTheServer(t *testing.T) {
 	}
 }
 
+// TestInterruptedFirstStart: an etcd that was killed while it made its data is
+// never elected, whatever it is given later.
+func TestInterruptedFirstStart(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "key", "value")
+	unfinished := filepath.Join(dir, unfinishedName)
+	if _, err := os.Stat(unfinished); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("after a complete start there is a mark of an unfinished one: %v", err)
+	}
+
+	logs, err := filepath.Glob(filepath.Join(dir, "etcd", "member", "wal", "*.wal"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("etcd's log is not where it was: %v", err)
+	}
+	for name, change := range map[string]func() error{
+		"with a log of nothing": func() error { return os.Truncate(logs[0], 0) },
+		"before its log":        func() error { return os.RemoveAll(filepath.Join(dir, "etcd", "member")) },
+		"before everything":     func() error { return os.RemoveAll(filepath.Join(dir, "etcd")) },
+	} {
+		if err := errors.Join(os.WriteFile(unfinished, nil, 0o600), change()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s, err := Start(t.Context(), dir)
+		if err != nil {
+			t.Fatalf("interrupted %s: %v", name, err)
+		}
+		if got := get(t, s, "key"); got != "" {
+			t.Errorf("interrupted %s: reads back %q", name, got)
+		}
+		closeServer(t, s)
+		if _, err := os.Stat(unfinished); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("interrupted %s: the mark stays: %v", name, err)
+		}
+		put(t, dir, "key", "value")
+		if logs, err = filepath.Glob(filepath.Join(dir, "etcd", "member", "wal", "*.wal")); err != nil || len(logs) == 0 {
+			t.Fatalf("etcd's log is not where it was: %v", err)
+		}
+	}
+}
+
 func TestStartRefusesForeignFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "photo.jpg"), nil, 0o600); err != nil {
