@@ -11,61 +11,71 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"k8s.io/klog/v2"
 )
 
-// unfinishedName is a file beside etcd's folder while etcd makes that folder. An
+// unfinishedName is a file in etcd's folder while etcd makes what is in there. An
 // etcd that ends between creating its log and writing itself into it as a member
 // would wait for ever to be elected at every later start. Nobody has written
 // anything into such an etcd, so it is made anew.
-const unfinishedName = "etcd.unfinished"
+const unfinishedName = "sandlot.unfinished"
 
 // beginBootstrap makes sure that etcd either finds what a complete start left, or
 // nothing. Data that comes from elsewhere, such as a restored backup, has no mark
 // and is left alone.
 func (s *Server) beginBootstrap() error {
-	unfinished := filepath.Join(s.dir.Path(), unfinishedName)
-	switch _, err := os.Stat(unfinished); {
+	_, err := os.Stat(s.unfinished())
+	switch {
 	case err == nil:
+		klog.InfoS("The first start was interrupted and begins again", "folder", s.etcdDir())
 		if err := os.RemoveAll(s.etcdDir()); err != nil {
 			return fmt.Errorf("removing what an interrupted first start left: %w", err)
 		}
-		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("looking for an interrupted first start: %w", err)
 	}
-	switch _, err := os.Stat(s.etcdDir()); {
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("looking for data: %w", err)
+	// Made with its mark: the folder is there under its name only once it has it.
+	if _, err := os.Stat(s.etcdDir()); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+	fresh := s.etcdDir() + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("removing what an interrupted first start left: %w", err)
+	}
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return fmt.Errorf("making a folder for etcd: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(fresh, unfinishedName), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the first start: %w", err)
 	}
-	return s.sync()
+	if err := errors.Join(sync(fresh), os.Rename(fresh, s.etcdDir())); err != nil {
+		return fmt.Errorf("making a folder for etcd: %w", err)
+	}
+	return sync(s.dir.Path())
 }
 
 // endBootstrap says that etcd is complete. It returns when that cannot be
 // forgotten any more, before anybody has a chance to write.
 func (s *Server) endBootstrap() error {
-	err := os.Remove(filepath.Join(s.dir.Path(), unfinishedName))
+	err := os.Remove(s.unfinished())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("ending the first start: %w", err)
 	}
-	return s.sync()
+	return sync(s.etcdDir())
 }
 
-// sync makes what was made and removed in the data folder outlive a crash of the
-// machine.
-func (s *Server) sync() error {
-	dir, err := os.Open(s.dir.Path())
+// sync makes what was made and removed in a folder outlive a crash of the machine.
+func sync(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(fileutil.Fsync(dir), dir.Close())
 }
+
+func (s *Server) unfinished() string { return filepath.Join(s.etcdDir(), unfinishedName) }
 
 func (s *Server) etcdDir() string { return filepath.Join(s.dir.Path(), "etcd") }

@@ -22,7 +22,7 @@ import (
 
 func TestDataOutlivesTheServer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing", strings.Repeat("long-", 30))
-	put(t, dir, "key", "value")
+	putValue(t, dir)
 
 	s, err := Start(t.Context(), dir)
 	if err != nil {
@@ -50,8 +50,8 @@ func TestDataOutlivesTheServer(t *testing.T) {
 // never elected, whatever it is given later.
 func TestInterruptedFirstStart(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, "key", "value")
-	unfinished := filepath.Join(dir, unfinishedName)
+	putValue(t, dir)
+	unfinished := filepath.Join(dir, "etcd", unfinishedName)
 	if _, err := os.Stat(unfinished); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("after a complete start there is a mark of an unfinished one: %v", err)
 	}
@@ -63,7 +63,6 @@ func TestInterruptedFirstStart(t *testing.T) {
 	for name, change := range map[string]func() error{
 		"with a log of nothing": func() error { return os.Truncate(logs[0], 0) },
 		"before its log":        func() error { return os.RemoveAll(filepath.Join(dir, "etcd", "member")) },
-		"before everything":     func() error { return os.RemoveAll(filepath.Join(dir, "etcd")) },
 	} {
 		if err := errors.Join(os.WriteFile(unfinished, nil, 0o600), change()); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -79,7 +78,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 		if _, err := os.Stat(unfinished); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("interrupted %s: the mark stays: %v", name, err)
 		}
-		put(t, dir, "key", "value")
+		putValue(t, dir)
 		if logs, err = filepath.Glob(filepath.Join(dir, "etcd", "member", "wal", "*.wal")); err != nil || len(logs) == 0 {
 			t.Fatalf("etcd's log is not where it was: %v", err)
 		}
@@ -112,7 +111,7 @@ func TestStartWithDamagedData(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			put(t, dir, "key", "value")
+			putValue(t, dir)
 			tc.damage(t, dir)
 
 			s, err := Start(t.Context(), dir)
@@ -171,14 +170,15 @@ func TestStartCancelled(t *testing.T) {
 	}
 }
 
-func put(t *testing.T, dir, key, value string) {
+// putValue starts an etcd, puts "value" under "key", and stops it.
+func putValue(t *testing.T, dir string) {
 	t.Helper()
 	s, err := Start(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeServer(t, s)
-	if _, err := dial(t, s).Put(t.Context(), key, value); err != nil {
+	if _, err := dial(t, s).Put(t.Context(), "key", "value"); err != nil {
 		t.Fatal(err)
 	}
 }
