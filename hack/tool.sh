@@ -7,7 +7,7 @@
 # everybody runs the same version. The tools are installed rather than run by
 # "go tool", because checking a build of this size takes seconds each time.
 #
-# usage: hack/tool.sh golangci-lint|kubectl
+# usage: hack/tool.sh NAME, with a name from the list below
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -18,10 +18,25 @@ golangci-lint)
   module=hack/tools/lint
   package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint
   ;;
-kubectl)
-  # Other programs of Kubernetes need their name here and a tool line in go.mod.
+kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
   module=hack/controlplane
   package="k8s.io/kubernetes/cmd/$name"
+  ;;
+kwok)
+  module=hack/kwok
+  package=sigs.k8s.io/kwok/cmd/kwok
+  ;;
+etcd)
+  module=hack/etcd
+  package=go.etcd.io/etcd/server/v3
+  ;;
+etcdctl | etcdutl)
+  module=hack/etcd
+  package="go.etcd.io/etcd/$name/v3"
+  ;;
+promcheck)
+  module=hack/promcheck
+  package=.
   ;;
 *)
   echo "hack/tool.sh: unknown tool $name" >&2
@@ -31,7 +46,7 @@ esac
 
 binary="$root/bin/$name"
 cd "$root/$module"
-if [[ ! -x "$binary" || go.mod -nt "$binary" || go.sum -nt "$binary" ]]; then
+if [[ ! -x "$binary" || go.mod -nt "$binary" || go.sum -nt "$binary" || -n "$(find . -name '*.go' -newer "$binary")" ]]; then
   echo "building bin/$name (minutes on a cold cache)" >&2
   export CGO_ENABLED=0 GOWORK=off
   if [[ "$module" == hack/controlplane ]]; then
