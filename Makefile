@@ -21,6 +21,17 @@ VERSION ?=
 # Arguments of the benchmark and of sandlot up.
 BENCHARGS ?=
 RUNARGS ?=
+# The local cluster: two of them need two folders. A port of 0 is that of the last
+# time or a free one; CLUSTER_CLEAN=1 removes the data, CLUSTERARGS=flags of
+# hack/cluster, such as --overlay=single.
+CLUSTER_DIR ?= _output/cluster
+CLUSTER_PORT ?= 0
+CLUSTER_ETCD_PORT ?= 0
+CLUSTER_CLEAN ?=
+CLUSTERARGS ?=
+clusterflags = --dir=$(CLUSTER_DIR) --port=$(CLUSTER_PORT) --etcd-port=$(CLUSTER_ETCD_PORT) $(if $(CLUSTER_CLEAN),--clean) $(CLUSTERARGS)
+# Such as IMAGEARGS='-platforms linux/arm64 -registry registry.example/team'.
+IMAGEARGS ?=
 
 ##@ Use
 
@@ -28,7 +39,7 @@ RUNARGS ?=
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build all programs of cmd/ into bin/
@@ -44,24 +55,51 @@ demo: build ## Start a server on a temporary folder, claim sandboxes, stop it
 run: build kubectl ## Start a server that stays up, data in _output/run (RUNARGS=flags of sandlot up)
 	@hack/run.sh $(RUNARGS)
 
+.PHONY: cluster-up
+cluster-up: build controlplane ## Start a local control plane with Sandlot in the background (CLUSTER_*)
+	@go build -o bin/ ./hack/cluster
+	@bin/cluster up $(clusterflags)
+
+.PHONY: cluster-down
+cluster-down: ## Stop it, data is kept (CLUSTER_DIR, CLUSTER_CLEAN=1 removes it)
+	@go build -o bin/ ./hack/cluster
+	@bin/cluster down $(clusterflags)
+
 .PHONY: bench
 bench: build ## Measure claims against plain creates, a line of JSON a case (BENCHARGS=flags)
 	@go run ./hack/bench $(BENCHARGS)
 
+.PHONY: bench-cluster
+bench-cluster: build controlplane ## The same through the aggregator of a local control plane (BENCHARGS=flags)
+	@go run ./hack/bench -cluster $(BENCHARGS)
+
+.PHONY: image
+image: ## Make the container images into _output/image/sandlot.tar (IMAGEARGS=flags of hack/image)
+	@cd hack/image && GOWORK=off go run . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
+
 ##@ Test
 
 .PHONY: test
-test: kubectl ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES)
+test: controlplane ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
-	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/kubectl go test $(RACE) -timeout 20m $(TESTARGS) $(PACKAGES)
+	cd hack/promcheck && GOWORK=off go test ./...
+	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/kubectl go test $(RACE) -timeout 40m $(TESTARGS) $(PACKAGES)
 
 .PHONY: test-race
-test-race: kubectl ## Run all tests with -race, fail without a C compiler
-	CGO_ENABLED=1 KUBECTL=$(CURDIR)/bin/kubectl go test -race -timeout 20m $(TESTARGS) $(PACKAGES)
+test-race: controlplane ## Run all tests with -race, fail without a C compiler
+	CGO_ENABLED=1 KUBECTL=$(CURDIR)/bin/kubectl go test -race -timeout 40m $(TESTARGS) $(PACKAGES)
+
+.PHONY: test-e2e
+test-e2e: build controlplane ## Run the tests of whole programs and of the local cluster (TESTARGS)
+	KUBECTL=$(CURDIR)/bin/kubectl go test -timeout 30m $(TESTARGS) ./pkg/e2e/... ./pkg/testutil/...
 
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, without -race and without whole servers
-	go test $(TESTARGS) $$(go list ./... | grep -Ev '/pkg/(integration|e2e)(/|$$)')
+	go test $(TESTARGS) $$(go list ./... | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')
+
+.PHONY: test-image
+test-image: ## Make the container images twice, look into them and run what they hold
+	cd hack/image && GOWORK=off go test -timeout 30m $(TESTARGS) ./...
 
 ##@ Develop
 
@@ -88,6 +126,11 @@ verify-imports: ## Fail when a package depends on what it must not
 .PHONY: verify-tidy
 verify-tidy: ## Fail when a go.mod or go.sum is not tidy
 	hack/verify-tidy.sh
+
+.PHONY: controlplane
+controlplane: ## Build the programs of a control plane into bin/ (minutes at first)
+	@for tool in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok promcheck; do \
+		hack/tool.sh $$tool >/dev/null || exit; done
 
 .PHONY: kubectl
 kubectl: ## Build the pinned kubectl into bin/

@@ -36,9 +36,9 @@ server='k8s\.io/apiserver'
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|controllers|manager|standalone)"
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|controllers|manager|standalone)"
 product="apis/sandbox|cmd/[^/]+|registry/sandbox|$parts"
-product+='|pkg/(allocator|apiserver|controllers|etcdtxn|generated|manager|podtemplate|poolindex|runtime|standalone|version)'
+product+='|pkg/(allocator|apiserver|certificates|controllers|etcdtxn|generated|manager|podtemplate|poolindex|runtime|standalone|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -47,12 +47,13 @@ never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|
 never 'pkg/(podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|etcdtxn|generated|runtime)|$clients|$server|$etcd"
 # Tools and parts that know nothing of sandboxes.
 never 'pkg/etcdtxn' 'apis|pkg|registry'
+never 'pkg/certificates' "apis|pkg|registry|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
 never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|controllers|etcdtxn|generated|manager|podtemplate|poolindex|runtime|standalone)'
 # The way of a request. Only the server sees the second registration of the types.
 never 'pkg/allocator|registry' "$edge|$install"
 never 'pkg/allocator' 'registry'
-never 'pkg/apiserver' 'cmd|hack|pkg/(controllers|manager|standalone)'
+never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|controllers|manager|standalone)'
 # The background is a client of the API like any other.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|standalone)|$server|$etcd"
@@ -61,7 +62,7 @@ never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|podtemplat
 never "$product" "hack|artifacts|$tests"
 
 # A package that no line above knows is an oversight: give it its place.
-if unknown="$(grep -Ev "^($product|$tests|artifacts/example|hack)(/|$)" <<<"$packages")"; then
+if unknown="$(grep -Ev "^($product|$tests|artifacts/(deploy|example)|hack)(/|$)" <<<"$packages")"; then
   sed 's/^/no import rule for /' <<<"$unknown" >&2
   failed=1
 fi

@@ -84,7 +84,11 @@ type bench struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools} {
+	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools}
+	if b.cluster {
+		steps = []func(context.Context) error{b.runCluster}
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ type settings struct {
 	program     string
 	profiles    string
 	check       bool
+	cluster     bool
 }
 
 func main() {
@@ -49,7 +50,8 @@ func main() {
 
 func parseFlags() *settings {
 	o := &settings{}
-	flag.StringVar(&o.cases, "cases", "*", "Cases to run: names or patterns, separated by commas; * stands for a part between slashes, or alone for all. Cases: "+strings.Join(caseNames(), " "))
+	flag.StringVar(&o.cases, "cases", "*", "Cases to run: names or patterns, separated by commas; * stands for a part between slashes, or alone for all. Cases: "+
+		strings.Join(caseNames(), " ")+", and with -cluster "+strings.Join(clusterCaseNames(), " "))
 	flag.IntVar(&o.rounds, "rounds", 6, "How often claims and plain creates take turns in each case")
 	flag.IntVar(&o.count, "count", 2000, "Claims a round with 64 clients. Other cases make a fixed part of it")
 	flag.IntVar(&o.connections, "connections", 4, "HTTP/2 connections that 64 clients share")
@@ -58,6 +60,7 @@ func parseFlags() *settings {
 	flag.StringVar(&o.program, "program", filepath.Join("bin", "sandlot"), "The program to measure")
 	flag.StringVar(&o.profiles, "profiles", "", "Folder to keep CPU profiles of the server in. They slow the last round of each case down")
 	flag.BoolVar(&o.check, "check", false, "Fail if a goal is missed")
+	flag.BoolVar(&o.cluster, "cluster", false, "Measure through the aggregator of a real control plane instead; it needs the programs of make controlplane")
 	flag.Parse()
 	return o
 }
@@ -78,10 +81,14 @@ func (o *settings) validate() error {
 			return fmt.Errorf("-cases: pattern %q: %w", pattern, err)
 		}
 	}
-	if slices.ContainsFunc(caseNames(), o.wants) {
+	known := caseNames()
+	if o.cluster {
+		known = clusterCaseNames()
+	}
+	if slices.ContainsFunc(known, o.wants) {
 		return nil
 	}
-	return fmt.Errorf("-cases: none of %s matches %q", strings.Join(caseNames(), " "), o.cases)
+	return fmt.Errorf("-cases: none of %s matches %q", strings.Join(known, " "), o.cases)
 }
 
 // wants says whether a case was asked for.

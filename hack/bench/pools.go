@@ -75,8 +75,9 @@ func (b *bench) runPool(ctx context.Context, large, small *fixture) (*result, er
 	}
 	r.Claims += small.claimer.claims
 	r.Failed += small.claimer.failed
+	r.Pool = b.pool
 	r.poolFigures = &poolFigures{
-		Pool: b.pool, SmallPool: smallPool,
+		SmallPool:    smallPool,
 		SmallPoolP50: number(all[2].p50()),
 		PoolRatio:    number(ratio(all[0], all[2], sample.p50)),
 	}

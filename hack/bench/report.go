@@ -58,7 +58,6 @@ type batchFigures struct {
 
 // poolFigures compare a large pool with a small one.
 type poolFigures struct {
-	Pool            int    `json:"pool"`
 	SmallPool       int    `json:"small_pool"`
 	SmallPoolP50    number `json:"small_pool_p50_ms"`
 	PoolRatio       number `json:"pool_ratio"`
@@ -77,6 +76,19 @@ type refillFigures struct {
 	WritesPerClaim number `json:"refill_writes_per_claim"`
 }
 
+// writeFigures are what is written for one sandbox or one claim.
+type writeFigures struct {
+	FillS    number `json:"fill_s,omitempty"`
+	FillPerS number `json:"fill_per_s,omitempty"`
+	// Transactions are those that bind claims.
+	Transactions number `json:"transactions_per_claim,omitempty"`
+	// Own are the requests that write to our store, by what they do, and Cluster
+	// those to kube-apiserver, whoever makes them. OwnWrites sums up the former.
+	OwnWrites number  `json:"own_writes"`
+	Own       tallies `json:"own"`
+	Cluster   tallies `json:"cluster"`
+}
+
 // etcdFigures are those of bare transactions.
 type etcdFigures struct {
 	PerS number `json:"etcd_per_s"`
@@ -88,11 +100,14 @@ type etcdFigures struct {
 type result struct {
 	Case    string `json:"case"`
 	Clients int    `json:"clients"`
+	// Pool is the size of the pool, where it says something.
+	Pool int `json:"pool,omitempty"`
 	*claimFigures
 	*batchFigures
 	*poolFigures
 	*refillFigures
 	*etcdFigures
+	*writeFigures
 	// Goal is what is to be reached, and OK whether it is, without any failed claim.
 	Goal string `json:"goal,omitempty"`
 	OK   *bool  `json:"ok,omitempty"`

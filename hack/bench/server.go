@@ -32,6 +32,8 @@ const (
 type server struct {
 	// clients have a connection each.
 	clients []versioned.Interface
+	// measured are connections to the processes whose metrics count.
+	measured []rest.Interface
 	// ended is closed with the process; err says how it ended, if not well.
 	ended chan struct{}
 	err   error
@@ -80,6 +82,7 @@ func startServer(ctx context.Context, program, dir string, connections int) (*se
 	if s.clients, err = connect(kubeconfig, connections); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	s.measured = []rest.Interface{s.clients[0].Discovery().RESTClient()}
 	return s, nil
 }
 
@@ -110,6 +113,11 @@ func connect(kubeconfig string, connections int) ([]versioned.Interface, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
 	}
+	return newClients(config, connections)
+}
+
+func newClients(config *rest.Config, connections int) ([]versioned.Interface, error) {
+	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Timeout = requestTimeout
 	var clients []versioned.Interface
@@ -156,11 +164,19 @@ func (c counters) minus(other counters) counters {
 }
 
 func (s *server) counters(ctx context.Context) (counters, error) {
-	text, err := s.get(ctx, "/metrics", nil)
-	if err != nil {
-		return counters{}, fmt.Errorf("reading metrics: %w", err)
+	var all counters
+	for _, process := range s.measured {
+		text, err := process.Get().AbsPath("/metrics").DoRaw(ctx)
+		if err != nil {
+			return counters{}, fmt.Errorf("reading metrics: %w", err)
+		}
+		c, err := parseCounters(string(text))
+		if err != nil {
+			return counters{}, err
+		}
+		all = all.plus(c)
 	}
-	return parseCounters(string(text))
+	return all, nil
 }
 
 // cpu is the processor time that the server has used.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -30,6 +31,10 @@ type Options struct {
 	// ResolveTimeout bounds finding out what became of a transaction that was
 	// not answered; 15 s if 0.
 	ResolveTimeout time.Duration
+	// Admit judges the sandboxes that are about to be made for a claim, and may
+	// change them, as the API does with all that is created; nil lets all pass. The
+	// claim is not to be changed.
+	Admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
 }
 
 // Allocator binds sandboxes to claims, in the call and in the background.
@@ -41,6 +46,7 @@ type Allocator struct {
 	feed    *poolindex.Feed
 	flights flights
 	jobs    jobs
+	lag     lag
 }
 
 // New returns an Allocator. It serves calls at once; what is left to do in the
@@ -52,7 +58,8 @@ func New(o Options) *Allocator {
 	o.RetryAfter = orDefault(o.RetryAfter, time.Second)
 	o.CommitTimeout = orDefault(o.CommitTimeout, 10*time.Second)
 	o.ResolveTimeout = orDefault(o.ResolveTimeout, 15*time.Second)
-	a := &Allocator{options: o, store: o.Store, index: poolindex.New()}
+	registerMetrics()
+	a := &Allocator{options: o, store: observedStore{o.Store, o.Clock}, index: poolindex.New(), lag: lag{clock: o.Clock}}
 	a.queue = newQueue(a.index)
 	a.feed = poolindex.NewFeed(a.index, a.queue, o.Clock.Now)
 	a.jobs.init(o.Clock)
@@ -68,22 +75,29 @@ func New(o Options) *Allocator {
 // background. A ctx that is done before the first transaction costs nothing;
 // afterwards it only ends the waiting.
 //
-// Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, ErrTooLarge (nothing
-// was written in all these cases), ErrUnknownOutcome, the error of ctx, and
-// those of the store.
+// Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, ErrTooLarge, those of
+// Options.Admit (nothing was written in all these cases), ErrUnknownOutcome, the
+// error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
+	ctx, answered := a.observeCreate(ctx, claim)
+	created, err := a.create(ctx, claim)
+	answered(created, err)
+	return created, err
+}
+
+func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	j, err := a.newJob(claim.DeepCopy(), a.options.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
 	if err := j.open(ctx); err != nil {
-		return nil, err
+		return nil, a.unlessExists(ctx, claim, err)
 	}
 	if j.finished() {
 		return j.claim, nil
 	}
 	canWait := j.claim.Status.Message != v1alpha1.SandboxSetNotFoundMessage(j.claim.Spec.TemplateName)
-	switch started := a.start(j); {
+	switch started := a.start(ctx, j); {
 	case !started:
 		j.letGo() // nobody goes on with it here
 	case canWait:
@@ -92,9 +106,22 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	return j.published.Load().DeepCopy(), nil
 }
 
+// PeersChanged says which servers, by name, allocate from the same store, self
+// among them, so that each can begin with a share of its own. nil is this one
+// alone.
+func (a *Allocator) PeersChanged(self string, servers []string) {
+	a.index.Prefer(poolindex.Share(self, servers))
+}
+
+// IndexBehind is for how long the index has been waiting to hear of a sandbox
+// that this server wrote; 0 if it has heard of all of them.
+func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
+
 // await waits for the job's end within the sync window, and not beyond ctx,
 // less what is needed to answer in time.
 func (a *Allocator) await(ctx context.Context, j *job) {
+	_, span := tracing.Start(ctx, "Wait for sandboxes")
+	defer span.End(slow)
 	window := a.options.SyncWindow
 	if deadline, ok := ctx.Deadline(); ok {
 		left := deadline.Sub(a.options.Clock.Now())

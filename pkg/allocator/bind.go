@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // binding is what one claim writes on each of its sandboxes. Every part of it
@@ -26,7 +27,13 @@ type binding struct {
 	annotations map[string]string
 	// templates remembers, by the template before, the template after: the
 	// sandboxes of a pool share theirs.
-	templates map[string][]byte
+	templates map[string]boundTemplate
+}
+
+// boundTemplate is a pod template with a claim's metadata in it, and its hash.
+type boundTemplate struct {
+	raw      []byte
+	revision string
 }
 
 // standing says what a sandbox is to the claim that holds it.
@@ -53,7 +60,7 @@ func newBinding(claim *v1alpha1.SandboxClaim) (*binding, error) {
 		claim:       claim,
 		labels:      map[string]string{},
 		annotations: map[string]string{},
-		templates:   map[string][]byte{},
+		templates:   map[string]boundTemplate{},
 	}
 	maps.Copy(b.labels, claim.Spec.Labels)
 	b.labels[v1alpha1.LabelClaimName] = claim.Name
@@ -78,27 +85,32 @@ func (b *binding) apply(sb *v1alpha1.Sandbox, as standing, now time.Time) error 
 		sb.Spec.ShutdownTime = &shutdown
 		sb.Spec.PauseTime = nil
 	}
-	nextGeneration(sb) // the template always changes: it names the owner
+	observed := nextGeneration(sb) // the template always changes: it names the owner
 	if sb.Spec.Template == nil {
 		return nil
 	}
-	raw, err := b.template(sb.Spec.Template.Raw)
+	template, err := b.template(sb.Spec.Template.Raw)
 	if err != nil {
 		return fmt.Errorf("template of sandbox %s/%s: %w", sb.Namespace, sb.Name, err)
 	}
-	sb.Spec.Template = &runtime.RawExtension{Raw: raw}
+	sb.Spec.Template = &runtime.RawExtension{Raw: template.raw}
+	if observed {
+		// Spares the sandbox's controller a write for each claim.
+		sb.Status.UpdateRevision = template.revision
+	}
 	return nil
 }
 
 // nextGeneration counts up the generation, and with it what its controller had
 // observed. A claim changes metadata alone, which leaves a running sandbox as
 // ready as it was; without this, kubectl wait and all who compare generations
-// would take it for not ready until its controller has come by.
-func nextGeneration(sb *v1alpha1.Sandbox) {
+// would take it for not ready until its controller has come by. It says whether
+// the status was up to date, and so is kept that way.
+func nextGeneration(sb *v1alpha1.Sandbox) bool {
 	seen := sb.Generation
 	sb.Generation++
 	if seen == 0 || sb.Status.ObservedGeneration != seen {
-		return
+		return false
 	}
 	sb.Status.ObservedGeneration = sb.Generation
 	for i := range sb.Status.Conditions {
@@ -106,6 +118,7 @@ func nextGeneration(sb *v1alpha1.Sandbox) {
 			c.ObservedGeneration = sb.Generation
 		}
 	}
+	return true
 }
 
 // stand sets what a sandbox that the claim holds is to it. With Retain one that
@@ -125,10 +138,25 @@ func (b *binding) stand(sb *v1alpha1.Sandbox, as standing) {
 
 // template returns the pod template with the claim's metadata in it, which is
 // how labels, annotations and the owner reach the Pod.
-func (b *binding) template(raw []byte) ([]byte, error) {
+func (b *binding) template(raw []byte) (boundTemplate, error) {
 	if done, ok := b.templates[string(raw)]; ok {
 		return done, nil
 	}
+	bound, err := b.mergedTemplate(raw)
+	if err != nil {
+		return boundTemplate{}, err
+	}
+	revision, err := podtemplate.TemplateRevision(&runtime.RawExtension{Raw: bound})
+	if err != nil {
+		return boundTemplate{}, err
+	}
+	done := boundTemplate{raw: bound, revision: revision}
+	b.templates[string(raw)] = done
+	return done, nil
+}
+
+// mergedTemplate puts the claim's metadata into a template.
+func (b *binding) mergedTemplate(raw []byte) ([]byte, error) {
 	var template map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &template); err != nil {
 		return nil, err
@@ -159,12 +187,7 @@ func (b *binding) template(raw []byte) ([]byte, error) {
 	if template["metadata"], err = json.Marshal(meta); err != nil {
 		return nil, err
 	}
-	done, err := json.Marshal(template)
-	if err != nil {
-		return nil, err
-	}
-	b.templates[string(raw)] = done
-	return done, nil
+	return json.Marshal(template)
 }
 
 // mergeInto adds the entries of more to the string map that meta holds at key.

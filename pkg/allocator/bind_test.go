@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 var (
@@ -83,9 +84,16 @@ func TestBindingIsNothingToObserve(t *testing.T) {
 				t.Fatal(err)
 			}
 			sb := pooled.DeepCopy()
-			sb.Generation, sb.Status = tc.generation, tc.observed
+			sb.Generation, sb.Status = tc.generation, *tc.observed.DeepCopy()
+			sb.Status.UpdateRevision = "before"
 			if err := b.apply(sb, counted, birth); err != nil {
 				t.Fatal(err)
+			}
+			tc.want.UpdateRevision = "before"
+			if tc.want.ObservedGeneration == sb.Generation {
+				if tc.want.UpdateRevision, err = podtemplate.SandboxRevision(sb); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if diff := cmp.Diff(tc.want, sb.Status); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
@@ -224,11 +232,17 @@ func TestBindingTemplate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tt.after, string(got)); diff != "" {
+				if diff := cmp.Diff(tt.after, string(got.raw)); diff != "" {
 					t.Errorf("template (-want +got):\n%s", diff)
 				}
-				if !json.Valid(got) {
-					t.Errorf("not JSON: %s", got)
+				if !json.Valid(got.raw) {
+					t.Errorf("not JSON: %s", got.raw)
+				}
+				// What the sandbox's controller would compute.
+				sb := &v1alpha1.Sandbox{}
+				sb.Spec.Template = &runtime.RawExtension{Raw: got.raw}
+				if want, err := podtemplate.SandboxRevision(sb); err != nil || got.revision != want {
+					t.Errorf("revision %s, want %s, %v", got.revision, want, err)
 				}
 			}
 		})

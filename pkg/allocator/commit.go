@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/tracing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
@@ -129,7 +130,9 @@ func (j *job) settle(d *draft, err error) error {
 // accept makes the written draft the job's state.
 func (j *job) accept(d *draft) {
 	now := j.a.options.Clock.Now()
+	first := j.at == 0
 	j.claim, j.at, j.wroteAt = d.claim, version(d.claim), now
+	j.observeAccepted(d, first)
 	j.a.queue.bound(candidates(d.binds), uint64(j.at))
 	j.held = slices.DeleteFunc(j.held, func(b bind) bool { return slices.ContainsFunc(d.binds, b.same) })
 	j.made = slices.DeleteFunc(j.made, func(sb *v1alpha1.Sandbox) bool { return slices.Contains(d.fresh, sb) })
@@ -170,7 +173,10 @@ func (j *job) putAside(d *draft, moved []etcdtxn.Moved) error {
 // resolve finds out what became of the first transaction of a claim when etcd
 // did not say. Until it knows it repeats that very transaction, of which at
 // most one can succeed.
-func (j *job) resolve(ctx context.Context, d *draft) error {
+func (j *job) resolve(ctx context.Context, d *draft) (err error) {
+	ctx, span := tracing.Start(ctx, "Resolve unknown outcome")
+	defer span.End(slow)
+	defer func() { observeResolved(err) }()
 	var cause error
 	within, cancel := j.a.detached(ctx, j.a.options.ResolveTimeout)
 	defer cancel()

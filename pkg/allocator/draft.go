@@ -9,8 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/tracing"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -28,6 +32,8 @@ import (
 // With AllOrNothing nothing counts before everything does, so that the claim
 // shows none or all at every moment, and ends with one or the other.
 func (j *job) draft(ctx context.Context) (*draft, error) {
+	ctx, span := tracing.Start(ctx, "Find sandboxes")
+	defer span.End(slow)
 	now := j.a.options.Clock.Now()
 	d := &draft{claim: j.claim.DeepCopy()}
 	if j.at == 0 {
@@ -59,6 +65,7 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 	d.missing -= len(d.binds) + len(d.fresh)
 	report(d.claim, listed, j.unlisted, set != nil)
 	j.conclude(d, set != nil, expired, now)
+	span.AddEvent("Found", attribute.Int("from pool", len(d.binds)), attribute.Int("made", len(d.fresh)), attribute.Int("missing", d.missing))
 	return d, nil
 }
 
@@ -180,7 +187,7 @@ func (j *job) fill(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, now 
 			return err
 		}
 		d.binds = slices.Clone(j.held[:min(room, len(j.held))])
-		return j.make(d, set, room-len(d.binds), now)
+		return j.make(ctx, d, set, room-len(d.binds), now)
 	case j.at == 0 && d.claim.Spec.OnShortage == v1alpha1.ShortageFail:
 		// All of them, so that no other claim counts on the same ones.
 		if err := j.gatherSurely(ctx, d.missing, false); err != nil {
@@ -204,19 +211,41 @@ func (j *job) fill(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, now 
 	return nil
 }
 
-// make adds n fresh sandboxes to the draft.
-func (j *job) make(d *draft, set *v1alpha1.SandboxSet, n int, now time.Time) error {
-	for len(j.made) < n {
+// make adds n fresh sandboxes to the draft. If they must not be made, a new claim
+// fails; one that goes on does so without them, and asks again later.
+func (j *job) make(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, n int, now time.Time) error {
+	admitted := len(j.made)
+	made := slices.Clone(j.made)
+	for len(made) < n {
 		sb, err := j.newSandbox(set, now)
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(j.made, func(other *v1alpha1.Sandbox) bool { return other.Name == sb.Name }) {
-			j.made = append(j.made, sb)
+		if !slices.ContainsFunc(made, func(other *v1alpha1.Sandbox) bool { return other.Name == sb.Name }) {
+			made = append(made, sb)
 		}
 	}
+	if err := j.admit(ctx, made[admitted:]); err != nil {
+		if j.at == 0 {
+			return err
+		}
+		klog.FromContext(ctx).Error(err, "No sandboxes are made for a claim that goes on", "claim", klog.KObj(j.claim))
+		j.createAfter = now.Add(j.recreate.Step())
+		if atomicClaim(d.claim) {
+			d.binds = nil
+		}
+		return nil
+	}
+	j.made = made
 	d.fresh = slices.Clone(j.made[:max(0, n)])
 	return nil
+}
+
+func (j *job) admit(ctx context.Context, made []*v1alpha1.Sandbox) error {
+	if j.a.options.Admit == nil || len(made) == 0 {
+		return nil
+	}
+	return j.a.options.Admit(ctx, j.claim, made)
 }
 
 // gather fetches candidates until n are held or there are no more. makes says

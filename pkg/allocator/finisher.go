@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -53,6 +55,7 @@ func (a *Allocator) Run(ctx context.Context) {
 	a.jobs.mu.Lock()
 	a.jobs.ctx = ctx
 	a.jobs.mu.Unlock()
+	defer live.add(a)()
 	a.jobs.running.Go(func() { a.adoptOrphans(ctx) })
 	<-ctx.Done()
 	a.jobs.orphans.ShutDown()
@@ -62,16 +65,17 @@ func (a *Allocator) Run(ctx context.Context) {
 	a.jobs.running.Wait()
 }
 
-// start lets a job run in the background. It returns false if this server does
-// no background work, or has the claim in hand already.
-func (a *Allocator) start(j *job) bool {
+// start lets a job run in the background, as a part of the trace of from. It
+// returns false if this server does no background work, or has the claim in hand
+// already.
+func (a *Allocator) start(from context.Context, j *job) bool {
 	a.jobs.mu.Lock()
 	defer a.jobs.mu.Unlock()
 	uid := j.claim.UID
 	if a.jobs.ctx == nil || a.jobs.byUID[uid] != nil {
 		return false
 	}
-	ctx := a.jobs.ctx
+	ctx := trace.ContextWithSpan(a.jobs.ctx, trace.SpanFromContext(from))
 	a.jobs.byUID[uid] = j
 	a.jobs.running.Go(func() {
 		defer a.jobs.remove(uid)
@@ -126,7 +130,7 @@ func (a *Allocator) adopt(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	j.at, j.stale = version(claim), true // read its sandboxes first
-	a.start(j)
+	a.start(ctx, j)
 	return nil
 }
 
@@ -171,12 +175,14 @@ func (a *Allocator) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 // SandboxListed begins a new picture of all sandboxes, as of resourceVersion.
 func (a *Allocator) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	a.feed.SandboxListed(all, resourceVersion)
+	a.lag.hears(int64(resourceVersion))
 	a.jobs.each(reread)
 }
 
 // SandboxChanged takes in the current state of a sandbox.
 func (a *Allocator) SandboxChanged(sb *v1alpha1.Sandbox) {
 	a.feed.SandboxChanged(sb)
+	a.lag.hears(version(sb))
 	if j := a.ownerOf(sb); j != nil {
 		j.tell(sb.Name, sb)
 	}
@@ -185,6 +191,7 @@ func (a *Allocator) SandboxChanged(sb *v1alpha1.Sandbox) {
 // SandboxDeleted takes in that a sandbox is gone.
 func (a *Allocator) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	a.feed.SandboxDeleted(sb)
+	a.lag.hears(version(sb))
 	if j := a.ownerOf(sb); j != nil {
 		j.tell(sb.Name, nil)
 	}

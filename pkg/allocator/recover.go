@@ -83,6 +83,9 @@ func (j *job) abandon(ctx context.Context) error {
 			return err
 		}
 	}
+	if unfinished(j.claim) {
+		j.observeEnd()
+	}
 	end(j.claim, j.a.options.Clock.Now(), "The claim was deleted")
 	j.publish()
 	return nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -32,12 +33,13 @@ type allocation struct {
 	sandboxes *feed[*v1alpha1.Sandbox]
 	sets      *feed[*v1alpha1.SandboxSet]
 	claims    *feed[*v1alpha1.SandboxClaim]
+	peers     *peers
 	running   sync.WaitGroup
 }
 
 // newAllocation connects to etcd and returns the allocator, which serves once
 // run has synced its index.
-func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, extra *ExtraConfig) (*allocation, error) {
+func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, admitter *admitter, extra *ExtraConfig) (*allocation, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
 		return nil, err
@@ -53,6 +55,7 @@ func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, 
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
+	registerMetrics()
 	a := allocator.New(allocator.Options{
 		Store: &claimStore{
 			sandboxes:       stores.Sandboxes,
@@ -62,6 +65,7 @@ func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, 
 			sandboxResource: sandboxes,
 		},
 		SyncWindow: extra.SyncWindow,
+		Admit:      admitter.admit,
 	})
 	return &allocation{
 		allocator: a,
@@ -74,6 +78,7 @@ func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, 
 			name: "sandboxsets", store: stores.SandboxSets,
 			listed: a.SetListed, changed: a.SetChanged, deleted: a.SetDeleted,
 		},
+		peers: newPeers(client, options.StorageConfig.Prefix, a.PeersChanged),
 	}, nil
 }
 
@@ -93,6 +98,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.sandboxes.run(hook) })
 		a.running.Go(func() { a.sets.run(hook) })
 		a.running.Go(func() { a.claims.run(hook) })
+		a.running.Go(func() { a.peers.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		return nil
 	})
@@ -105,7 +111,22 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 			klog.ErrorS(err, "Closing the connection to etcd")
 		}
 	})
+	if err := server.AddLivezChecks(0, healthz.NamedCheck("pool-index", a.alive)); err != nil {
+		return fmt.Errorf("adding the liveness check: %w", err)
+	}
 	return server.AddReadyzChecks(healthz.NamedCheck("pool-index", a.ready))
+}
+
+// stalled is how long the watch of sandboxes may owe what this server has
+// written. A watch that breaks begins again by itself; one that hangs does not.
+const stalled = 2 * time.Minute
+
+// alive fails when the watch that feeds the index hangs.
+func (a *allocation) alive(*http.Request) error {
+	if behind := a.allocator.IndexBehind(); behind > stalled {
+		return fmt.Errorf("the watch of sandboxes has not shown for %s what was written", behind.Round(time.Second))
+	}
+	return nil
 }
 
 // ready fails until the index knows every sandbox and set, and the unfinished

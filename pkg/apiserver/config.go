@@ -123,7 +123,8 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	getter := c.genericConfig.RESTOptionsGetter
 	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
 		var err error
-		if alloc, err = newAllocation(getter, stores, c.extraConfig); err != nil {
+		admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
+		if alloc, err = newAllocation(getter, stores, admitter, c.extraConfig); err != nil {
 			return nil, err
 		}
 		return alloc.allocator, nil
@@ -142,7 +143,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 // install serves storage as our group.
 func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, ParameterCodec, Codecs)
-	group.NegotiatedSerializer = fieldNamingSerializer{group.NegotiatedSerializer}
+	group.NegotiatedSerializer = fieldNamingSerializer{withoutProtobuf(group.NegotiatedSerializer)}
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
 	for resource, store := range storage {
 		kinds, _, err := Scheme.ObjectKinds(store.New())

@@ -11,9 +11,12 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/component-base/tracing"
 )
 
 // etcdProbeTimeout bounds the check at start that etcd is there.
@@ -32,6 +35,15 @@ func newEtcdClient(config storagebackend.TransportConfig) (*clientv3.Client, err
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
 		Logger:               zap.NewNop(), // its errors come back to us
+		DialOptions: []grpc.DialOption{
+			// As in the generic store's client: a span for each call, in the trace of
+			// the request that it is made for.
+			grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+				otelgrpc.WithMessageEvents(otelgrpc.ReceivedEvents, otelgrpc.SentEvents),
+				otelgrpc.WithPropagators(tracing.Propagators()),
+				otelgrpc.WithTracerProvider(config.TracerProvider),
+			)),
+		},
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
 		tls := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}

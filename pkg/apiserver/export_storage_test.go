@@ -26,7 +26,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	s := &Storage{}
 	resources, claims, err := sandboxrest.NewStorage(Scheme, getter, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
 		var err error
-		s.allocation, err = newAllocation(getter, stores, &ExtraConfig{SyncWindow: syncWindow})
+		s.allocation, err = newAllocation(getter, stores, nil, &ExtraConfig{SyncWindow: syncWindow})
 		if err != nil {
 			return nil, err
 		}

@@ -72,6 +72,7 @@ func (f *feed[T]) Replace(objects []any, resourceVersion string) error {
 		return fmt.Errorf("resourceVersion of the list of %s: %w", f.name, err)
 	}
 	f.listed(all, version)
+	feedLists.WithLabelValues(f.name).Inc()
 	f.synced.Store(true)
 	return nil
 }

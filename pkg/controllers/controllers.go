@@ -14,8 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/orphaned"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pausetime"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/shutdown"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxset/replenish"
 )
@@ -39,12 +42,32 @@ type Options struct {
 	// TTLWorkers is how many expired claims are deleted at the same time.
 	TTLWorkers int
 	// ShutdownWorkers is how many sandboxes are deleted at the same time when their
-	// shutdown time comes.
+	// shutdown time comes, and paused when that time comes.
 	ShutdownWorkers int
+	// PodWorkers is how many sandboxes are run as pods at the same time, as opposed
+	// to waiting for their pods, which takes no worker.
+	PodWorkers int
+	// ClaimEvents says which claims get events in a cluster.
+	ClaimEvents ClaimEvents
 	// Standalone is set where there is no cluster: nobody runs pods or removes what
 	// a deleted object owned, so controllers here do.
 	Standalone *Standalone
 }
+
+// ClaimEvents says which claims get events. An event is a write to the cluster's
+// own etcd.
+type ClaimEvents string
+
+const (
+	// ClaimEventsNone records none.
+	ClaimEventsNone ClaimEvents = "None"
+	// ClaimEventsWaiting records events on the claims that had to wait for
+	// sandboxes: a burst that the pools can serve costs nothing.
+	ClaimEventsWaiting ClaimEvents = "Waiting"
+	// ClaimEventsAll records the completion of every claim, and its deletion after
+	// its time to live, as well.
+	ClaimEventsAll ClaimEvents = "All"
+)
 
 // Standalone is for the controllers that stand in for a cluster.
 type Standalone struct {
@@ -66,22 +89,29 @@ func DefaultOptions() Options {
 		},
 		TTLWorkers:      4,
 		ShutdownWorkers: 8,
+		PodWorkers:      32,
+		ClaimEvents:     ClaimEventsWaiting,
 	}
 }
 
 // New returns all controllers. They read and write through c; reader asks the
 // server itself, for the rare question that a cache must not answer.
 func New(c client.Client, reader client.Reader, o Options) []Controller {
+	o.Replenish.Events = o.Standalone == nil // without a cluster nobody takes them
 	all := []Controller{
 		replenish.New(c, o.Clock, o.Replenish),
-		ttl.New(c, o.Clock, o.TTLWorkers),
+		ttl.New(c, o.Clock, o.TTLWorkers, o.Standalone == nil && o.ClaimEvents == ClaimEventsAll),
 		shutdown.New(c, o.Clock, o.ShutdownWorkers),
+		pausetime.New(c, o.Clock, o.ShutdownWorkers),
 	}
 	if s := o.Standalone; s != nil {
-		all = append(all,
+		return append(all,
 			simulated.New(c, o.Clock, s.Simulated),
 			orphaned.New(c, reader, s.GarbageWorkers),
 		)
 	}
-	return all
+	if o.ClaimEvents != ClaimEventsNone {
+		all = append(all, events.New(c, o.Clock, events.Options{All: o.ClaimEvents == ClaimEventsAll}))
+	}
+	return append(all, pod.New(pod.Options{Client: c, Reader: reader, Clock: o.Clock, Workers: o.PodWorkers}))
 }

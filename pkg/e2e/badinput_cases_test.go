@@ -149,13 +149,36 @@ func badSets() map[string]badCase {
 	}
 	add("two templates", "spec.templateRef", object{"templateRef": object{"name": "template"}})
 	for field, value := range map[string]any{
-		"patch": object{"spec": object{}}, "pauseStrategy": object{"type": "Stop"}, "persistentContents": []any{"ip"},
-		"runtimes": []any{object{"name": "csi"}}, "volumeClaimTemplates": []any{object{"metadata": object{"name": "data"}}},
+		"patch": object{"spec": object{}}, "persistentContents": []any{"ip"}, "runtimes": []any{object{"name": "csi"}},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
 	add("not served: templateRef", "spec.templateRef", object{"template": nil, "templateRef": object{"name": "template"}})
+	addPauseStrategies(add)
+	claim := object{"metadata": object{"name": "data"}, "spec": object{"resources": object{"requests": object{"storage": "1Gi"}}}}
+	add("volume that no container mounts", "spec.volumeClaimTemplates[0].metadata.name", object{"volumeClaimTemplates": []any{claim}})
+	addVolumeClaims(add)
 	return cases
+}
+
+func addPauseStrategies(add func(name, field string, spec object)) {
+	for name, strategy := range map[string]object{"hibernate": {"type": "Hibernate"}, "unknown": {"type": "Sleep"}, "of a type": {"type": 1}} {
+		add("pauseStrategy "+name, "spec.pauseStrategy.type", object{"pauseStrategy": strategy})
+	}
+}
+
+func addVolumeClaims(add func(name, field string, spec object)) {
+	const at = "spec.volumeClaimTemplates[0]"
+	for name, bad := range map[string]struct {
+		claim object
+		field string
+	}{
+		"without name":    {object{"spec": object{}}, at + ".metadata.name"},
+		"without storage": {object{"metadata": object{"name": "data"}, "spec": object{}}, at + ".spec.resources.requests[storage]"},
+		"of a type":       {object{"metadata": object{"name": 5}}, at + ".metadata.name"},
+	} {
+		add("volume claim "+name, bad.field, object{"volumeClaimTemplates": []any{bad.claim}})
+	}
 }
 
 func badSandboxes() map[string]badCase {
@@ -167,12 +190,13 @@ func badSandboxes() map[string]badCase {
 		}
 	}
 	for field, value := range map[string]any{
-		"paused": true, "pauseTime": "2099-01-01T00:00:00Z", "pauseStrategy": object{"type": "Stop"}, "persistentContents": []any{"ip"},
-		"runtimes": []any{object{"name": "csi"}}, "upgradePolicy": object{"type": "Recreate"},
+		"persistentContents": []any{"ip"}, "runtimes": []any{object{"name": "csi"}}, "upgradePolicy": object{"type": "Recreate"},
 		"lifecycle": object{"preUpgrade": object{"exec": object{"command": []any{"true"}}}},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
+	addPauseStrategies(add)
+	addVolumeClaims(add)
 	return cases
 }
 

@@ -48,8 +48,9 @@ func testApply(t *testing.T, k *kubectl) {
 
 func testApplyServerSide(t *testing.T, k *kubectl) {
 	apply := []string{"apply", "--server-side", "-f", "-"}
-	everything := poolYAML + "---" + templateYAML + "---" + sandboxYAML
-	for _, manifest := range []string{everything, everything, strings.ReplaceAll(everything, "busybox:1", "busybox:2")} {
+	templates, sandbox := poolYAML+"---"+templateYAML, "---"+sandboxYAML
+	changed := strings.ReplaceAll(templates, "busybox:1", "busybox:2")
+	for _, manifest := range []string{templates + sandbox, templates + sandbox, changed + sandbox} {
 		if out := k.feed(t, manifest, apply...); strings.Count(out, "serverside-applied") != 3 {
 			t.Errorf("applied:\n%s", out)
 		}
@@ -57,6 +58,7 @@ func testApplyServerSide(t *testing.T, k *kubectl) {
 	if image := k.do(t, "get", "sbs/pool", "-o", "jsonpath={.spec.template.spec.containers[*].image}"); image != "busybox:2" {
 		t.Errorf("the pool has images %q", image)
 	}
+	k.fail(t, strings.ReplaceAll(sandboxYAML, "busybox:1", "busybox:2"), apply, "spec.template", "not supported by this version of Sandlot yet")
 	// A field that is no longer applied goes away.
 	k.feed(t, sandboxYAML+"  shutdownTime: \"2099-01-01T00:00:00Z\"\n", apply...)
 	k.feed(t, sandboxYAML, apply...)

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -209,6 +211,98 @@ func TestReplicasAreImmutable(t *testing.T) {
 		if err := change(); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.replicas") {
 			t.Errorf("%s: got %v, want spec.replicas to be refused", way, err)
 		}
+	}
+	checkInvariants(t, s)
+}
+
+// deniesMade is admission that refuses sandboxes while it is full, and counts
+// them, and annotates the rest.
+type deniesMade struct {
+	full    atomic.Bool
+	refused atomic.Int32
+}
+
+func (*deniesMade) Handles(admission.Operation) bool { return true }
+
+func (*deniesMade) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if sb, ok := a.GetObject().(*v1alpha1.Sandbox); ok && a.GetOperation() == admission.Create {
+		sb.Annotations["admitted"] = a.GetUserInfo().GetName()
+	}
+	return nil
+}
+
+func (d *deniesMade) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if _, ok := a.GetObject().(*v1alpha1.Sandbox); ok && a.GetOperation() == admission.Create && d.full.Load() {
+		d.refused.Add(1)
+		return admission.NewForbidden(a, errors.New("no room for sandboxes"))
+	}
+	return nil
+}
+
+// Sandboxes that are made for a claim, in its own transaction, are admitted like
+// all others: a quota or a policy on sandboxes holds for them too.
+func TestAdmissionOfMadeSandboxes(t *testing.T) {
+	rooms := &deniesMade{}
+	s, set := stocked(t, 2, testutil.WithConfig(func(c *apiserver.Config) {
+		c.GenericConfig.AdmissionControl = rooms
+		c.ExtraConfig.SyncWindow = 0
+	}))
+	rooms.full.Store(true)
+	before := readAll(t, s)
+	_, err := claims(s).Create(t.Context(), testutil.Claim(set, "cold", 3, nil), metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no room for sandboxes") {
+		t.Errorf("got %v, want it to be refused", err)
+	}
+	if diff := cmp.Diff(before, readAll(t, s)); diff != "" {
+		t.Errorf("something was written (-before +after):\n%s", diff)
+	}
+	warm := create(t, s, testutil.Claim(set, "warm", 2, nil))
+	if warm.Status.ClaimedReplicas != 2 {
+		t.Errorf("what is warm needs no admission of its own: %+v", warm.Status)
+	}
+
+	rooms.full.Store(false)
+	made := create(t, s, testutil.Claim(set, "made", 2, nil))
+	its := owned(t, s, made)
+	if len(its) != 2 {
+		t.Fatalf("%d sandboxes were made, want 2", len(its))
+	}
+	for _, sb := range its {
+		if sb.Annotations["admitted"] == "" || sb.Annotations["admitted"] != made.Annotations[v1alpha1.AnnotationClaimedBy] {
+			t.Errorf("sandbox %s was admitted as of %q, want %q", sb.Name, sb.Annotations["admitted"], made.Annotations[v1alpha1.AnnotationClaimedBy])
+		}
+	}
+	checkInvariants(t, s)
+}
+
+// A claim that goes on does so while its sandboxes must not be made, and takes
+// what comes into its pool.
+func TestAdmissionOfSandboxesMadeLater(t *testing.T) {
+	rooms := &deniesMade{}
+	s, set := stocked(t, 0, testutil.WithConfig(func(c *apiserver.Config) {
+		c.GenericConfig.AdmissionControl = rooms
+		c.ExtraConfig.SyncWindow = 0
+	}))
+	claim := create(t, s, testutil.Claim(set, "cold", 1, nil))
+	first := owned(t, s, claim)
+	if len(first) != 1 {
+		t.Fatalf("%d sandboxes were made, want 1", len(first))
+	}
+	rooms.full.Store(true)
+	if err := sandboxes(s).Delete(t.Context(), first[0].Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Had the claim to make another, it would never be ready here, where there are
+	// no controllers.
+	for deadline := time.Now().Add(patience); rooms.refused.Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was asked for in place of the sandbox that is gone")
+		}
+	}
+	s.Stock(t, set, 0, 1)
+	done := eventually(t, s, "cold", completed)
+	if done.Status.ClaimedReplicas != 1 || done.Status.Sandboxes[0].Name == first[0].Name {
+		t.Errorf("got %+v", done.Status)
 	}
 	checkInvariants(t, s)
 }

@@ -62,6 +62,19 @@ func TestShortageFails(t *testing.T) {
 	checkInvariants(t, s)
 }
 
+// TestRetryByName: who did not hear the answer and asks again, when the stock is
+// gone, must not be told that nothing was bound.
+func TestRetryByName(t *testing.T) {
+	s, set := stocked(t, 1)
+	create(t, s, testutil.Claim(set, "mine", 1, fails))
+	if _, err := claims(s).Create(t.Context(), testutil.Claim(set, "mine", 1, fails), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("the second create by the same name: %v, want AlreadyExists", err)
+	}
+	if _, err := claims(s).Create(t.Context(), testutil.Claim(set, "other", 1, fails), metav1.CreateOptions{}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a create by another name: %v, want 429", err)
+	}
+}
+
 func TestFailsSeesStockMadeAMomentAgo(t *testing.T) {
 	s, set := stocked(t, 0)
 	for i := range 20 {

@@ -12,12 +12,10 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,48 +56,19 @@ type PKI struct {
 // or damaged, near their end, or not for the hosts asked for (names and
 // addresses), and leaves the others as they are.
 func Ensure(dir string, hosts []string, clock clock.PassiveClock) (*PKI, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of certificates: %w", err)
-	}
-	store := store{dir: dir, now: clock.Now()}
-
-	ca, err := store.ensure("ca", nil, &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "sandlot-ca"},
-		NotAfter:              store.now.Add(caLifetime),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	})
+	ca, err := OpenAuthority(dir, "ca", "sandlot-ca", clock)
 	if err != nil {
 		return nil, err
 	}
-	serving := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "sandlot"},
-		NotAfter:    store.now.Add(leafLifetime),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	for _, host := range hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			serving.IPAddresses = append(serving.IPAddresses, ip)
-		} else {
-			serving.DNSNames = append(serving.DNSNames, host)
-		}
-	}
-	server, err := store.ensure("serving", ca, serving)
+	serving, err := ca.Ensure("serving", Leaf{CommonName: "sandlot", Hosts: hosts})
 	if err != nil {
 		return nil, err
 	}
-	admin, err := store.ensure("admin", ca, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "sandlot-admin", Organization: []string{mastersGroup}},
-		NotAfter:    store.now.Add(leafLifetime),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
+	admin, err := ca.Ensure("admin", Leaf{CommonName: "sandlot-admin", Organization: []string{mastersGroup}, Client: true})
 	if err != nil {
 		return nil, err
 	}
-	return &PKI{CA: ca.pem.Cert, Serving: server.pem, Admin: admin.pem}, nil
+	return &PKI{CA: ca.CA(), Serving: serving, Admin: admin}, nil
 }
 
 type pair struct {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
 // NewCommand returns the command sandlot-controller-manager. Its context ends the
@@ -26,6 +28,7 @@ func NewCommand() *cobra.Command {
 		Long: "Keep the pools of SandboxSets filled, and delete expired claims and sandboxes, as\n" +
 			"a client of a Kubernetes API (--kubeconfig, or running in a cluster).",
 		Args:          cobra.NoArgs,
+		Version:       version.Get(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,11 +40,7 @@ func NewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			mgr, err := New(cfg, *o)
-			if err != nil {
-				return err
-			}
-			return mgr.Start(cmd.Context())
+			return run(cmd.Context(), cfg, *o)
 		},
 	}
 	cmd.SetGlobalNormalizationFunc(flag.WordSepNormalizeFunc)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -25,6 +27,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 )
 
 // leaseName is the name of the leader's lease.
@@ -38,7 +41,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	o = o.withDefaults()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 	// controller-runtime has one logger for the process and complains on the
@@ -53,6 +56,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 		Cache: cache.Options{
 			// Nobody here reads them, and they are a good part of an object.
 			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: pod.CachedPods()},
 			// A read must not start a watch of everything by accident.
 			ReaderFailOnMissingInformer: true,
 			NewInformer:                 o.newInformer,
@@ -68,6 +72,9 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 			// The names are unique (see controllers.New), but a process may run more
 			// than one manager.
 			SkipNameValidation: new(true),
+			// Sandlot's API may be away for long: to give up on it would end the manager
+			// of the certificates too, which the API may be waiting for.
+			CacheSyncTimeout: 24 * time.Hour,
 		},
 	})
 	if err != nil {
@@ -103,14 +110,17 @@ func orNone(address string) string {
 // restMapper knows the kinds that controllers read and write.
 func restMapper() meta.RESTMapper {
 	gv := v1alpha1.SchemeGroupVersion
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv})
-	for kind, resource := range map[string][2]string{
-		"Sandbox":         {"sandboxes", "sandbox"},
-		"SandboxClaim":    {"sandboxclaims", "sandboxclaim"},
-		"SandboxSet":      {"sandboxsets", "sandboxset"},
-		"SandboxTemplate": {"sandboxtemplates", "sandboxtemplate"},
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv, corev1.SchemeGroupVersion})
+	for kind, resource := range map[schema.GroupVersionKind][2]string{
+		gv.WithKind("Sandbox"):                                      {"sandboxes", "sandbox"},
+		gv.WithKind("SandboxClaim"):                                 {"sandboxclaims", "sandboxclaim"},
+		gv.WithKind("SandboxSet"):                                   {"sandboxsets", "sandboxset"},
+		gv.WithKind("SandboxTemplate"):                              {"sandboxtemplates", "sandboxtemplate"},
+		corev1.SchemeGroupVersion.WithKind("Pod"):                   {"pods", "pod"},
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"): {"persistentvolumeclaims", "persistentvolumeclaim"},
 	} {
-		mapper.AddSpecific(gv.WithKind(kind), gv.WithResource(resource[0]), gv.WithResource(resource[1]), meta.RESTScopeNamespace)
+		version := kind.GroupVersion()
+		mapper.AddSpecific(kind, version.WithResource(resource[0]), version.WithResource(resource[1]), meta.RESTScopeNamespace)
 	}
 	return mapper
 }

@@ -192,6 +192,31 @@ func TestTimers(t *testing.T) {
 	})
 }
 
+// Sandboxes are paused at their time and resumed, in the absence of a cluster too.
+func TestPause(t *testing.T) {
+	server := testutil.Start(t)
+	run(t, server.Config, manager.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond})
+	sandboxes := server.Client.AgentsV1alpha1().Sandboxes(ns)
+	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box"}}
+	sandbox.Spec.Template = newSet("", "a", 0).Spec.Template
+	sandbox.Spec.PauseTime = new(metav1.NewTime(time.Now().Add(2 * time.Second)))
+	if _, err := sandboxes.Create(t.Context(), sandbox, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	inPhase := func(phase v1alpha1.SandboxPhase) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) {
+			got, err := sandboxes.Get(ctx, "box", metav1.GetOptions{})
+			return err == nil && got.Status.Phase == phase, err
+		}
+	}
+	eventually(t, "paused", inPhase(v1alpha1.SandboxPaused))
+	if _, err := sandboxes.Patch(t.Context(), "box", "application/merge-patch+json",
+		[]byte(`{"spec":{"paused":false,"pauseTime":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "resumed", inPhase(v1alpha1.SandboxRunning))
+}
+
 // Sandboxes of a template that always fails are replaced again and again, more and
 // more slowly, and the set says that nothing is available.
 func TestFailingTemplate(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/sandlot-io/sandlot/pkg/certificates"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 )
@@ -43,12 +44,23 @@ type Options struct {
 	SandboxSetWorkers   int
 	SandboxClaimWorkers int
 	SandboxWorkers      int
+	// PodWorkers is how many sandboxes are run as pods at the same time, as opposed
+	// to waiting for their pods.
+	PodWorkers int
 	// RefillConcurrency is how many sandboxes of one set are created or deleted at
 	// the same time.
 	RefillConcurrency int
 	// QuietPeriod is how long claims on a set must pause before its refill begins; at
 	// most a second after the first of them it begins anyway. Negative is no time.
 	QuietPeriod time.Duration
+	// ClaimEvents says which claims get events.
+	ClaimEvents controllers.ClaimEvents
+
+	// ManageCertificates makes sandlot-controller-manager look after the certificates
+	// of the install as well, as Certificates say. Leader election is as above, with
+	// a lease of its own.
+	ManageCertificates bool
+	Certificates       certificates.Options
 
 	// ListerWatcher is how the objects of a kind are listed and watched, where that
 	// is to be had without the API: when its server runs in the same process. It
@@ -69,6 +81,7 @@ func NewOptions() *Options {
 		LeaderElectionNamespace: "sandlot-system",
 		MetricsBindAddress:      ":8080",
 		HealthProbeBindAddress:  ":8081",
+		Certificates:            certificates.NewOptions(),
 	}
 	*o = o.withDefaults()
 	return o
@@ -83,13 +96,16 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.SandboxSetWorkers, defaults.Replenish.Workers)
 	orDefault(&o.SandboxClaimWorkers, defaults.TTLWorkers)
 	orDefault(&o.SandboxWorkers, defaults.ShutdownWorkers)
+	orDefault(&o.PodWorkers, defaults.PodWorkers)
 	orDefault(&o.RefillConcurrency, defaults.Replenish.RefillConcurrency)
 	orDefault(&o.QuietPeriod, defaults.Replenish.QuietPeriod)
+	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
 	return o
 }
 
-func orDefault[T ~int | ~int64](field *T, value T) {
-	if *field == 0 {
+func orDefault[T comparable](field *T, value T) {
+	var none T
+	if *field == none {
 		*field = value
 	}
 }
@@ -113,11 +129,18 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.SandboxClaimWorkers, "sandboxclaim-workers", o.SandboxClaimWorkers,
 		"SandboxClaims to work on at the same time, per controller.")
 	fs.IntVar(&o.SandboxWorkers, "sandbox-workers", o.SandboxWorkers,
-		"Sandboxes to work on at the same time, per controller.")
+		"Sandboxes to pause or delete at their time at the same time, per controller.")
+	fs.IntVar(&o.PodWorkers, "pod-workers", o.PodWorkers,
+		"Sandboxes to make pods for, and follow the pods of, at the same time.")
 	fs.IntVar(&o.RefillConcurrency, "refill-concurrency", o.RefillConcurrency,
 		"Sandboxes of one set to create or delete at the same time. While claims take from the set, fewer, down to 1 if the pool is full.")
 	fs.DurationVar(&o.QuietPeriod, "refill-quiet-period", o.QuietPeriod,
 		"How long claims on a set must pause before its refill begins, but at most a second. Negative is no time.")
+	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),
+		"Which claims get events, each a write to the cluster's etcd: None, those Waiting for sandboxes, or All.")
+	fs.BoolVar(&o.ManageCertificates, "manage-certificates", o.ManageCertificates,
+		"Make, rotate and publish the certificates of the install. Without it they are somebody else's.")
+	o.Certificates.AddFlags(fs)
 	fs.BoolVar(&o.Simulate, "simulate-sandboxes", o.Simulate,
 		"Let sandboxes become Running without pods, and do the work of the garbage collector. For use without a cluster.")
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay,
@@ -131,11 +154,17 @@ func (o *Options) Validate() error {
 		"sandboxset-workers":   o.SandboxSetWorkers,
 		"sandboxclaim-workers": o.SandboxClaimWorkers,
 		"sandbox-workers":      o.SandboxWorkers,
+		"pod-workers":          o.PodWorkers,
 		"refill-concurrency":   o.RefillConcurrency,
 	} {
 		if value < 0 {
 			errs = append(errs, fmt.Errorf("--%s must not be negative, is %d", flag, value))
 		}
+	}
+	switch o.ClaimEvents {
+	case "", controllers.ClaimEventsNone, controllers.ClaimEventsWaiting, controllers.ClaimEventsAll:
+	default:
+		errs = append(errs, fmt.Errorf("--claim-events must be None, Waiting or All, is %q", o.ClaimEvents))
 	}
 	if o.KubeAPIQPS > 0 && o.KubeAPIBurst < 1 {
 		errs = append(errs, errors.New("--kube-api-burst must be at least 1 where --kube-api-qps is a limit"))
@@ -145,6 +174,9 @@ func (o *Options) Validate() error {
 	}
 	if o.LeaderElect && o.LeaderElectionNamespace == "" {
 		errs = append(errs, errors.New("--leader-election-namespace is required with --leader-elect"))
+	}
+	if o.ManageCertificates {
+		errs = append(errs, o.Certificates.Validate())
 	}
 	return errors.Join(errs...)
 }
@@ -157,6 +189,8 @@ func (o Options) controllers() controllers.Options {
 	c.Replenish.QuietPeriod = max(o.QuietPeriod, 0)
 	c.TTLWorkers = o.SandboxClaimWorkers
 	c.ShutdownWorkers = o.SandboxWorkers
+	c.PodWorkers = o.PodWorkers
+	c.ClaimEvents = o.ClaimEvents
 	if o.Simulate {
 		c.Standalone = &controllers.Standalone{
 			Simulated: simulated.Options{

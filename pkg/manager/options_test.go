@@ -24,6 +24,7 @@ func TestValidate(t *testing.T) {
 		"limited":        {change: func(o *manager.Options) { o.KubeAPIQPS, o.KubeAPIBurst = 5, 10 }},
 		"delay":          {change: func(o *manager.Options) { o.SimulatedStartDelay = -1 }, want: "--simulated-start-delay"},
 		"no quiet":       {change: func(o *manager.Options) { o.QuietPeriod = -1 }},
+		"claim events":   {change: func(o *manager.Options) { o.ClaimEvents = "Some" }, want: "--claim-events"},
 		"no lease place": {change: func(o *manager.Options) { o.LeaderElectionNamespace = "" }, want: "--leader-election-namespace"},
 	}
 	for name, test := range tests {
@@ -41,17 +42,25 @@ func TestValidate(t *testing.T) {
 // The manager does not let controller-runtime check this, because a process can
 // run several managers.
 func TestControllerNamesAreUnique(t *testing.T) {
-	o := controllers.DefaultOptions()
-	o.Standalone = &controllers.Standalone{}
-	seen := map[string]bool{}
-	for _, c := range controllers.New(nil, nil, o) {
-		if seen[c.Name()] {
-			t.Errorf("two controllers are called %s", c.Name())
+	for name, test := range map[string]struct {
+		standalone *controllers.Standalone
+		want       int
+	}{
+		"in a cluster": {want: 6},
+		"alone":        {standalone: &controllers.Standalone{}, want: 6},
+	} {
+		o := controllers.DefaultOptions()
+		o.Standalone = test.standalone
+		seen := map[string]bool{}
+		for _, c := range controllers.New(nil, nil, o) {
+			if seen[c.Name()] {
+				t.Errorf("%s: two controllers are called %s", name, c.Name())
+			}
+			seen[c.Name()] = true
 		}
-		seen[c.Name()] = true
-	}
-	if len(seen) != 5 {
-		t.Errorf("%d controllers", len(seen))
+		if len(seen) != test.want {
+			t.Errorf("%s: %d controllers", name, len(seen))
+		}
 	}
 }
 

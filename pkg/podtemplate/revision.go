@@ -45,9 +45,18 @@ func Revision(set *v1alpha1.SandboxSet) (string, error) {
 // SandboxRevision is the hash of a sandbox's own pod template, its
 // status.updateRevision.
 func SandboxRevision(sandbox *v1alpha1.Sandbox) (string, error) {
-	revision, err := hash(sandbox.Spec.Template)
+	revision, err := TemplateRevision(sandbox.Spec.Template)
 	if err != nil {
-		return "", fmt.Errorf("hashing the template of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+		return "", fmt.Errorf("revision of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+	}
+	return revision, nil
+}
+
+// TemplateRevision is the hash of a pod template.
+func TemplateRevision(template *runtime.RawExtension) (string, error) {
+	revision, err := hash(template)
+	if err != nil {
+		return "", fmt.Errorf("hashing a pod template: %w", err)
 	}
 	return revision, nil
 }

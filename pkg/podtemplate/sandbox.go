@@ -40,8 +40,9 @@ func NewSandbox(set *v1alpha1.SandboxSet, revision string) (*v1alpha1.Sandbox, e
 }
 
 // NewSandboxForClaim makes a sandbox that never enters the pool, because a claim
-// waits for it: nobody owns it yet, it has no revision by which the set would
-// replace it or take it back, and it starts before those of the pool.
+// waits for it: nobody owns it yet, and it has no revision by which the set would
+// replace it or take it back. Its priority is OpenKruise Agents' mark of such
+// sandboxes, for those who look for it: here it does not decide what starts first.
 func NewSandboxForClaim(set *v1alpha1.SandboxSet) (*v1alpha1.Sandbox, error) {
 	sandbox, err := newSandbox(set)
 	if err != nil {

@@ -90,12 +90,13 @@ func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
 
 // Available returns the candidate that a sandbox is, if it can be claimed at
 // now: it is in the derived state available (OpenKruise Agents' rules), nobody
-// locked it, and it has an address to hand out.
+// locked or paused it, and it has an address to hand out. One that is to be
+// paused still runs for a moment, but not for whoever claims it.
 func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
 	if state, _ := v1alpha1.StateOf(sb, now); state != v1alpha1.StateAvailable {
 		return Candidate{}, false
 	}
-	if sb.Annotations[v1alpha1.AnnotationLock] != "" || sb.Status.PodInfo.PodIP == "" {
+	if sb.Annotations[v1alpha1.AnnotationLock] != "" || sb.Spec.Paused || sb.Status.PodInfo.PodIP == "" {
 		return Candidate{}, false
 	}
 	return Candidate{

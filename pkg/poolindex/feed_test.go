@@ -65,6 +65,7 @@ func TestAvailable(t *testing.T) {
 
 		"locked":        {func(sb *v1alpha1.Sandbox) { sb.Annotations = map[string]string{v1alpha1.AnnotationLock: "x"} }, no},
 		"empty lock":    {func(sb *v1alpha1.Sandbox) { sb.Annotations = map[string]string{v1alpha1.AnnotationLock: ""} }, yes},
+		"paused":        {func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true }, no},
 		"annotated":     {func(sb *v1alpha1.Sandbox) { sb.Annotations = map[string]string{"a": "b"} }, yes},
 		"no address":    {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = "" }, no},
 		"only a status": {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP, sb.Status.SandboxIP = "", "10.0.0.1" }, no},

@@ -50,6 +50,8 @@ type Index struct {
 	entries map[entryKey]*entry
 	// seen is the newest resourceVersion that the feed has told of.
 	seen uint64
+	// prefers says which sandboxes this server takes before the others; nil is all.
+	prefers func(namespace, name string) bool
 }
 
 type entryKey struct{ namespace, name string }
@@ -58,13 +60,16 @@ type pool struct {
 	current   string
 	revisions map[string]*revision
 	available int
+	taken     int
 }
 
-// revision queues the available sandboxes of one template revision, the one
-// that waited longest in front. rank grows with every revision that appears.
+// revision queues the available sandboxes of one template revision, those that
+// this server prefers apart from those that other servers do. rank grows with
+// every revision that appears.
 type revision struct {
-	queue *list.List
-	rank  uint64
+	preferred *list.List // taken from the front: the one that waited longest
+	others    *list.List // taken from the back: far from where their server takes
+	rank      uint64
 }
 
 type state uint8
@@ -78,7 +83,8 @@ const (
 type entry struct {
 	Candidate
 	state   state
-	element *list.Element // while available
+	queue   *list.List    // while available
+	element *list.Element // in queue
 	news    *news         // what the feed said while it was taken
 }
 
@@ -212,9 +218,24 @@ func (x *Index) ForgetPool(p Pool) {
 	x.SetCurrent(p, "")
 }
 
+// Prefer makes the index hand out, of each revision, the sandboxes first that
+// prefers approves of; nil approves of all. Servers of one store that prefer
+// different ones hardly ever take the same. It costs a look at every available
+// sandbox, and prefers is called for each that comes later.
+func (x *Index) Prefer(prefers func(namespace, name string) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.prefers = prefers
+	for _, pl := range x.pools {
+		for _, r := range pl.revisions {
+			x.sort(r)
+		}
+	}
+}
+
 // Take hands out up to n available sandboxes, those of the newest revision
-// first and within a revision the one that waited longest. Each is the caller's
-// alone until it is answered with Bound, Discard or Release.
+// first and within a revision the preferred one that waited longest. Each is the
+// caller's alone until it is answered with Bound, Discard or Release.
 func (x *Index) Take(p Pool, n int) []Candidate {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,9 +245,10 @@ func (x *Index) Take(p Pool, n int) []Candidate {
 	}
 	taking := make([]Candidate, 0, min(n, pl.available))
 	for len(taking) < n && pl.available > 0 {
-		e := pl.newest().queue.Front().Value.(*entry)
+		e := pl.newest().next()
 		x.dequeue(e)
 		e.state = taken
+		pl.taken++
 		taking = append(taking, e.Candidate)
 	}
 	x.dropPoolIfEmpty(p)
@@ -243,7 +265,10 @@ func (x *Index) Peek(p Pool, n int) []Candidate {
 	}
 	var peeked []Candidate
 	for _, r := range pl.byAge() {
-		for el := r.queue.Front(); el != nil && len(peeked) < n; el = el.Next() {
+		for el := r.preferred.Front(); el != nil && len(peeked) < n; el = el.Next() {
+			peeked = append(peeked, el.Value.(*entry).Candidate)
+		}
+		for el := r.others.Back(); el != nil && len(peeked) < n; el = el.Prev() {
 			peeked = append(peeked, el.Value.(*entry).Candidate)
 		}
 	}
@@ -269,8 +294,8 @@ func (x *Index) Discard(cs ...Candidate) {
 	}
 }
 
-// Release puts taken sandboxes back, in front, unless the feed said meanwhile
-// that they are gone.
+// Release puts taken sandboxes back, to be the next ones, unless the feed said
+// meanwhile that they are gone.
 func (x *Index) Release(cs []Candidate) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -283,11 +308,13 @@ func (x *Index) Release(cs []Candidate) {
 		if n := e.news; n != nil {
 			if n.gone {
 				delete(x.entries, key)
+				x.untake(c.Pool)
 				continue
 			}
 			e.Candidate, e.news = n.candidate, nil
 		}
 		x.push(e, true)
+		x.untake(c.Pool)
 	}
 }
 
@@ -318,6 +345,7 @@ func (x *Index) spend(c Candidate, resourceVersion uint64) {
 	if e == nil || e.state != taken {
 		return
 	}
+	x.untake(e.Pool)
 	e.state = spent
 	e.ResourceVersion = max(e.ResourceVersion, resourceVersion)
 	if e.news != nil && e.news.candidate.ResourceVersion >= e.ResourceVersion {

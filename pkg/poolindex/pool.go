@@ -21,38 +21,72 @@ func (x *Index) pool(p Pool) *pool {
 
 // dropPoolIfEmpty keeps deleted pools from piling up.
 func (x *Index) dropPoolIfEmpty(p Pool) {
-	if pl := x.pools[p]; pl != nil && pl.available == 0 && pl.current == "" {
+	if pl := x.pools[p]; pl != nil && pl.available+pl.taken == 0 && pl.current == "" {
 		delete(x.pools, p)
 	}
 }
 
 func (x *Index) enqueue(e *entry) { x.push(e, false) }
 
-func (x *Index) push(e *entry, front bool) {
+// push makes an entry available, as the next one of its kind or as the last.
+func (x *Index) push(e *entry, next bool) {
 	pl := x.pool(e.Pool)
 	r := pl.revisions[e.Revision]
 	if r == nil {
-		r = &revision{queue: list.New(), rank: pl.nextRank()}
+		r = &revision{preferred: list.New(), others: list.New(), rank: pl.nextRank()}
 		pl.revisions[e.Revision] = r
 	}
 	e.state = available
-	if front {
-		e.element = r.queue.PushFront(e)
-	} else {
-		e.element = r.queue.PushBack(e)
-	}
+	x.put(r, e, next)
 	pl.available++
+}
+
+// put queues an entry where it belongs. Of the others, the last to come is the
+// next to be taken.
+func (x *Index) put(r *revision, e *entry, next bool) {
+	preferred := x.prefers == nil || x.prefers(e.Pool.Namespace, e.Name)
+	e.queue = r.others
+	if preferred {
+		e.queue = r.preferred
+	}
+	if next && preferred {
+		e.element = e.queue.PushFront(e)
+	} else {
+		e.element = e.queue.PushBack(e)
+	}
+}
+
+// sort queues all entries of a revision anew.
+func (x *Index) sort(r *revision) {
+	var all []*entry
+	for _, queue := range []*list.List{r.preferred, r.others} {
+		for el := queue.Front(); el != nil; el = el.Next() {
+			all = append(all, el.Value.(*entry))
+		}
+		queue.Init()
+	}
+	for _, e := range all {
+		x.put(r, e, false)
+	}
 }
 
 func (x *Index) dequeue(e *entry) {
 	pl := x.pools[e.Pool]
-	r := pl.revisions[e.Revision]
-	r.queue.Remove(e.element)
-	e.element = nil
+	e.queue.Remove(e.element)
+	e.queue, e.element = nil, nil
 	pl.available--
-	if r.queue.Len() == 0 {
+	if r := pl.revisions[e.Revision]; r.preferred.Len()+r.others.Len() == 0 {
 		delete(pl.revisions, e.Revision)
 	}
+}
+
+// next returns the entry to take; the revision must not be empty.
+func (r *revision) next() *entry {
+	el := r.preferred.Front()
+	if el == nil {
+		el = r.others.Back()
+	}
+	return el.Value.(*entry)
 }
 
 // newest returns the revision to take from; the pool must not be empty.

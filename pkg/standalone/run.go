@@ -139,6 +139,7 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	if err != nil {
 		return nil, err
 	}
+	serveMetrics(server)
 	s.start("API server", server.Run)
 	return server, nil
 }

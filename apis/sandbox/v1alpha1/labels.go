@@ -105,6 +105,10 @@ const (
 	AnnotationSandboxID = KeyPrefix + "sandbox-id"
 	// AnnotationCreatedBy is CreatedBySandbox, on the pod.
 	AnnotationCreatedBy = KeyPrefix + "created-by"
+	// AnnotationTemplateMetadata lists the labels and annotations that a pod has
+	// from the template of its sandbox, so that one that is no longer in the
+	// template can be told from one that others put there. On the pod.
+	AnnotationTemplateMetadata = SandlotKeyPrefix + "template-metadata"
 	// AnnotationInplaceUpdateState is the state of an update in place, on the pod.
 	AnnotationInplaceUpdateState = KeyPrefix + "inplace-update-state"
 	// AnnotationCleanupCandidate marks a SandboxTemplate that is no longer needed.

@@ -116,3 +116,17 @@ func PodTemplate(raw *runtime.RawExtension) (*corev1.PodTemplateSpec, error) {
 	}
 	return template, nil
 }
+
+// VolumeClaimTemplate decodes an element of volumeClaimTemplates. As with
+// PodTemplate, what comes back is for looking at, not for storing.
+func VolumeClaimTemplate(raw *runtime.RawExtension) (*corev1.PersistentVolumeClaim, error) {
+	data, err := raw.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("decoding volume claim template: %w", err)
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := utiljson.Unmarshal(data, claim); err != nil {
+		return nil, fmt.Errorf("decoding volume claim template: %w", err)
+	}
+	return claim, nil
+}

@@ -81,6 +81,7 @@ func validateClaimLabels(labels map[string]string, path *field.Path) field.Error
 
 func validateClaimAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateAnnotations(annotations, path)
+	errs = append(errs, validateRetention(annotations, path)...)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if reservedAnnotations.Has(key) || isSandlotKey(key) {
 			errs = append(errs, reserved(path, key))

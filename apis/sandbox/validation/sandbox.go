@@ -4,8 +4,12 @@
 package validation
 
 import (
+	"bytes"
+	"reflect"
+
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -21,13 +25,28 @@ var sandboxPhases = []v1alpha1.SandboxPhase{
 // template and then ignores it; it could never start, so here it is refused.
 func ValidateSandbox(sandbox *v1alpha1.Sandbox) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&sandbox.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
-	return append(errs, validateSandboxSpec(&sandbox.Spec, specPath)...)
+	errs = append(errs, validateRetention(sandbox.Annotations, metadataPath.Child("annotations"))...)
+	errs = append(errs, validateEmbeddedTemplate(&sandbox.Spec.EmbeddedSandboxTemplate, specPath)...)
+	return append(errs, validateSandboxSpec(&sandbox.Spec, &v1alpha1.SandboxSpec{}, specPath)...)
 }
 
-// ValidateSandboxUpdate checks a changed sandbox.
+// ValidateSandboxUpdate checks a changed sandbox: what differs from before, so that
+// one which was stored under other rules, or whose template a claim has made too
+// large, can still be paused, shut down and deleted.
 func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&sandbox.ObjectMeta, &old.ObjectMeta, metadataPath)
-	return append(errs, validateSandboxSpec(&sandbox.Spec, specPath)...)
+	const retention = v1alpha1.AnnotationReservePausedSandboxDuration
+	if sandbox.Annotations[retention] != old.Annotations[retention] {
+		errs = append(errs, validateRetention(sandbox.Annotations, metadataPath.Child("annotations"))...)
+	}
+	if sandbox.DeletionTimestamp == nil {
+		errs = append(errs, validateChangedTemplate(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
+		errs = append(errs, validateSandboxSpec(&sandbox.Spec, &old.Spec, specPath)...)
+	}
+	if len(errs) > 0 {
+		return errs // the comparison is of things that decode
+	}
+	return validateUnchanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)
 }
 
 // ValidateSandboxStatusUpdate checks a changed status.
@@ -42,7 +61,42 @@ func ValidateSandboxStatusUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList
 	return append(errs, metav1validation.ValidateConditions(status.Conditions, statusPath.Child("conditions"))...)
 }
 
-func validateSandboxSpec(spec *v1alpha1.SandboxSpec, path *field.Path) field.ErrorList {
-	errs := validateEmbeddedTemplate(&spec.EmbeddedSandboxTemplate, path)
+// validateSandboxSpec checks what differs from old, which is empty for a new
+// sandbox, but for the template.
+func validateSandboxSpec(spec, old *v1alpha1.SandboxSpec, path *field.Path) field.ErrorList {
+	errs := validateChangedClaims(&spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate, path)
+	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
 	return append(errs, refuseUnserved(unservedInSandbox(spec), path)...)
+}
+
+// validateUnchanged refuses changes of what a pod cannot change while it runs. The
+// metadata of the template may change: it is brought to the pod.
+func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !sameTemplate(embedded.Template, old.Template) {
+		errs = append(errs, field.Forbidden(path.Child("template"), unservedMessage(
+			"changing more of a sandbox's template than its metadata; change the SandboxSet, or make a new sandbox")))
+	}
+	if !sameClaims(embedded, old) {
+		errs = append(errs, field.Forbidden(path.Child("volumeClaimTemplates"), "is immutable"))
+	}
+	return errs
+}
+
+// sameTemplate says whether two pod templates differ in their metadata at most.
+func sameTemplate(a, b *runtime.RawExtension) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	if bytes.Equal(a.Raw, b.Raw) {
+		return true
+	}
+	x, okX := decodeRaw(a).(map[string]any)
+	y, okY := decodeRaw(b).(map[string]any)
+	if !okX || !okY {
+		return false
+	}
+	delete(x, "metadata")
+	delete(y, "metadata")
+	return reflect.DeepEqual(x, y)
 }

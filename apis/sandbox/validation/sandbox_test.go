@@ -30,9 +30,33 @@ func TestValidateSandbox(t *testing.T) {
 	}{
 		"minimal":  {},
 		"shutdown": {change: func(s *v1alpha1.Sandbox) { s.Spec.ShutdownTime = new(metav1.Unix(1, 0)) }},
-		"new template": {change: func(s *v1alpha1.Sandbox) {
-			s.Spec.Template = rawJSON("{\"spec\":{\"containers\":[{\"name\":\"a\",\"image\":\"b\"}]}}")
+		"paused":   {change: func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }},
+		"pause":    {change: func(s *v1alpha1.Sandbox) { s.Spec.PauseTime = new(metav1.Unix(1, 0)) }},
+		"strategy": {change: func(s *v1alpha1.Sandbox) { s.Spec.PauseStrategy = &v1alpha1.PauseStrategy{} }},
+		"retained": {change: func(s *v1alpha1.Sandbox) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationReservePausedSandboxDuration: "1h"}
 		}},
+		"retained for ever": {change: func(s *v1alpha1.Sandbox) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationReservePausedSandboxDuration: "forever"}
+		}},
+		"retained for nothing": {
+			change: func(s *v1alpha1.Sandbox) {
+				s.Annotations = map[string]string{v1alpha1.AnnotationReservePausedSandboxDuration: "0s"}
+			},
+			want: []string{"metadata.annotations[agents.kruise.io/reserve-paused-sandbox-duration]: Invalid value: \"0s\": must be \"forever\" or a positive duration"},
+		},
+		"retained for a while": {
+			change: func(s *v1alpha1.Sandbox) {
+				s.Annotations = map[string]string{v1alpha1.AnnotationReservePausedSandboxDuration: "a while"}
+			},
+			want: []string{"metadata.annotations[agents.kruise.io/reserve-paused-sandbox-duration]: Invalid value: \"a while\": must be"},
+		},
+		"hibernate": {
+			change: func(s *v1alpha1.Sandbox) {
+				s.Spec.PauseStrategy = &v1alpha1.PauseStrategy{Type: v1alpha1.PauseStrategyHibernate}
+			},
+			want: []string{"spec.pauseStrategy.type: " + yet + "pausing by Hibernate; use Stop"},
+		},
 		"no template": {
 			change: func(s *v1alpha1.Sandbox) { s.Spec.Template = nil },
 			want:   []string{"spec.template: Required value: template is required"},
@@ -53,11 +77,58 @@ func TestValidateSandbox(t *testing.T) {
 		[]string{"metadata.name: Invalid value: "})
 }
 
+// What was stored before a rule came stays changeable.
+func TestValidateSandboxUpdateLeavesOldRetentionAlone(t *testing.T) {
+	old := sandbox(t, func(s *v1alpha1.Sandbox) {
+		s.Annotations = map[string]string{v1alpha1.AnnotationReservePausedSandboxDuration: "a while"}
+	})
+	changed := old.DeepCopy()
+	changed.Spec.Paused = true
+	expect(t, ValidateSandboxUpdate(changed, old), nil)
+}
+
+func TestValidateSandboxUpdateOfTheTemplate(t *testing.T) {
+	const only = "spec.template: " + yet + "changing more of a sandbox's template than its metadata"
+	claims := func(storage string) []runtime.RawExtension {
+		return []runtime.RawExtension{*rawJSON(`{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"` + storage + `"}}}}`)}
+	}
+	old := sandbox(t, func(s *v1alpha1.Sandbox) {
+		s.Spec.Template = rawJSON(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"b"}],"future":9007199254740993}}`)
+		s.Spec.VolumeClaimTemplates = claims("1Gi")
+	})
+	tests := map[string]struct {
+		template string
+		claims   []runtime.RawExtension
+		want     []string
+	}{
+		"same, written otherwise": {template: `{"spec":{"future":9007199254740993, "containers":[{"image":"b","name":"a"}]},"metadata":{"labels":{"a":"b"}}}`},
+		"labels":                  {template: `{"metadata":{"labels":{"c":"d"}},"spec":{"containers":[{"name":"a","image":"b"}],"future":9007199254740993}}`},
+		"no metadata":             {template: `{"spec":{"containers":[{"name":"a","image":"b"}],"future":9007199254740993}}`},
+		"image": {
+			template: `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"c"}],"future":9007199254740993}}`,
+			want:     []string{only},
+		},
+		"the last digit": {
+			template: `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"b"}],"future":9007199254740992}}`,
+			want:     []string{only},
+		},
+		"other claims": {template: string(old.Spec.Template.Raw), claims: claims("2Gi"), want: []string{"spec.volumeClaimTemplates: Forbidden: is immutable"}},
+		"no claims":    {template: string(old.Spec.Template.Raw), claims: []runtime.RawExtension{}, want: []string{"spec.volumeClaimTemplates: Forbidden: is immutable"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed := old.DeepCopy()
+			changed.Spec.Template = rawJSON(tc.template)
+			if tc.claims != nil {
+				changed.Spec.VolumeClaimTemplates = tc.claims
+			}
+			expect(t, ValidateSandboxUpdate(changed, old), tc.want)
+		})
+	}
+}
+
 func TestUnservedInSandbox(t *testing.T) {
 	tests := map[string]func(*v1alpha1.SandboxSpec){
-		"paused":             func(s *v1alpha1.SandboxSpec) { s.Paused = true },
-		"pauseTime":          func(s *v1alpha1.SandboxSpec) { s.PauseTime = new(metav1.Unix(1, 0)) },
-		"pauseStrategy":      func(s *v1alpha1.SandboxSpec) { s.PauseStrategy = &v1alpha1.PauseStrategy{} },
 		"persistentContents": func(s *v1alpha1.SandboxSpec) { s.PersistentContents = []string{"ip"} },
 		"runtimes":           func(s *v1alpha1.SandboxSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
 		"lifecycle":          func(s *v1alpha1.SandboxSpec) { s.Lifecycle = &v1alpha1.SandboxLifecycle{} },
@@ -65,7 +136,6 @@ func TestUnservedInSandbox(t *testing.T) {
 		"templateRef": func(s *v1alpha1.SandboxSpec) {
 			s.Template, s.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
 		},
-		"volumeClaimTemplates": func(s *v1alpha1.SandboxSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

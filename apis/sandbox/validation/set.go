@@ -21,14 +21,20 @@ const MaxPoolReplicas = 1000000
 // ValidateSandboxSet checks a new set, after defaulting.
 func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, labelValueName, metadataPath)
-	return append(errs, validateSetSpec(&set.Spec, specPath)...)
+	errs = append(errs, validateEmbeddedTemplate(&set.Spec.EmbeddedSandboxTemplate, specPath)...)
+	return append(errs, validateSetSpec(&set.Spec, &v1alpha1.SandboxSetSpec{}, specPath)...)
 }
 
 // ValidateSandboxSetUpdate checks a changed set, also when the scale subresource
-// changed it. The template may change: the controller rolls it out.
+// changed it: what differs from before. The template may change: the controller
+// rolls it out.
 func ValidateSandboxSetUpdate(set, old *v1alpha1.SandboxSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&set.ObjectMeta, &old.ObjectMeta, metadataPath)
-	return append(errs, validateSetSpec(&set.Spec, specPath)...)
+	if set.DeletionTimestamp != nil {
+		return errs
+	}
+	errs = append(errs, validateChangedTemplate(&set.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
+	return append(errs, validateSetSpec(&set.Spec, &old.Spec, specPath)...)
 }
 
 // ValidateSandboxSetStatusUpdate checks a changed status.
@@ -43,11 +49,20 @@ func ValidateSandboxSetStatusUpdate(set, old *v1alpha1.SandboxSet) field.ErrorLi
 	return append(errs, metav1validation.ValidateConditions(status.Conditions, statusPath.Child("conditions"))...)
 }
 
-func validateSetSpec(spec *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
+// validateSetSpec checks what differs from old, which is empty for a new set, but
+// for the template.
+func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
+	embedded, before := &spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate
 	errs := validatePoolReplicas(spec.Replicas, path.Child("replicas"))
-	errs = append(errs, validateEmbeddedTemplate(&spec.EmbeddedSandboxTemplate, path)...)
-	errs = append(errs, validateMaxUnavailable(spec.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy", "maxUnavailable"))...)
-	errs = append(errs, validateMaxUnavailable(spec.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy", "maxUnavailable"))...)
+	errs = append(errs, validateChangedClaims(embedded, before, path)...)
+	if !sameSource(embedded, before) || !sameClaims(embedded, before) {
+		errs = append(errs, validateMounted(embedded, path.Child("volumeClaimTemplates"))...)
+	}
+	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
+	errs = append(errs, validateChangedMaxUnavailable(
+		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
+	errs = append(errs, validateChangedMaxUnavailable(
+		spec.UpdateStrategy.MaxUnavailable, old.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy"))...)
 	return append(errs, refuseUnserved(unservedInSet(spec), path)...)
 }
 

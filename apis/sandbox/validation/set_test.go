@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -114,11 +113,9 @@ func TestUnservedInSet(t *testing.T) {
 		"templateRef": func(s *v1alpha1.SandboxSetSpec) {
 			s.Template, s.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
 		},
-		"patch":                func(s *v1alpha1.SandboxSetSpec) { s.Patch = rawJSON("{}") },
-		"volumeClaimTemplates": func(s *v1alpha1.SandboxSetSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
-		"pauseStrategy":        func(s *v1alpha1.SandboxSetSpec) { s.PauseStrategy = &v1alpha1.PauseStrategy{} },
-		"persistentContents":   func(s *v1alpha1.SandboxSetSpec) { s.PersistentContents = []string{"ip"} },
-		"runtimes":             func(s *v1alpha1.SandboxSetSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
+		"patch":              func(s *v1alpha1.SandboxSetSpec) { s.Patch = rawJSON("{}") },
+		"persistentContents": func(s *v1alpha1.SandboxSetSpec) { s.PersistentContents = []string{"ip"} },
+		"runtimes":           func(s *v1alpha1.SandboxSetSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

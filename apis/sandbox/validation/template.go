@@ -13,16 +13,18 @@ import (
 // ValidateSandboxTemplate checks a new template.
 func ValidateSandboxTemplate(template *v1alpha1.SandboxTemplate) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&template.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
-	return append(errs, validateTemplateSpec(&template.Spec, specPath)...)
+	errs = append(errs, validateEmbeddedTemplate(&template.Spec.EmbeddedSandboxTemplate, specPath)...)
+	return append(errs, refuseUnserved(unservedInTemplate(&template.Spec), specPath)...)
 }
 
-// ValidateSandboxTemplateUpdate checks a changed template.
+// ValidateSandboxTemplateUpdate checks a changed template: what differs from
+// before.
 func ValidateSandboxTemplateUpdate(template, old *v1alpha1.SandboxTemplate) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&template.ObjectMeta, &old.ObjectMeta, metadataPath)
-	return append(errs, validateTemplateSpec(&template.Spec, specPath)...)
-}
-
-func validateTemplateSpec(spec *v1alpha1.SandboxTemplateSpec, path *field.Path) field.ErrorList {
-	errs := validateEmbeddedTemplate(&spec.EmbeddedSandboxTemplate, path)
-	return append(errs, refuseUnserved(unservedInTemplate(spec), path)...)
+	if template.DeletionTimestamp != nil {
+		return errs
+	}
+	errs = append(errs, validateChangedTemplate(
+		&template.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
+	return append(errs, refuseUnserved(unservedInTemplate(&template.Spec), specPath)...)
 }

@@ -38,9 +38,7 @@ func unservedInSet(spec *v1alpha1.SandboxSetSpec) []unserved {
 	return []unserved{
 		{"templateRef", spec.TemplateRef != nil, "referring to a SandboxTemplate; use template"},
 		{"patch", spec.Patch != nil, "patching a referenced SandboxTemplate"},
-		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes of sandboxes"},
-		{"pauseStrategy", spec.PauseStrategy != nil, "pausing sandboxes"},
-		{"persistentContents", len(spec.PersistentContents) > 0, "pausing sandboxes"},
+		{"persistentContents", len(spec.PersistentContents) > 0, "what of a sandbox outlives a pause"},
 		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
 	}
 }
@@ -48,9 +46,9 @@ func unservedInSet(spec *v1alpha1.SandboxSetSpec) []unserved {
 func unservedInTemplate(spec *v1alpha1.SandboxTemplateSpec) []unserved {
 	return []unserved{
 		{"templateRef", spec.TemplateRef != nil, "referring to another SandboxTemplate; use template"},
-		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes of sandboxes"},
-		{"pauseStrategy", spec.PauseStrategy != nil, "pausing sandboxes"},
-		{"persistentContents", len(spec.PersistentContents) > 0, "pausing sandboxes"},
+		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "sandboxes made straight from a template"},
+		{"pauseStrategy", spec.PauseStrategy != nil, "sandboxes made straight from a template"},
+		{"persistentContents", len(spec.PersistentContents) > 0, "sandboxes made straight from a template"},
 		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
 		{"envVarsInjectionPolicy", spec.EnvVarsInjectionPolicy != "", "environment variables of claims"},
 		{"volumeClaimTemplatesPolicy", spec.VolumeClaimTemplatesPolicy != "", "volumes of claims"},
@@ -62,15 +60,11 @@ func unservedInTemplate(spec *v1alpha1.SandboxTemplateSpec) []unserved {
 
 func unservedInSandbox(spec *v1alpha1.SandboxSpec) []unserved {
 	return []unserved{
-		{"paused", spec.Paused, "pausing sandboxes"},
-		{"pauseTime", spec.PauseTime != nil, "pausing sandboxes"},
-		{"pauseStrategy", spec.PauseStrategy != nil, "pausing sandboxes"},
-		{"persistentContents", len(spec.PersistentContents) > 0, "pausing sandboxes"},
+		{"persistentContents", len(spec.PersistentContents) > 0, "what of a sandbox outlives a pause"},
 		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
 		{"lifecycle", spec.Lifecycle != nil, "upgrading sandboxes"},
 		{"upgradePolicy", spec.UpgradePolicy != nil, "upgrading sandboxes"},
 		{"templateRef", spec.TemplateRef != nil, "referring to a SandboxTemplate; use template"},
-		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes of sandboxes"},
 	}
 }
 
@@ -78,8 +72,12 @@ func refuseUnserved(fields []unserved, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range fields {
 		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), "not supported by this version of Sandlot yet: "+f.what))
+			errs = append(errs, field.Forbidden(path.Child(f.name), unservedMessage(f.what)))
 		}
 	}
 	return errs
+}
+
+func unservedMessage(what string) string {
+	return "not supported by this version of Sandlot yet: " + what
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
+	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
 // NewCommand returns the command sandlot-apiserver. Its context ends the run.
@@ -30,6 +31,7 @@ func NewCommand() *cobra.Command {
 		Long: "Serve the API group agents.kruise.io, as an aggregated API server of a cluster\n" +
 			"(--kubeconfig, or running in one), or alone (--client-ca-file).",
 		Args:          cobra.NoArgs,
+		Version:       version.Get(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

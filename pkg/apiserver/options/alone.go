@@ -15,9 +15,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// healthPaths may be asked by anyone, so that probes need no certificate.
-var healthPaths = []string{"/healthz", "/livez", "/readyz"}
-
 // applyAlone configures a server without a cluster: users are who a certificate
 // of the own CA says, the group system:masters may do everything, and nobody
 // else anything. There is no admission, for all plugins need a cluster.

@@ -20,7 +20,10 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 )
 
 // policyPlugins are the admission plugins that came to Kubernetes late, with
@@ -32,20 +35,27 @@ var policyPlugins = map[string]string{
 
 // applyCluster configures a server that belongs to a cluster: it asks the
 // cluster who a user is and what they may do, and applies the cluster's
-// admission webhooks and policies, priority and fairness.
+// admission webhooks and policies, quotas, priority and fairness.
 func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 	if err := o.Authentication.ApplyTo(&cfg.Authentication, cfg.SecureServing, cfg.OpenAPIConfig); err != nil {
 		return fmt.Errorf("authentication: %w", err)
 	}
+	cfg.Authentication.Authenticator = onlyHealthForAnyone{cfg.Authentication.Authenticator}
 	if proxy := cfg.Authentication.RequestHeaderConfig; proxy != nil {
 		cfg.AddReadyzChecks(frontProxyCheck(proxy.CAContentProvider))
 	}
 	if err := o.Authorization.ApplyTo(&cfg.Authorization); err != nil {
 		return fmt.Errorf("authorization: %w", err)
 	}
+	cfg.Authorization.Authorizer = namelessFirst{cfg.Authorization.Authorizer}
 	if err := o.CoreAPI.ApplyTo(cfg); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
+	// Quotas are charged through this client, once for each batch of claims of a
+	// namespace: 5 requests a second, as is the default, would throttle claims. What
+	// is too much is for the cluster's priority and fairness to say.
+	cfg.ClientConfig = rest.CopyConfig(cfg.ClientConfig)
+	cfg.ClientConfig.QPS = -1
 	client, err := kubernetes.NewForConfig(cfg.ClientConfig)
 	if err != nil {
 		return fmt.Errorf("client of the cluster: %w", err)
@@ -61,7 +71,8 @@ func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	err = admission.ApplyTo(&cfg.Config, cfg.SharedInformerFactory, client, dynamicClient, cfg.FeatureGate, cfg.EffectiveVersion)
+	err = admission.ApplyTo(&cfg.Config, cfg.SharedInformerFactory, client, dynamicClient, cfg.FeatureGate, cfg.EffectiveVersion,
+		quota.Initializer())
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}

@@ -6,6 +6,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 )
 
 const (
@@ -95,8 +97,13 @@ func NewOptions() *Options {
 		Traces:         genericoptions.NewTracingOptions(),
 		SyncWindow:     apiserver.DefaultSyncWindow,
 	}
+	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
+	o.Authentication.CacheTTL = tokenTTL
 	o.Authorization.RemoteKubeConfigFileOptional = true
+	o.Authorization.AllowCacheTTL = allowedTTL
+	o.Authorization.DenyCacheTTL = deniedTTL
+	o.Authorization.AlwaysAllowPaths = slices.Clone(healthPaths)
 	return o
 }
 

@@ -30,6 +30,10 @@ func (noBinder) Preview(context.Context, *v1alpha1.SandboxClaim) (*v1alpha1.Sand
 	return nil, errors.New("called")
 }
 
+func (noBinder) CheckShortage(context.Context, *v1alpha1.SandboxClaim) error {
+	return errors.New("called")
+}
+
 func TestNewStorage(t *testing.T) {
 	fixture := registrytest.New(t)
 	var stores Stores

@@ -109,7 +109,8 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxSpec) []string {
 	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
 		warnings = append(warnings, strategy.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, now, "the sandbox is deleted at once")...)
 	}
-	if !spec.PauseTime.Equal(old.PauseTime) {
+	// One that is resumed with its old pause time is paused again.
+	if !spec.PauseTime.Equal(old.PauseTime) || old.Paused && !spec.Paused {
 		warnings = append(warnings, strategy.PastTimeWarning(path.Child("pauseTime"), spec.PauseTime, now, "the sandbox is paused at once")...)
 	}
 	return warnings

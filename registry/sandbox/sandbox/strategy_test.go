@@ -114,6 +114,7 @@ func TestWarnings(t *testing.T) {
 		"ahead":            {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{ShutdownTime: at(time.Hour), PauseTime: at(time.Hour)}, nil},
 		"past shutdown":    {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour)}, []string{shutdown}},
 		"past pause":       {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{PauseTime: at(-time.Hour)}, []string{pause}},
+		"resumed":          {v1alpha1.SandboxSpec{PauseTime: at(-time.Hour), Paused: true}, v1alpha1.SandboxSpec{PauseTime: at(-time.Hour)}, []string{pause}},
 		"passed meanwhile": {v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour)}, v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour), Paused: true}, nil},
 	}
 	for name, tc := range tests {

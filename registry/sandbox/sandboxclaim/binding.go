@@ -28,6 +28,10 @@ type Binder interface {
 
 	// Preview returns what Create would return, and writes nothing.
 	Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error)
+
+	// CheckShortage fails as Create would, if the claim asks for that and there are
+	// too few sandboxes now. It takes nothing.
+	CheckShortage(ctx context.Context, claim *v1alpha1.SandboxClaim) error
 }
 
 // bindingStorage is the generic storage of claims, in which a claim comes into
@@ -54,6 +58,7 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 	if err != nil {
 		return statusError(key, claim, err)
 	}
+	auditBound(ctx, bound)
 	if out != nil {
 		*out.(*v1alpha1.SandboxClaim) = *bound
 	}

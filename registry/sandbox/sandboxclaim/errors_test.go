@@ -16,6 +16,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
@@ -138,9 +139,11 @@ func TestOtherErrors(t *testing.T) {
 // fakeBinder answers with what it is told to, and keeps what it got.
 type fakeBinder struct {
 	created, previewed []*v1alpha1.SandboxClaim
-	err                error
+	err, short         error
 	onCreate           func()
 }
+
+func (b *fakeBinder) CheckShortage(context.Context, *v1alpha1.SandboxClaim) error { return b.short }
 
 func (b *fakeBinder) Create(_ context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	b.created = append(b.created, claim.DeepCopy())
@@ -187,5 +190,31 @@ func TestDryRunErrors(t *testing.T) {
 	}
 	if len(binder.created) != 0 || len(binder.previewed) != 2 {
 		t.Errorf("%d bound, %d previewed, want 0 and 2", len(binder.created), len(binder.previewed))
+	}
+}
+
+// A claim that would be refused for shortage is refused before it is admitted, and
+// so before it is charged to a quota.
+func TestShortageComesBeforeAdmission(t *testing.T) {
+	short := &allocator.ShortageError{Set: "pool", Wanted: 1, RetryAfter: time.Second}
+	binder := &fakeBinder{short: short}
+	r := newTestREST(t, binder)
+	ctx := registrytest.Context(t, "sandboxclaims")
+	admitted := 0
+	admit := func(context.Context, runtime.Object) error { admitted++; return nil }
+
+	if _, err := r.Create(ctx, registrytest.NewSandboxClaim("mine"), admit, &metav1.CreateOptions{}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("create: got %v", err)
+	}
+	applied := rest.DefaultUpdatedObjectInfo(registrytest.NewSandboxClaim("mine"))
+	if _, _, err := r.Update(ctx, "mine", applied, admit, rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("apply: got %v", err)
+	}
+	if admitted != 0 || len(binder.created) != 0 {
+		t.Errorf("admitted %d, created %d", admitted, len(binder.created))
+	}
+	binder.short = nil
+	if _, err := r.Create(ctx, registrytest.NewSandboxClaim("mine"), admit, &metav1.CreateOptions{}); err != nil || admitted != 1 {
+		t.Errorf("with stock: %v, admitted %d", err, admitted)
 	}
 }

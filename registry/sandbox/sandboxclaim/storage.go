@@ -5,8 +5,10 @@ package sandboxclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/status"
 )
 
@@ -67,7 +70,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 // Create stores a claim. A dry run shows what would be bound now.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := r.Store.Create(ctx, obj, createValidation, options)
+	created, err := r.Store.Create(ctx, obj, r.admittedLast(createValidation, options.DryRun), options)
 	if err != nil || !dryrun.IsDryRun(options.DryRun) {
 		return created, err
 	}
@@ -77,12 +80,33 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes a claim, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, created, err := r.Store.Update(ctx, name, objInfo, createValidation, updateValidation, forceAllowCreate, options)
+	obj, created, err := r.Store.Update(ctx, name, objInfo, r.admittedLast(createValidation, options.DryRun), updateValidation, forceAllowCreate, options)
 	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
 		return obj, created, err
 	}
 	obj, err = r.preview(ctx, obj)
 	return obj, created, err
+}
+
+// admittedLast admits only claims for which there is enough, as far as can be seen.
+// A claim that is admitted is charged to the namespace's quota, and nobody gives
+// back what was charged for one that fails then: a client that tries again until
+// there is stock would use up its quota for nothing.
+func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
+	if admit == nil || dryrun.IsDryRun(dryRun) {
+		return admit // which charges nothing, or the preview says what is short
+	}
+	return func(ctx context.Context, obj runtime.Object) error {
+		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok {
+			switch err := r.binder.CheckShortage(ctx, claim); {
+			case errors.Is(err, allocator.ErrClaimExists): // the store is not there yet to say so in its words
+				return apierrors.NewAlreadyExists(v1alpha1.Resource("sandboxclaims"), claim.Name)
+			case err != nil:
+				return statusError("", claim, err)
+			}
+		}
+		return admit(ctx, obj)
+	}
 }
 
 func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object, error) {

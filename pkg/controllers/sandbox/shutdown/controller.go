@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/deadline"
 )
 
 // maxBackoff bounds how long a failed delete waits for its next try.
@@ -59,18 +60,18 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 }
 
 // events queues a sandbox for its shutdown time. The many that have none cost
-// nothing. One whose time is moved is queued for the earlier of the two, and
-// Reconcile sees that it is not due.
+// nothing. One whose time is moved, or far away, is queued for earlier, and Reconcile
+// sees that it is not due.
 func (c *Controller) events() handler.EventHandler {
 	enqueue := func(object client.Object, q queue) {
 		sandbox, ok := object.(*v1alpha1.Sandbox)
-		if !ok || sandbox.Spec.ShutdownTime == nil || sandbox.DeletionTimestamp != nil {
+		if !ok {
 			return
 		}
-		q.AddAfter(
-			reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sandbox)},
-			sandbox.Spec.ShutdownTime.Sub(c.clock.Now()),
-		)
+		now := c.clock.Now()
+		if due, ok := deadline.Shutdown(sandbox, now); ok {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sandbox)}, deadline.Wait(due, now))
+		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
@@ -91,11 +92,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
-	due := sandbox.Spec.ShutdownTime
-	if due == nil || sandbox.DeletionTimestamp != nil {
+	now := c.clock.Now()
+	due, ok := deadline.Shutdown(sandbox, now)
+	if !ok {
 		return reconcile.Result{}, nil
 	}
-	if left := due.Sub(c.clock.Now()); left > 0 {
+	if left := deadline.Wait(due, now); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	// Only the very sandbox that was judged: its time may just have been extended,

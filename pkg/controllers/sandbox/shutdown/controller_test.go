@@ -42,11 +42,12 @@ func TestController(t *testing.T) {
 		deleted bool
 		requeue time.Duration
 	}{
-		"never":       {later: 1000 * time.Hour},
-		"later":       {shutdownTime: at(time.Hour), requeue: time.Hour},
-		"a bit later": {shutdownTime: at(time.Hour), later: time.Hour - time.Millisecond, requeue: time.Millisecond},
-		"now":         {shutdownTime: at(time.Hour), later: time.Hour, deleted: true},
-		"long ago":    {shutdownTime: at(time.Hour), later: 9 * time.Hour, deleted: true},
+		"never":         {later: 1000 * time.Hour},
+		"later":         {shutdownTime: at(time.Hour), requeue: time.Hour},
+		"in a lifetime": {shutdownTime: at(100 * 365 * 24 * time.Hour), requeue: time.Hour},
+		"a bit later":   {shutdownTime: at(time.Hour), later: time.Hour - time.Millisecond, requeue: time.Millisecond},
+		"now":           {shutdownTime: at(time.Hour), later: time.Hour, deleted: true},
+		"long ago":      {shutdownTime: at(time.Hour), later: 9 * time.Hour, deleted: true},
 		"just extended": {
 			shutdownTime: at(time.Hour), later: 2 * time.Hour,
 			raced: func(sandbox *v1alpha1.Sandbox) error {

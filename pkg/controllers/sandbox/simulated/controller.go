@@ -3,22 +3,24 @@
 
 // Package simulated plays the part of pods where there is no cluster: a set time
 // after its creation a sandbox is Running and has an address, at which nothing
-// listens. The API, the store and the allocation around it are the real ones.
+// listens. It is paused at once, and runs again a set time after it is resumed.
+// The API, the store and the allocation around it are the real ones.
 package simulated
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -39,11 +41,12 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 type Options struct {
 	// Workers is how many sandboxes are started at the same time.
 	Workers int
-	// StartDelay is how long a sandbox takes from its creation to Running.
+	// StartDelay is how long a sandbox takes from its creation to Running, and from
+	// the end of a pause.
 	StartDelay time.Duration
 }
 
-// Controller simulates the start of sandboxes.
+// Controller simulates the start of sandboxes, and their pauses.
 type Controller struct {
 	client  client.Client
 	clock   clock.PassiveClock
@@ -73,34 +76,46 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// events queues a sandbox for when it is to run. One that runs already is not
-// queued, so the writes of claims cost nothing here.
+// events queues a sandbox for when something is to happen to it. One that runs and
+// is to run is not queued, unless its spec has changed unobserved: a claim writes
+// what is observed itself, so the writes of claims cost nothing here.
 //
-// Creation times have whole seconds only, so the delay counts from when the
-// sandbox was seen to come. For those that were there before this program, the
-// creation time has to do.
+// Times in objects have whole seconds only, so a delay counts from when the
+// sandbox was seen to come to wait. For those that were there before this program,
+// the time in the object has to do.
 func (c *Controller) events() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok && waits(sandbox) {
-				delay := c.options.StartDelay
-				if e.IsInInitialList {
-					delay = c.left(sandbox)
-				}
-				q.AddAfter(requestFor(sandbox), delay)
+			sandbox, ok := e.Object.(*v1alpha1.Sandbox)
+			if !ok {
+				return
+			}
+			switch step := stepOf(sandbox); {
+			case step == start && !e.IsInInitialList:
+				q.AddAfter(requestFor(sandbox), c.options.StartDelay)
+			case step == start:
+				q.AddAfter(requestFor(sandbox), c.left(sandbox))
+			case step != none:
+				q.Add(requestFor(sandbox))
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
 			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
-			if okBefore && okAfter && waits(after) && (!waits(before) || before.UID != after.UID) {
+			if !okBefore || !okAfter || stepOf(before) == stepOf(after) && before.UID == after.UID {
+				return
+			}
+			switch stepOf(after) {
+			case start:
 				q.AddAfter(requestFor(after), c.options.StartDelay)
+			case pause, resume, observe, release:
+				q.Add(requestFor(after))
 			}
 		},
 	}
 }
 
-// Reconcile lets the sandbox run if it is time.
+// Reconcile does what is to happen to the sandbox, if it is time.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	sandbox := &v1alpha1.Sandbox{}
 	if err := c.client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
@@ -109,54 +124,118 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
-	if !waits(sandbox) {
+	step := stepOf(sandbox)
+	if step == none {
 		return reconcile.Result{}, nil
 	}
-	if left := c.left(sandbox); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+	if step == start {
+		if left := c.left(sandbox); left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
 	}
-	status, err := statusOf(sandbox, c.clock.Now())
-	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(err)
-	}
-	err = c.patchStatus(ctx, sandbox, status)
+	err := c.do(ctx, step, sandbox)
 	switch {
 	case apierrors.IsConflict(err):
 		// It was changed, or is another one of that name by now: look again.
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("writing the status of Sandbox %s: %w", req, err)
+		return reconcile.Result{}, fmt.Errorf("simulating Sandbox %s: %w", req, err)
 	}
 	return reconcile.Result{}, nil
 }
 
-// left is how long it takes at most until the sandbox is to run.
-func (c *Controller) left(sandbox *v1alpha1.Sandbox) time.Duration {
-	return sandbox.CreationTimestamp.Add(c.options.StartDelay).Sub(c.clock.Now())
+// do writes what happens to the sandbox in a step.
+func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) error {
+	if s == release {
+		return c.release(ctx, sandbox)
+	}
+	status, err := statusAfter(s, sandbox, c.clock.Now())
+	if err != nil {
+		return reconcile.TerminalError(err)
+	}
+	return c.patchStatus(ctx, sandbox, status)
 }
 
-// waits says whether a sandbox is still to be started.
-func waits(sandbox *v1alpha1.Sandbox) bool {
-	if sandbox.DeletionTimestamp != nil || sandbox.Spec.Template == nil {
-		return false
+// left is how long it takes at most until the sandbox is to run.
+func (c *Controller) left(sandbox *v1alpha1.Sandbox) time.Duration {
+	since := sandbox.CreationTimestamp
+	if resumed := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionResumed); resumed != nil {
+		since = resumed.LastTransitionTime
 	}
-	return sandbox.Status.Phase == "" || sandbox.Status.Phase == v1alpha1.SandboxPending
+	return since.Add(c.options.StartDelay).Sub(c.clock.Now())
+}
+
+// step is what is to happen to a sandbox next.
+type step int
+
+const (
+	none step = iota
+	start
+	pause
+	resume
+	// observe: it runs, and its spec has changed in what changes nothing here.
+	observe
+	// release: it is being deleted, and held for a pod that there is none of.
+	release
+)
+
+func stepOf(sandbox *v1alpha1.Sandbox) step {
+	if sandbox.DeletionTimestamp != nil {
+		if controllerutil.ContainsFinalizer(sandbox, v1alpha1.FinalizerSandbox) {
+			return release
+		}
+		return none
+	}
+	if sandbox.Spec.Template == nil {
+		return none
+	}
+	switch phase := sandbox.Status.Phase; {
+	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
+		return none
+	case phase == v1alpha1.SandboxPaused || sandbox.Spec.Paused:
+		return pauseStep(sandbox)
+	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
+		return start
+	case phase == v1alpha1.SandboxRunning && sandbox.Status.ObservedGeneration != sandbox.Generation:
+		return observe
+	}
+	return none
+}
+
+// pauseStep is the next step of a sandbox that is paused, or is to be.
+func pauseStep(sandbox *v1alpha1.Sandbox) step {
+	switch paused := sandbox.Status.Phase == v1alpha1.SandboxPaused; {
+	case !paused:
+		return pause
+	case !sandbox.Spec.Paused:
+		return resume
+	}
+	return none
+}
+
+// release takes away the finalizer that a controller of real pods has put on the
+// sandbox, in a cluster that it was brought here from. None is put on here.
+func (c *Controller) release(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
+	before := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
+		Namespace: sandbox.Namespace, Name: sandbox.Name,
+		ResourceVersion: sandbox.ResourceVersion, Finalizers: sandbox.Finalizers,
+	}}
+	after := before.DeepCopy()
+	controllerutil.RemoveFinalizer(after, v1alpha1.FinalizerSandbox)
+	return c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // patchStatus writes the status of the very sandbox that was read, and not of
 // another one that has its name by now. Nobody else writes to a sandbox that does
-// not run yet, as a rule, so this hardly ever collides with anything.
+// not run, as a rule, so this hardly ever collides with anything.
 func (c *Controller) patchStatus(ctx context.Context, sandbox *v1alpha1.Sandbox, status v1alpha1.SandboxStatus) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": sandbox.ResourceVersion},
-		"status":   status,
-	})
-	if err != nil {
-		return err
+	before := &v1alpha1.Sandbox{
+		ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: sandbox.Name, ResourceVersion: sandbox.ResourceVersion},
+		Status:     sandbox.Status,
 	}
-	target := &v1alpha1.Sandbox{}
-	target.Namespace, target.Name = sandbox.Namespace, sandbox.Name
-	return c.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	after := before.DeepCopy()
+	after.Status = status
+	return c.client.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 func requestFor(sandbox *v1alpha1.Sandbox) reconcile.Request {

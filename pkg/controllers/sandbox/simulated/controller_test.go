@@ -19,6 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -33,6 +34,23 @@ func newSandbox(name, image string) *v1alpha1.Sandbox {
 			Template: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)},
 		}},
 	}
+}
+
+// counting is a queue that counts what is put in.
+type counting struct {
+	queue
+	added int
+}
+
+func (c *counting) Add(reconcile.Request)                     { c.added++ }
+func (c *counting) AddAfter(reconcile.Request, time.Duration) { c.added++ }
+
+// queued is how often a change of a sandbox queues it.
+func queued(before, after *v1alpha1.Sandbox) int {
+	var q counting
+	controller := New(nil, clocktesting.NewFakePassiveClock(time.Now()), Options{})
+	controller.events().Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, &q)
+	return q.added
 }
 
 func TestController(t *testing.T) {
@@ -170,7 +188,127 @@ func TestController(t *testing.T) {
 		run(t, api, newSandbox("absent", "busybox"), time.Second)
 	})
 
-	for _, phase := range []v1alpha1.SandboxPhase{v1alpha1.SandboxFailed, v1alpha1.SandboxPaused, v1alpha1.SandboxSucceeded} {
+	t.Run("pauses and resumes", func(t *testing.T) {
+		sandbox := newSandbox("rests", "busybox")
+		create(t, sandbox)
+		run(t, api, sandbox, time.Second)
+		ran := get(t, "rests").Status
+		setPaused := func(paused bool) {
+			sandbox = get(t, "rests")
+			sandbox.Spec.Paused = paused
+			if err := api.Update(t.Context(), sandbox); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(want v1alpha1.SandboxStatus) {
+			t.Helper()
+			want.UpdateRevision = ran.UpdateRevision
+			got := get(t, "rests").Status
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime", "ObservedGeneration")); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		}
+
+		setPaused(true)
+		run(t, api, sandbox, 2*time.Second)
+		check(v1alpha1.SandboxStatus{ObservedGeneration: 2, Phase: v1alpha1.SandboxPaused, Conditions: []metav1.Condition{
+			{Type: "Ready", Status: "False", Reason: "PodReady", Message: "The sandbox is paused"},
+			{Type: "SandboxPaused", Status: "True", Reason: "StopPauseSucceed"},
+		}})
+		setPaused(false)
+		run(t, api, sandbox, 10*time.Second)
+		check(v1alpha1.SandboxStatus{ObservedGeneration: 3, Phase: v1alpha1.SandboxResuming, Conditions: []metav1.Condition{
+			{Type: "Ready", Status: "False", Reason: "PodReady", Message: "The sandbox is being resumed"},
+			{Type: "SandboxResumed", Status: "False", Reason: "CreatePod"},
+		}})
+		if got := run(t, api, sandbox, 10300*time.Millisecond); got.RequeueAfter != 700*time.Millisecond {
+			t.Errorf("requeue after %s", got.RequeueAfter)
+		}
+		run(t, api, sandbox, 11*time.Second)
+		want := ran
+		want.ObservedGeneration = 3
+		want.Conditions = []metav1.Condition{
+			{Type: "Ready", Status: "True", Reason: "PodReady"},
+			{Type: "SandboxResumed", Status: "True", Reason: "CreatePod"},
+		}
+		check(want)
+	})
+
+	t.Run("observes a changed spec", func(t *testing.T) {
+		sandbox := newSandbox("edited", "busybox")
+		create(t, sandbox)
+		run(t, api, sandbox, time.Second)
+		before := get(t, "edited")
+		sandbox = before.DeepCopy()
+		sandbox.Spec.Template.Raw = []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"busybox"}]}}`)
+		if err := api.Update(t.Context(), sandbox); err != nil {
+			t.Fatal(err)
+		}
+		if due := queued(before, sandbox); due != 1 {
+			t.Errorf("queued %d times", due)
+		}
+		run(t, api, sandbox, time.Minute)
+		got := get(t, "edited")
+		want := before.DeepCopy().Status
+		want.ObservedGeneration, want.Conditions[0].ObservedGeneration = 2, 2
+		var err error
+		if want.UpdateRevision, err = podtemplate.SandboxRevision(got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Status); diff != "" || want.UpdateRevision == before.Status.UpdateRevision {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+		// The write of this, and of a claim, that observes what it changes itself.
+		claimed := got.DeepCopy()
+		claimed.Generation, claimed.Status.ObservedGeneration = 3, 3
+		if due := queued(sandbox, got) + queued(got, claimed); due != 0 {
+			t.Errorf("queued %d times for nothing", due)
+		}
+		run(t, api, sandbox, time.Minute)
+		if again := get(t, "edited"); again.ResourceVersion != got.ResourceVersion {
+			t.Error("wrote a status that was up to date")
+		}
+	})
+
+	t.Run("lets go of what is deleted", func(t *testing.T) {
+		sandbox := newSandbox("imported", "busybox")
+		sandbox.Finalizers = []string{"example.com/other", v1alpha1.FinalizerSandbox}
+		create(t, sandbox)
+		run(t, api, sandbox, time.Second)
+		before := get(t, "imported")
+		run(t, api, sandbox, time.Minute)
+		if len(before.Finalizers) != 2 || get(t, "imported").ResourceVersion != before.ResourceVersion {
+			t.Fatal("changed one that is not deleted")
+		}
+		if err := api.Delete(t.Context(), sandbox); err != nil {
+			t.Fatal(err)
+		}
+		deleting := get(t, "imported")
+		if due := queued(before, deleting); due != 1 {
+			t.Errorf("queued %d times", due)
+		}
+		run(t, api, sandbox, time.Minute)
+		got := get(t, "imported")
+		if diff := cmp.Diff([]string{"example.com/other"}, got.Finalizers); diff != "" {
+			t.Errorf("finalizers (-want +got):\n%s", diff)
+		}
+		run(t, api, sandbox, time.Minute)
+		if get(t, "imported").ResourceVersion != got.ResourceVersion {
+			t.Error("wrote for nothing")
+		}
+	})
+
+	t.Run("is paused before it starts", func(t *testing.T) {
+		sandbox := newSandbox("never-ran", "busybox")
+		sandbox.Spec.Paused = true
+		create(t, sandbox)
+		run(t, api, sandbox, 0)
+		if got := get(t, "never-ran"); got.Status.Phase != v1alpha1.SandboxPaused || got.Status.SandboxIP != "" {
+			t.Errorf("status %+v", got.Status)
+		}
+	})
+
+	for _, phase := range []v1alpha1.SandboxPhase{v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded} {
 		t.Run("leaves alone "+string(phase), func(t *testing.T) {
 			sandbox := newSandbox(strings.ToLower("phase-"+string(phase)), "busybox")
 			create(t, sandbox)

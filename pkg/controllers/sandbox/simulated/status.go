@@ -30,12 +30,8 @@ const (
 	failedMessage  = "simulated: the image " + FailImage + " always fails"
 )
 
-// statusOf is the status of a sandbox that starts now.
-func statusOf(sandbox *v1alpha1.Sandbox, now time.Time) (v1alpha1.SandboxStatus, error) {
-	fails, err := wantsToFail(sandbox)
-	if err != nil {
-		return v1alpha1.SandboxStatus{}, fmt.Errorf("reading the template of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
-	}
+// statusAfter is the status of a sandbox to which a step happens now.
+func statusAfter(s step, sandbox *v1alpha1.Sandbox, now time.Time) (v1alpha1.SandboxStatus, error) {
 	revision, err := podtemplate.SandboxRevision(sandbox)
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, err
@@ -43,24 +39,50 @@ func statusOf(sandbox *v1alpha1.Sandbox, now time.Time) (v1alpha1.SandboxStatus,
 	status := *sandbox.Status.DeepCopy()
 	status.ObservedGeneration = sandbox.Generation
 	status.UpdateRevision = revision
-	ready := metav1.Condition{
-		Type:               v1alpha1.SandboxConditionReady,
-		ObservedGeneration: sandbox.Generation,
-		LastTransitionTime: metav1.NewTime(now),
+	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: kind, Status: value, Reason: reason, Message: message,
+			ObservedGeneration: sandbox.Generation, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	switch s {
+	case observe:
+		for i := range status.Conditions {
+			status.Conditions[i].ObservedGeneration = sandbox.Generation
+		}
+		return status, nil
+	case pause:
+		status.Phase, status.Message = v1alpha1.SandboxPaused, ""
+		status.PodInfo, status.NodeName, status.SandboxIP = v1alpha1.PodInfo{}, "", ""
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
+		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
+		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
+		return status, nil
+	case resume:
+		status.Phase = v1alpha1.SandboxResuming
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionPaused)
+		set(v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
+		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is being resumed")
+		return status, nil
+	}
+	fails, err := wantsToFail(sandbox)
+	if err != nil {
+		return v1alpha1.SandboxStatus{}, fmt.Errorf("reading the template of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
 	if fails {
 		status.Phase, status.Message = v1alpha1.SandboxFailed, failedMessage
-		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed
-		ready.Message = failedMessage
-	} else {
-		status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
-		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.ReasonPodReady
-		status.SandboxIP = addressOf(sandbox.UID)
-		status.NodeName = NodeName
-		status.PodInfo.PodIP, status.PodInfo.NodeName = status.SandboxIP, NodeName
-		status.PodInfo.PodUID = sandbox.UID // there is no pod to have one of its own
+		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, failedMessage)
+		return status, nil
 	}
-	meta.SetStatusCondition(&status.Conditions, ready)
+	if status.Phase == v1alpha1.SandboxResuming {
+		set(v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
+	}
+	status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
+	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
+	status.SandboxIP = addressOf(sandbox.UID)
+	status.NodeName = NodeName
+	status.PodInfo.PodIP, status.PodInfo.NodeName = status.SandboxIP, NodeName
+	status.PodInfo.PodUID = sandbox.UID // there is no pod to have one of its own
 	return status, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -35,13 +37,21 @@ type Controller struct {
 	client  client.Client
 	clock   clock.PassiveClock
 	workers int
+	// records: an event is recorded for each deletion, once there is a recorder.
+	records  bool
+	recorder recorder.EventRecorder
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
-// New returns a Controller that deletes up to workers claims at a time.
-func New(c client.Client, clk clock.PassiveClock, workers int) *Controller {
-	return &Controller{client: c, clock: clk, workers: workers}
+// EventTTLDelete is the reason of the event that a claim is deleted because its
+// time to live is over. It is OpenKruise's.
+const EventTTLDelete = "SandboxClaimTTLDelete"
+
+// New returns a Controller that deletes up to workers claims at a time. With events
+// it records one for each, which is a write.
+func New(c client.Client, clk clock.PassiveClock, workers int, events bool) *Controller {
+	return &Controller{client: c, clock: clk, workers: workers, records: events}
 }
 
 // Name is the name of the controller in logs and metrics.
@@ -49,6 +59,9 @@ func (c *Controller) Name() string { return "sandboxclaim-ttl" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
+	if c.records {
+		c.recorder = mgr.GetEventRecorder(c.Name())
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(controller.Options{
@@ -111,6 +124,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("deleting expired SandboxClaim %s: %w", req, err)
 	}
 	log.FromContext(ctx).V(2).Info("Deleted expired claim", "expiry", expiry)
+	if c.recorder != nil {
+		c.recorder.Eventf(claim, nil, corev1.EventTypeNormal, EventTTLDelete, "Delete", "Deleted, its ttlAfterCompleted was over at %s",
+			expiry.UTC().Format(time.RFC3339))
+	}
 	return reconcile.Result{}, nil
 }
 

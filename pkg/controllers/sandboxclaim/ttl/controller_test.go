@@ -92,7 +92,7 @@ func TestController(t *testing.T) {
 			})
 			clock := clocktesting.NewFakePassiveClock(claim.Status.CompletionTime.Add(test.later))
 			key := client.ObjectKeyFromObject(claim)
-			result, err := ttl.New(racing, clock, 1).Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+			result, err := ttl.New(racing, clock, 1, false).Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 			if err != nil {
 				t.Fatal(err)
 			}

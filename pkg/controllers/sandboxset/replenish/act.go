@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -31,7 +30,7 @@ func (c *Controller) act(ctx context.Context, o *observation, p plan) (bool, err
 		}
 		return c.bursts.width(key, o.replicas(), c.options.RefillConcurrency, now)
 	}
-	removed, err := c.remove(ctx, o, p.remove, width)
+	removed, err := c.remove(ctx, o, p, width)
 	if err != nil {
 		return false, err
 	}
@@ -58,10 +57,12 @@ func (c *Controller) create(ctx context.Context, o *observation, n int, width fu
 	created, err := slowStart(ctx, n, width, func(int) error {
 		sandbox := model.DeepCopy()
 		c.expectations.begin(key)
+		began := c.clock.Now()
 		if err := c.client.Create(ctx, sandbox); err != nil {
 			c.expectations.failed(key)
 			return err
 		}
+		c.starts.created(sandbox.UID, began)
 		c.expectations.created(key, sandbox.UID, o.revision)
 		mu.Lock()
 		defer mu.Unlock()
@@ -72,6 +73,7 @@ func (c *Controller) create(ctx context.Context, o *observation, n int, width fu
 		// Nothing can be created there any more, and the set will go as well.
 		return n, nil
 	}
+	c.reportCreated(o.set, created, err)
 	if err != nil {
 		return created, fmt.Errorf("creating a sandbox for SandboxSet %s: %w", key, err)
 	}
@@ -82,12 +84,13 @@ func (c *Controller) create(ctx context.Context, o *observation, n int, width fu
 // claim that has taken one meanwhile has given it a newer resourceVersion; then
 // the server refuses, and that is well.
 func (c *Controller) remove(
-	ctx context.Context, o *observation, sandboxes []*v1alpha1.Sandbox, width func() int,
+	ctx context.Context, o *observation, p plan, width func() int,
 ) (int, error) {
 	key := client.ObjectKeyFromObject(o.set)
 	var mu sync.Mutex
-	removed, err := slowStart(ctx, len(sandboxes), width, func(i int) error {
-		sandbox := sandboxes[i]
+	deleted := map[removal]int{}
+	removed, err := slowStart(ctx, len(p.remove), width, func(i int) error {
+		sandbox := p.remove[i]
 		c.expectations.deleting(key, sandbox.UID)
 		err := c.client.Delete(ctx, sandbox, client.Preconditions{
 			UID:             new(sandbox.UID),
@@ -107,7 +110,11 @@ func (c *Controller) remove(
 		mu.Lock()
 		defer mu.Unlock()
 		o.deletes.Insert(sandbox.UID)
+		if err == nil {
+			deleted[p.removalOf(o, sandbox)]++
+		}
 		return nil
 	})
+	c.reportRemoved(o.set, deleted, err)
 	return removed, err
 }

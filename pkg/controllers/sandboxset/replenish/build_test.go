@@ -52,6 +52,7 @@ func available(name string) builder {
 
 func (b builder) phase(p v1alpha1.SandboxPhase) builder { b.Status.Phase = p; return b }
 func (b builder) ip(ip string) builder                  { b.Status.PodInfo.PodIP = ip; return b }
+func (b builder) paused() builder                       { b.Spec.Paused = true; return b }
 func (b builder) recycled(n int32) builder              { b.Status.RecycledCount = n; return b }
 func (b builder) revision(r string) builder             { return b.label(v1alpha1.LabelTemplateHash, r) }
 func (b builder) label(key, value string) builder       { b.Labels[key] = value; return b }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/ownerindex"
@@ -36,6 +37,8 @@ type Options struct {
 	// QuietPeriod is how long claims must pause before a refill begins. It is also
 	// how long changes of sandboxes are gathered before the set is counted again.
 	QuietPeriod time.Duration
+	// Events are recorded on the sets.
+	Events bool
 }
 
 // pool finds the sandboxes of a set in the cache.
@@ -54,6 +57,9 @@ type Controller struct {
 	expectations *expectations
 	bursts       *bursts
 	failures     *failures
+	shortages    *shortages
+	starts       *starts
+	recorder     recorder.EventRecorder // nil where there are no events
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -67,6 +73,8 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		expectations: newExpectations(clk),
 		bursts:       newBursts(o.QuietPeriod),
 		failures:     newFailures(),
+		shortages:    newShortages(replenishDuration),
+		starts:       newStarts(startDuration),
 	}
 }
 
@@ -80,6 +88,9 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	c.pool = index
+	if c.options.Events {
+		c.recorder = mgr.GetEventRecorder(c.Name())
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(controller.Options{
@@ -101,6 +112,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			c.expectations.forget(key)
 			c.bursts.forget(key)
 			c.failures.forget(key)
+			c.shortages.forget(key)
+			hidePool(key)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("getting SandboxSet %s: %w", key, err)
@@ -123,12 +136,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	census := o.census()
 	c.bursts.counted(key, len(census.available), c.clock.Since(now))
+	showShortage(key, c.shortages.looked(key, len(census.available), o.replicas(), now))
 	p, err := o.plan(&census)
 	if err != nil {
 		// The server refuses such values; trying again would not mend them.
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", key, err))
 	}
-	pause := c.failures.look(key, o.revision, census.updatedFailed, census.updatedAvailable, now)
+	pause := c.failures.look(key, o.revision, census.outcome, now)
 	if pause > 0 {
 		p.create = 0
 	}
@@ -136,6 +150,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if p.create > 0 || len(p.remove) > 0 {
 		census = o.census() // with what was done
 	}
+	showPool(key, o.replicas(), &census)
 	wrote, statusErr := c.writeStatus(ctx, o, o.status(&census, troubleOf(workErr, pause)))
 	if err := errors.Join(workErr, statusErr); err != nil {
 		return reconcile.Result{}, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,7 @@ func TestController(t *testing.T) {
 		"status only when it changes":      testStatusOnlyWhenItChanges,
 		"old set":                          testOldSet,
 		"malformed limit":                  testMalformedLimit,
+		"events":                           testEvents,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, newFixture(t, api, strings.ReplaceAll(name, " ", "-")))
@@ -221,7 +223,7 @@ func testDead(t *testing.T, f *fixture) {
 	f.reconcile()
 	pooled := f.wantPooled(4)
 	f.start(pooled...)
-	dead := f.pooled()[0]
+	dead := slices.MinFunc(f.pooled(), byAge) // the others were made no earlier, and work
 	dead.Status.Phase = v1alpha1.SandboxFailed
 	if err := f.api.Status().Update(t.Context(), dead); err != nil {
 		t.Fatal(err)
@@ -241,8 +243,11 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 	f.reconcile()
 	round := func() {
 		f.Helper()
-		for _, sandbox := range f.wantPooled(3) {
+		for i, sandbox := range f.wantPooled(3) {
 			sandbox.Status.Phase = v1alpha1.SandboxFailed
+			if i > 0 {
+				sandbox.Status.Phase = v1alpha1.SandboxSucceeded // to end well is not what a pool is for
+			}
 			if err := f.api.Status().Update(t.Context(), sandbox); err != nil {
 				t.Fatal(err)
 			}

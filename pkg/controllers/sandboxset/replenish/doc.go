@@ -7,7 +7,7 @@
 //
 // A reconcile walks: hold back while claims run (burst.go) · note which own
 // writes the cache has not shown yet (expectations.go) · read the pool from the
-// cache · decide (plan.go, pure) · pause if sandboxes only fail (failures.go) ·
+// cache · decide (plan.go, pure) · pause if sandboxes only end (failures.go) ·
 // delete and create (act.go, slowstart.go) · write the status, if it changed (status.go).
 //
 // It never decides about a sandbox that a claim has: such a sandbox is no longer

@@ -6,6 +6,7 @@ package replenish
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +63,7 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
 				c.expectations.gone(sandbox.UID)
+				c.starts.saw(sandbox.UID, useNone, c.clock.Now())
 				c.wake(sandbox, q)
 			}
 		},
@@ -73,6 +75,8 @@ func (c *Controller) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue) {
 	if set := sandbox.Labels[v1alpha1.LabelSandboxPool]; set != "" {
 		c.expectations.seen(types.NamespacedName{Namespace: sandbox.Namespace, Name: set}, sandbox.UID)
 	}
+	now := c.clock.Now()
+	c.starts.saw(sandbox.UID, useOf(sandbox, now), now)
 	c.wake(sandbox, q)
 }
 
@@ -80,6 +84,7 @@ func (c *Controller) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
 	if before.UID != after.UID {
 		// Deleted and made again between two looks of the cache.
 		c.expectations.gone(before.UID)
+		c.starts.saw(before.UID, useNone, c.clock.Now())
 		c.wake(before, q)
 		c.sandboxCreated(after, q)
 		return
@@ -89,15 +94,26 @@ func (c *Controller) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
 	}
 	owner := v1alpha1.PoolOf(before)
 	now := c.clock.Now()
-	if owner != nil && useOf(before, now) == useCreating && after.Status.Phase == v1alpha1.SandboxRunning {
+	c.starts.saw(after.UID, useOf(after, now), now)
+	if owner != nil && useOf(before, now) == useCreating && works(after) {
 		c.failures.succeeded(
 			types.NamespacedName{Namespace: before.Namespace, Name: owner.Name}, before.Labels[v1alpha1.LabelTemplateHash])
 	}
 	if owner != nil && v1alpha1.PoolOf(after) == nil {
-		c.bursts.took(types.NamespacedName{Namespace: before.Namespace, Name: owner.Name}, now)
+		set := types.NamespacedName{Namespace: before.Namespace, Name: owner.Name}
+		c.bursts.took(set, now)
+		c.shortages.took(set, now)
 		c.wake(before, q)
 	}
 	c.wake(after, q)
+}
+
+// works says that a sandbox has come to be available, even if a claim that waited
+// for it has taken it out of its pool at once. To run is not enough: a process
+// that ends soon runs for a moment, too.
+func works(sandbox *v1alpha1.Sandbox) bool {
+	return sandbox.Status.Phase == v1alpha1.SandboxRunning &&
+		meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 }
 
 // wake queues the set that owns a sandbox, if any.

@@ -36,6 +36,8 @@ type observation struct {
 type plan struct {
 	create int
 	remove []*v1alpha1.Sandbox
+	// rolling: what is removed beside garbage is of an older revision, not surplus.
+	rolling bool
 }
 
 // census is a pool, sorted by what its sandboxes are good for.
@@ -46,10 +48,10 @@ type census struct {
 	pending             int
 	// updated... are those of the current revision.
 	updatedAvailable, updatedCreating, updatedPending int
-	// garbage will never be claimed. updatedFailed of it are of the current revision
-	// and could not run.
-	garbage       []*v1alpha1.Sandbox
-	updatedFailed int
+	// garbage will never be claimed.
+	garbage []*v1alpha1.Sandbox
+	// outcome is how those of the current revision fare.
+	outcome outcome
 }
 
 func (c *census) unused() int  { return len(c.available) + len(c.creating) + c.pending }
@@ -70,6 +72,10 @@ const (
 //     does not count, so that the pool is full without it, and it is left alone.
 //     The lock of a scale-down by OpenKruise Agents that was interrupted is
 //     nobody's.
+//   - A paused sandbox was put aside by somebody: the set never pauses one. It does
+//     not count, so that the pool is full without it, and is left alone, also by a
+//     scale-down, as what it keeps may be wanted. It counts again once it is
+//     resumed, and goes with the set.
 //   - A sandbox without an address cannot be handed out, whatever its conditions.
 //   - A failed sandbox that is kept for debugging is left alone.
 func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
@@ -87,7 +93,7 @@ func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
 			return useNone
 		}
 		return useGarbage
-	case locked:
+	case locked || sandbox.Spec.Paused:
 		return useNone
 	case state == v1alpha1.StateAvailable && sandbox.Status.PodInfo.PodIP != "":
 		return useAvailable
@@ -122,6 +128,7 @@ func (o *observation) census() census {
 			c.available = append(c.available, sandbox)
 			if o.updated(sandbox) {
 				c.updatedAvailable++
+				c.outcome.works(sandbox)
 			}
 		case useCreating:
 			c.creating = append(c.creating, sandbox)
@@ -130,8 +137,8 @@ func (o *observation) census() census {
 			}
 		case useGarbage:
 			c.garbage = append(c.garbage, sandbox)
-			if o.updated(sandbox) && sandbox.Status.Phase == v1alpha1.SandboxFailed {
-				c.updatedFailed++
+			if o.updated(sandbox) {
+				c.outcome.garbage(sandbox)
 			}
 		}
 	}
@@ -174,7 +181,7 @@ func (o *observation) plan(c *census) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p.remove = append(p.remove, outdated...)
+	p.remove, p.rolling = append(p.remove, outdated...), len(outdated) > 0
 	return p, nil
 }
 

@@ -114,6 +114,26 @@ func TestPlan(t *testing.T) {
 			pool:   []builder{available("a").annotation(v1alpha1.AnnotationLock, "uuid"), starting("b").annotation(v1alpha1.AnnotationLock, "uuid")},
 			counts: counts{0, 0, 0, 0},
 		},
+		"paused: not counted, not deleted, replaced within the scale limit": {
+			set: makeSet(2, scaleLimit(intstr.FromInt32(1))),
+			pool: []builder{
+				available("a"), available("about-to-pause").paused(),
+				starting("paused").phase(v1alpha1.SandboxPaused).paused(),
+			},
+			create: 1, counts: counts{1, 1, 1, 1},
+		},
+		"paused: left alone by a scale-down and an update": {
+			set: makeSet(0), pool: []builder{available("a"), available("b").paused(), olderAvailable("o").paused()},
+			remove: []string{"a"}, counts: counts{1, 1, 1, 1},
+		},
+		"resumed: counts again": {
+			set: makeSet(1), pool: []builder{available("a"), starting("b").phase(v1alpha1.SandboxResuming)},
+			remove: []string{"b"}, counts: counts{2, 1, 2, 1},
+		},
+		"paused and ended": {
+			set: makeSet(0), pool: []builder{available("a").paused().phase(v1alpha1.SandboxFailed)},
+			remove: []string{"a"},
+		},
 		"locked and of an older revision": {
 			set:    makeSet(1),
 			pool:   []builder{olderAvailable("a").annotation(v1alpha1.AnnotationLock, "uuid")},

@@ -27,7 +27,7 @@ const (
 	// created or deleted. The message is the server's.
 	ReasonFailedWrite = "FailedWrite"
 	// ReasonSandboxesFail is a reason of ConditionReplicaFailure: sandboxes of the
-	// current template fail, and are replaced at growing intervals.
+	// current template fail or end, and are replaced at growing intervals.
 	ReasonSandboxesFail = "SandboxesFail"
 )
 
@@ -39,7 +39,7 @@ func troubleOf(workErr error, pause time.Duration) *trouble {
 	case workErr != nil:
 		return &trouble{ReasonFailedWrite, workErr.Error()}
 	case pause > 0:
-		return &trouble{ReasonSandboxesFail, "Sandboxes of the current template fail and are replaced at growing intervals"}
+		return &trouble{ReasonSandboxesFail, "Sandboxes of the current template fail or end and are replaced at growing intervals"}
 	}
 	return nil
 }

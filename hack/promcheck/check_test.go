@@ -1,0 +1,114 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// write makes files in a new folder.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+const first = `# TYPE claims_total counter
+claims_total{outcome="bound"} 1
+claims_total{outcome="error"} 0
+# TYPE depth gauge
+depth{pool="a"} 3
+# TYPE took histogram
+took_bucket{le="0.1"} 1
+took_bucket{le="+Inf"} 1
+took_sum 0.05
+took_count 1
+`
+
+func TestCheck(t *testing.T) {
+	now := time.Now()
+	db, err := load(write(t, map[string]string{
+		"0/server.prom": first,
+		"1/server.prom": strings.ReplaceAll(first, "} 1\n", "} 5\n"),
+	}), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		query query
+		want  string // in an error; empty is none
+	}{
+		"rate":              {query: query{expr: `sum by (outcome) (rate(claims_total[4m]))`, legend: []string{"outcome"}}},
+		"quantile":          {query: query{expr: `histogram_quantile(0.99, sum by (le) (rate(took_bucket[4m])))`}},
+		"of the target":     {query: query{expr: `sum by (instance) (depth{job="server"})`, legend: []string{"instance"}}},
+		"no PromQL":         {query: query{expr: `sum(depth`}, want: "parse error"},
+		"unknown metric":    {query: query{expr: `sum(rate(claim_total[4m]))`}, want: "nothing that is exposed matches"},
+		"unknown value":     {query: query{expr: `claims_total{outcome="bund"}`}, want: "nothing that is exposed matches"},
+		"unknown matcher":   {query: query{expr: `claims_total{result="bound"}`}, want: "nothing that is exposed matches"},
+		"unknown grouping":  {query: query{expr: `sum by (result) (claims_total)`}, want: "has no label result"},
+		"unknown join":      {query: query{expr: `depth / on (pool) claims_total`}, want: "has no label pool"},
+		"unknown legend":    {query: query{expr: `sum(depth)`, legend: []string{"pool"}}, want: "the result has no label pool"},
+		"no result":         {query: query{expr: `depth > 5`}, want: "has no result"},
+		"silent alert":      {query: query{expr: `depth > 5 and on (pool) depth < 1`, alert: true}},
+		"alert on nothing":  {query: query{expr: `dept > 5`, alert: true}, want: "nothing that is exposed matches"},
+		"absent":            {query: query{expr: `absent(depth)`, alert: true}},
+		"absent of nothing": {query: query{expr: `absent(dept)`, alert: true}, want: "nothing that is exposed matches"},
+		"wrong type":        {query: query{expr: `depth[5m]`}, want: "neither a vector nor a scalar"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			errs := newChecker(db, now).check(tc.query)
+			if tc.want == "" && len(errs) > 0 {
+				t.Errorf("got %v", errs)
+			}
+			found := tc.want == ""
+			for _, err := range errs {
+				found = found || strings.Contains(err.Error(), tc.want)
+			}
+			if !found {
+				t.Errorf("got %v, want an error with %q", errs, tc.want)
+			}
+		})
+	}
+}
+
+func TestDashboardQueries(t *testing.T) {
+	const variables = `"templating": {"list": [
+		{"name": "datasource", "type": "datasource", "query": "prometheus"},
+		{"name": "pool", "type": "query", "query": {"query": "label_values(depth{job=\"server\"}, pool)"}}]}`
+	folder := write(t, map[string]string{
+		"good.json": `{` + variables + `, "panels": [{"type": "row", "title": "r", "panels": [
+			{"type": "timeseries", "title": "p", "targets": [{"expr": "rate(x{pool=~\"$pool\"}[$__rate_interval])", "legendFormat": "{{pool}} {{ job }}"}]}]}]}`,
+		"unknown.json": `{` + variables + `, "panels": [{"type": "timeseries", "title": "p", "targets": [{"expr": "x{y=~\"$nothing\"}"}]}]}`,
+		"empty.json":   `{` + variables + `, "panels": [{"type": "timeseries", "title": "p"}]}`,
+	})
+	queries, err := dashboardQueries(filepath.Join(folder, "good.json"))
+	if err != nil || len(queries) != 2 {
+		t.Fatalf("got %v, %v", queries, err)
+	}
+	if got := queries[0]; got.expr != `depth{job="server"}` || strings.Join(got.legend, " ") != "pool" {
+		t.Errorf("the variable became %+v", got)
+	}
+	if got := queries[1]; got.expr != `rate(x{pool=~".*"}[4m])` || strings.Join(got.legend, " ") != "pool job" {
+		t.Errorf("the panel became %+v", got)
+	}
+	for _, name := range []string{"unknown.json", "empty.json", "absent.json"} {
+		if got, err := dashboardQueries(filepath.Join(folder, name)); err == nil {
+			t.Errorf("%s is taken: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+var (
+	// Not just namespace: that is what a target's own namespace is called where
+	// Prometheus finds its targets in a cluster.
+	ofPool = []string{"sandboxset_namespace", "sandboxset"}
+
+	poolSandboxes = metrics.NewDesc("sandlot_pool_sandboxes",
+		"Sandboxes of a pool in this server's index: available ones, and those taken by claims that are being bound.",
+		append([]string{"state"}, ofPool...), nil, metrics.ALPHA, "")
+	poolReplicas = metrics.NewDesc("sandlot_pool_replicas",
+		"Sandboxes that a pool is meant to hold.", ofPool, nil, metrics.ALPHA, "")
+	poolWaiting = metrics.NewDesc("sandlot_pool_waiting_claims",
+		"Claims that this server lets wait for sandboxes of a pool.", ofPool, nil, metrics.ALPHA, "")
+	poolMissing = metrics.NewDesc("sandlot_pool_missing_sandboxes",
+		"Sandboxes of a pool that those claims lack.", ofPool, nil, metrics.ALPHA, "")
+	waitingWithoutSet = metrics.NewDesc("sandlot_claims_without_sandboxset",
+		"Claims that this server lets wait for a SandboxSet that does not exist.", nil, nil, metrics.ALPHA, "")
+	unfinishedClaims = metrics.NewDesc("sandlot_unfinished_claims",
+		"Claims that this server finishes in the background.", nil, nil, metrics.ALPHA, "")
+	indexBehind = metrics.NewDesc("sandlot_pool_index_behind_seconds",
+		"For how long the pool index has been waiting to hear of a transaction of this server.", nil, nil, metrics.ALPHA, "")
+)
+
+// collector reads the allocators that run in this process when it is asked, so
+// that a claim does not pay for the figures, and a set that is gone leaves none
+// behind. There is one allocator in a process, outside of tests; several are
+// added up. The names in the labels are those of SandboxSets that exist: what
+// claims ask for beyond that is theirs to choose, and counted as one.
+type collector struct {
+	metrics.BaseStableCollector
+
+	mu   sync.Mutex
+	runs map[*Allocator]struct{}
+}
+
+var live collector
+
+// add lets the collector read a until the returned function is called.
+func (c *collector) add(a *Allocator) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs == nil {
+		c.runs = map[*Allocator]struct{}{}
+	}
+	c.runs[a] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.runs, a)
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	for _, desc := range []*metrics.Desc{
+		poolSandboxes, poolReplicas, poolWaiting, poolMissing, waitingWithoutSet, unfinishedClaims, indexBehind,
+	} {
+		ch <- desc
+	}
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
+	total := c.read()
+	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
+		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
+	}
+	for p, of := range total.pools {
+		gauge(poolSandboxes, float64(of.Available), "available", p.Namespace, p.Name)
+		gauge(poolSandboxes, float64(of.Taken), "taken", p.Namespace, p.Name)
+		gauge(poolReplicas, float64(of.replicas), p.Namespace, p.Name)
+		gauge(poolWaiting, float64(of.claims), p.Namespace, p.Name)
+		gauge(poolMissing, float64(of.sandboxes), p.Namespace, p.Name)
+	}
+	gauge(waitingWithoutSet, float64(total.withoutSet))
+	gauge(unfinishedClaims, float64(total.unfinished))
+	gauge(indexBehind, total.behind.Seconds())
+}
+
+// reading is what one look at the allocators shows.
+type reading struct {
+	pools                  map[poolindex.Pool]poolReading
+	withoutSet, unfinished int
+	behind                 time.Duration
+}
+
+type poolReading struct {
+	poolindex.Depth
+	demand
+	replicas int32
+}
+
+func (c *collector) read() reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	total := reading{pools: map[poolindex.Pool]poolReading{}}
+	for a := range c.runs {
+		a.readInto(&total)
+	}
+	return total
+}
+
+func (a *Allocator) readInto(total *reading) {
+	total.behind = max(total.behind, a.lag.behind())
+	depths, demands := a.index.Depths(), a.queue.demands()
+	a.jobs.mu.Lock()
+	defer a.jobs.mu.Unlock()
+	total.unfinished += len(a.jobs.byUID)
+	for p, replicas := range a.jobs.sets {
+		of := total.pools[p]
+		of.Available += depths[p].Available
+		of.Taken += depths[p].Taken
+		of.claims += demands[p].claims
+		of.sandboxes += demands[p].sandboxes
+		of.replicas = replicas
+		total.pools[p] = of
+	}
+	for p, demand := range demands {
+		if _, exists := a.jobs.sets[p]; !exists {
+			total.withoutSet += demand.claims
+		}
+	}
+}

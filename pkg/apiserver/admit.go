@@ -1,0 +1,112 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
+)
+
+// admitter puts the sandboxes that are made for claims, inside a transaction,
+// through the admission that every created sandbox goes through: webhooks,
+// policies, the end of a namespace, quotas. Otherwise a claim would be the way
+// around all of them.
+type admitter struct {
+	admission admission.Interface
+	objects   admission.ObjectInterfaces
+}
+
+// newAdmitter returns nil where there is no admission.
+func newAdmitter(chain admission.Interface, equivalents runtime.EquivalentResourceMapper) *admitter {
+	if chain == nil {
+		return nil
+	}
+	return &admitter{
+		admission: chain,
+		objects: &admission.RuntimeObjectInterfaces{
+			ObjectCreater: Scheme, ObjectTyper: Scheme, ObjectDefaulter: Scheme, ObjectConvertor: Scheme,
+			EquivalentResourceMapper: equivalents,
+		},
+	}
+}
+
+// admit admits all, and may change them, or says why one of them must not be. The
+// last one is charged for all, and waits until nothing else is in their way: see
+// quota.WithCharge.
+func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error {
+	if a == nil || len(made) == 0 {
+		return nil
+	}
+	by := requester(ctx, claim)
+	last := len(made) - 1
+	uncharged := quota.WithCharge(ctx, 0)
+	var others errgroup.Group
+	others.SetLimit(admissionsAtOnce)
+	for _, sb := range made[:last] {
+		others.Go(func() error { return a.admitOne(uncharged, by, sb) })
+	}
+	if err := others.Wait(); err != nil {
+		return err
+	}
+	return a.admitOne(quota.WithCharge(ctx, len(made)), by, made[last])
+}
+
+// admissionsAtOnce bounds what one claim asks of webhooks at the same time.
+const admissionsAtOnce = 16
+
+// requester is who asks for sandboxes. A claim that goes on in the background has
+// no request any more: then it is who made it, by name only, because the groups of
+// that time are not recorded. That can be refused what the groups would allow, and
+// never the other way round.
+func requester(ctx context.Context, claim *v1alpha1.SandboxClaim) user.Info {
+	if info, ok := genericapirequest.UserFrom(ctx); ok {
+		return info
+	}
+	name := claim.Annotations[v1alpha1.AnnotationClaimedBy]
+	if name == "" {
+		name = user.APIServerUser // without its groups, which may do everything
+	}
+	return &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}
+}
+
+func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sandbox) error {
+	name, namespace := sb.Name, sb.Namespace
+	ctx = genericapirequest.WithNamespace(ctx, namespace)
+	kind := v1alpha1.SchemeGroupVersion.WithKind("Sandbox")
+	attributes := admission.NewAttributesRecord(sb, nil, kind, namespace, name, v1alpha1.SchemeGroupVersion.WithResource("sandboxes"), "",
+		admission.Create, &metav1.CreateOptions{}, false, by)
+	if mutating, ok := a.admission.(admission.MutationInterface); ok && mutating.Handles(admission.Create) {
+		if err := mutating.Admit(ctx, attributes, a.objects); err != nil {
+			return err
+		}
+	}
+	errs := validation.ValidateSandbox(sb)
+	meta := field.NewPath("metadata")
+	if sb.Name != name {
+		errs = append(errs, field.Invalid(meta.Child("name"), sb.Name, "was changed by admission"))
+	}
+	if sb.Namespace != namespace {
+		errs = append(errs, field.Invalid(meta.Child("namespace"), sb.Namespace, "was changed by admission"))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("a sandbox for the claim, as admission made it: %w", apierrors.NewInvalid(kind.GroupKind(), name, errs))
+	}
+	if validating, ok := a.admission.(admission.ValidationInterface); ok && validating.Handles(admission.Create) {
+		return validating.Validate(ctx, attributes, a.objects)
+	}
+	return nil
+}

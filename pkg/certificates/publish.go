@@ -1,0 +1,134 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// apiServiceGVK is the kind whose caBundle we keep. It is handled without its Go
+// type, which would bring the module of the aggregator along.
+var apiServiceGVK = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}
+
+// apiService is an APIService, or nil for an authority that has none.
+type apiService struct {
+	object   *unstructured.Unstructured // nil if it does not exist (yet)
+	name     string
+	caBundle []byte
+}
+
+func (r *reconciler) loadAPIService(ctx context.Context, a authority) (*apiService, error) {
+	if a.apiService == "" {
+		return nil, nil
+	}
+	service := &apiService{name: a.apiService}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(apiServiceGVK)
+	err := r.reader.Get(ctx, client.ObjectKey{Name: a.apiService}, object)
+	if apierrors.IsNotFound(err) {
+		return service, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting APIService %s: %w", a.apiService, err)
+	}
+	service.object = object
+	encoded, _, err := unstructured.NestedString(object.Object, "spec", "caBundle")
+	if err != nil {
+		return nil, fmt.Errorf("APIService %s: %w", a.apiService, err)
+	}
+	if service.caBundle, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+		return nil, fmt.Errorf("caBundle of APIService %s: %w", a.apiService, err)
+	}
+	return service, nil
+}
+
+// publishTo puts the bundle into the APIService and tells whether it is there. It
+// turns off insecureSkipTLSVerify, which excludes a caBundle.
+func (r *reconciler) publishTo(ctx context.Context, service *apiService, bundle []byte) (bool, error) {
+	switch {
+	case service == nil:
+		return true, nil
+	case service.object == nil:
+		return false, nil // its creation will wake us
+	case bytes.Equal(service.caBundle, bundle):
+		return true, nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": service.object.GetResourceVersion()},
+		"spec":     map[string]any{"caBundle": bundle, "insecureSkipTLSVerify": nil},
+	})
+	if err != nil {
+		return false, fmt.Errorf("patch of APIService %s: %w", service.name, err)
+	}
+	if err := r.writer.Patch(ctx, service.object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		return false, fmt.Errorf("patching the caBundle of APIService %s: %w", service.name, err)
+	}
+	return true, nil
+}
+
+// oldestPod returns when the oldest Pod was made that mounts a Secret of the
+// authority, if that matters.
+func (r *reconciler) oldestPod(ctx context.Context, a authority) (time.Time, error) {
+	oldest := time.Time{}
+	if !a.restarts {
+		return oldest, nil
+	}
+	pods := &corev1.PodList{}
+	if err := r.reader.List(ctx, pods, client.InNamespace(r.options.Namespace)); err != nil {
+		return oldest, fmt.Errorf("listing the Pods that trust %s: %w", a.name, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		made := pod.CreationTimestamp.Time
+		if a.isMountedBy(pod) && (oldest.IsZero() || made.Before(oldest)) {
+			oldest = made
+		}
+	}
+	return oldest, nil
+}
+
+// isMountedBy tells whether a Pod that has not ended mounts one of the Secrets
+// that have the bundle, or the bundle itself.
+func (a authority) isMountedBy(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if volume.Secret != nil && a.signs(volume.Secret.SecretName) ||
+			volume.ConfigMap != nil && volume.ConfigMap.Name == a.bundle {
+			return true
+		}
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.Secret != nil && a.signs(source.Secret.Name) ||
+				source.ConfigMap != nil && source.ConfigMap.Name == a.bundle {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (a authority) signs(secret string) bool {
+	for _, t := range a.targets {
+		if t.secret == secret {
+			return true
+		}
+	}
+	return false
+}

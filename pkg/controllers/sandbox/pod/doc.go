@@ -1,0 +1,30 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pod runs sandboxes as Pods: one Pod for each Sandbox, of its name and
+// owned by it, with the PersistentVolumeClaims that the sandbox asks for; and it
+// tells in the sandbox's status how the Pod is. Pausing a sandbox deletes the Pod,
+// resuming makes a new one. What is to be done is decided in plan.go, from values
+// alone; the rest carries it out.
+//
+// A reconcile writes the sandbox at most once and its status at most once (twice
+// where the deletion of a pod is refused), all only as the very object that was
+// judged: a plan made from an old cache is refused by the server and made again.
+// What is older than the controller's own last write is not judged at all. That a pod is gone is believed the server
+// alone where it has consequences, because a sandbox that failed stays failed.
+//
+// A sandbox costs one create of a pod and two writes of its status (Pending with
+// the revision, then Running), a claimed one a patch of the pod's metadata.
+//
+// The rights that it needs, in all namespaces:
+//
+//	agents.kruise.io         sandboxes               get, list, watch, patch
+//	agents.kruise.io         sandboxes/status        patch
+//	agents.kruise.io         sandboxes/finalizers    update
+//	core                     pods                    get, list, watch, create, patch, delete
+//	core                     persistentvolumeclaims  get, create
+//	events.k8s.io (and core) events                  create, patch
+//
+// The finalizers are for clusters with OwnerReferencesPermissionEnforcement: an
+// owner reference that blocks the deletion of a sandbox needs them.
+package pod

@@ -1,0 +1,101 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+var box = types.NamespacedName{Namespace: "ns", Name: "box"}
+
+func TestExpectations(t *testing.T) {
+	clock := clocktesting.NewFakeClock(now)
+	x := newExpectations(clock)
+	check := func(what string, want time.Duration) {
+		t.Helper()
+		if got := x.left(box); got != want {
+			t.Errorf("%s: expected for %s, want %s", what, got, want)
+		}
+	}
+	check("at first", 0)
+	x.created(box, "a")
+	check("created", expectationTTL)
+	x.seen(box, "older")
+	check("another was seen", expectationTTL)
+	clock.Step(time.Second)
+	check("a second later", expectationTTL-time.Second)
+	x.seen(box, "a")
+	check("seen", 0)
+	x.created(box, "b")
+	x.forget(box)
+	check("forgotten", 0)
+	x.created(box, "c")
+	clock.Step(expectationTTL)
+	check("never seen", 0)
+	if len(x.pods) != 0 {
+		t.Errorf("remembers %v", x.pods)
+	}
+}
+
+func TestSuperseded(t *testing.T) {
+	clock := clocktesting.NewFakeClock(now)
+	s := newSuperseded(clock)
+	check := func(what, version string, want time.Duration) {
+		t.Helper()
+		if got := s.left(box, version); got != want {
+			t.Errorf("%s: waits for %s, want %s", what, got, want)
+		}
+	}
+	check("at first", "1", 0)
+	s.wrote(box, "1", "1")
+	check("nothing changed", "1", 0)
+	s.wrote(box, "1", "2")
+	s.wrote(box, "2", "3")
+	clock.Step(time.Second)
+	check("before both writes", "1", supersededTTL-time.Second)
+	check("between them", "2", supersededTTL-time.Second)
+	check("after them", "3", 0)
+	if len(s.versions) != 0 {
+		t.Errorf("remembers %v", s.versions)
+	}
+	s.wrote(box, "3", "4")
+	clock.Step(supersededTTL)
+	check("never seen", "3", 0)
+	s.wrote(box, "3", "4")
+	s.forget(box)
+	if len(s.versions) != 0 {
+		t.Errorf("remembers %v", s.versions)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	clock := clocktesting.NewFakeClock(now)
+	b := newBackoff(clock)
+	if got := b.left(box); got != 0 {
+		t.Errorf("the first try waits %s", got)
+	}
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		b.tried(box)
+		if got := b.left(box); got != want*time.Second {
+			t.Errorf("waits %s, want %s", got, want*time.Second)
+		}
+		clock.Step(want*time.Second - time.Millisecond)
+		if got := b.left(box); got != time.Millisecond {
+			t.Errorf("has %s left", got)
+		}
+		clock.Step(time.Millisecond)
+		if got := b.left(box); got != 0 {
+			t.Errorf("has %s left", got)
+		}
+	}
+	b.forget(box)
+	b.tried(box)
+	if got := b.left(box); got != time.Second {
+		t.Errorf("waits %s after a fresh start", got)
+	}
+}

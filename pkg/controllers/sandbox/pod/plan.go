@@ -1,0 +1,250 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// observation is what is known when a plan is made. Nothing in it is changed.
+type observation struct {
+	sandbox *v1alpha1.Sandbox
+	// revision is the hash of the sandbox's template.
+	revision string
+	// pod is the one that has the sandbox's name, whoever owns it, or nil.
+	pod *corev1.Pod
+	// sure says that pod is what the server answered just now. A cache may be late.
+	sure bool
+	// expected says that a pod was created that the cache does not show yet.
+	expected bool
+	// held says that a new pod must wait, because the last one failed to come.
+	held bool
+	now  time.Time
+}
+
+// action is what is to be done about the pod.
+type action int
+
+const (
+	// leave: nothing.
+	leave action = iota
+	// ask: what is known of the pod is not enough; ask the server and plan again.
+	ask
+	// create: make the volume claims and the pod.
+	create
+	// label: give the pod the metadata that the sandbox wants by now.
+	label
+	// remove: delete the pod.
+	remove
+)
+
+// plan is what is to be done.
+type plan struct {
+	action action
+	// finalizer says whether the sandbox should have v1alpha1.FinalizerSandbox.
+	finalizer bool
+	// status is what the status should be, provided that action succeeds.
+	status v1alpha1.SandboxStatus
+	// mismatch says that a pod of somebody else is in the way.
+	mismatch bool
+}
+
+// decide makes the plan for a sandbox:
+//
+//	being deleted        its pod goes by owner reference; the finalizer goes
+//	Succeeded, Failed    final, nothing more happens
+//	spec.paused          remove the pod; when it is gone, Paused for good
+//	Paused               likewise, and then on to Resuming
+//	Pending, Resuming    make the pod, wait until it runs
+//	any other            follow the pod; without it, Failed
+func decide(o *observation) plan {
+	phase := o.sandbox.Status.Phase
+	switch {
+	case o.sandbox.DeletionTimestamp != nil:
+		return plan{status: o.sandbox.Status}
+	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
+		return plan{status: o.sandbox.Status}
+	}
+	p := plan{status: *o.sandbox.Status.DeepCopy()}
+	p.status.ObservedGeneration = o.sandbox.Generation
+	p.status.UpdateRevision = o.revision
+	if phase == "" {
+		p.status.Phase = v1alpha1.SandboxPending
+	}
+	switch {
+	case o.sandbox.Spec.Paused:
+		o.pause(&p)
+	case phase == v1alpha1.SandboxPaused:
+		// A pause is carried to its end before the way back begins, so that there
+		// is never any doubt which of two pods a status is about.
+		if o.pause(&p); p.action == leave && isTrue(p.status.Conditions, v1alpha1.SandboxConditionPaused) {
+			o.resume(&p)
+		}
+	default:
+		o.run(&p)
+	}
+	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
+	return p
+}
+
+// pause takes the pod away.
+func (o *observation) pause(p *plan) {
+	p.status.Phase, p.status.Message = v1alpha1.SandboxPaused, ""
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
+	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionResumed)
+	if o.owned() {
+		message := "The pod is being deleted"
+		if o.pod.DeletionTimestamp == nil {
+			p.action = remove
+			if told := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionPaused); told != nil && told.Status == metav1.ConditionFalse {
+				message = told.Message // why it was refused, until it is not
+			}
+		}
+		o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, message)
+		return
+	}
+	if isTrue(p.status.Conditions, v1alpha1.SandboxConditionPaused) {
+		return // that the pod is gone was seen before
+	}
+	if !o.sure {
+		p.action = ask
+		return
+	}
+	o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
+	// The address may be another pod's by now.
+	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
+}
+
+// resume begins the way back from a complete pause.
+func (o *observation) resume(p *plan) {
+	p.status.Phase = v1alpha1.SandboxResuming
+	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionPaused)
+	o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+	o.run(p)
+}
+
+// run makes the pod, if the sandbox is still to start, and follows it.
+func (o *observation) run(p *plan) {
+	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming
+	switch {
+	case starting && o.pod == nil:
+		o.start(p)
+	case starting && !o.owned():
+		p.mismatch = true
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, mismatchMessage(o.pod))
+	case !starting && o.lost() && !o.sure:
+		p.action = ask
+	case !starting && (o.lost() || o.pod.DeletionTimestamp != nil):
+		o.end(p, v1alpha1.SandboxFailed, "Pod Not Found")
+	case o.pod.DeletionTimestamp != nil:
+		// Somebody deleted it before it ran. Another one is made when it is gone.
+	case o.pod.Status.Phase == corev1.PodFailed:
+		o.end(p, v1alpha1.SandboxFailed, "Pod status phase is Failed")
+	case o.pod.Status.Phase == corev1.PodSucceeded:
+		o.end(p, v1alpha1.SandboxSucceeded, "Pod status phase is Succeeded")
+	default:
+		o.follow(p, starting)
+	}
+}
+
+// start makes the pod, unless one is on its way, or the last try was a moment ago.
+func (o *observation) start(p *plan) {
+	if o.expected || o.held {
+		return
+	}
+	p.action = create
+	if hasReason(p.status.Conditions, v1alpha1.SandboxConditionReady, v1alpha1.ReasonPodCreateFailed) {
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+	}
+}
+
+// follow tells in the status how a living pod is.
+func (o *observation) follow(p *plan, starting bool) {
+	if podtemplate.PodMetadataOutdated(o.pod.Labels, o.revision) {
+		p.action = label
+	}
+	if starting && !o.hasStarted(p.status.Phase) {
+		o.waiting(p)
+		return
+	}
+	if p.status.Phase == v1alpha1.SandboxResuming {
+		o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
+	}
+	p.status.Phase, p.status.Message = v1alpha1.SandboxRunning, ""
+	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
+	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
+	p.status.PodInfo.PodUID = o.pod.UID
+	status, reason, message := readinessOf(o.pod)
+	o.setReady(p, status, reason, message)
+}
+
+// hasStarted says whether the pod runs as far as the sandbox needs it to be
+// Running. A sandbox that is resumed was in use, and one in use that runs without
+// being ready counts as dead, so it stays Resuming until its pod is ready.
+func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
+	if o.pod.Status.Phase != corev1.PodRunning || o.pod.Status.PodIP == "" {
+		return false
+	}
+	status, _, _ := readinessOf(o.pod)
+	return phase != v1alpha1.SandboxResuming || status == metav1.ConditionTrue
+}
+
+// waiting tells what keeps a pod from starting, if anything does. The usual steps
+// of a start are not worth a write.
+func (o *observation) waiting(p *plan) {
+	if reason, message, trouble := troubleOf(o.pod); trouble {
+		o.setReady(p, metav1.ConditionFalse, reason, message)
+	} else if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) != nil {
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+	}
+}
+
+// untroubled is what is to be said of a sandbox that starts and is not ready yet.
+func untroubled(phase v1alpha1.SandboxPhase) string {
+	if phase == v1alpha1.SandboxResuming {
+		return "The sandbox is being resumed"
+	}
+	return ""
+}
+
+// end is the last thing that happens to a sandbox before it is deleted.
+func (o *observation) end(p *plan, phase v1alpha1.SandboxPhase, message string) {
+	p.status.Phase, p.status.Message = phase, message
+	detail := ""
+	if !o.lost() {
+		detail = endOf(o.pod)
+	}
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, detail)
+}
+
+// owned says whether there is a pod and it is this very sandbox's.
+func (o *observation) owned() bool { return isOwned(o.sandbox, o.pod) }
+
+func isOwned(sandbox *v1alpha1.Sandbox, pod *corev1.Pod) bool {
+	return pod != nil && metav1.IsControlledBy(pod, sandbox)
+}
+
+// lost says whether the pod that the sandbox ran as is not there: there is none, or
+// another one, which has nothing of what was in the first. While a sandbox starts,
+// its pod may be any that it owns.
+func (o *observation) lost() bool {
+	known := o.sandbox.Status.PodInfo.PodUID
+	return !o.owned() || known != "" && known != o.pod.UID
+}
+
+func (o *observation) setReady(p *plan, status metav1.ConditionStatus, reason, message string) {
+	o.setCondition(p, v1alpha1.SandboxConditionReady, status, reason, message)
+}
+
+func (o *observation) setCondition(p *plan, kind string, status metav1.ConditionStatus, reason, message string) {
+	setCondition(&p.status, kind, status, reason, message, o.sandbox.Generation, o.now)
+}

@@ -1,0 +1,477 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+
+const revision = "rev"
+
+func newSandbox(changes ...func(*v1alpha1.Sandbox)) *v1alpha1.Sandbox {
+	sandbox := &v1alpha1.Sandbox{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "box", UID: "u", Generation: 3},
+		Spec: v1alpha1.SandboxSpec{EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+			Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"i"}]}}`)},
+		}},
+	}
+	for _, change := range changes {
+		change(sandbox)
+	}
+	return sandbox
+}
+
+func newPod(changes ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "box", UID: "pod-uid",
+			Labels: map[string]string{v1alpha1.LabelCreatedBy: "sandbox", v1alpha1.LabelPodTemplateHash: revision},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "agents.kruise.io/v1alpha1", Kind: "Sandbox", Name: "box", UID: "u", Controller: new(true),
+			}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func phase(p v1alpha1.SandboxPhase) func(*v1alpha1.Sandbox) {
+	return func(s *v1alpha1.Sandbox) { s.Status.Phase = p }
+}
+
+func paused(s *v1alpha1.Sandbox) { s.Spec.Paused = true }
+
+func held(c ...metav1.Condition) func(*v1alpha1.Sandbox) {
+	return func(s *v1alpha1.Sandbox) { s.Status.Conditions = append(s.Status.Conditions, c...) }
+}
+
+func addressed(s *v1alpha1.Sandbox) {
+	s.Status.NodeName, s.Status.SandboxIP = "node", "10.0.0.1"
+	s.Status.PodInfo = v1alpha1.PodInfo{NodeName: "node", PodIP: "10.0.0.1", PodUID: "pod-uid"}
+}
+
+// second makes a pod of the sandbox's that is not the one of its status.
+func second(p *corev1.Pod) { p.UID = "second" }
+
+// runs makes a pod that runs; Ready or not.
+func runs(ready corev1.ConditionStatus) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Status.PodIP, p.Status.Phase = "node", "10.0.0.1", corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		if ready != corev1.ConditionTrue {
+			p.Status.Conditions[0].Reason, p.Status.Conditions[0].Message = "ContainersNotReady", "containers with unready status: [c]"
+		}
+	}
+}
+
+func podPhase(phase corev1.PodPhase) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.Phase = phase }
+}
+
+func terminating(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(now)) }
+
+func foreign(p *corev1.Pod) { p.OwnerReferences[0].UID = "older" }
+
+func waits(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}
+	}
+}
+
+func cond(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func ready(reason, message string) metav1.Condition {
+	return cond("Ready", metav1.ConditionFalse, reason, message)
+}
+
+const (
+	yes = metav1.ConditionTrue
+	no  = metav1.ConditionFalse
+)
+
+var (
+	isReady      = cond("Ready", yes, "PodReady", "")
+	isPaused     = cond("SandboxPaused", yes, "StopPauseSucceed", "")
+	readyPaused  = ready("PodReady", "The sandbox is paused")
+	readyResumes = ready("PodReady", "The sandbox is being resumed")
+	resumes      = cond("SandboxResumed", no, "CreatePod", "")
+)
+
+// want is a plan, without what every plan has.
+type want struct {
+	action     action
+	finalizer  bool
+	mismatch   bool
+	phase      v1alpha1.SandboxPhase
+	message    string
+	addressed  bool
+	conditions []metav1.Condition
+}
+
+func TestDecide(t *testing.T) {
+	running := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(isReady)}
+	tests := map[string]struct {
+		sandbox *v1alpha1.Sandbox
+		pod     *corev1.Pod
+		given   observation // sure, expected, held
+		want    want
+	}{
+		// The start.
+		"new":                   {sandbox: newSandbox(), want: want{action: create, phase: "Pending"}},
+		"pending":               {sandbox: newSandbox(phase("Pending")), want: want{action: create, phase: "Pending"}},
+		"its pod is on its way": {sandbox: newSandbox(phase("Pending")), given: observation{expected: true}, want: want{phase: "Pending"}},
+		"must wait": {
+			sandbox: newSandbox(phase("Pending"), held(ready("PodCreateFailed", "quota"))), given: observation{held: true},
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodCreateFailed", "quota")}},
+		},
+		"tries again": {
+			sandbox: newSandbox(phase("Pending"), held(ready("PodCreateFailed", "quota"))),
+			want:    want{action: create, phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"its pod is there":      {sandbox: newSandbox(phase("Pending")), pod: newPod(), want: want{phase: "Pending"}},
+		"its container is made": {sandbox: newSandbox(phase("Pending")), pod: newPod(waits("ContainerCreating", "")), want: want{phase: "Pending"}},
+		"unschedulable": {
+			sandbox: newSandbox(phase("Pending")),
+			pod: newPod(func(p *corev1.Pod) {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: "Unschedulable", Message: "0/4 nodes"}}
+			}),
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "Unschedulable: 0/4 nodes")}},
+		},
+		"scheduled after all": {
+			sandbox: newSandbox(phase("Pending"), held(ready("PodReady", "Unschedulable: 0/4 nodes"))), pod: newPod(),
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"no image": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(waits("ErrImagePull", "not found")),
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("StartContainerFailed", "not found")}},
+		},
+		"no image, in few words": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(waits("ImagePullBackOff", "")),
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("StartContainerFailed", "ImagePullBackOff")}},
+		},
+		"runs": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+		"runs after trouble": {
+			sandbox: newSandbox(phase("Pending"), held(ready("StartContainerFailed", "x"))), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+		"runs, not ready": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(runs("False")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{ready("PodReady", "ContainersNotReady: containers with unready status: [c]")}},
+		},
+		"runs without an address": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(runs("True"), func(p *corev1.Pod) { p.Status.PodIP = "" }),
+			want: want{phase: "Pending"},
+		},
+		"deleted before it ran": {sandbox: newSandbox(phase("Pending")), pod: newPod(terminating), want: want{phase: "Pending"}},
+		"failed before it ran": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(podPhase("Failed")),
+			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"done before it was seen to run": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(podPhase("Succeeded")),
+			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"a pod in the way": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(foreign),
+			want: want{mismatch: true, phase: "Pending", conditions: []metav1.Condition{
+				ready("PodCreateFailed", "Pod ns/box is not this sandbox's, its controller is Sandbox box (older); waiting until it is gone"),
+			}},
+		},
+		"a pod of nobody in the way": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(func(p *corev1.Pod) { p.OwnerReferences = nil }),
+			want: want{mismatch: true, phase: "Pending", conditions: []metav1.Condition{
+				ready("PodCreateFailed", "Pod ns/box is not this sandbox's, it has no controller; waiting until it is gone"),
+			}},
+		},
+
+		// The life.
+		"nothing new": {sandbox: newSandbox(running...), pod: newPod(runs("True")), want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}}},
+		"not ready any more": {
+			sandbox: newSandbox(running...), pod: newPod(runs("False")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{ready("PodReady", "ContainersNotReady: containers with unready status: [c]")}},
+		},
+		"crashes": {
+			sandbox: newSandbox(running...), pod: newPod(runs("False"), waits("CrashLoopBackOff", "back-off 10s")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{ready("StartContainerFailed", "back-off 10s")}},
+		},
+		"one container waits, the pod is ready all the same": {
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), waits("CrashLoopBackOff", "back-off 10s")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+		"other metadata": {
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPodTemplateHash] = "before" }),
+			want: want{action: label, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+		"other metadata, not running yet": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(func(p *corev1.Pod) { p.Labels = nil }),
+			want: want{action: label, phase: "Pending"},
+		},
+		"phase of a later version": {
+			sandbox: newSandbox(phase("Upgrading")), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+
+		// The end.
+		"gone, as the cache says": {sandbox: newSandbox(running...), want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}}},
+		"gone": {
+			sandbox: newSandbox(running...), given: observation{sure: true},
+			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"another in its place, as the cache says": {
+			sandbox: newSandbox(running...), pod: newPod(foreign),
+			want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+		"another in its place": {
+			sandbox: newSandbox(running...), pod: newPod(foreign), given: observation{sure: true},
+			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"another of its own, as the cache says": {
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), second),
+			want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}},
+		},
+		"another of its own": {
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), second), given: observation{sure: true},
+			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"another of its own, being deleted": {
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), second, terminating), given: observation{sure: true},
+			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+		"being deleted by somebody": {
+			sandbox: newSandbox(running...), pod: newPod(runs("True"), terminating),
+			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "The pod is being deleted")}},
+		},
+		"being evicted": {
+			sandbox: newSandbox(running...),
+			pod: newPod(runs("True"), terminating, func(p *corev1.Pod) {
+				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+					Type: corev1.DisruptionTarget, Status: "True", Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
+				})
+			}),
+			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{
+				ready("PodReady", "EvictionByEvictionAPI: Eviction API: evicting"),
+			}},
+		},
+		"evicted by its node": {
+			sandbox: newSandbox(running...),
+			pod: newPod(podPhase("Failed"), func(p *corev1.Pod) {
+				p.Status.Reason, p.Status.Message = "Evicted", "The node was low on resource: memory."
+			}),
+			want: want{phase: "Failed", message: "Pod status phase is Failed", addressed: true, conditions: []metav1.Condition{
+				ready("PodReady", "Evicted: The node was low on resource: memory."),
+			}},
+		},
+		"done": {
+			sandbox: newSandbox(running...), pod: newPod(podPhase("Succeeded")),
+			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+		},
+
+		// The pause.
+		"pause": {
+			sandbox: newSandbox(append(running, paused)...), pod: newPod(runs("True")),
+			want: want{action: remove, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
+			}},
+		},
+		"pause, when it was refused": {
+			sandbox: newSandbox(phase("Paused"), addressed, paused, held(readyPaused, cond("SandboxPaused", no, "Pending", "a webhook says no"))), pod: newPod(runs("True")),
+			want: want{action: remove, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "a webhook says no"),
+			}},
+		},
+		"pausing, when it is not refused any more": {
+			sandbox: newSandbox(phase("Paused"), paused, held(readyPaused, cond("SandboxPaused", no, "Pending", "a webhook says no"))), pod: newPod(runs("True"), terminating),
+			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
+			}},
+		},
+		"paused, and a pod comes": {
+			sandbox: newSandbox(phase("Paused"), paused, held(readyPaused, isPaused)), pod: newPod(),
+			want: want{action: remove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
+			}},
+		},
+		"pausing": {
+			sandbox: newSandbox(phase("Paused"), paused), pod: newPod(runs("True"), terminating),
+			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
+			}},
+		},
+		"paused, as the cache says": {
+			sandbox: newSandbox(phase("Paused"), addressed, paused, held(readyPaused)),
+			want:    want{action: ask, finalizer: true, phase: "Paused", addressed: true, conditions: []metav1.Condition{readyPaused}},
+		},
+		"paused": {
+			sandbox: newSandbox(phase("Paused"), addressed, paused, held(readyPaused, cond("SandboxPaused", no, "Pending", "x"))), given: observation{sure: true},
+			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
+		},
+		"paused for good": {
+			sandbox: newSandbox(phase("Paused"), paused, held(readyPaused, isPaused)),
+			want:    want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
+		},
+		"pause before the start": {
+			sandbox: newSandbox(phase("Pending"), paused), given: observation{sure: true},
+			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
+		},
+		"pause while the pod is on its way": {
+			sandbox: newSandbox(phase("Pending"), paused), given: observation{expected: true},
+			want: want{action: ask, finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused}},
+		},
+		"pause with another's pod in the way": {
+			sandbox: newSandbox(phase("Pending"), paused), pod: newPod(foreign), given: observation{sure: true},
+			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused, isPaused}},
+		},
+		"pause while resuming": {
+			sandbox: newSandbox(phase("Resuming"), paused, held(resumes)), pod: newPod(),
+			want: want{action: remove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
+			}},
+		},
+
+		// The way back.
+		"resume before the pod is gone": {
+			sandbox: newSandbox(phase("Paused"), held(readyPaused)), pod: newPod(terminating),
+			want: want{finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
+			}},
+		},
+		"resume before the pod was deleted": {
+			sandbox: newSandbox(phase("Paused"), held(readyPaused)), pod: newPod(runs("True")),
+			want: want{action: remove, finalizer: true, phase: "Paused", conditions: []metav1.Condition{
+				readyPaused, cond("SandboxPaused", no, "Pending", "The pod is being deleted"),
+			}},
+		},
+		"resume, as the cache says": {
+			sandbox: newSandbox(phase("Paused"), held(readyPaused)),
+			want:    want{action: ask, finalizer: true, phase: "Paused", conditions: []metav1.Condition{readyPaused}},
+		},
+		"resume": {
+			sandbox: newSandbox(phase("Paused"), held(readyPaused, isPaused)),
+			want:    want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
+		},
+		"resume at the very end of the pause": {
+			sandbox: newSandbox(phase("Paused"), addressed, held(readyPaused, cond("SandboxPaused", no, "Pending", "x"))), given: observation{sure: true},
+			want: want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
+		},
+		"resuming, its pod is there": {
+			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(),
+			want: want{finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
+		},
+		"resuming, its pod is gone": {
+			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)),
+			want:    want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
+		},
+		"resuming, not ready": {
+			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(runs("False")),
+			want: want{finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, resumes}},
+		},
+		"resumed": {
+			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, cond("SandboxResumed", yes, "CreatePod", "")}},
+		},
+		"resumed, the status tells of the pod before": {
+			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes), func(s *v1alpha1.Sandbox) { s.Status.PodInfo.PodUID = "before" }), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, cond("SandboxResumed", yes, "CreatePod", "")}},
+		},
+		"failed while resuming": {
+			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(podPhase("Failed")),
+			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodReady", ""), resumes}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := test.given
+			o.sandbox, o.pod, o.revision, o.now = test.sandbox, test.pod, revision, now
+			sandbox, pod := test.sandbox.DeepCopy(), test.pod.DeepCopy()
+			p := decide(&o)
+			got := want{
+				action: p.action, finalizer: p.finalizer, mismatch: p.mismatch,
+				phase: p.status.Phase, message: p.status.Message, conditions: p.status.Conditions,
+				addressed: p.status.SandboxIP == "10.0.0.1" && p.status.NodeName == "node" &&
+					p.status.PodInfo.PodIP == "10.0.0.1" && p.status.PodInfo.NodeName == "node" && p.status.PodInfo.PodUID == types.UID("pod-uid"),
+			}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{}), cmpopts.EquateEmpty(),
+				cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime", "ObservedGeneration")); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if p.status.ObservedGeneration != 3 || p.status.UpdateRevision != revision {
+				t.Errorf("generation %d, revision %q", p.status.ObservedGeneration, p.status.UpdateRevision)
+			}
+			if !got.addressed && (p.status.SandboxIP != "" || p.status.NodeName != "" || p.status.PodInfo.PodIP != "") {
+				t.Errorf("half an address: %+v", p.status)
+			}
+			if diff := cmp.Diff(sandbox, test.sandbox); diff != "" {
+				t.Errorf("the sandbox changed (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(pod, test.pod); diff != "" {
+				t.Errorf("the pod changed (-before +after):\n%s", diff)
+			}
+			// A plan that was carried out leads to no other write.
+			if p.action == leave {
+				after := test.sandbox.DeepCopy()
+				after.Status = p.status
+				o.sandbox = after
+				if diff := cmp.Diff(p.status, decide(&o).status); diff != "" {
+					t.Errorf("status the second time (-first +second):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// What has ended, or is being deleted, is left alone.
+func TestDecideLeavesAlone(t *testing.T) {
+	for name, sandbox := range map[string]*v1alpha1.Sandbox{
+		"failed":           newSandbox(phase("Failed")),
+		"failed, paused":   newSandbox(phase("Failed"), paused),
+		"succeeded":        newSandbox(phase("Succeeded")),
+		"being deleted":    newSandbox(phase("Running"), func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.NewTime(now)) }),
+		"deleted, paused":  newSandbox(phase("Paused"), paused, func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.NewTime(now)) }),
+		"deleted, pending": newSandbox(phase("Pending"), func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.NewTime(now)) }),
+	} {
+		for _, pod := range []*corev1.Pod{nil, newPod(), newPod(runs("True")), newPod(foreign)} {
+			o := observation{sandbox: sandbox, pod: pod, revision: revision, now: now}
+			if diff := cmp.Diff(plan{status: sandbox.Status}, decide(&o), cmp.AllowUnexported(plan{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// A condition that stays as it is keeps its time, and a new one has whole seconds,
+// so that what is compared is what was stored.
+func TestConditionTimes(t *testing.T) {
+	o := observation{sandbox: newSandbox(phase("Pending")), pod: newPod(runs("True")), revision: revision, now: now.Add(300 * time.Millisecond)}
+	first := decide(&o).status
+	if got := first.Conditions[0].LastTransitionTime.Time; !got.Equal(now) {
+		t.Errorf("since %s, want %s", got, now)
+	}
+	o.sandbox.Status = first
+	o.now = now.Add(time.Hour)
+	if diff := cmp.Diff(first, decide(&o).status); diff != "" {
+		t.Errorf("an hour later (-before +after):\n%s", diff)
+	}
+}

@@ -1,0 +1,139 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// maxMessage bounds what of a foreign text gets into a status, which is read by
+// people and copied into every list.
+const maxMessage = 1024
+
+// setCondition sets a condition and is careful to change nothing else: a condition
+// that says the same as before keeps its time.
+func setCondition(
+	status *v1alpha1.SandboxStatus, kind string, value metav1.ConditionStatus, reason, message string,
+	generation int64, now time.Time,
+) {
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type:               kind,
+		Status:             value,
+		Reason:             reason,
+		Message:            truncated(message),
+		ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // as it is stored
+	})
+}
+
+func isTrue(conditions []metav1.Condition, kind string) bool {
+	return meta.IsStatusConditionTrue(conditions, kind)
+}
+
+func hasReason(conditions []metav1.Condition, kind, reason string) bool {
+	condition := meta.FindStatusCondition(conditions, kind)
+	return condition != nil && condition.Reason == reason
+}
+
+// readinessOf is the condition Ready of a pod as a sandbox shows it.
+func readinessOf(pod *corev1.Pod) (metav1.ConditionStatus, string, string) {
+	ready := podCondition(pod, corev1.PodReady)
+	if ready != nil && ready.Status == corev1.ConditionTrue {
+		return metav1.ConditionTrue, v1alpha1.ReasonPodReady, ""
+	}
+	if reason, message, trouble := containerTrouble(pod); trouble {
+		return metav1.ConditionFalse, reason, message
+	}
+	if ready == nil {
+		return metav1.ConditionFalse, v1alpha1.ReasonPodReady, ""
+	}
+	return metav1.ConditionFalse, v1alpha1.ReasonPodReady, joined(ready.Reason, ready.Message)
+}
+
+// troubleOf says what keeps a pod from starting.
+func troubleOf(pod *corev1.Pod) (reason, message string, found bool) {
+	if reason, message, found = containerTrouble(pod); found {
+		return reason, message, true
+	}
+	scheduled := podCondition(pod, corev1.PodScheduled)
+	if scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return v1alpha1.ReasonPodReady, joined(scheduled.Reason, scheduled.Message), true
+	}
+	return "", "", false
+}
+
+// startSteps are the reasons for which a container waits on its regular way.
+var startSteps = []string{"", "ContainerCreating", "PodInitializing"}
+
+// containerTrouble finds a container that waits for something that may never come.
+func containerTrouble(pod *corev1.Pod) (reason, message string, found bool) {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			waiting := statuses[i].State.Waiting
+			if waiting != nil && !slices.Contains(startSteps, waiting.Reason) {
+				return v1alpha1.ReasonStartContainerFailed, cmp.Or(waiting.Message, waiting.Reason), true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// endOf tells why a pod ended, or is about to.
+func endOf(pod *corev1.Pod) string {
+	if detail := joined(pod.Status.Reason, pod.Status.Message); detail != "" || pod.DeletionTimestamp == nil {
+		return detail
+	}
+	if target := podCondition(pod, corev1.DisruptionTarget); target != nil && target.Status == corev1.ConditionTrue {
+		return joined(target.Reason, target.Message)
+	}
+	return "The pod is being deleted"
+}
+
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// mismatchMessage tells whose pod is in the way of a sandbox's own.
+func mismatchMessage(pod *corev1.Pod) string {
+	whose := "it has no controller"
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		whose = fmt.Sprintf("its controller is %s %s (%s)", owner.Kind, owner.Name, owner.UID)
+	}
+	return fmt.Sprintf("Pod %s/%s is not this sandbox's, %s; waiting until it is gone", pod.Namespace, pod.Name, whose)
+}
+
+func joined(reason, message string) string {
+	switch {
+	case reason == "":
+		return message
+	case message == "":
+		return reason
+	}
+	return reason + ": " + message
+}
+
+func truncated(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	cut := maxMessage - len("...")
+	for cut > 0 && message[cut]&0xc0 == 0x80 { // not inside a character
+		cut--
+	}
+	return message[:cut] + "..."
+}

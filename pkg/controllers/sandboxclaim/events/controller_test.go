@@ -1,0 +1,250 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// recorded is a recorder that keeps what it is told.
+type recorded struct {
+	t      *testing.T
+	events []string
+}
+
+func (r *recorded) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	ref, ok := regarding.(*corev1.ObjectReference)
+	if !ok || ref.Kind != "SandboxClaim" || ref.UID == "" || ref.ResourceVersion != "" {
+		r.t.Errorf("an event regards %v", regarding)
+	}
+	r.events = append(r.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
+}
+
+func (r *recorded) AnnotatedEventf(regarding, related runtime.Object, _ map[string]string, kind, reason, action, note string, args ...any) {
+	r.Eventf(regarding, related, kind, reason, action, note, args...)
+}
+
+// delays is a queue that notes when a request is due.
+type delays struct {
+	queue
+	due []time.Duration
+}
+
+func (d *delays) Add(reconcile.Request)                         { d.due = append(d.due, 0) }
+func (d *delays) AddAfter(_ reconcile.Request, t time.Duration) { d.due = append(d.due, t) }
+
+// fixture is the controller beside a server that answers claims at once.
+type fixture struct {
+	*testing.T
+	server *testutil.Server
+	set    *v1alpha1.SandboxSet
+	api    client.WithWatch
+	c      *Controller
+	events *recorded
+	clock  *clocktesting.FakePassiveClock
+}
+
+func newFixture(t *testing.T, o Options) *fixture {
+	server := testutil.Start(t, testutil.WithOptions(func(o *options.Options) { o.SyncWindow = 0 }))
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{
+		T: t, server: server, api: api, set: server.Set(t, "default", "pool", 5), events: &recorded{t: t},
+		clock: clocktesting.NewFakePassiveClock(time.Now()),
+	}
+	f.c = New(api, f.clock, o)
+	f.c.recorder = f.events
+	return f
+}
+
+func (f *fixture) create(name string, replicas int32) *v1alpha1.SandboxClaim {
+	f.Helper()
+	claim := testutil.Claim(f.set, name, replicas, func(claim *v1alpha1.SandboxClaim) { claim.Spec.CreateOnNoStock = new(false) })
+	if err := f.api.Create(f.Context(), claim); err != nil {
+		f.Fatal(err)
+	}
+	return claim
+}
+
+// stock adds a sandbox and waits until the claim has got it.
+func (f *fixture) stock(number int, claim *v1alpha1.SandboxClaim) (after *v1alpha1.SandboxClaim) {
+	f.Helper()
+	f.server.Stock(f, f.set, number, 1)
+	after = claim.DeepCopy()
+	for after.Status.ClaimedReplicas == claim.Status.ClaimedReplicas {
+		time.Sleep(10 * time.Millisecond)
+		if err := f.api.Get(f.Context(), client.ObjectKeyFromObject(claim), after); err != nil {
+			f.Fatal(err)
+		}
+	}
+	return after
+}
+
+func (f *fixture) created(claim *v1alpha1.SandboxClaim, initially bool) []time.Duration {
+	var q delays
+	f.c.events().Create(f.Context(), event.CreateEvent{Object: claim, IsInInitialList: initially}, &q)
+	return q.due
+}
+
+func (f *fixture) updated(before, after *v1alpha1.SandboxClaim) []time.Duration {
+	var q delays
+	f.c.events().Update(f.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, &q)
+	return q.due
+}
+
+// reconcile returns the events that it records.
+func (f *fixture) reconcile(claim *v1alpha1.SandboxClaim) []string {
+	f.Helper()
+	f.events.events = nil
+	if _, err := f.c.Reconcile(f.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}); err != nil {
+		f.Fatal(err)
+	}
+	return f.events.events
+}
+
+func (f *fixture) want(what string, got []string, want ...string) {
+	f.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestClaimThatWaits(t *testing.T) {
+	f := newFixture(t, Options{})
+	claim := f.create("waits", 2)
+	if due := f.created(claim, true); len(due) != 1 || due[0] <= 0 || due[0] > grace {
+		t.Fatalf("a new claim is looked at after %v", due)
+	}
+	f.want("after a while", f.reconcile(claim),
+		"Warning NoAvailableSandboxes: SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/2 claimed")
+	f.want("nothing new", f.reconcile(claim))
+
+	f.clock.SetTime(f.clock.Now().Add(grace))
+	half := f.stock(0, claim)
+	if due := f.updated(claim, half); len(due) != 1 || due[0] > 0 {
+		t.Errorf("a claim that got something is looked at after %v", due)
+	}
+	f.want("one of two", f.reconcile(half), "Normal SandboxClaimed: Claiming sandboxes: 1/2 claimed")
+
+	whole := f.stock(1, half)
+	if due := f.updated(half, whole); len(due) != 1 || due[0] > 0 {
+		t.Errorf("a completed claim is looked at after %v", due)
+	}
+	f.want("all of it", f.reconcile(whole), "Normal ClaimCompleted: Successfully claimed 2/2 sandboxes")
+	f.want("once", f.reconcile(whole))
+	if len(f.c.told) > 0 {
+		t.Errorf("still remembered: %v", f.c.told)
+	}
+}
+
+func TestClaimWithoutSet(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.set.Name = "nowhere"
+	claim := f.create("lost", 1)
+	f.want("after a while", f.reconcile(claim), "Warning NoAvailableSandboxes: SandboxSet nowhere not found")
+	f.c.events().Delete(t.Context(), event.DeleteEvent{Object: claim}, &delays{})
+	if len(f.c.told) > 0 {
+		t.Errorf("a deleted claim is remembered: %v", f.c.told)
+	}
+}
+
+// A burst that the pool can serve costs neither writes nor work.
+func TestWarmClaims(t *testing.T) {
+	f := newFixture(t, Options{})
+	claim := f.stock(0, f.create("warm", 1)) // as it is after its create
+	if due := f.created(claim, false); len(due) != 0 {
+		t.Errorf("a claim that was bound at once is looked at after %v", due)
+	}
+	f.want("told anyway", f.reconcile(claim))
+
+	// One that took less than the grace.
+	before := claim.DeepCopy()
+	before.Status = v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseClaiming}
+	if due := f.updated(before, claim); len(due) != 0 {
+		t.Errorf("a claim that was bound soon is looked at after %v", due)
+	}
+	f.want("the look that was due", f.reconcile(claim))
+
+	all := New(f.api, f.clock, Options{All: true})
+	all.recorder = f.events
+	f.c = all
+	if due := f.created(claim, true); len(due) != 0 {
+		t.Errorf("a claim from before the start is looked at after %v", due)
+	}
+	if due := f.created(claim, false); len(due) != 1 || due[0] != 0 {
+		t.Errorf("with all events a claim is looked at after %v", due)
+	}
+	f.want("all events", f.reconcile(claim), "Normal ClaimCompleted: Successfully claimed 1/1 sandboxes")
+	f.want("once", f.reconcile(claim))
+	// A status written by somebody else later is no news.
+	later := claim.DeepCopy()
+	later.Status.Message = "edited"
+	later.ManagedFields = []metav1.ManagedFieldsEntry{}
+	if due := f.updated(claim, later); len(due) != 0 {
+		t.Errorf("an edit of a completed claim is looked at after %v", due)
+	}
+}
+
+// A claim that is deleted while it is looked at is not remembered.
+func TestDeletedMeanwhile(t *testing.T) {
+	f := newFixture(t, Options{})
+	claim := f.create("brief", 2)
+	deleted := make(chan struct{})
+	f.c.client = interceptor.NewClient(f.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, o, opts...)
+			go func() {
+				defer close(deleted)
+				f.c.events().Delete(ctx, event.DeleteEvent{Object: claim}, &delays{})
+			}()
+			select {
+			case <-deleted:
+			case <-time.After(100 * time.Millisecond): // it waits, as it should
+			}
+			return err
+		},
+	})
+	f.reconcile(claim)
+	<-deleted
+	if len(f.c.told) > 0 {
+		t.Errorf("a deleted claim is remembered: %v", f.c.told)
+	}
+}
+
+func TestMadeAnew(t *testing.T) {
+	f := newFixture(t, Options{All: true})
+	claim := f.create("again", 2)
+	f.reconcile(claim)
+	anew := claim.DeepCopy()
+	anew.UID = "other"
+	if due := f.updated(claim, anew); len(due) != 1 {
+		t.Errorf("the new one is looked at after %v", due)
+	}
+	if len(f.c.told) > 0 {
+		t.Errorf("the old one is remembered: %v", f.c.told)
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ttl
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// reasons is a recorder that keeps the reasons of events.
+type reasons struct {
+	recorder.EventRecorder
+	seen []string
+}
+
+func (r *reasons) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...any) {
+	r.seen = append(r.seen, kind+" "+reason)
+}
+
+// A deletion is told once, and only when it happens.
+func TestDeletionIsRecorded(t *testing.T) {
+	server := testutil.Start(t)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(server.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := server.Set(t, "default", "pool", 1)
+	server.Stock(t, set, 0, 1)
+	claim := testutil.Claim(set, "old", 1, nil)
+	if err := api.Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if claim.Status.CompletionTime == nil {
+		t.Fatalf("the claim did not complete: %+v", claim.Status)
+	}
+	clock := clocktesting.NewFakePassiveClock(claim.Status.CompletionTime.Time)
+	events := &reasons{}
+	c := New(api, clock, 1, true)
+	c.recorder = events
+	reconcileOnce := func(after time.Duration, want ...string) {
+		t.Helper()
+		clock.SetTime(claim.Status.CompletionTime.Add(after))
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(events.seen, want) {
+			t.Errorf("after %s: events %q, want %q", after, events.seen, want)
+		}
+	}
+	reconcileOnce(time.Minute)
+	reconcileOnce(2*time.Hour, "Normal "+EventTTLDelete)
+	reconcileOnce(3*time.Hour, "Normal "+EventTTLDelete)
+}

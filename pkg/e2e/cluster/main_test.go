@@ -1,0 +1,96 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+)
+
+// patience is how long anything may take before a test gives up on it. It is no
+// measure of speed: machines that run tests are busy.
+const patience = 3 * time.Minute
+
+// keepVariable keeps data and logs after a run that did not fail, too.
+const keepVariable = "SANDLOT_E2E_KEEP"
+
+// plane and sandlot are shared by the tests, each of which has namespaces of its
+// own. A test that disturbs them (stops a process, say) is not parallel, and
+// leaves them as it found them.
+var (
+	plane   *controlplane.ControlPlane
+	sandlot *controlplane.Sandlot
+	// programs is the folder of our programs.
+	programs string
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	klog.SetOutput(os.Stderr)
+	dir, err := os.MkdirTemp("", "sandlot-cluster-")
+	if err != nil {
+		return complain(err)
+	}
+	defer func() {
+		if code == 0 && os.Getenv(keepVariable) == "" {
+			_ = os.RemoveAll(dir) // a folder of the system's for temporary files
+			return
+		}
+		fmt.Fprintln(os.Stderr, "data and logs are in", dir)
+	}()
+	programs = filepath.Join(dir, "bin")
+	if err := build(programs); err != nil {
+		return complain(err)
+	}
+	ctx := context.Background()
+	if plane, err = controlplane.Start(ctx, controlplane.Options{Dir: dir}); err != nil {
+		return complain(err)
+	}
+	defer func() {
+		if err := plane.Stop(); err != nil {
+			code = complain(err)
+		}
+	}()
+	if sandlot, err = plane.Install(ctx, controlplane.SandlotOptions{
+		BinDir: programs,
+		// A test rotates the CA, and has no ten minutes for the overlap.
+		ControllerArgs: []string{"--certificates-overlap=10s"},
+	}); err != nil {
+		return complain(err)
+	}
+	return m.Run()
+}
+
+// build compiles our programs as a release is compiled.
+func build(dir string) error {
+	root, err := controlplane.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/sandlot-apiserver", "./cmd/sandlot-controller-manager")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}

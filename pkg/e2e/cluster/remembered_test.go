@@ -1,0 +1,148 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// TestDecisionsAreRemembered makes sure that neither the claims of a user nor the
+// work of the controllers ask the cluster each time who may do it: one question is
+// for all sandboxes, whatever their names.
+func TestDecisionsAreRemembered(t *testing.T) {
+	c, ns := admin(t), namespace(t)
+	c.fillPool(t, ns, 10)
+	user := uniqueUser(t, "ann")
+	grant(t, ns, "sandlot-claimer", user)
+	who := as(t, user)
+	for i := range sandlot.APIServers() { // which both are asked once
+		eventually(t, func(ctx context.Context) error {
+			direct := who.direct(t, i)
+			if _, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				return err
+			}
+			_, err := direct.Sandboxes(ns).List(ctx, metav1.ListOptions{})
+			return err
+		})
+	}
+	before := c.reviews(t)
+	const claims = 20
+	for i := range claims {
+		claim := newClaim(fmt.Sprintf("claim-%d", i), 1)
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
+		created, err := who.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sandbox := range created.Status.Sandboxes {
+			if _, err := who.Sandboxes(ns).Get(t.Context(), sandbox.Name, metav1.GetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.awaitPool(t, ns, "pool", 10)
+	// Who reads objects of many names asks twice a server at most, once for list and
+	// once for get. The rest is what others ask now and then.
+	asked := c.reviews(t) - before
+	t.Logf("%d reviews for %d claims and as many new sandboxes", asked, claims)
+	if asked > claims/2 {
+		t.Errorf("want %d at most", claims/2)
+	}
+}
+
+// TestClaimsWithoutTheCluster claims at our servers while there is no
+// kube-apiserver: a warm claim needs nothing of it that is not remembered.
+func TestClaimsWithoutTheCluster(t *testing.T) {
+	c, ns := admin(t), namespace(t)
+	c.fillPool(t, ns, 4)
+	user := uniqueUser(t, "ann")
+	grant(t, ns, "sandlot-claimer", user)
+	var servers []*clients
+	for i := range sandlot.APIServers() {
+		direct := as(t, user).direct(t, i)
+		servers = append(servers, direct)
+		eventually(t, func(ctx context.Context) error {
+			_, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		})
+	}
+	if err := plane.APIServer().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := plane.APIServer().Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func(ctx context.Context) error {
+			_, err := c.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
+			return err
+		})
+		c.awaitPool(t, ns, "pool", 4)
+	}()
+	for i, server := range servers {
+		server.claim(t, ns, newClaim(fmt.Sprintf("claim-%d", i), 2))
+	}
+	// Of those who were never asked about, nothing is known now: they do not get in.
+	stranger := as(t, uniqueUser(t, "stranger")).direct(t, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := stranger.SandboxClaims(ns).Patch(ctx, "claim-0", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+	if err == nil {
+		t.Error("somebody of whom nothing is known got in")
+	}
+}
+
+// reviews returns how many SubjectAccessReviews our servers have asked for.
+func (c *clients) reviews(t testing.TB) int {
+	t.Helper()
+	total := 0.0
+	for i := range sandlot.APIServers() {
+		direct := c.direct(t, i)
+		client, err := rest.HTTPClientFor(direct.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, direct.config.Host+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := false
+		for line := range strings.Lines(string(body)) {
+			if !strings.HasPrefix(line, "apiserver_delegated_authz_request_total{") {
+				continue
+			}
+			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			counted = true
+			total += n
+		}
+		if !counted {
+			t.Fatalf("server %d does not count its reviews", i)
+		}
+	}
+	return int(total)
+}

@@ -1,0 +1,57 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observed
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// notHere are metrics that the programs of this test do not have.
+var notHere = []string{"sandlot_certificate_expiration_timestamp_seconds"}
+
+// The page about metrics has all of them and no others.
+func TestMetricsAreDocumented(t *testing.T) {
+	s := testutil.Start(t)
+	controllers := startManager(t, s)
+	s.Set(t, namespace, "documented", 1)
+	var exposed []string
+	eventually(t, func(context.Context) string {
+		server, manager := scrapeOf(t, s.Config, s.Config.Host+"/metrics"), scrapeOf(t, &rest.Config{}, controllers)
+		if server["sandlot_pool_replicas"] == nil || manager["sandlot_sandboxset_replicas"] == nil {
+			return "the set is not shown yet"
+		}
+		exposed = append(server.names("sandlot_"), manager.names("sandlot_")...)
+		return ""
+	})
+	// It is there only while a set is short.
+	exposed = append(exposed, "sandlot_sandboxset_short_since_timestamp_seconds")
+	exposed = append(exposed, notHere...)
+	slices.Sort(exposed)
+
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "observability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, name := range regexp.MustCompile("`sandlot_[a-z_]+").FindAllString(string(page), -1) {
+		if name = strings.TrimPrefix(name, "`"); name != "sandlot_" {
+			documented = append(documented, name)
+		}
+	}
+	slices.Sort(documented)
+	if diff := cmp.Diff(slices.Compact(exposed), slices.Compact(documented)); diff != "" {
+		t.Errorf("metrics (-exposed +documented):\n%s", diff)
+	}
+}

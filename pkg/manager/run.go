@@ -1,0 +1,80 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sandlot-io/sandlot/pkg/certificates"
+)
+
+// run runs all managers of sandlot-controller-manager until the context ends or
+// one of them does, for what one has lost, such as its lease, is to be won again by
+// a new process.
+func run(ctx context.Context, cfg *rest.Config, o Options) error {
+	main, err := New(cfg, o)
+	if err != nil {
+		return err
+	}
+	managers := []ctrl.Manager{main}
+	if o.ManageCertificates {
+		o.Certificates.LeaderElect = o.LeaderElect
+		o.Certificates.LeaderElectionNamespace = o.LeaderElectionNamespace
+		mgr, err := certificates.New(clientConfig(cfg, o.withDefaults()), o.Certificates)
+		if err != nil {
+			return err
+		}
+		managers = append(managers, mgr)
+	}
+	var starts []func(context.Context) error
+	for _, mgr := range managers {
+		starts = append(starts, mgr.Start)
+	}
+	return runAll(ctx, shutdownPatience, starts...)
+}
+
+// shutdownPatience is a little more than what a manager gives its own parts.
+const shutdownPatience = 35 * time.Second
+
+// errStuck means that a manager did not end when it was told to.
+var errStuck = errors.New("a manager did not end in time, and ends with the process")
+
+// runAll starts all and returns when all have ended, which the first of them
+// brings about, or the end of the context. It does not wait for ever: while the
+// caches of a manager cannot be filled (Sandlot's API is away, say), controller-runtime
+// does not hear that it is to end. A process that then stayed would be alive, and
+// without the managers that have ended.
+func runAll(ctx context.Context, patience time.Duration, starts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(starts))
+	for _, start := range starts {
+		go func() { ended <- start(ctx) }()
+	}
+	var errs []error
+	left := len(starts)
+	select {
+	case err := <-ended:
+		errs = append(errs, err)
+		left--
+	case <-ctx.Done():
+	}
+	cancel()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for ; left > 0; left-- {
+		select {
+		case err := <-ended:
+			errs = append(errs, err)
+		case <-timer.C:
+			return errors.Join(append(errs, errStuck)...)
+		}
+	}
+	return errors.Join(errs...)
+}

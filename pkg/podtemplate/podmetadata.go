@@ -1,0 +1,102 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// templateKeys is the value of v1alpha1.AnnotationTemplateMetadata.
+type templateKeys struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+}
+
+// podMetadataOf returns the labels and annotations of a sandbox's pod: those of
+// the template, and over them what tells whose pod it is. A claim writes its own
+// into the template.
+func podMetadataOf(sandbox *v1alpha1.Sandbox, revision string) (podMetadata, error) {
+	template, err := metadataOf(sandbox.Spec.Template)
+	if err != nil {
+		return podMetadata{}, fmt.Errorf("metadata of the template: %w", err)
+	}
+	metadata := podMetadata{Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)}
+	if metadata.Labels == nil {
+		metadata.Labels = map[string]string{}
+	}
+	if metadata.Annotations == nil {
+		metadata.Annotations = map[string]string{}
+	}
+	keys := templateKeys{
+		Labels:      slices.Sorted(maps.Keys(template.Labels)),
+		Annotations: slices.Sorted(maps.Keys(template.Annotations)),
+	}
+	if len(keys.Labels)+len(keys.Annotations) > 0 {
+		raw, err := json.Marshal(keys)
+		if err != nil {
+			return podMetadata{}, err
+		}
+		metadata.Annotations[v1alpha1.AnnotationTemplateMetadata] = string(raw)
+	}
+	metadata.Annotations[v1alpha1.AnnotationCreatedBy] = v1alpha1.CreatedBySandbox
+	metadata.Labels[v1alpha1.LabelCreatedBy] = v1alpha1.CreatedBySandbox
+	metadata.Labels[v1alpha1.LabelPodTemplateHash] = revision
+	// A name can be longer than a label may be. Nobody can select such a sandbox by
+	// label then, which beats a pod that cannot be created.
+	delete(metadata.Labels, v1alpha1.LabelSandboxName)
+	if len(sandbox.Name) <= validation.LabelValueMaxLength {
+		metadata.Labels[v1alpha1.LabelSandboxName] = sandbox.Name
+	}
+	return metadata, nil
+}
+
+// PodMetadataOutdated says whether a pod has other metadata than its sandbox
+// wants, as far as the pod's labels tell. What others changed by hand beside that
+// is left alone.
+func PodMetadataOutdated(labels map[string]string, revision string) bool {
+	return labels[v1alpha1.LabelPodTemplateHash] != revision ||
+		labels[v1alpha1.LabelCreatedBy] != v1alpha1.CreatedBySandbox
+}
+
+// PodMetadataPatch is a JSON merge patch that gives a pod the metadata that its
+// sandbox wants by now. annotations are the pod's, which tell what the template
+// wanted before: what it no longer wants is taken away, and what others added
+// stays. The patch is for the pod with this UID alone; the server refuses it as
+// invalid for another one.
+func PodMetadataPatch(sandbox *v1alpha1.Sandbox, revision string, uid types.UID, annotations map[string]string) ([]byte, error) {
+	metadata, err := podMetadataOf(sandbox, revision)
+	if err != nil {
+		return nil, fmt.Errorf("metadata for the pod of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+	}
+	var before templateKeys
+	// What cannot be read was not written here: then nothing is known to be ours.
+	_ = json.Unmarshal([]byte(annotations[v1alpha1.AnnotationTemplateMetadata]), &before)
+	wantLabels := withRemovals(metadata.Labels, before.Labels)
+	wantAnnotations := withRemovals(metadata.Annotations, append(before.Annotations, v1alpha1.AnnotationTemplateMetadata))
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         uid,
+		"labels":      wantLabels,
+		"annotations": wantAnnotations,
+	}})
+}
+
+// withRemovals is a merge patch of a map: nil is a key that goes.
+func withRemovals(want map[string]string, before []string) map[string]any {
+	patch := make(map[string]any, len(want)+len(before))
+	for _, key := range before {
+		patch[key] = nil
+	}
+	for key, value := range want {
+		patch[key] = value
+	}
+	return patch
+}

@@ -1,0 +1,110 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// fieldManager is who applies the manifests.
+const fieldManager = "local-control-plane"
+
+// localOverlay is what of the install is applied, while the workloads are taken
+// from another one and become processes here.
+const localOverlay = "local"
+
+// workload is what a Deployment or a StatefulSet runs.
+type workload struct {
+	pod corev1.PodSpec
+	// claims are the names of its volumes that are kept.
+	claims []string
+}
+
+// render returns the objects of an overlay of the install.
+func (c *ControlPlane) render(ctx context.Context, overlay string) ([]unstructured.Unstructured, error) {
+	root, err := RepositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	out, _, err := c.Kubectl(ctx, "", nil, "kustomize", filepath.Join(root, "artifacts", "deploy", overlay))
+	if err != nil {
+		return nil, err
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewBufferString(out), 4096)
+	var objects []unstructured.Unstructured
+	for {
+		var object unstructured.Unstructured
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the overlay %s: %w", overlay, err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// workloads returns what an overlay runs, by name.
+func workloads(objects []unstructured.Unstructured) (map[string]workload, error) {
+	found := map[string]workload{}
+	convert := runtime.DefaultUnstructuredConverter.FromUnstructured
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Deployment":
+			var deployment appsv1.Deployment
+			if err := convert(object.Object, &deployment); err != nil {
+				return nil, fmt.Errorf("deployment %s: %w", object.GetName(), err)
+			}
+			found[deployment.Name] = workload{pod: deployment.Spec.Template.Spec}
+		case "StatefulSet":
+			var set appsv1.StatefulSet
+			if err := convert(object.Object, &set); err != nil {
+				return nil, fmt.Errorf("statefulset %s: %w", object.GetName(), err)
+			}
+			w := workload{pod: set.Spec.Template.Spec}
+			for _, claim := range set.Spec.VolumeClaimTemplates {
+				w.claims = append(w.claims, claim.Name)
+			}
+			found[set.Name] = w
+		}
+	}
+	return found, nil
+}
+
+// apply applies the install, with the port of the APIService that is ours.
+func (c *ControlPlane) apply(ctx context.Context, port int) error {
+	objects, err := c.render(ctx, localOverlay)
+	if err != nil {
+		return err
+	}
+	var manifests bytes.Buffer
+	for _, object := range objects {
+		if object.GetKind() == "APIService" {
+			if err := unstructured.SetNestedField(object.Object, int64(port), "spec", "service", "port"); err != nil {
+				return err
+			}
+		}
+		content, err := object.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		manifests.Write(content)
+	}
+	_, _, err = c.Kubectl(ctx, "", &manifests, "apply", "--server-side", "--force-conflicts", "--field-manager="+fieldManager, "-f", "-")
+	return err
+}

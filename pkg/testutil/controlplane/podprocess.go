@@ -1,0 +1,111 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var errUnsupported = errors.New("not supported for a process")
+
+// podProcess is how a pod becomes a process: its arguments, with the folders here
+// in the place of its mounts and some flags set otherwise.
+type podProcess struct {
+	name string // of the pod and of the process
+	// flags are set in place of those of the same name, or in addition.
+	flags map[string]string
+	// volume returns the folder that stands for a volume.
+	volume func(corev1.Volume) (string, error)
+	// claim returns the folder that stands for a volume that is kept.
+	claim func(name string) string
+}
+
+// arguments returns the arguments and the environment of the first container.
+func (p podProcess) arguments(w workload) (args, env []string, err error) {
+	if len(w.pod.Containers) != 1 {
+		return nil, nil, fmt.Errorf("%s: %d containers: %w", p.name, len(w.pod.Containers), errUnsupported)
+	}
+	container := w.pod.Containers[0]
+	var expansions []string
+	for _, variable := range container.Env {
+		value, err := p.value(variable)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: variable %s: %w", p.name, variable.Name, err)
+		}
+		env = append(env, variable.Name+"="+value)
+		expansions = append(expansions, "$("+variable.Name+")", value)
+	}
+	mounts, err := p.mounts(w)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	missing := maps.Clone(p.flags)
+	for _, arg := range container.Args {
+		arg = strings.NewReplacer(expansions...).Replace(arg)
+		name, value, _ := strings.Cut(arg, "=")
+		if flag, ok := p.flags[strings.TrimPrefix(name, "--")]; ok {
+			delete(missing, strings.TrimPrefix(name, "--"))
+			value = flag
+		}
+		for _, mount := range mounts {
+			if below, ok := strings.CutPrefix(value, mount.path); ok && (below == "" || below[0] == '/') {
+				value = mount.dir + below
+				break
+			}
+		}
+		args = append(args, name+"="+value)
+	}
+	for _, flag := range slices.Sorted(maps.Keys(missing)) {
+		args = append(args, "--"+flag+"="+missing[flag])
+	}
+	return args, env, nil
+}
+
+func (p podProcess) value(variable corev1.EnvVar) (string, error) {
+	if variable.ValueFrom == nil {
+		return variable.Value, nil
+	}
+	if field := variable.ValueFrom.FieldRef; field != nil {
+		switch field.FieldPath {
+		case "metadata.name":
+			return p.name, nil
+		case "metadata.namespace":
+			return Namespace, nil
+		case "status.podIP", "status.hostIP":
+			return loopback, nil
+		}
+	}
+	return "", errUnsupported
+}
+
+type mount struct {
+	path, dir string
+}
+
+func (p podProcess) mounts(w workload) ([]mount, error) {
+	var mounts []mount
+	for _, m := range w.pod.Containers[0].VolumeMounts {
+		if slices.Contains(w.claims, m.Name) {
+			mounts = append(mounts, mount{m.MountPath, p.claim(m.Name)})
+			continue
+		}
+		i := slices.IndexFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no volume %s", m.Name)
+		}
+		dir, err := p.volume(w.pod.Volumes[i])
+		if err != nil {
+			return nil, fmt.Errorf("volume %s: %w", m.Name, err)
+		}
+		mounts = append(mounts, mount{filepath.Clean(m.MountPath), dir})
+	}
+	return mounts, nil
+}
