@@ -242,7 +242,7 @@ func testBadRequests(t *testing.T, b *badInput) {
 		"very deep":          {http.MethodPost, "", asJSON, with(`"spec":{`, `"spec":{"labels":`+deep+`,`), 400, ""},
 		"very deep where any JSON may be": {http.MethodPost, "/../sandboxsets", asJSON,
 			`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxSet","metadata":{"name":"deep"},"spec":{"replicas":0,"template":` + deep + `}}`, 400, ""},
-		"no protobuf":              {http.MethodPost, "", asProtobuf, "k8s\x00garbage", 400, ""},
+		"no protobuf":              {http.MethodPost, "", asProtobuf, "k8s\x00garbage", 415, ""},
 		"unknown media type":       {http.MethodPost, "", "text/plain", good, 415, ""},
 		"another kind":             {http.MethodPost, "", asJSON, with(`"SandboxClaim"`, `"SandboxSet"`), 400, "SandboxSet"},
 		"an unknown kind":          {http.MethodPost, "", asJSON, with(`"SandboxClaim"`, `"Claim"`), 400, "Claim"},
