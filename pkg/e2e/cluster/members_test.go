@@ -19,7 +19,7 @@ import (
 )
 
 // TestMembers makes an etcd of three members of a backup, by the commands of
-// docs/operations.md, and then replaces one that has lost its data.
+// docs/operations.md, replaces one that has lost its data, and makes room.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -68,6 +68,9 @@ func TestMembers(t *testing.T) {
 	book.blocks["settings"] = fmt.Sprintf("FLAGS=--endpoints=%s\nMEMBER=%s\nPEER_URL=%s\n", members[0].client, lost.name, lost.peer)
 	book.run(t, "settings", "member")
 	lost.start(t, "--initial-cluster-state=existing")
+	lost.awaitKey(t, "/sandlot/agents.kruise.io/sandboxsets/"+ns+"/pool")
+	book.blocks["fill"] = "etcdctl $FLAGS put /something else\n"
+	book.run(t, "settings", "fill", "space")
 	lost.awaitKey(t, "/sandlot/agents.kruise.io/sandboxsets/"+ns+"/pool")
 }
 

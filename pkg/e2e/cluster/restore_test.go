@@ -36,6 +36,7 @@ type disaster struct {
 
 // TestRestore loses an etcd of its own process.
 func TestRestore(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	d := &disaster{site: s, sandlot: s.install(t, controlplane.SandlotOptions{})}
 	data := filepath.Join(d.sandlot.StoreDir(), "data")
@@ -56,6 +57,7 @@ func TestRestore(t *testing.T) {
 
 // TestRestoreSingle loses the volume of an API server with its etcd inside.
 func TestRestoreSingle(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	d := &disaster{site: s, sandlot: s.install(t, controlplane.SandlotOptions{Overlay: "single"})}
 	data := filepath.Join(d.sandlot.StoreDir(), "data")

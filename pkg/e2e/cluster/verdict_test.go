@@ -125,26 +125,35 @@ func (w world) mismatches(dead []string) error {
 // Dead sandboxes need no pod.
 func (w world) check(t testing.TB, answers []told, dead ...string) {
 	t.Helper()
+	for _, err := range w.wrong(answers, dead) {
+		t.Error(err)
+	}
+}
+
+// wrong is what check finds.
+func (w world) wrong(answers []told, dead []string) []error {
+	var errs []error
 	for _, claim := range w.claims {
 		if err := w.checkClaim(claim, dead); err != nil {
-			t.Errorf("claim %s: %v", claim.Name, err)
+			errs = append(errs, fmt.Errorf("claim %s: %w", claim.Name, err))
 		}
 	}
 	if err := w.checkBound(); err != nil {
-		t.Error(err)
+		errs = append(errs, err)
 	}
 	known := map[string]bool{}
 	for _, answer := range answers {
 		known[answer.claim.Name] = true
 		if err := w.keeps(answer.claim); err != nil {
-			t.Errorf("claim %s, which was answered: %v", answer.claim.Name, err)
+			errs = append(errs, fmt.Errorf("claim %s, which was answered: %w", answer.claim.Name, err))
 		}
 	}
 	for name := range w.claims {
 		if !known[name] {
-			t.Errorf("claim %s is stored, and nobody was told", name)
+			errs = append(errs, fmt.Errorf("claim %s is stored, and nobody was told", name))
 		}
 	}
+	return errs
 }
 
 // checkClaim looks for the sandboxes and pods of a claim.
