@@ -5,6 +5,7 @@ package allocator
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -87,6 +88,7 @@ func (j *job) abandon(ctx context.Context) error {
 		j.observeEnd()
 	}
 	end(j.claim, j.a.options.Clock.Now(), "The claim was deleted")
+	j.at = math.MaxInt64 // no news of it, such as that of its deletion, matters any more
 	j.publish()
 	return nil
 }

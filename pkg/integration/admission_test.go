@@ -152,8 +152,8 @@ func TestClaimedByCannotBeForged(t *testing.T) {
 	if err != nil {
 		t.Fatalf("applying again: %v", err)
 	}
-	if again.ResourceVersion != applied.ResourceVersion {
-		t.Errorf("applying again wrote the claim: it was at %s, is at %s", applied.ResourceVersion, again.ResourceVersion)
+	if again.Generation != applied.Generation {
+		t.Errorf("applying again changed the claim: it was at %d, is at %d", applied.Generation, again.Generation)
 	}
 	updated := created.DeepCopy()
 	updated.Annotations[v1alpha1.AnnotationClaimedBy] = "eve"

@@ -255,7 +255,8 @@ func TestNothingIsMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range bytes.Lines(log) {
-			if refused.Match(line) {
+			// A kube-apiserver that other tests restarted does not know its roles at first.
+			if refused.Match(line) && !bytes.Contains(line, []byte("RBAC: [")) {
 				t.Errorf("%s: %s", p.Name(), line)
 			}
 		}
