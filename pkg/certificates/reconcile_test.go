@@ -246,8 +246,10 @@ func (f *fixture) end(pod string) {
 	if err := f.get(pod, object); err != nil {
 		f.t.Fatal(err)
 	}
+	before := object.DeepCopy()
 	object.Status.Phase = corev1.PodFailed
-	if err := f.client.Status().Update(f.t.Context(), object); err != nil {
+	// A patch, for the scheduler writes the Pod's status, too.
+	if err := f.client.Status().Patch(f.t.Context(), object, client.MergeFrom(before)); err != nil {
 		f.t.Fatal(err)
 	}
 }

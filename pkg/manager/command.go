@@ -32,14 +32,15 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
-				return fmt.Errorf("logging: %w", err)
-			}
-			defer logs.FlushLogs()
+			// First what touches nothing of the process, as logging does.
 			cfg, err := restConfig(kubeconfig)
 			if err != nil {
 				return err
 			}
+			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
+				return fmt.Errorf("logging: %w", err)
+			}
+			defer logs.FlushLogs()
 			return run(cmd.Context(), cfg, *o)
 		},
 	}
