@@ -140,12 +140,13 @@ func atLeastRate(limit float64) func(*result) goal {
 	return func(r *result) goal { return atLeast("rate_ratio", r.RateRatio, limit) }
 }
 
-// aggregated compares claims with plain creates. The pool holds a round and a
-// little, and is refilled from the moment that it is short; a round of either
-// begins when it is full and nothing else goes on.
+// aggregated compares claims with plain creates. A round of claims takes less than
+// half of the pool, so it meets no refill unless it lasts for more than five seconds
+// or pauses; the refill comes after it. A round of either begins when the pool is
+// full and nothing else goes on.
 func (b *bench) aggregated(name string, clients, count int, goalOf func(*result) goal) func(context.Context, *cluster) (*result, error) {
 	return func(ctx context.Context, c *cluster) (*result, error) {
-		p := pool{namespace: fmt.Sprintf("bench-c%d", clients), size: count * 5 / 4}
+		p := pool{namespace: fmt.Sprintf("bench-c%d", clients), size: count * 5 / 2}
 		if err := c.makePool(ctx, p); err != nil {
 			return nil, err
 		}

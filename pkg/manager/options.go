@@ -50,8 +50,9 @@ type Options struct {
 	// RefillConcurrency is how many sandboxes of one set are created or deleted at
 	// the same time.
 	RefillConcurrency int
-	// QuietPeriod is how long claims on a set must pause before its refill begins; at
-	// most a second after the first of them it begins anyway. Negative is no time.
+	// QuietPeriod is how long claims on a set must pause before its refill begins. It
+	// begins anyway when less than half of the pool is left, and five seconds after the
+	// first of them. Negative is no time.
 	QuietPeriod time.Duration
 	// ClaimEvents says which claims get events.
 	ClaimEvents controllers.ClaimEvents
@@ -133,9 +134,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.PodWorkers, "pod-workers", o.PodWorkers,
 		"Sandboxes to make pods for, and follow the pods of, at the same time.")
 	fs.IntVar(&o.RefillConcurrency, "refill-concurrency", o.RefillConcurrency,
-		"Sandboxes of one set to create or delete at the same time. While claims take from the set, fewer, down to 1 if the pool is full.")
+		"Sandboxes of one set to create or delete at the same time. While claims go on taking from the set, fewer, down to 1 if the pool is full.")
 	fs.DurationVar(&o.QuietPeriod, "refill-quiet-period", o.QuietPeriod,
-		"How long claims on a set must pause before its refill begins, but at most a second. Negative is no time.")
+		"How long claims on a set must pause before its refill begins, while half of the pool is left, but at most five seconds. Negative is no time.")
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),
 		"Which claims get events, each a write to the cluster's etcd: None, those Waiting for sandboxes, or All.")
 	fs.BoolVar(&o.ManageCertificates, "manage-certificates", o.ManageCertificates,

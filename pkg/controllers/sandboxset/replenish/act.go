@@ -25,10 +25,14 @@ func (c *Controller) act(ctx context.Context, o *observation, p plan) (bool, err
 	key := client.ObjectKeyFromObject(o.set)
 	width := func() int {
 		now := c.clock.Now()
-		if now.Sub(o.now) > latest {
+		if now.Sub(o.now) > turn {
 			return 0
 		}
-		return c.bursts.width(key, o.replicas(), c.options.RefillConcurrency, now)
+		workers := c.bursts.width(key, o.replicas(), c.options.RefillConcurrency, now)
+		if changed(o.set) {
+			return max(workers, 1)
+		}
+		return workers
 	}
 	removed, err := c.remove(ctx, o, p, width)
 	if err != nil {

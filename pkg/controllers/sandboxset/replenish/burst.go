@@ -10,27 +10,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// latest is the longest time that a refill waits for claims to pause. It is also
-// the longest time that one reconcile creates and deletes before it looks again.
-const latest = time.Second
+// turn is the longest time between two looks at a pool where something happens: a
+// reconcile waits no longer for claims to pause, and creates and deletes no longer.
+const turn = time.Second
 
-// bursts lets claims go before refill. Both end in the same store, and a claim has
-// somebody waiting for it. While claims take from a set
+// patience is the longest time that a refill waits for claims to pause.
+const patience = 5 * time.Second
+
+// bursts lets claims go before refill. Both end in the same store and the same
+// cluster, and a claim has somebody waiting for it. While claims take from a set,
+// without a pause of a quiet period,
 //
-//  1. its refill waits until they pause for a quiet period, but no longer than
-//     latest after the first of them;
-//  2. from then on it works with few workers while the pool is full and with more
-//     the emptier it gets;
-//  3. it does not wait at all, and uses all workers, once the pool is empty: then
-//     claims wait for it.
+//  1. the pool is looked at, and its status written, once every turn;
+//  2. its refill waits for their end, as long as half of the pool is there, and no
+//     longer than patience: that is what the pool is for;
+//  3. from then on it works with few workers while the pool is full, with more the
+//     emptier it gets, and with all of them once it is empty: then claims wait for it.
 //
-// Example: quiet 100ms, a pool of 1000. A burst of 200 claims within
-// 300ms meets no refill; the refill begins 100ms after the last claim. Claims that
-// go on for minutes have a refill beside them after the first second, which finds
-// its own width: the pool sinks until as much comes in as goes out.
+// Example: quiet 100ms, a pool of 1000. A burst of 400 claims within
+// 3s meets no refill; the refill begins 100ms after the last claim. Claims that
+// go on for minutes have a refill beside them once half of the pool or five seconds
+// are gone, which finds its own width: the pool sinks until as much comes in as goes
+// out.
 //
 // The stock is an estimate, the last count minus what was taken since. When it is
-// wrong, a refill comes up to latest too late or too early; nothing depends on it.
+// wrong, a refill comes up to patience too late or too early; nothing depends on it.
 type bursts struct {
 	quiet time.Duration
 
@@ -39,10 +43,10 @@ type bursts struct {
 }
 
 type burst struct {
-	// first is the first take that no reconcile has looked at, or zero.
-	first time.Time
-	last  time.Time
-	stock int
+	// began and last are the first and the last take without a pause between them;
+	// first is the first one that no reconcile has looked at, or zero.
+	began, first, last time.Time
+	stock              int
 	// cost is how long the last look at the pool took.
 	cost time.Duration
 }
@@ -63,11 +67,14 @@ func (b *bursts) took(set types.NamespacedName, now time.Time) {
 	if s.first.IsZero() {
 		s.first = now
 	}
+	if now.Sub(s.last) >= b.quiet {
+		s.began = now
+	}
 	s.last = now
 	s.stock--
 }
 
-// hold returns how long a refill should wait.
+// hold returns how long a look at the pool should wait.
 func (b *bursts) hold(set types.NamespacedName, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,11 +82,32 @@ func (b *bursts) hold(set types.NamespacedName, now time.Time) time.Duration {
 	if s == nil || s.first.IsZero() || s.stock <= 0 {
 		return 0
 	}
-	until := s.last.Add(b.quiet)
-	if limit := s.first.Add(latest); limit.Before(until) {
-		until = limit
+	return max(earlier(s.last.Add(b.quiet), s.first.Add(turn)).Sub(now), 0)
+}
+
+// giveWay returns how long a refill should wait; a look at the pool comes before.
+func (b *bursts) giveWay(set types.NamespacedName, replicas int, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.sets[set]
+	if s == nil {
+		return 0
 	}
-	return max(until.Sub(now), 0)
+	return min(s.giveWay(b.quiet, replicas, now), turn)
+}
+
+func (s *burst) giveWay(quiet time.Duration, replicas int, now time.Time) time.Duration {
+	if s.last.IsZero() || 2*s.stock < replicas {
+		return 0
+	}
+	return max(earlier(s.last.Add(quiet), s.began.Add(patience)).Sub(now), 0)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // gather returns how long to gather changes of a set before it is looked at. A
@@ -92,7 +120,7 @@ func (b *bursts) gather(set types.NamespacedName) time.Duration {
 	if s == nil {
 		return b.quiet
 	}
-	return max(b.quiet, min(10*s.cost, latest))
+	return max(b.quiet, min(10*s.cost, turn))
 }
 
 // counted says that a reconcile looked at the pool, which took cost, and found so
@@ -110,13 +138,17 @@ func (b *bursts) counted(set types.NamespacedName, available int, cost time.Dura
 	s.cost = cost
 }
 
-// width returns how many of the workers a refill may use now.
+// width returns how many of the workers a refill may use now. 0 means that it has
+// to give way.
 func (b *bursts) width(set types.NamespacedName, replicas, workers int, now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sets[set]
 	if s == nil || replicas <= 0 || s.last.IsZero() || now.Sub(s.last) >= b.quiet {
 		return workers
+	}
+	if s.giveWay(b.quiet, replicas, now) > 0 {
+		return 0
 	}
 	stock := min(max(s.stock, 0), replicas)
 	return 1 + (workers-1)*(replicas-stock)/replicas

@@ -4,6 +4,7 @@
 package replenish
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -21,8 +22,8 @@ func TestBurstHold(t *testing.T) {
 		"waits for the rest":           {stock: 10, takes: []int{0}, now: 30, want: 70 * time.Millisecond},
 		"quiet":                        {stock: 10, takes: []int{0}, now: 100, want: 0},
 		"each take extends":            {stock: 10, takes: []int{0, 50, 90}, now: 100, want: 90 * time.Millisecond},
-		"not beyond latest":            {stock: 1000, takes: []int{0, 950, 990}, now: 995, want: 5 * time.Millisecond},
-		"latest reached":               {stock: 1000, takes: []int{0, 500, 999}, now: 1000, want: 0},
+		"not beyond a turn":            {stock: 1000, takes: []int{0, 950, 990}, now: 995, want: 5 * time.Millisecond},
+		"the turn is over":             {stock: 1000, takes: []int{0, 500, 999}, now: 1000, want: 0},
 		"pool emptied":                 {stock: 2, takes: []int{0, 1}, now: 1, want: 0},
 		"pool overdrawn":               {stock: 1, takes: []int{0, 1, 2}, now: 2, want: 0},
 		"never counted: do not wait":   {stock: -1, takes: []int{0}, now: 0, want: 0},
@@ -55,6 +56,54 @@ func TestBurstHold(t *testing.T) {
 	}
 }
 
+func TestBurstGiveWay(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	var storm []int // a claim every 50 ms, for more than five seconds
+	for ms := 0; ms < 6000; ms += 50 {
+		storm = append(storm, ms)
+	}
+	tests := map[string]struct {
+		stock int // after the takes
+		takes []int
+		now   int
+		want  time.Duration
+	}{
+		"no claims":              {stock: 100, want: 0},
+		"just taken":             {stock: 99, takes: []int{0}, want: 100 * time.Millisecond},
+		"quiet":                  {stock: 99, takes: []int{0}, now: 100, want: 0},
+		"half is left":           {stock: 50, takes: []int{0}, want: 100 * time.Millisecond},
+		"less than half is left": {stock: 49, takes: []int{0}, want: 0},
+		"for five seconds":       {stock: 99, takes: storm[:99], now: 4900, want: 100 * time.Millisecond},
+		"and no longer":          {stock: 99, takes: storm[:100], now: 4950, want: 50 * time.Millisecond},
+		"patience is over":       {stock: 99, takes: storm, now: 5951, want: 0},
+		"a pause begins anew":    {stock: 99, takes: append(slices.Clone(storm), 6050), now: 6050, want: 100 * time.Millisecond},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBursts(100 * time.Millisecond)
+			for _, take := range test.takes {
+				b.took(pool1, at(take))
+			}
+			b.counted(pool1, test.stock, 0)
+			if got := b.giveWay(pool1, 100, at(test.now)); got != test.want {
+				t.Errorf("gives way for %s, want %s", got, test.want)
+			}
+			if got := b.width(pool1, 100, 16, at(test.now)); (got == 0) != (test.want > 0) {
+				t.Errorf("width %d, and gives way for %s", got, test.want)
+			}
+		})
+	}
+	if got := newBursts(time.Hour).giveWay(pool1, 100, epoch); got != 0 {
+		t.Errorf("a set without claims gives way for %s", got)
+	}
+	b := newBursts(time.Minute)
+	b.took(pool1, epoch)
+	b.counted(pool1, 99, 0)
+	if got := b.giveWay(pool1, 100, epoch); got != time.Second {
+		t.Errorf("the status is not written for %s", got)
+	}
+}
+
 func TestBurstWidth(t *testing.T) {
 	b := newBursts(100 * time.Millisecond)
 	width := func(after time.Duration) int { return b.width(pool1, 100, 16, epoch.Add(after)) }
@@ -64,20 +113,30 @@ func TestBurstWidth(t *testing.T) {
 	}
 	b.counted(pool1, 101, 0)
 	b.took(pool1, epoch)
-	for taken, want := range map[int]int{0: 1, 50: 8, 25: 4, 75: 12, 100: 16, 150: 16} {
+	for taken, want := range map[int]int{0: 0, 50: 0, 51: 8, 75: 12, 100: 16, 150: 16} {
 		b.counted(pool1, 100-taken, 0)
 		if got := width(0); got != want {
 			t.Errorf("claims run, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
 	}
+	last := patience - patience%(50*time.Millisecond)
+	for now := 50 * time.Millisecond; now <= last; now += 50 * time.Millisecond {
+		b.took(pool1, epoch.Add(now))
+	}
+	for taken, want := range map[int]int{0: 1, 25: 4, 50: 8, 75: 12, 100: 16} {
+		b.counted(pool1, 100-taken, 0)
+		if got := width(last); got != want {
+			t.Errorf("claims run for long, %d of 100 taken: width %d, want %d", taken, got, want)
+		}
+	}
 	b.counted(pool1, 100, 0)
-	if got := width(100 * time.Millisecond); got != 16 {
+	if got := width(last + 100*time.Millisecond); got != 16 {
 		t.Errorf("quiet again: %d", got)
 	}
-	if got := b.width(pool1, 0, 16, epoch); got != 16 {
+	if got := b.width(pool1, 0, 16, epoch.Add(last)); got != 16 {
 		t.Errorf("set of size 0: %d", got)
 	}
-	if got := b.width(pool1, 100, 1, epoch); got != 1 {
+	if got := b.width(pool1, 100, 1, epoch.Add(last)); got != 1 {
 		t.Errorf("one worker: %d", got)
 	}
 }

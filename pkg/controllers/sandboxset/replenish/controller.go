@@ -34,8 +34,9 @@ type Options struct {
 	// RefillConcurrency is how many sandboxes of one set are created or deleted at
 	// the same time, while no claims run.
 	RefillConcurrency int
-	// QuietPeriod is how long claims must pause before a refill begins. It is also
-	// how long changes of sandboxes are gathered before the set is counted again.
+	// QuietPeriod is how long claims must pause before a refill begins, as long as
+	// half of the pool is there. It is also how long changes of sandboxes are gathered
+	// before the set is counted again.
 	QuietPeriod time.Duration
 	// Events are recorded on the sets.
 	Events bool
@@ -125,7 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	now := c.clock.Now()
 	// A changed spec does not wait: a user does.
-	if set.Generation == set.Status.ObservedGeneration {
+	if !changed(set) {
 		if wait := c.bursts.hold(key, now); wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
@@ -146,6 +147,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if pause > 0 {
 		p.create = 0
 	}
+	wait := c.bursts.giveWay(key, o.replicas(), now)
+	if wait > 0 && !changed(set) {
+		p.create, p.remove = 0, nil
+	}
 	finished, workErr := c.act(ctx, o, p)
 	if p.create > 0 || len(p.remove) > 0 {
 		census = o.census() // with what was done
@@ -155,7 +160,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := errors.Join(workErr, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: c.again(o, finished, wrote, pause)}, nil
+	return reconcile.Result{RequeueAfter: c.again(o, finished, wrote, max(pause, wait))}, nil
+}
+
+// changed tells whether a user has changed the spec since the last look at the pool.
+func changed(set *v1alpha1.SandboxSet) bool {
+	return set.Generation != set.Status.ObservedGeneration
 }
 
 // observe takes in what is there. The expectations come first, see there.

@@ -50,6 +50,7 @@ func TestController(t *testing.T) {
 		"quota":                            testQuota,
 		"namespace goes":                   testNamespaceGoes,
 		"set goes":                         testSetGoes,
+		"storm":                            testStorm,
 		"burst":                            testBurst,
 		"status only when it changes":      testStatusOnlyWhenItChanges,
 		"old set":                          testOldSet,
@@ -416,6 +417,39 @@ func testBurst(t *testing.T, f *fixture) {
 	f.clock.SetTime(f.clock.Now().Add(100 * time.Millisecond))
 	f.reconcile()
 	f.wantPooled(9)
+}
+
+// Claims that go on empty half of the pool before a refill begins; meanwhile the
+// status tells of it once a second.
+func testStorm(t *testing.T, f *fixture) {
+	f.createSet(40)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+
+	const step = 60 * time.Millisecond
+	reported := int32(40)
+	for taken := int32(1); taken <= 20; taken++ {
+		f.claim(f.pooled()[0])
+		f.sync()
+		if f.reconcile().RequeueAfter == 0 {
+			t.Fatal("nothing brings the refill back")
+		}
+		if taken == 18 { // 1020 ms after the first claim
+			reported = 40 - taken
+		}
+		f.wantPooled(int(40 - taken))
+		f.wantStatus(reported, reported, reported, reported)
+		f.clock.SetTime(f.clock.Now().Add(step))
+	}
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(time.Second - 2*step))
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.reconcile()
+	f.wantPooled(40)
 }
 
 func testStatusOnlyWhenItChanges(t *testing.T, f *fixture) {
