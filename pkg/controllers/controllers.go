@@ -113,5 +113,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	if o.ClaimEvents != ClaimEventsNone {
 		all = append(all, events.New(c, o.Clock, events.Options{All: o.ClaimEvents == ClaimEventsAll}))
 	}
-	return append(all, pod.New(pod.Options{Client: c, Reader: reader, Clock: o.Clock, Workers: o.PodWorkers}))
+	return append(all, pod.New(pod.Options{
+		Client: c, Reader: reader, Clock: o.Clock, Workers: o.PodWorkers, QuietPeriod: o.Replenish.QuietPeriod,
+	}))
 }

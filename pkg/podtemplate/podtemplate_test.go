@@ -132,7 +132,7 @@ func TestNewSandbox(t *testing.T) {
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "agents.kruise.io/v1alpha1", Kind: "SandboxSet", Name: "py", UID: types.UID("u"),
-				Controller: new(true), BlockOwnerDeletion: new(true),
+				Controller: new(true), BlockOwnerDeletion: new(false),
 			}},
 		},
 		Spec: spec,

@@ -33,9 +33,9 @@ func NewSandbox(set *v1alpha1.SandboxSet, revision string) (*v1alpha1.Sandbox, e
 		return nil, err
 	}
 	sandbox.Labels[v1alpha1.LabelTemplateHash] = revision
-	sandbox.OwnerReferences = []metav1.OwnerReference{
-		*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet")),
-	}
+	owner := metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet"))
+	owner.BlockOwnerDeletion = new(false) // see v1alpha1.FinalizerPool
+	sandbox.OwnerReferences = []metav1.OwnerReference{*owner}
 	return sandbox, nil
 }
 

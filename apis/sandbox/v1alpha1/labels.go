@@ -128,6 +128,12 @@ const (
 // FinalizerSandbox holds a paused sandbox until its pod is gone.
 const FinalizerSandbox = KeyPrefix + "sandbox"
 
+// FinalizerPool holds a SandboxSet that is deleted in the foreground until the
+// sandboxes of its pool are gone. Their owner references could do that, if they
+// blocked the owner's deletion; then the garbage collector would ask for the set
+// whenever a claim takes one away.
+const FinalizerPool = "sandlot.io/pool"
+
 // Values of the keys above.
 const (
 	// ClaimedTrue is the value of LabelSandboxClaimed on a claimed sandbox.

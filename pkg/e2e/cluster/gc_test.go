@@ -114,11 +114,13 @@ func TestForegroundDeletion(t *testing.T) {
 	foreground := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}
 
 	tests := map[string]struct {
-		make   func(t *testing.T, c *clients, ns string) (name string, sandboxes []string)
-		delete func(ctx context.Context, c *clients, ns, name string) error
-		get    func(ctx context.Context, c *clients, ns, name string) (metav1.Object, error)
+		finalizer string // that waits for the sandboxes
+		make      func(t *testing.T, c *clients, ns string) (name string, sandboxes []string)
+		delete    func(ctx context.Context, c *clients, ns, name string) error
+		get       func(ctx context.Context, c *clients, ns, name string) (metav1.Object, error)
 	}{
 		"claim": {
+			finalizer: metav1.FinalizerDeleteDependents,
 			make: func(t *testing.T, c *clients, ns string) (string, []string) {
 				c.fillPool(t, ns, 2)
 				claim := newClaim("owner", 2)
@@ -133,6 +135,7 @@ func TestForegroundDeletion(t *testing.T) {
 			},
 		},
 		"set": {
+			finalizer: v1alpha1.FinalizerPool,
 			make: func(t *testing.T, c *clients, ns string) (string, []string) {
 				c.fillPool(t, ns, 2)
 				return "pool", c.unused(t, ns)
@@ -161,7 +164,7 @@ func TestForegroundDeletion(t *testing.T) {
 				return gone(err)
 			})
 			waiting, err := tc.get(t.Context(), c, ns, owner)
-			if err != nil || waiting.GetDeletionTimestamp() == nil || !slices.Contains(waiting.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+			if err != nil || waiting.GetDeletionTimestamp() == nil || !slices.Contains(waiting.GetFinalizers(), tc.finalizer) {
 				t.Fatalf("while a sandbox is left: %v, %v", waiting, err)
 			}
 			held, err := c.Sandboxes(ns).Get(t.Context(), sandboxes[0], metav1.GetOptions{})

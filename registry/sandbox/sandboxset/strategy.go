@@ -7,7 +7,9 @@ package sandboxset
 
 import (
 	"context"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -31,6 +33,7 @@ type StatusStrategy struct {
 
 var (
 	_ rest.CreateUpdateResetFieldsStrategy = Strategy{}
+	_ rest.RESTGracefulDeleteStrategy      = Strategy{}
 	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
 )
 
@@ -72,6 +75,17 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 func canonicalize(spec *v1alpha1.SandboxSetSpec) {
 	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
 	spec.Patch = rawjson.CanonicalExtension(spec.Patch)
+}
+
+// CheckGracefulDelete gives a set that is deleted in the foreground the finalizer
+// that says so, in the same write that makes it terminating. There is no grace.
+func (Strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+	set := obj.(*v1alpha1.SandboxSet)
+	policy := options.PropagationPolicy
+	if policy != nil && *policy == metav1.DeletePropagationForeground && !slices.Contains(set.Finalizers, v1alpha1.FinalizerPool) {
+		set.Finalizers = append(set.Finalizers, v1alpha1.FinalizerPool)
+	}
+	return false
 }
 
 // Validate judges a new set.

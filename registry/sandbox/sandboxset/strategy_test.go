@@ -4,6 +4,7 @@
 package sandboxset_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,5 +94,29 @@ func TestStatusPrepareForUpdate(t *testing.T) {
 	want.Status.Replicas = 2
 	if diff := cmp.Diff(want, updated); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestForegroundDeletion(t *testing.T) {
+	s := newStrategy()
+	for policy, want := range map[metav1.DeletionPropagation][]string{
+		metav1.DeletePropagationForeground: {"other", v1alpha1.FinalizerPool},
+		metav1.DeletePropagationBackground: {"other"},
+		metav1.DeletePropagationOrphan:     {"other"},
+		"":                                 {"other"},
+	} {
+		set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"other"}}}
+		options := &metav1.DeleteOptions{}
+		if policy != "" {
+			options.PropagationPolicy = &policy
+		}
+		for range 2 { // the storage asks twice
+			if s.CheckGracefulDelete(t.Context(), set, options) {
+				t.Errorf("%s: there is grace", policy)
+			}
+		}
+		if !slices.Equal(set.Finalizers, want) {
+			t.Errorf("%s: finalizers %v, want %v", policy, set.Finalizers, want)
+		}
 	}
 }

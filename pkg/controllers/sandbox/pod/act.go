@@ -42,8 +42,10 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 	}
 	var labelErr error
 	if p.action == label {
-		// What is wrong with the metadata does not keep the status from being told.
-		labelErr = c.label(ctx, o)
+		if again = c.labelLater(o); again == 0 {
+			// What is wrong with the metadata does not keep the status from being told.
+			labelErr = c.label(ctx, o)
+		}
 	}
 	version, current, err = c.writeStatus(ctx, key, o.sandbox, version, &p)
 	if err = errors.Join(labelErr, err); err != nil || !current {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -41,6 +42,9 @@ type Options struct {
 	Recorder recorder.EventRecorder
 	// Workers is how many sandboxes are worked on at the same time.
 	Workers int
+	// QuietPeriod is how long claims on a set must pause before the pods of those
+	// that asked for no metadata get the label of their claim.
+	QuietPeriod time.Duration
 }
 
 // Controller runs sandboxes as pods.
@@ -54,6 +58,7 @@ type Controller struct {
 	superseded   *superseded
 	creates      *backoff
 	removes      *backoff // of pods whose deletion was refused
+	lull         *lull.Lull
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -70,6 +75,7 @@ func New(o Options) *Controller {
 		superseded:   newSuperseded(o.Clock),
 		creates:      newBackoff(o.Clock),
 		removes:      newBackoff(o.Clock),
+		lull:         lull.New(o.QuietPeriod),
 	}
 }
 

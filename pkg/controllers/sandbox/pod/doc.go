@@ -14,7 +14,8 @@
 // alone where it has consequences, because a sandbox that failed stays failed.
 //
 // A sandbox costs one create of a pod and two writes of its status (Pending with
-// the revision, then Running), a claimed one a patch of the pod's metadata.
+// the revision, then Running), a claimed one a patch of the pod's metadata: where it
+// only tells whose it is, after a storm of claims (wake.go).
 //
 // The rights that it needs, in all namespaces:
 //

@@ -31,6 +31,7 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 				c.forget(client.ObjectKeyFromObject(e.ObjectNew))
 			}
 			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				c.noteClaim(e.ObjectOld, e.ObjectNew)
 				q.Add(requestFor(e.ObjectNew))
 			}
 		},

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
 )
 
 // turn is the longest time between two looks at a pool where something happens: a
 // reconcile waits no longer for claims to pause, and creates and deletes no longer.
 const turn = time.Second
-
-// patience is the longest time that a refill waits for claims to pause.
-const patience = 5 * time.Second
 
 // bursts lets claims go before refill. Both end in the same store and the same
 // cluster, and a claim has somebody waiting for it. While claims take from a set,
@@ -23,7 +22,7 @@ const patience = 5 * time.Second
 //
 //  1. the pool is looked at, and its status written, once every turn;
 //  2. its refill waits for their end, as long as half of the pool is there, and no
-//     longer than patience: that is what the pool is for;
+//     longer than lull.Patience: that is what the pool is for;
 //  3. from then on it works with few workers while the pool is full, with more the
 //     emptier it gets, and with all of them once it is empty: then claims wait for it.
 //
@@ -34,25 +33,26 @@ const patience = 5 * time.Second
 // out.
 //
 // The stock is an estimate, the last count minus what was taken since. When it is
-// wrong, a refill comes up to patience too late or too early; nothing depends on it.
+// wrong, a refill comes up to lull.Patience too late or too early; nothing depends on it.
 type bursts struct {
 	quiet time.Duration
+	lull  *lull.Lull
 
 	mu   sync.Mutex
 	sets map[types.NamespacedName]*burst
 }
 
 type burst struct {
-	// began and last are the first and the last take without a pause between them;
-	// first is the first one that no reconcile has looked at, or zero.
-	began, first, last time.Time
-	stock              int
+	// first is the first take that no reconcile has looked at, or zero.
+	first time.Time
+	last  time.Time
+	stock int
 	// cost is how long the last look at the pool took.
 	cost time.Duration
 }
 
 func newBursts(quiet time.Duration) *bursts {
-	return &bursts{quiet: quiet, sets: map[types.NamespacedName]*burst{}}
+	return &bursts{quiet: quiet, lull: lull.New(quiet), sets: map[types.NamespacedName]*burst{}}
 }
 
 // took says that a claim took a sandbox out of the pool.
@@ -67,9 +67,7 @@ func (b *bursts) took(set types.NamespacedName, now time.Time) {
 	if s.first.IsZero() {
 		s.first = now
 	}
-	if now.Sub(s.last) >= b.quiet {
-		s.began = now
-	}
+	b.lull.Took(set, now)
 	s.last = now
 	s.stock--
 }
@@ -89,18 +87,10 @@ func (b *bursts) hold(set types.NamespacedName, now time.Time) time.Duration {
 func (b *bursts) giveWay(set types.NamespacedName, replicas int, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.sets[set]
-	if s == nil {
+	if s := b.sets[set]; s == nil || 2*s.stock < replicas {
 		return 0
 	}
-	return min(s.giveWay(b.quiet, replicas, now), turn)
-}
-
-func (s *burst) giveWay(quiet time.Duration, replicas int, now time.Time) time.Duration {
-	if s.last.IsZero() || 2*s.stock < replicas {
-		return 0
-	}
-	return max(earlier(s.last.Add(quiet), s.began.Add(patience)).Sub(now), 0)
+	return min(b.lull.Wait(set, now), turn)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -144,10 +134,10 @@ func (b *bursts) width(set types.NamespacedName, replicas, workers int, now time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sets[set]
-	if s == nil || replicas <= 0 || s.last.IsZero() || now.Sub(s.last) >= b.quiet {
+	if s == nil || replicas <= 0 || !b.lull.Running(set, now) {
 		return workers
 	}
-	if s.giveWay(b.quiet, replicas, now) > 0 {
+	if 2*s.stock >= replicas && b.lull.Wait(set, now) > 0 {
 		return 0
 	}
 	stock := min(max(s.stock, 0), replicas)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
 )
 
 func TestBurstHold(t *testing.T) {
@@ -119,7 +121,7 @@ func TestBurstWidth(t *testing.T) {
 			t.Errorf("claims run, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
 	}
-	last := patience - patience%(50*time.Millisecond)
+	last := lull.Patience - lull.Patience%(50*time.Millisecond)
 	for now := 50 * time.Millisecond; now <= last; now += 50 * time.Millisecond {
 		b.took(pool1, epoch.Add(now))
 	}

@@ -119,9 +119,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("getting SandboxSet %s: %w", key, err)
 	}
-	// A set that is going takes its sandboxes with it, as owner. One that refers to
-	// a template is none of ours.
-	if set.DeletionTimestamp != nil || set.Spec.Template == nil {
+	if set.DeletionTimestamp != nil {
+		return c.end(ctx, set)
+	}
+	if set.Spec.Template == nil { // it refers to one, and is none of ours
 		return reconcile.Result{}, nil
 	}
 	now := c.clock.Now()

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -50,6 +51,7 @@ func TestController(t *testing.T) {
 		"quota":                            testQuota,
 		"namespace goes":                   testNamespaceGoes,
 		"set goes":                         testSetGoes,
+		"set goes in the foreground":       testForeground,
 		"storm":                            testStorm,
 		"burst":                            testBurst,
 		"status only when it changes":      testStatusOnlyWhenItChanges,
@@ -381,6 +383,67 @@ func testSetGoes(t *testing.T, f *fixture) {
 	f.reconcile()
 	if len(f.c.expectations.sets)+len(f.c.expectations.setOf)+len(f.c.bursts.sets)+len(f.c.failures.sets) != 0 {
 		t.Error("remembers a set that is gone")
+	}
+}
+
+// collect does what the garbage collector does for the set and for sandboxes
+// without pods: none of them has dependents that block.
+func (f *fixture) collect() {
+	f.Helper()
+	objects := []client.Object{f.set()}
+	for _, sandbox := range f.all() {
+		objects = append(objects, sandbox)
+	}
+	for _, object := range objects {
+		if !controllerutil.RemoveFinalizer(object, metav1.FinalizerDeleteDependents) {
+			continue
+		}
+		if err := f.api.Update(f.Context(), object); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// A set that is deleted in the foreground stays until its pool is gone, of which
+// nothing is taken away that is claimed.
+func testForeground(t *testing.T, f *fixture) {
+	f.createSet(3)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	claimed, held := f.pooled()[0], f.pooled()[1]
+	held.Finalizers = []string{"example.com/last-words"}
+	if err := f.api.Update(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	f.sync()
+	f.claim(claimed) // which the cache does not show yet
+	if err := f.api.Delete(t.Context(), f.set(), client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+		t.Fatal(err)
+	}
+	if set := f.set(); set.DeletionTimestamp == nil || !slices.Contains(set.Finalizers, v1alpha1.FinalizerPool) {
+		t.Fatalf("the set is not waiting: %v, %v", set.DeletionTimestamp, set.Finalizers)
+	}
+	f.reconcile()
+	f.collect()
+	if left := f.wantPooled(1); left[0].Name != held.Name || left[0].DeletionTimestamp == nil {
+		t.Errorf("left is %s, deleted at %v", left[0].Name, left[0].DeletionTimestamp)
+	}
+	f.sync()
+	f.reconcile()
+	held = f.pooled()[0]
+	held.Finalizers = nil
+	if err := f.api.Update(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	f.set() // is still there
+	f.sync()
+	f.reconcile()
+	if err := f.api.Get(t.Context(), f.key, &v1alpha1.SandboxSet{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the set, whose pool is gone: %v", err)
+	}
+	if left := f.all(); len(left) != 1 || left[0].Name != claimed.Name {
+		t.Errorf("left are %v", left)
 	}
 }
 

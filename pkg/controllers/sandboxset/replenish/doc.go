@@ -3,7 +3,8 @@
 
 // Package replenish keeps the pool of a SandboxSet at its size: it makes the
 // sandboxes that claims have taken or that were lost, removes those that are too
-// many, dead or made from an older template, and counts what is there.
+// many, dead or made from an older template, and counts what is there. A set that
+// is deleted in the foreground stays until its pool is gone (foreground.go).
 //
 // A reconcile walks: hold back while claims run (burst.go) · note which own
 // writes the cache has not shown yet (expectations.go) · read the pool from the
