@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/orphaned"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pausetime"
@@ -25,7 +24,6 @@ import (
 
 // Controller is one concern of one kind.
 type Controller interface {
-	reconcile.Reconciler
 	// Name is the name in logs and metrics.
 	Name() string
 	// Register adds the controller and what it needs of the cache to a manager
@@ -74,7 +72,7 @@ type Standalone struct {
 	// Simulated is for sandboxes without pods.
 	Simulated simulated.Options
 	// GarbageWorkers is how many sandboxes are deleted at the same time when their
-	// owner is gone.
+	// owner is gone, or goes with them.
 	GarbageWorkers int
 }
 

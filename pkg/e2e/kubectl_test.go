@@ -33,6 +33,7 @@ func TestKubectl(t *testing.T) {
 		"create-together":     testCreateTogether,
 		"delete":              testDelete,
 		"delete-all":          testDeleteAll,
+		"delete-cascade":      testCascade,
 		"delete-owned":        testDeleteOwned,
 		"diff":                testDiff,
 		"dry-run":             testDryRun,

@@ -1,11 +1,6 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orphaned deletes sandboxes whose controller is gone: the unused ones of
-// a deleted SandboxSet, and those of a deleted SandboxClaim with reclaimPolicy
-// Delete. In a cluster the garbage collector of Kubernetes does it; this is for
-// running without one. Like that one it asks the server, and not a cache, before
-// it believes that an owner is gone.
 package orphaned
 
 import (
@@ -14,37 +9,39 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/ownerindex"
 )
 
-// maxBackoff bounds how long a failed delete waits for its next try.
-const maxBackoff = time.Minute
+const (
+	// maxBackoff bounds how long a failed write waits for its next try.
+	maxBackoff = time.Minute
+	// lag gives the caches time to show what the server has already. Not everything
+	// they show brings an event here, so it is looked at again.
+	lag = 50 * time.Millisecond
+)
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// Controller deletes sandboxes whose controller is gone.
+// Controller collects what has lost its owners, and lets go of owners.
 type Controller struct {
 	client  client.Client
 	reader  client.Reader
 	workers int
-	index   *ownerindex.Index
+	// caches are those of the kinds that are owned.
+	caches map[string]versioned
 }
 
-var _ reconcile.Reconciler = (*Controller)(nil)
+// versioned is a cache that knows what it has shown last.
+type versioned interface {
+	LastStoreSyncResourceVersion() string
+}
 
-// New returns a Controller that deletes up to workers sandboxes at a time. reader
+var _ reconcile.TypedReconciler[request] = (*Controller)(nil)
+
+// New returns a Controller that deletes up to workers objects at a time. reader
 // asks the server itself.
 func New(c client.Client, reader client.Reader, workers int) *Controller {
 	return &Controller{client: c, reader: reader, workers: workers}
@@ -55,117 +52,45 @@ func (c *Controller) Name() string { return "sandbox-orphaned" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	index, err := ownerindex.For(ctx, mgr.GetCache())
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	caches, err := cachesOf(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	c.index = index
-	return ctrl.NewControllerManagedBy(mgr).
+	c.caches = caches
+	b := builder.TypedControllerManagedBy[request](mgr).
 		Named(c.Name()).
-		WithOptions(controller.Options{
+		WithOptions(controller.TypedOptions[request]{
 			MaxConcurrentReconciles: c.workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				5*time.Millisecond, maxBackoff),
-		}).
-		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
-		Watches(&v1alpha1.SandboxSet{}, c.ownerEvents()).
-		Watches(&v1alpha1.SandboxClaim{}, c.ownerEvents()).
-		Complete(c)
-}
-
-// sandboxEvents looks at a sandbox when it comes or changes hands: its owner may
-// have gone before anyone could see that it owned something.
-func (c *Controller) sandboxEvents() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			if metav1.GetControllerOfNoCopy(e.Object) != nil {
-				q.Add(requestFor(e.Object))
-			}
-		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
-			if after != nil && (before == nil || before.UID != after.UID) {
-				q.Add(requestFor(e.ObjectNew))
-			}
-		},
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[request](5*time.Millisecond, maxBackoff),
+		})
+	for name, kind := range kinds {
+		b.Watches(kind.object(), c.events(name))
 	}
+	return b.Complete(c)
 }
 
-// ownerEvents looks at all sandboxes of an owner that is gone.
-func (c *Controller) ownerEvents() handler.EventHandler {
-	return handler.Funcs{
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			sandboxes, err := c.index.ControlledBy(e.Object.GetUID())
-			if err != nil {
-				log.FromContext(ctx).Error(err, "Finding the sandboxes of a deleted owner", "owner", client.ObjectKeyFromObject(e.Object))
-				return
-			}
-			for _, sandbox := range sandboxes {
-				q.Add(requestFor(sandbox))
-			}
-		},
-	}
-}
-
-// Reconcile deletes the sandbox if its controller is gone.
-func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	sandbox := &v1alpha1.Sandbox{}
-	if err := c.client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
+// Reconcile looks at an object, as one that is owned and as one that owns.
+func (c *Controller) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	object := kinds[req.kind].object()
+	if err := c.client.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
+		return reconcile.Result{}, fmt.Errorf("getting %s: %w", req, err)
 	}
-	owner := metav1.GetControllerOfNoCopy(sandbox)
-	if owner == nil || sandbox.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil
+	err := c.collect(ctx, req, object)
+	if err == nil && isLeaving(object) {
+		return c.leave(ctx, req, object)
 	}
-	if gone, err := c.gone(ctx, sandbox.Namespace, owner); err != nil || !gone {
-		return reconcile.Result{}, err
-	}
-	err := c.client.Delete(ctx, sandbox, client.Preconditions{
-		UID:             new(sandbox.UID),
-		ResourceVersion: new(sandbox.ResourceVersion),
-	})
 	switch {
 	case apierrors.IsConflict(err):
-		// It changed, and may have another owner now. The change of its status, say,
-		// brings no event here, so look again.
-		return reconcile.Result{RequeueAfter: time.Second}, nil
+		// It changed, and may have other owners now.
+		return reconcile.Result{RequeueAfter: lag}, nil
 	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("deleting Sandbox %s, whose owner is gone: %w", req, err)
+		return reconcile.Result{}, fmt.Errorf("collecting %s: %w", req, err)
 	}
 	return reconcile.Result{}, nil
-}
-
-// gone says whether an owner no longer exists. The cache is asked first, because
-// it mostly knows the owner; that there is none is taken from the server alone.
-func (c *Controller) gone(ctx context.Context, namespace string, owner *metav1.OwnerReference) (bool, error) {
-	if owner.APIVersion != v1alpha1.SchemeGroupVersion.String() {
-		return false, nil
-	}
-	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
-	for _, reader := range []client.Reader{c.client, c.reader} {
-		var object client.Object
-		switch owner.Kind {
-		case "SandboxSet":
-			object = &v1alpha1.SandboxSet{}
-		case "SandboxClaim":
-			object = &v1alpha1.SandboxClaim{}
-		default:
-			return false, nil
-		}
-		err := reader.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("getting %s %s: %w", owner.Kind, key, err)
-		}
-		if err == nil && object.GetUID() == owner.UID {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-func requestFor(object client.Object) reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 }
