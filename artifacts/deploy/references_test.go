@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,6 +71,34 @@ func TestReferences(t *testing.T) {
 			checkBindings(t, objects)
 		})
 	}
+}
+
+// Priority levels that flow schemas name are there, or every cluster has them.
+// What is in none of them is as good as not there: Kubernetes takes such a schema
+// and handles its requests as everybody's.
+func TestPriorityLevels(t *testing.T) {
+	each(t, func(t *testing.T, objects manifests) {
+		schemas := of[*flowcontrolv1.FlowSchema](objects)
+		if len(schemas) == 0 {
+			t.Error("no flow schemas")
+		}
+		used := map[string]bool{"leader-election": true, "workload-high": true}
+		for _, level := range of[*flowcontrolv1.PriorityLevelConfiguration](objects) {
+			used[level.Name] = false
+		}
+		for _, schema := range schemas {
+			name := schema.Spec.PriorityLevelConfiguration.Name
+			if _, known := used[name]; !known {
+				t.Errorf("FlowSchema %s: no PriorityLevelConfiguration %q", schema.Name, name)
+			}
+			used[name] = true
+		}
+		for name, used := range used {
+			if !used {
+				t.Errorf("PriorityLevelConfiguration %s takes its share of every API server, and nobody is in it", name)
+			}
+		}
+	})
 }
 
 func isAuthenticationReader(object any) bool {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
@@ -77,7 +78,11 @@ func (cfg *Config) Complete() CompletedConfig {
 	generic := cfg.GenericConfig
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		handler = withPatchRules(handler, c.kinds, config.MaxRequestBodyBytes)
-		return genericapiserver.DefaultBuildHandlerChain(handler, config)
+		handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
+		if delay := config.ShutdownDelayDuration; delay > 0 {
+			handler = withFarewell(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
+		}
+		return handler
 	}
 	c.genericConfig = generic.Complete()
 	return CompletedConfig{c}

@@ -99,7 +99,13 @@ func namespace(t testing.TB) string {
 // grant binds a ClusterRole to a user in a namespace.
 func grant(t testing.TB, namespace, clusterRole, user string) {
 	t.Helper()
-	_, err := admin(t).kube.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+	admin(t).grant(t, namespace, clusterRole, user)
+}
+
+// grant is the same by an admin of any cluster.
+func (c *clients) grant(t testing.TB, namespace, clusterRole, user string) {
+	t.Helper()
+	_, err := c.kube.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: clusterRole + "-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},

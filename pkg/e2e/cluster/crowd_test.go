@@ -34,6 +34,8 @@ type crowd struct {
 	each int
 	// pause is between two claims of a client.
 	pause time.Duration
+	// retries is how often the client library may repeat a create by itself.
+	retries int
 
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -109,8 +111,8 @@ func (c *crowd) settle(ctx context.Context, by *clients, claim *v1alpha1.Sandbox
 	for ctx.Err() == nil {
 		began := time.Now()
 		created := &v1alpha1.SandboxClaim{}
-		// Once: the client library would repeat what it thinks was not done.
-		err := by.RESTClient().Post().Namespace(c.namespace).Resource("sandboxclaims").MaxRetries(0).Body(claim).Do(ctx).Into(created)
+		// Once, by default: the client library repeats what it was told to repeat.
+		err := by.RESTClient().Post().Namespace(c.namespace).Resource("sandboxclaims").MaxRetries(c.retries).Body(claim).Do(ctx).Into(created)
 		if apierrors.IsAlreadyExists(err) {
 			if !lost {
 				c.complain(fmt.Errorf("claim %s is there, but was never created: %w", claim.Name, err))

@@ -19,10 +19,11 @@ type site struct {
 	*clients // of its admin
 }
 
-// newSite starts a cluster without Sandlot, for the time of a test.
-func newSite(t *testing.T) *site {
+// newSite starts a cluster without Sandlot, for the time of a test, with more
+// flags for its kube-apiserver.
+func newSite(t *testing.T, apiServerArgs ...string) *site {
 	t.Helper()
-	own, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir()})
+	own, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir(), APIServerArgs: apiServerArgs})
 	if err != nil {
 		t.Fatal(err)
 	}

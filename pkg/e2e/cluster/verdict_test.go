@@ -58,18 +58,18 @@ func (c *clients) world(ctx context.Context, namespace string) (world, error) {
 func (c *clients) awaitCalm(t testing.TB, namespace string, replicas int32, dead ...string) world {
 	t.Helper()
 	var calm world
-	look := func(check func() error) {
+	look := func(check func(world) error) {
 		eventually(t, func(ctx context.Context) error {
 			var err error
 			if calm, err = c.world(ctx, namespace); err != nil {
 				return err
 			}
-			return check()
+			return check(calm)
 		})
 	}
-	look(calm.inProgress)
+	look(world.inProgress)
 	c.awaitPool(t, namespace, "pool", replicas)
-	look(func() error { return calm.mismatches(dead) })
+	look(func(w world) error { return w.mismatches(dead) })
 	return calm
 }
 

@@ -186,12 +186,22 @@ func (s *Sandlot) URL(i int) string { return fmt.Sprintf("https://localhost:%d",
 // Direct returns a copy of a user's config that goes to a replica directly, past
 // the aggregator.
 func (s *Sandlot) Direct(i int, user *rest.Config) (*rest.Config, error) {
+	return s.at(s.URL(i), user)
+}
+
+// Service returns a copy of a user's config that goes to the Service of the API
+// servers, past the aggregator: each connection to one that is ready.
+func (s *Sandlot) Service(user *rest.Config) (*rest.Config, error) {
+	return s.at(fmt.Sprintf("https://localhost:%d", s.balancerPort), user)
+}
+
+func (s *Sandlot) at(url string, user *rest.Config) (*rest.Config, error) {
 	ca, err := os.ReadFile(filepath.Join(s.secrets.path(servingSecret), "ca.crt"))
 	if err != nil {
 		return nil, err
 	}
 	direct := rest.CopyConfig(user)
-	direct.Host = s.URL(i)
+	direct.Host = url
 	direct.CAFile, direct.CAData = "", ca
 	return direct, nil
 }

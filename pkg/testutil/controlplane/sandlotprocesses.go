@@ -32,8 +32,9 @@ const (
 	servingSecret = "sandlot-apiserver-serving"
 
 	// shutdownDelay is shorter than in a cluster, for the balancer forgets a server
-	// that is not ready sooner than a Service does.
-	shutdownDelay = "2s"
+	// that is not ready sooner than a Service does. The second half of it is for
+	// connections to be told to go elsewhere, which takes some tenths of a second.
+	shutdownDelay = "4s"
 )
 
 func (s *Sandlot) choosePorts() error {
