@@ -47,7 +47,7 @@ func TestControllerNamesAreUnique(t *testing.T) {
 		want       int
 	}{
 		"in a cluster": {want: 6},
-		"alone":        {standalone: &controllers.Standalone{}, want: 6},
+		"alone":        {standalone: &controllers.Standalone{}, want: 7},
 	} {
 		o := controllers.DefaultOptions()
 		o.Standalone = test.standalone

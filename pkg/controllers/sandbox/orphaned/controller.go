@@ -3,7 +3,8 @@
 
 // Package orphaned deletes sandboxes whose controller is gone: the unused ones of
 // a deleted SandboxSet, and those of a deleted SandboxClaim with reclaimPolicy
-// Delete. In a cluster the garbage collector of Kubernetes does it; this is for
+// Delete; and likewise the SandboxTemplates that hold the revisions of a deleted
+// SandboxSet. In a cluster the garbage collector of Kubernetes does it; this is for
 // running without one. Like that one it asks the server, and not a cache, before
 // it believes that an owner is gone.
 package orphaned
@@ -34,28 +35,43 @@ const maxBackoff = time.Minute
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Controller deletes sandboxes whose controller is gone.
-type Controller struct {
+// object is a pointer to a kind of objects T.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// Controller deletes objects of a kind whose controller is gone.
+type Controller[T any, P object[T]] struct {
 	client  client.Client
 	reader  client.Reader
 	workers int
-	index   *ownerindex.Index
+	kind    string
+	name    string
+	index   *ownerindex.Index[P]
 }
 
-var _ reconcile.Reconciler = (*Controller)(nil)
+var _ reconcile.Reconciler = (*Controller[v1alpha1.Sandbox, *v1alpha1.Sandbox])(nil)
 
-// New returns a Controller that deletes up to workers sandboxes at a time. reader
-// asks the server itself.
-func New(c client.Client, reader client.Reader, workers int) *Controller {
-	return &Controller{client: c, reader: reader, workers: workers}
+// Sandboxes returns a Controller that deletes up to workers sandboxes at a time.
+// reader asks the server itself.
+func Sandboxes(c client.Client, reader client.Reader, workers int) *Controller[v1alpha1.Sandbox, *v1alpha1.Sandbox] {
+	return &Controller[v1alpha1.Sandbox, *v1alpha1.Sandbox]{client: c, reader: reader, workers: workers, kind: "Sandbox", name: "sandbox-orphaned"}
+}
+
+// Templates returns a Controller that deletes SandboxTemplates, one at a time.
+func Templates(c client.Client, reader client.Reader) *Controller[v1alpha1.SandboxTemplate, *v1alpha1.SandboxTemplate] {
+	return &Controller[v1alpha1.SandboxTemplate, *v1alpha1.SandboxTemplate]{
+		client: c, reader: reader, workers: 1, kind: "SandboxTemplate", name: "sandboxtemplate-orphaned",
+	}
 }
 
 // Name is the name of the controller in logs and metrics.
-func (c *Controller) Name() string { return "sandbox-orphaned" }
+func (c *Controller[T, P]) Name() string { return c.name }
 
 // Register adds the controller to a manager.
-func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	index, err := ownerindex.For(ctx, mgr.GetCache())
+func (c *Controller[T, P]) Register(ctx context.Context, mgr ctrl.Manager) error {
+	index, err := ownerindex.For(ctx, mgr.GetCache(), P(new(T)))
 	if err != nil {
 		return err
 	}
@@ -67,15 +83,15 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
 				5*time.Millisecond, maxBackoff),
 		}).
-		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
+		Watches(P(new(T)), c.ownedEvents()).
 		Watches(&v1alpha1.SandboxSet{}, c.ownerEvents()).
 		Watches(&v1alpha1.SandboxClaim{}, c.ownerEvents()).
 		Complete(c)
 }
 
-// sandboxEvents looks at a sandbox when it comes or changes hands: its owner may
+// ownedEvents looks at an object when it comes or changes hands: its owner may
 // have gone before anyone could see that it owned something.
-func (c *Controller) sandboxEvents() handler.EventHandler {
+func (c *Controller[T, P]) ownedEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
 			if metav1.GetControllerOfNoCopy(e.Object) != nil {
@@ -91,41 +107,41 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 	}
 }
 
-// ownerEvents looks at all sandboxes of an owner that is gone.
-func (c *Controller) ownerEvents() handler.EventHandler {
+// ownerEvents looks at all objects of an owner that is gone.
+func (c *Controller[T, P]) ownerEvents() handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			sandboxes, err := c.index.ControlledBy(e.Object.GetUID())
+			owned, err := c.index.ControlledBy(e.Object.GetUID())
 			if err != nil {
-				log.FromContext(ctx).Error(err, "Finding the sandboxes of a deleted owner", "owner", client.ObjectKeyFromObject(e.Object))
+				log.FromContext(ctx).Error(err, "Finding what a deleted owner has left", "owner", client.ObjectKeyFromObject(e.Object))
 				return
 			}
-			for _, sandbox := range sandboxes {
-				q.Add(requestFor(sandbox))
+			for _, object := range owned {
+				q.Add(requestFor(object))
 			}
 		},
 	}
 }
 
-// Reconcile deletes the sandbox if its controller is gone.
-func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	sandbox := &v1alpha1.Sandbox{}
-	if err := c.client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
+// Reconcile deletes the object if its controller is gone.
+func (c *Controller[T, P]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	owned := P(new(T))
+	if err := c.client.Get(ctx, req.NamespacedName, owned, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
+		return reconcile.Result{}, fmt.Errorf("getting %s %s: %w", c.kind, req, err)
 	}
-	owner := metav1.GetControllerOfNoCopy(sandbox)
-	if owner == nil || sandbox.DeletionTimestamp != nil {
+	owner := metav1.GetControllerOfNoCopy(owned)
+	if owner == nil || owned.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, nil
 	}
-	if gone, err := c.gone(ctx, sandbox.Namespace, owner); err != nil || !gone {
+	if gone, err := c.gone(ctx, owned.GetNamespace(), owner); err != nil || !gone {
 		return reconcile.Result{}, err
 	}
-	err := c.client.Delete(ctx, sandbox, client.Preconditions{
-		UID:             new(sandbox.UID),
-		ResourceVersion: new(sandbox.ResourceVersion),
+	err := c.client.Delete(ctx, owned, client.Preconditions{
+		UID:             new(owned.GetUID()),
+		ResourceVersion: new(owned.GetResourceVersion()),
 	})
 	switch {
 	case apierrors.IsConflict(err):
@@ -133,14 +149,14 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		// brings no event here, so look again.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("deleting Sandbox %s, whose owner is gone: %w", req, err)
+		return reconcile.Result{}, fmt.Errorf("deleting %s %s, whose owner is gone: %w", c.kind, req, err)
 	}
 	return reconcile.Result{}, nil
 }
 
 // gone says whether an owner no longer exists. The cache is asked first, because
 // it mostly knows the owner; that there is none is taken from the server alone.
-func (c *Controller) gone(ctx context.Context, namespace string, owner *metav1.OwnerReference) (bool, error) {
+func (c *Controller[T, P]) gone(ctx context.Context, namespace string, owner *metav1.OwnerReference) (bool, error) {
 	if owner.APIVersion != v1alpha1.SchemeGroupVersion.String() {
 		return false, nil
 	}
