@@ -5,8 +5,10 @@ package deploy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -57,5 +59,29 @@ func TestNoEscalation(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestDryRunsOnly: the right to create pods everywhere comes only together with the
+// policy that makes no more of it than a question.
+func TestDryRunsOnly(t *testing.T) {
+	const name, account = "sandlot-apiserver-dry-runs", `"system:serviceaccount:sandlot-system:sandlot-apiserver"`
+	each(t, func(t *testing.T, objects manifests) {
+		mayCreate := slices.ContainsFunc(rulesByRole(objects)["ClusterRole sandlot-apiserver"], func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Resources, "pods") && slices.Contains(rule.Verbs, "create")
+		})
+		if !mayCreate {
+			t.Fatal("sandlot-apiserver may not create pods: has this test a reason still?")
+		}
+		for _, binding := range of[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](objects) {
+			if binding.Spec.PolicyName == name && slices.Equal(binding.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
+				for _, policy := range of[*admissionregistrationv1.ValidatingAdmissionPolicy](objects) {
+					if policy.Name == name && strings.Contains(policy.Spec.MatchConditions[0].Expression, account) {
+						return
+					}
+				}
+			}
+		}
+		t.Error("sandlot-apiserver may create pods that are no dry runs")
 	})
 }

@@ -63,7 +63,7 @@ func caseNames() []string {
 	for _, c := range claimCases {
 		names = append(names, c.name)
 	}
-	return append(names, largePool)
+	return append(names, largePool, setsOfTemplate)
 }
 
 // few is how many operations a round has where one client waits for each.
@@ -84,7 +84,7 @@ type bench struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools}
+	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runSets}
 	if b.cluster {
 		steps = []func(context.Context) error{b.runCluster}
 	}

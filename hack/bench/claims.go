@@ -22,7 +22,7 @@ var names atomic.Int64
 
 func newName(prefix string) string { return fmt.Sprintf("%s-%07d", prefix, names.Add(1)) }
 
-// claimer creates claims on one pool and remembers what they were answered.
+// claimer creates claims on one pool, or on the template of a pool, and remembers what they were answered.
 type claimer struct {
 	server *server
 	pool   pool
@@ -43,7 +43,11 @@ func newClaimer(s *server, p pool) *claimer {
 func (c *claimer) arm(name string, count, replicas int) arm {
 	return arm{name: name, count: count, reset: c.reset, cpu: c.server.cpu, do: func(ctx context.Context, client int) error {
 		claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.pool.namespace, Name: newName("claim")}}
-		claim.Spec.TemplateName = setName
+		if c.pool.template != "" {
+			claim.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: c.pool.template}
+		} else {
+			claim.Spec.TemplateName = c.pool.name()
+		}
 		claim.Spec.Replicas = new(int32(replicas))
 		// An empty pool is an error here, not something to wait for.
 		claim.Spec.OnShortage = v1alpha1.ShortageFail

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +29,7 @@ import (
 )
 
 const (
-	// setName is the name of every set: there is one in a namespace.
+	// setName is the name of a set that is alone in its namespace.
 	setName = "pool"
 
 	// Where the server keeps objects in etcd.
@@ -46,10 +48,25 @@ const podTemplate = `{"metadata":{"labels":{"app":"bench"}},"spec":{"containers"
 	"ports":[{"containerPort":8080,"name":"runtime"}],
 	"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"512Mi"}}}]}}`
 
-// pool is the one SandboxSet of a namespace.
+// pool is a SandboxSet.
 type pool struct {
 	namespace string
 	size      int
+	// set is its name; setName if it is "".
+	set string
+	// template is the SandboxTemplate that the set refers to, which is made with the
+	// first set of it; "" for a set with a pod template of its own.
+	template string
+	// pods is the pod template; podTemplate if it is "".
+	pods string
+}
+
+func (p pool) name() string { return cmp.Or(p.set, setName) }
+
+// of is the pool with another size.
+func (p pool) of(size int) pool {
+	p.size = size
+	return p
 }
 
 // filledServer starts a server on a new folder in which each pool holds as many
@@ -110,26 +127,37 @@ func makeModels(ctx context.Context, o *settings, dir string, pools []pool) (mod
 
 func (s *server) makeModel(ctx context.Context, p pool) (*v1alpha1.Sandbox, error) {
 	api := s.clients[0].AgentsV1alpha1()
-	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: setName}}
+	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name()}}
 	set.Spec.Replicas = new(int32(1))
-	set.Spec.Template = &runtime.RawExtension{Raw: []byte(podTemplate)}
+	pods := &runtime.RawExtension{Raw: []byte(cmp.Or(p.pods, podTemplate))}
+	if p.template == "" {
+		set.Spec.Template = pods
+	} else {
+		set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: p.template}
+		template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.template}}
+		template.Spec.Template = pods
+		_, err := api.SandboxTemplates(p.namespace).Create(ctx, template, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+	}
 	if _, err := api.SandboxSets(p.namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	if err := s.awaitStock(ctx, pool{p.namespace, 1}); err != nil {
+	if err := s.awaitStock(ctx, p.of(1)); err != nil {
 		return nil, err
 	}
-	sandboxes, err := api.Sandboxes(p.namespace).List(ctx, metav1.ListOptions{})
+	sandboxes, err := api.Sandboxes(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelSandboxPool + "=" + p.name()})
 	if err != nil {
 		return nil, err
 	}
 	if n := len(sandboxes.Items); n != 1 {
-		return nil, fmt.Errorf("set %s/%s made %d sandboxes, not 1", p.namespace, setName, n)
+		return nil, fmt.Errorf("set %s/%s made %d sandboxes, not 1", p.namespace, p.name(), n)
 	}
 	if err := s.patchSet(ctx, p, map[string]any{"replicas": p.size, "scaleStrategy": hold}); err != nil {
 		return nil, err
 	}
-	return &sandboxes.Items[0], s.awaitStock(ctx, pool{p.namespace, 1})
+	return &sandboxes.Items[0], s.awaitStock(ctx, p.of(1))
 }
 
 var (
@@ -143,7 +171,7 @@ func (s *server) patchSet(ctx context.Context, p pool, spec map[string]any) erro
 		return err
 	}
 	_, err = s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).
-		Patch(ctx, setName, types.MergePatchType, patch, metav1.PatchOptions{})
+		Patch(ctx, p.name(), types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
@@ -152,7 +180,7 @@ func (s *server) patchSet(ctx context.Context, p pool, spec map[string]any) erro
 func (s *server) awaitStock(ctx context.Context, p pool) error {
 	available := int32(0)
 	for deadline := time.Now().Add(poolTimeout); time.Now().Before(deadline); {
-		set, err := s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).Get(ctx, setName, metav1.GetOptions{})
+		set, err := s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).Get(ctx, p.name(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -164,7 +192,7 @@ func (s *server) awaitStock(ctx context.Context, p pool) error {
 			return err
 		}
 	}
-	return fmt.Errorf("set %s/%s has %d available sandboxes instead of %d after %s", p.namespace, setName, available, p.size, poolTimeout)
+	return fmt.Errorf("set %s/%s has %d available sandboxes instead of %d after %s", p.namespace, p.name(), available, p.size, poolTimeout)
 }
 
 // copyModels fills the pools in the etcd of a server that does not run. A copy is

@@ -64,6 +64,21 @@ type poolFigures struct {
 	BytesPerSandbox number `json:"bytes_per_indexed_sandbox"`
 }
 
+// setFigures compare claims on the three sets of one template with claims on the
+// one set of another, and sandboxes that refer to a large pod template with those
+// that hold it.
+type setFigures struct {
+	SingleSetP50 number `json:"single_set_p50_ms"`
+	SetsRatio    number `json:"sets_ratio"`
+	// TemplateBytes is the size of the large pod template, and what follows that of a
+	// sandbox as the server answers it.
+	TemplateBytes     int `json:"template_bytes"`
+	BytesInline       int `json:"bytes_per_stored_sandbox_inline"`
+	BytesReferring    int `json:"bytes_per_stored_sandbox_referring"`
+	BytesOfSmall      int `json:"bytes_per_stored_sandbox_of_small_template"`
+	BytesForReference int `json:"bytes_grown_with_template"`
+}
+
 // refillFigures are the price of a refill.
 type refillFigures struct {
 	// BesidePerS is how many sandboxes came into the pool while claims ran, AlonePerS
@@ -105,6 +120,7 @@ type result struct {
 	*claimFigures
 	*batchFigures
 	*poolFigures
+	*setFigures
 	*refillFigures
 	*etcdFigures
 	*writeFigures

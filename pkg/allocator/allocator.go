@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -42,11 +43,14 @@ type Allocator struct {
 	options Options
 	store   Store
 	index   *poolindex.Index
-	queue   *queue
-	feed    *poolindex.Feed
-	flights flights
-	jobs    jobs
-	lag     lag
+	catalog catalog
+	// templates remembers patched pod templates.
+	templates *podtemplate.Cache
+	queue     *queue
+	feed      *poolindex.Feed
+	flights   flights
+	jobs      jobs
+	lag       lag
 }
 
 // New returns an Allocator. It serves calls at once; what is left to do in the
@@ -59,7 +63,10 @@ func New(o Options) *Allocator {
 	o.CommitTimeout = orDefault(o.CommitTimeout, 10*time.Second)
 	o.ResolveTimeout = orDefault(o.ResolveTimeout, 15*time.Second)
 	registerMetrics()
-	a := &Allocator{options: o, store: observedStore{o.Store, o.Clock}, index: poolindex.New(), lag: lag{clock: o.Clock}}
+	a := &Allocator{
+		options: o, store: observedStore{o.Store, o.Clock}, index: poolindex.New(),
+		templates: podtemplate.NewCache(), lag: lag{clock: o.Clock},
+	}
 	a.queue = newQueue(a.index)
 	a.feed = poolindex.NewFeed(a.index, a.queue, o.Clock.Now)
 	a.jobs.init(o.Clock)
@@ -96,7 +103,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	if j.finished() {
 		return j.claim, nil
 	}
-	canWait := j.claim.Status.Message != v1alpha1.SandboxSetNotFoundMessage(j.claim.Spec.TemplateName)
+	canWait := !j.hopeless()
 	switch started := a.start(ctx, j); {
 	case !started:
 		j.letGo() // nobody goes on with it here

@@ -5,16 +5,10 @@ package allocator
 
 import (
 	"context"
-	"fmt"
 	"strconv"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apiserver/pkg/storage/names"
 
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -30,55 +24,34 @@ func (j *job) prepare(ctx context.Context, c poolindex.Candidate) (b bind, ok bo
 		return bind{}, false, nil
 	}
 	bound := sb.DeepCopy()
+	if sb.Spec.Template == nil && sb.Spec.TemplateRef != nil {
+		// Whoever has it from now on does not depend on a template or a set any more.
+		if bound.Spec.Template, err = j.inlined(ctx, sb); err != nil || bound.Spec.Template == nil {
+			return bind{}, false, err
+		}
+		bound.Spec.TemplateRef = nil
+	}
 	if err := j.binding.apply(bound, counted, now); err != nil {
 		return bind{}, false, err
 	}
 	return bind{candidate: c, sandbox: bound, at: version(sb)}, true, nil
 }
 
-// newSandbox makes a sandbox that is the claim's from birth, and counts when it
-// is ready.
-func (j *job) newSandbox(set *v1alpha1.SandboxSet, now time.Time) (*v1alpha1.Sandbox, error) {
-	sb, err := podtemplate.NewSandboxForClaim(set)
-	if err != nil {
-		return nil, fmt.Errorf("template of SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
-	}
-	// What the generic store fills in on create.
-	sb.Name = names.SimpleNameGenerator.GenerateName(sb.GenerateName)
-	sb.UID = uuid.NewUUID()
-	sb.CreationTimestamp = metav1.NewTime(now)
-	sb.Generation = 0 // apply counts up
-	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
-	return sb, j.binding.apply(sb, starting, now)
-}
-
-// gatherSurely gathers, and at the claim's first transaction looks past the
-// index, which may lag behind what the caller has seen, before there are too few
-// and the claim fails or starts sandboxes cold.
-func (j *job) gatherSurely(ctx context.Context, n int, makes bool) error {
-	if err := j.gather(ctx, n, makes); err != nil || len(j.held) >= n || j.at != 0 {
+// gatherSurely gathers, and at the claim's first transaction looks past the index
+// and the catalog, which may lag behind what the caller has seen, before there are
+// too few and the claim fails or starts sandboxes cold.
+func (j *job) gatherSurely(ctx context.Context, d *draft, n int, makes bool) error {
+	if err := j.gather(ctx, d, n, makes); err != nil || len(j.held) >= n || j.at != 0 {
 		return err
 	}
-	if err := j.a.refresh(ctx, j.waiter.pool); err != nil {
+	var err error
+	if d.supply, err = j.a.supplyBeyondCatalog(ctx, j.claim, d.supply); err != nil {
 		return err
 	}
-	return j.gather(ctx, n, makes)
-}
-
-// checkShortage fails if a claim that would rather fail than wait finds too few
-// sandboxes.
-func (j *job) checkShortage(set *v1alpha1.SandboxSet, wanted int) error {
-	if set == nil {
-		return ErrSetNotFound
+	if err := j.a.refreshUntil(ctx, d.supply.sources, n-len(j.held)); err != nil {
+		return err
 	}
-	have := len(j.held)
-	if have >= wanted {
-		return nil
-	}
-	return &ShortageError{
-		Set: set.Name, Wanted: wanted, Available: min(wanted, have+j.a.index.Available(j.waiter.pool)),
-		RetryAfter: j.a.options.RetryAfter,
-	}
+	return j.gather(ctx, d, n, makes)
 }
 
 // version is an object's resourceVersion as etcd counts it; 0 if it has none.

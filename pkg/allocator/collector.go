@@ -23,11 +23,11 @@ var (
 	poolReplicas = metrics.NewDesc("sandlot_pool_replicas",
 		"Sandboxes that a pool is meant to hold.", ofPool, nil, metrics.ALPHA, "")
 	poolWaiting = metrics.NewDesc("sandlot_pool_waiting_claims",
-		"Claims that this server lets wait for sandboxes of a pool.", ofPool, nil, metrics.ALPHA, "")
+		"Claims that this server lets wait for sandboxes of a pool; one that several pools may serve counts in each.", ofPool, nil, metrics.ALPHA, "")
 	poolMissing = metrics.NewDesc("sandlot_pool_missing_sandboxes",
-		"Sandboxes of a pool that those claims lack.", ofPool, nil, metrics.ALPHA, "")
+		"Sandboxes that those claims lack.", ofPool, nil, metrics.ALPHA, "")
 	waitingWithoutSet = metrics.NewDesc("sandlot_claims_without_sandboxset",
-		"Claims that this server lets wait for a SandboxSet that does not exist.", nil, nil, metrics.ALPHA, "")
+		"Claims that this server lets wait for a SandboxSet or SandboxTemplate that does not exist or cannot serve them.", nil, nil, metrics.ALPHA, "")
 	unfinishedClaims = metrics.NewDesc("sandlot_unfinished_claims",
 		"Claims that this server finishes in the background.", nil, nil, metrics.ALPHA, "")
 	indexBehind = metrics.NewDesc("sandlot_pool_index_behind_seconds",
@@ -115,11 +115,11 @@ func (c *collector) read() reading {
 
 func (a *Allocator) readInto(total *reading) {
 	total.behind = max(total.behind, a.lag.behind())
-	depths, demands := a.index.Depths(), a.queue.demands()
+	depths, demands, sets := a.index.Depths(), a.queue.demands(), a.catalog.replicas()
 	a.jobs.mu.Lock()
 	defer a.jobs.mu.Unlock()
 	total.unfinished += len(a.jobs.byUID)
-	for p, replicas := range a.jobs.sets {
+	for p, replicas := range sets {
 		of := total.pools[p]
 		of.Available += depths[p].Available
 		of.Taken += depths[p].Taken
@@ -129,7 +129,7 @@ func (a *Allocator) readInto(total *reading) {
 		total.pools[p] = of
 	}
 	for p, demand := range demands {
-		if _, exists := a.jobs.sets[p]; !exists {
+		if _, exists := sets[p]; !exists {
 			total.withoutSet += demand.claims
 		}
 	}

@@ -29,8 +29,10 @@ type draft struct {
 	// missing is how many sandboxes the claim lacks that are neither counted nor
 	// on their way.
 	missing int
-	// beyond: the pool is not meant to ever hold what the claim needs at once.
-	beyond bool
+	// supply is where they can come from.
+	supply supply
+	// broken is why none can be made although they should be; nil if that is not so.
+	broken error
 	txn    Txn // once encoded
 }
 
@@ -105,7 +107,8 @@ func (j *job) encode(ctx context.Context, d *draft) error {
 // cut makes the next drafts small enough: only n sandboxes fit.
 func (j *job) cut(d *draft, n int) error {
 	if n == 0 || !d.divisible() {
-		return fmt.Errorf("%w: %d sandboxes of SandboxSet %s fit", ErrTooLarge, n, j.claim.Spec.TemplateName)
+		asked, _ := asksFor(j.claim)
+		return fmt.Errorf("%w: %d sandboxes of %s fit", ErrTooLarge, n, asked)
 	}
 	j.room = n
 	return errAgain

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -42,11 +41,11 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 	if d.claim.Status.ClaimStartTime == nil { // a client rewrote the status
 		d.claim.Status.ClaimStartTime = &metav1.Time{Time: j.start}
 	}
-	set, err := j.a.store.Set(ctx, j.claim.Namespace, j.claim.Spec.TemplateName)
-	if err != nil {
+	j.resolved, j.recipe = nil, nil
+	var err error
+	if d.supply, err = j.a.supply(ctx, j.claim, j.at == 0); err != nil {
 		return nil, err
 	}
-	d.beyond = set == nil || j.waiter.atomic && replicas(d.claim) > ptr.Deref(set.Spec.Replicas, 0)
 	expired := j.at != 0 && !now.Before(j.deadline())
 
 	listed := slices.Concat(d.claim.Status.Sandboxes, j.found)
@@ -54,19 +53,29 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 	if !atomicClaim(d.claim) {
 		listed = append(listed, j.count(d, ready)...)
 	}
-	report(d.claim, listed, j.unlisted, set != nil)
+	report(d.claim, listed, j.unlisted, nil)
 	d.missing = max(0, int(replicas(d.claim)-d.claim.Status.ClaimedReplicas)-(len(j.fresh)-len(d.counts)-len(d.drops)))
-	if !expired && d.missing > 0 {
-		if err := j.fill(ctx, d, set, now); err != nil {
+	if d.missing > 0 {
+		if err := j.fillUnless(ctx, d, expired, now); err != nil {
 			return nil, err
 		}
 	}
 	listed = append(listed, j.standing(d, ready)...)
 	d.missing -= len(d.binds) + len(d.fresh)
-	report(d.claim, listed, j.unlisted, set != nil)
-	j.conclude(d, set != nil, expired, now)
+	report(d.claim, listed, j.unlisted, d.supply.problem)
+	j.conclude(d, expired, now)
+	j.look(d)
 	span.AddEvent("Found", attribute.Int("from pool", len(d.binds)), attribute.Int("made", len(d.fresh)), attribute.Int("missing", d.missing))
 	return d, nil
+}
+
+// look takes in, and tells, what is in the way of the claim after a draft.
+func (j *job) look(d *draft) {
+	if d.broken != nil && d.missing > 0 {
+		unmade(d.claim, d.broken)
+	}
+	j.unserved = !d.supply.found || len(d.supply.sources) == 0
+	j.stuck.Store(d.missing > 0 && (d.supply.problem != nil || d.broken != nil))
 }
 
 // standing says what the sandboxes from the pool are to the claim, and returns
@@ -93,12 +102,12 @@ func (j *job) standing(d *draft, ready []*v1alpha1.Sandbox) []v1alpha1.ClaimedSa
 
 // conclude ends the claim in the draft, if it has all it asked for, or if its
 // time is up and it has let go of what does not count.
-func (j *job) conclude(d *draft, setFound, expired bool, now time.Time) {
+func (j *job) conclude(d *draft, expired bool, now time.Time) {
 	switch {
 	case d.claim.Status.ClaimedReplicas >= replicas(d.claim):
 		complete(d.claim, now)
 	case expired && len(d.counts)+len(d.drops) == len(j.fresh):
-		timeOut(d.claim, now, now.Sub(claimStart(d.claim, j.start)), setFound)
+		timeOut(d.claim, now, now.Sub(claimStart(d.claim, j.start)), d.supply.problem)
 	}
 }
 
@@ -172,8 +181,20 @@ func dropped(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbo
 	return sb
 }
 
+// fillUnless adds what the draft is missing. A claim whose time is up gets nothing
+// more, but is told what it could not get.
+func (j *job) fillUnless(ctx context.Context, d *draft, expired bool, now time.Time) (err error) {
+	if !expired {
+		return j.fill(ctx, d, now)
+	}
+	if createsOnNoStock(d.claim) && d.supply.canMake() {
+		d.broken, err = j.a.brokenRecipe(ctx, d.claim, &d.supply)
+	}
+	return err
+}
+
 // fill adds what the draft is missing, as far as one transaction can take it.
-func (j *job) fill(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, now time.Time) error {
+func (j *job) fill(ctx context.Context, d *draft, now time.Time) error {
 	if len(d.drops) > 0 {
 		j.createAfter = now.Add(j.recreate.Step())
 		if atomicClaim(d.claim) {
@@ -181,28 +202,18 @@ func (j *job) fill(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, now 
 		}
 	}
 	room := min(d.missing, j.room-len(d.drops)-len(d.counts))
-	switch {
-	case createsOnNoStock(d.claim) && set != nil && !now.Before(j.createAfter):
-		if err := j.gatherSurely(ctx, room, true); err != nil {
+	if done, err := j.fillUp(ctx, d, room, now); done || err != nil {
+		return err
+	}
+	if j.at == 0 && d.claim.Spec.OnShortage == v1alpha1.ShortageFail {
+		if err := j.gatherAll(ctx, d); err != nil {
 			return err
 		}
-		d.binds = slices.Clone(j.held[:min(room, len(j.held))])
-		return j.make(ctx, d, set, room-len(d.binds), now)
-	case j.at == 0 && d.claim.Spec.OnShortage == v1alpha1.ShortageFail:
-		// All of them, so that no other claim counts on the same ones.
-		if err := j.gatherSurely(ctx, d.missing, false); err != nil {
-			return err
-		}
-		if err := j.checkShortage(set, d.missing); err != nil {
-			return err
-		}
-	default:
-		if err := j.gather(ctx, room, false); err != nil {
-			return err
-		}
+	} else if err := j.gather(ctx, d, room, false); err != nil {
+		return err
 	}
 	if len(j.held) < d.missing && atomicClaim(d.claim) {
-		if j.at == 0 {
+		if j.at == 0 || d.broken != nil {
 			j.letGo()
 		}
 		return nil
@@ -211,13 +222,52 @@ func (j *job) fill(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, now 
 	return nil
 }
 
+// gatherAll gathers for a claim that would rather fail than wait: all that it is
+// missing, so that no other claim counts on the same ones.
+func (j *job) gatherAll(ctx context.Context, d *draft) error {
+	if err := j.gatherSurely(ctx, d, d.missing, false); err != nil {
+		return err
+	}
+	have := len(j.held)
+	if have >= d.missing {
+		return nil
+	}
+	available := min(d.missing, have+j.a.queue.stock(d.supply.sources))
+	return j.a.shortage(d.claim, &d.supply, d.missing, available, d.broken)
+}
+
+// fillUp adds what there is in the pools, and fresh sandboxes for the rest, if the
+// claim takes them. It is not done if none can be made now.
+func (j *job) fillUp(ctx context.Context, d *draft, room int, now time.Time) (done bool, err error) {
+	if !createsOnNoStock(d.claim) || now.Before(j.createAfter) || !d.supply.canMake() {
+		return false, nil
+	}
+	if err := j.gatherSurely(ctx, d, room, true); err != nil {
+		return false, err
+	}
+	if len(j.held) < room {
+		if !d.supply.canMake() { // what was there has gone meanwhile
+			return false, nil
+		}
+		if j.recipe, err = j.a.newRecipe(ctx, j.claim.Namespace, &d.supply); err != nil {
+			return false, err
+		}
+		d.broken = j.recipe.broken
+	}
+	if d.broken == nil {
+		d.binds = slices.Clone(j.held[:min(room, len(j.held))])
+		err = j.make(ctx, d, room-len(d.binds), now)
+	}
+	return d.broken == nil, err
+}
+
 // make adds n fresh sandboxes to the draft. If they must not be made, a new claim
 // fails; one that goes on does so without them, and asks again later.
-func (j *job) make(ctx context.Context, d *draft, set *v1alpha1.SandboxSet, n int, now time.Time) error {
+func (j *job) make(ctx context.Context, d *draft, n int, now time.Time) error {
 	admitted := len(j.made)
 	made := slices.Clone(j.made)
 	for len(made) < n {
-		sb, err := j.newSandbox(set, now)
+		sb, err := j.recipe.fresh(j.binding, now)
 		if err != nil {
 			return err
 		}
@@ -250,11 +300,11 @@ func (j *job) admit(ctx context.Context, made []*v1alpha1.Sandbox) error {
 
 // gather fetches candidates until n are held or there are no more. makes says
 // that what is missing will be made, so that any number will do.
-func (j *job) gather(ctx context.Context, n int, makes bool) error {
+func (j *job) gather(ctx context.Context, d *draft, n int, makes bool) error {
 	for len(j.held) < n {
 		taken := j.a.queue.collect(j.waiter)
 		if len(taken) == 0 && !j.a.queue.inLine(j.waiter) {
-			taken = j.a.queue.take(j.waiter.pool, n-len(j.held), j.waiter.atomic && !makes)
+			taken = j.a.queue.take(d.supply.sources, n-len(j.held), j.atomic(d) && !makes)
 		}
 		if len(taken) == 0 {
 			return nil

@@ -16,10 +16,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // adoptAfter is how much longer than the sync window a claim may go on before
@@ -34,7 +32,6 @@ type jobs struct {
 	ctx     context.Context // of Run; nil before and after
 	running sync.WaitGroup
 	byUID   map[types.UID]*job
-	sets    map[poolindex.Pool]int32 // that exist, with the replicas they are to have
 
 	// orphans are claims to look at later: should they still be unfinished and
 	// nobody's here, they are adopted.
@@ -43,7 +40,6 @@ type jobs struct {
 
 func (js *jobs) init(c clock.WithTicker) {
 	js.byUID = map[types.UID]*job{}
-	js.sets = map[poolindex.Pool]int32{}
 	js.orphans = workqueue.NewTypedDelayingQueueWithConfig(
 		workqueue.TypedDelayingQueueConfig[types.NamespacedName]{Clock: c, Name: "orphaned_claims"})
 }
@@ -202,56 +198,4 @@ func (a *Allocator) ownerOf(sb *v1alpha1.Sandbox) *job {
 		return a.jobs.of(types.UID(owner))
 	}
 	return nil
-}
-
-// SetListed begins a new picture of all sets.
-func (a *Allocator) SetListed(all []*v1alpha1.SandboxSet, _ uint64) {
-	listed := map[poolindex.Pool]int32{}
-	for _, set := range all {
-		listed[poolindex.Pool{Namespace: set.Namespace, Name: set.Name}] = ptr.Deref(set.Spec.Replicas, 0)
-		a.feed.SetChanged(set)
-	}
-	a.jobs.mu.Lock()
-	defer a.jobs.mu.Unlock()
-	for p := range a.jobs.sets {
-		if _, there := listed[p]; !there {
-			a.index.ForgetPool(p)
-		}
-	}
-	a.jobs.sets = listed
-	for _, j := range a.jobs.byUID {
-		j.nudge()
-	}
-}
-
-// SetChanged takes in the current state of a set. Claims that had found none, or
-// one that is meant to hold less or more, look again.
-func (a *Allocator) SetChanged(set *v1alpha1.SandboxSet) {
-	a.feed.SetChanged(set)
-	p, holds := poolindex.Pool{Namespace: set.Namespace, Name: set.Name}, ptr.Deref(set.Spec.Replicas, 0)
-	a.jobs.mu.Lock()
-	defer a.jobs.mu.Unlock()
-	if before, known := a.jobs.sets[p]; !known || before != holds {
-		a.jobs.sets[p] = holds
-		a.jobs.nudge(p)
-	}
-}
-
-// SetDeleted takes in that a set is gone.
-func (a *Allocator) SetDeleted(set *v1alpha1.SandboxSet) {
-	a.feed.SetDeleted(set)
-	p := poolindex.Pool{Namespace: set.Namespace, Name: set.Name}
-	a.jobs.mu.Lock()
-	defer a.jobs.mu.Unlock()
-	delete(a.jobs.sets, p)
-	a.jobs.nudge(p)
-}
-
-// nudge lets the jobs of a pool look again; js.mu is held.
-func (js *jobs) nudge(p poolindex.Pool) {
-	for _, j := range js.byUID {
-		if seen := j.published.Load(); seen != nil && poolOf(seen) == p {
-			j.nudge()
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 var (
@@ -17,7 +18,8 @@ var (
 	ErrClaimExists = errors.New("a claim of this name exists")
 
 	// ErrSetNotFound means that the claim asks to fail rather than wait and
-	// names a SandboxSet that does not exist. Nothing was written.
+	// names a SandboxSet that does not exist, or something else that cannot serve it:
+	// see SourceError. Nothing was written.
 	ErrSetNotFound = errors.New("the SandboxSet does not exist")
 
 	// ErrTooLarge means that the sandboxes are too large, or too many, to be
@@ -30,11 +32,29 @@ var (
 	ErrUnknownOutcome = errors.New("it is not known whether the claim was stored")
 )
 
+// SourceError is the ErrSetNotFound of a claim, and says what it is about.
+type SourceError struct {
+	// Field is the one of the claim's spec that names what cannot serve it, and
+	// Name is that.
+	Field, Name string
+	// Missing: there is no such object.
+	Missing bool
+	// Message says what is wrong.
+	Message string
+}
+
+// Error implements error.
+func (e *SourceError) Error() string { return e.Message }
+
+// Unwrap says that this is an ErrSetNotFound.
+func (e *SourceError) Unwrap() error { return ErrSetNotFound }
+
 // ShortageError means that a claim with onShortage Fail found too few available
 // sandboxes. Nothing was written and nothing taken.
 type ShortageError struct {
-	// Set is the SandboxSet that was asked.
-	Set string
+	// Set is the SandboxSet that was asked, or Template the SandboxTemplate whose
+	// sets were.
+	Set, Template string
 	// Wanted and Available count sandboxes.
 	Wanted, Available int
 	// RetryAfter is when it may be worth asking again.
@@ -43,6 +63,9 @@ type ShortageError struct {
 
 // Error implements error.
 func (e *ShortageError) Error() string {
+	if e.Template != "" {
+		return fmt.Sprintf("SandboxTemplate %s has %d of %d sandboxes available", e.Template, e.Available, e.Wanted)
+	}
 	return fmt.Sprintf("SandboxSet %s has %d of %d sandboxes available", e.Set, e.Available, e.Wanted)
 }
 
@@ -53,10 +76,13 @@ type Store interface {
 	// that there is none.
 	Sandbox(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
 
-	// Set returns a SandboxSet from the watch cache, or, if the cache does not
-	// know it, from etcd, so that a set made a moment ago is found. The caller
-	// must not change it. nil, nil means that there is none.
-	Set(ctx context.Context, namespace, name string) (*v1alpha1.SandboxSet, error)
+	// Lookup returns templates from the watch cache, or, if the cache does not know
+	// one, from etcd, so that a template made a moment ago is found.
+	podtemplate.Lookup
+
+	// Sets returns the sets of a namespace as they are in etcd now, and as of which
+	// resourceVersion. The caller must not change them.
+	Sets(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, uint64, error)
 
 	// Claim returns a claim as it is in etcd now; nil, nil where there is none.
 	Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error)

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
-	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // job brings one claim to its end. It alternates between drafting what can be
@@ -37,6 +37,11 @@ type job struct {
 	start   time.Time
 	binding *binding
 	waiter  *waiter
+	// resolved are the pod templates that candidates refer to; nil for one that
+	// cannot be found. It holds for one draft.
+	resolved map[v1alpha1.SandboxTemplateRef]*runtime.RawExtension
+	// recipe makes fresh sandboxes. It holds for one draft.
+	recipe *recipe
 
 	// held are candidates that are ready to be written.
 	held []bind
@@ -64,7 +69,12 @@ type job struct {
 	wake      chan struct{}
 	done      chan struct{}
 	published atomic.Pointer[v1alpha1.SandboxClaim]
-	inbox     inbox
+	// stuck: nothing can serve the claim as things are, or nothing can be made for
+	// it, so that a change of any template may matter.
+	stuck atomic.Bool
+	// unserved: no pool of a set serves it.
+	unserved bool
+	inbox    inbox
 }
 
 // freshSandbox is a sandbox made for the claim, as last seen. It has failed if
@@ -110,9 +120,7 @@ func (j *job) describe(claim *v1alpha1.SandboxClaim) error {
 	j.made = nil
 	j.binding, err = newBinding(claim)
 	j.waiter = &waiter{
-		pool:   poolOf(claim),
 		ticket: ticket{since: claimStart(claim, j.start), uid: claim.UID},
-		atomic: atomicClaim(claim) && !createsOnNoStock(claim),
 		wake:   j.wake,
 	}
 	return err
@@ -203,11 +211,31 @@ func (j *job) step(ctx context.Context) (wrote bool, err error) {
 		return false, err
 	}
 	if !d.differs(j.claim) || j.tooSoon(d) {
-		j.a.queue.need(j.waiter, d.missing-len(j.held), d.beyond)
+		j.a.queue.need(j.waiter, j.wants(d))
 		return false, nil
 	}
 	return true, j.commit(ctx, d)
 }
+
+// wants is what the claim waits for after a draft that changed nothing.
+func (j *job) wants(d *draft) demanded {
+	atomic := j.atomic(d)
+	return demanded{
+		need:    d.missing - len(j.held),
+		sources: d.supply.sources,
+		atomic:  atomic,
+		yields:  !d.supply.found || atomic && int(replicas(d.claim)) > d.supply.holds(),
+	}
+}
+
+// atomic says whether sandboxes from the pools must come all at once: fresh ones
+// that fill them up can be made one after the other.
+func (j *job) atomic(d *draft) bool {
+	return atomicClaim(d.claim) && (!createsOnNoStock(d.claim) || d.broken != nil || !d.supply.canMake())
+}
+
+// hopeless says whether nothing that is on its way can complete the claim.
+func (j *job) hopeless() bool { return j.stuck.Load() && j.unserved && len(j.fresh) == 0 }
 
 // tooSoon holds back a draft that only counts more sandboxes as ready, so that
 // a claim with thousands of fresh ones is not rewritten for each of them.
@@ -334,8 +362,4 @@ func duration(d *metav1.Duration, otherwise time.Duration) time.Duration {
 		return otherwise
 	}
 	return d.Duration
-}
-
-func poolOf(claim *v1alpha1.SandboxClaim) poolindex.Pool {
-	return poolindex.Pool{Namespace: claim.Namespace, Name: claim.Spec.TemplateName}
 }

@@ -28,9 +28,10 @@ const slow = 500 * time.Millisecond
 // ends it and counts how the create went.
 func (a *Allocator) observeCreate(ctx context.Context, claim *v1alpha1.SandboxClaim) (context.Context, func(*v1alpha1.SandboxClaim, error)) {
 	start := a.options.Clock.Now()
+	asked, _ := asksFor(claim)
 	ctx, span := tracing.Start(ctx, "Bind SandboxClaim",
 		attribute.String("namespace", claim.Namespace),
-		attribute.String("sandboxset", claim.Spec.TemplateName),
+		attribute.String("template", asked),
 		attribute.Int("replicas", int(replicas(claim))))
 	return ctx, func(created *v1alpha1.SandboxClaim, err error) {
 		outcome := outcomeOf(created, err)
@@ -201,7 +202,8 @@ func (t *observedTxn) result(err error) string {
 // demand is what claims wait for.
 type demand struct{ claims, sandboxes int }
 
-// demands returns what claims in line wait for, by pool.
+// demands returns what claims in line wait for, by pool. A claim that several pools
+// may serve is in the demand of each.
 func (q *queue) demands() map[poolindex.Pool]demand {
 	q.mu.Lock()
 	defer q.mu.Unlock()

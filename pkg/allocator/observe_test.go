@@ -109,7 +109,7 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"bound":     {claim: claim(func(c *v1alpha1.SandboxClaim) { complete(c, now) }), want: outcomeBound},
 		"waiting":   {claim: claim(func(*v1alpha1.SandboxClaim) {}), want: outcomeWaiting},
-		"timed out": {claim: claim(func(c *v1alpha1.SandboxClaim) { timeOut(c, now, time.Second, true) }), want: outcomeTimedOut},
+		"timed out": {claim: claim(func(c *v1alpha1.SandboxClaim) { timeOut(c, now, time.Second, nil) }), want: outcomeTimedOut},
 		"deleted":   {claim: claim(func(c *v1alpha1.SandboxClaim) { end(c, now, "gone") }), want: outcomeDeleted},
 		"shortage":  {err: fmt.Errorf("x: %w", &ShortageError{}), want: outcomeShortage},
 		"no set":    {err: ErrSetNotFound, want: outcomeSetNotFound},

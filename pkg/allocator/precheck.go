@@ -27,22 +27,19 @@ func (a *Allocator) CheckShortage(ctx context.Context, claim *v1alpha1.SandboxCl
 }
 
 func (a *Allocator) checkShortage(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	set, err := a.store.Set(ctx, claim.Namespace, claim.Spec.TemplateName)
-	switch {
-	case err != nil:
-		return err
-	case set == nil:
-		return ErrSetNotFound
-	}
-	p, wanted := poolOf(claim), int(replicas(claim))
-	if a.index.Available(p) >= wanted {
-		return nil
-	}
-	if err := a.refresh(ctx, p); err != nil {
+	wanted := int(replicas(claim))
+	s, err := a.supply(ctx, claim, true)
+	if err != nil || a.queue.stock(s.sources) >= wanted {
 		return err
 	}
-	if available := a.index.Available(p); available < wanted {
-		return &ShortageError{Set: set.Name, Wanted: wanted, Available: available, RetryAfter: a.options.RetryAfter}
+	if s, err = a.supplyBeyondCatalog(ctx, claim, s); err != nil {
+		return err
+	}
+	if err := a.refreshUntil(ctx, s.sources, wanted); err != nil {
+		return err
+	}
+	if available := a.queue.stock(s.sources); available < wanted {
+		return a.shortage(claim, &s, wanted, available, nil)
 	}
 	return nil
 }

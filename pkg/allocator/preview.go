@@ -16,47 +16,65 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	claim = claim.DeepCopy()
 	now := a.options.Clock.Now()
 	begin(claim, now)
-	set, err := a.store.Set(ctx, claim.Namespace, claim.Spec.TemplateName)
+	s, err := a.supply(ctx, claim, true)
 	if err != nil {
 		return nil, err
-	}
-	makes := createsOnNoStock(claim) && set != nil
-	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail && !makes
-	if set == nil && fails {
-		return nil, ErrSetNotFound
 	}
 	wanted := int(replicas(claim))
-	counted, err := a.wouldGet(ctx, claim, wanted, fails)
+	wouldFail := claim.Spec.OnShortage == v1alpha1.ShortageFail
+	counted, err := a.wouldGet(ctx, claim, &s, wanted, wouldFail)
 	if err != nil {
 		return nil, err
 	}
-	short := len(counted) < wanted
-	if short && fails {
-		return nil, &ShortageError{
-			Set: set.Name, Wanted: wanted, Available: len(counted), RetryAfter: a.options.RetryAfter,
+	short, makes := len(counted) < wanted, createsOnNoStock(claim) && s.canMake()
+	var broken error
+	if short && makes {
+		if broken, err = a.brokenRecipe(ctx, claim, &s); err != nil {
+			return nil, err
+		}
+		makes = broken == nil
+	}
+	if short && !makes {
+		if wouldFail {
+			return nil, a.shortage(claim, &s, wanted, len(counted), broken)
+		}
+		if atomicClaim(claim) {
+			counted = nil
 		}
 	}
-	if short && !makes && atomicClaim(claim) {
-		counted = nil
+	report(claim, counted, 0, s.problem)
+	if broken != nil {
+		unmade(claim, broken)
 	}
-	report(claim, counted, 0, set != nil)
 	if !short {
 		complete(claim, now)
 	}
 	return claim, nil
 }
 
+// brokenRecipe says why no sandboxes can be made for a claim, nil if they can.
+func (a *Allocator) brokenRecipe(ctx context.Context, claim *v1alpha1.SandboxClaim, s *supply) (broken, err error) {
+	r, err := a.newRecipe(ctx, claim.Namespace, s)
+	if err != nil {
+		return nil, err
+	}
+	return r.broken, nil
+}
+
 // wouldGet returns up to wanted sandboxes that the claim would be given. With
 // sure it looks past an index that lags before it returns fewer.
-func (a *Allocator) wouldGet(ctx context.Context, claim *v1alpha1.SandboxClaim, wanted int, sure bool) ([]v1alpha1.ClaimedSandbox, error) {
-	p := poolOf(claim)
-	if sure && a.index.Available(p) < wanted {
-		if err := a.refresh(ctx, p); err != nil {
+func (a *Allocator) wouldGet(ctx context.Context, claim *v1alpha1.SandboxClaim, s *supply, wanted int, sure bool) ([]v1alpha1.ClaimedSandbox, error) {
+	if sure && a.queue.stock(s.sources) < wanted {
+		var err error
+		if *s, err = a.supplyBeyondCatalog(ctx, claim, *s); err != nil {
+			return nil, err
+		}
+		if err := a.refreshUntil(ctx, s.sources, wanted); err != nil {
 			return nil, err
 		}
 	}
 	var get []v1alpha1.ClaimedSandbox
-	for _, c := range a.queue.peek(p, wanted) {
+	for _, c := range a.queue.peek(s.sources, wanted) {
 		sb, err := a.store.Sandbox(ctx, c.Pool.Namespace, c.Name)
 		if err != nil {
 			return nil, err

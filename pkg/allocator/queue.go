@@ -17,28 +17,46 @@ import (
 // queue serves the claims that wait for a pool in the order of their tickets,
 // and keeps newcomers from overtaking them. All candidates are taken through
 // it. Nothing polls: whatever comes into the index is dealt out at once.
+//
+// A claim that several pools may serve stands in the line of each, and takes from
+// whichever comes to it first. One that needs all at once adds up what the pools
+// have for which nobody stands before it, and holds up each of these lines until
+// that is enough.
+//
+// Worked example: b needs 3 at once, of the pools x and y, and came after a, which
+// needs 2 of y at once. x gets 3: b is served from x alone. Had x got 2 and y 1, b
+// would have to wait, because that one is kept for a; once y has 3, a takes 2, and b
+// the third, with both of x.
 type queue struct {
 	index *poolindex.Index
 
-	mu      sync.Mutex
-	waiting map[poolindex.Pool][]*waiter // in the order of their tickets
+	mu sync.Mutex
+	// waiting are the lines, each in the order of its tickets. Who waits for no pool
+	// yet stands in that of the pool without a name, which never has anything.
+	waiting map[poolindex.Pool][]*waiter
 }
 
-// waiter is one claim's place in the queue of one pool.
+// waiter is one claim's place in the queue.
 type waiter struct {
-	pool   poolindex.Pool
 	ticket ticket
-	// atomic: what is needed comes at once or not at all.
-	atomic bool
 	// wake is sent to, without blocking, when something was dealt.
 	wake chan<- struct{}
 
 	// Guarded by queue.mu from here on. A waiter is in line while need is above 0.
+	demanded
+	dealt []poolindex.Candidate
+}
+
+// demanded is what a waiter waits for.
+type demanded struct {
 	need int
-	// yields: others may be served before this one, because the pool is not
+	// sources are the pools that may serve it.
+	sources []source
+	// atomic: what is needed comes at once or not at all.
+	atomic bool
+	// yields: others may be served before this one, because the pools are not
 	// meant to ever hold as much as it needs at once.
 	yields bool
-	dealt  []poolindex.Candidate
 }
 
 // ticket orders the claims that wait: by when they came, on whatever server,
@@ -56,56 +74,105 @@ func newQueue(index *poolindex.Index) *queue {
 	return &queue{index: index, waiting: map[poolindex.Pool][]*waiter{}}
 }
 
-// take hands out up to n candidates to a newcomer: none while others wait for
-// them. With atomic it hands out n or none.
-func (q *queue) take(p poolindex.Pool, n int, atomic bool) []poolindex.Candidate {
+// take hands out up to n candidates to a newcomer, from the pools that it prefers
+// first: none while others wait for them. With atomic it hands out n or none.
+func (q *queue) take(from []source, n int, atomic bool) []poolindex.Candidate {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.spokenFor(p) || atomic && q.index.Available(p) < n {
+	return q.takeFrom(q.unspoken(from), n, atomic)
+}
+
+// takeFrom takes up to n candidates, or with atomic n or none; q.mu is held.
+func (q *queue) takeFrom(from []source, n int, atomic bool) []poolindex.Candidate {
+	if atomic && q.stock(from) < n {
 		return nil
 	}
-	taken := q.index.Take(p, n)
-	if atomic && len(taken) < n { // the feed took some away in between
+	var taken []poolindex.Candidate
+	for _, s := range byStock(from, q.index.Available) {
+		if more := q.index.Take(s.pool, n-len(taken)); taken == nil {
+			taken = more // the usual case: all of one pool
+		} else {
+			taken = append(taken, more...)
+		}
+		if len(taken) >= n {
+			return taken
+		}
+	}
+	if atomic { // the feed took some away in between
 		q.index.Release(taken)
 		return nil
 	}
 	return taken
 }
 
-// need says that w wants n candidates in all, counting those dealt to it and not
-// yet collected, and puts it in line, or takes it out, accordingly.
-func (q *queue) need(w *waiter, n int, yields bool) {
+// peek returns what take would hand out, and takes nothing.
+func (q *queue) peek(from []source, n int) []poolindex.Candidate {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.yields = yields
-	w.need = max(0, n-len(w.dealt))
-	line := q.waiting[w.pool]
-	at, inLine := slices.BinarySearchFunc(line, w, func(a, b *waiter) int { return a.ticket.compare(b.ticket) })
-	switch {
-	case w.need == 0 && inLine:
-		q.drop(w)
-	case w.need > 0 && !inLine:
-		q.waiting[w.pool] = slices.Insert(line, at, w)
+	var peeked []poolindex.Candidate
+	for _, s := range byStock(q.unspoken(from), q.index.Available) {
+		peeked = append(peeked, q.index.Peek(s.pool, n-len(peeked))...)
 	}
-	q.deal(w.pool)
+	return peeked
 }
 
-// peek returns what take would hand out, and takes nothing.
-func (q *queue) peek(p poolindex.Pool, n int) []poolindex.Candidate {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.spokenFor(p) {
-		return nil
+// stock is how much the pools have together.
+func (q *queue) stock(of []source) int {
+	total := 0
+	for _, s := range of {
+		total += q.index.Available(s.pool)
 	}
-	return q.index.Peek(p, n)
+	return total
+}
+
+// unspoken returns the sources for which nobody waits; q.mu is held.
+func (q *queue) unspoken(sources []source) []source {
+	if len(q.waiting) == 0 || !slices.ContainsFunc(sources, func(s source) bool { return q.spokenFor(s.pool) }) {
+		return sources
+	}
+	return slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return q.spokenFor(s.pool) })
 }
 
 // spokenFor says whether somebody waits for what the pool has, other than those
 // who yield because it is too little for them; q.mu is held.
 func (q *queue) spokenFor(p poolindex.Pool) bool {
 	return slices.ContainsFunc(q.waiting[p], func(w *waiter) bool {
-		return !w.atomic || !w.yields || w.need <= q.index.Available(p)
+		return !w.atomic || !w.yields || w.need <= q.stock(w.sources)
 	})
+}
+
+// need says what w wants, in all, counting what was dealt to it and is not yet
+// collected, and puts it in line, or takes it out, accordingly.
+func (q *queue) need(w *waiter, wants demanded) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before := w.lines()
+	wants.need = max(0, wants.need-len(w.dealt))
+	if w.need > 0 && (wants.need == 0 || !slices.Equal(before, wants.lines())) {
+		q.drop(w)
+	}
+	wasIn := w.need > 0
+	w.demanded = wants
+	if w.need > 0 && !wasIn {
+		for _, p := range w.lines() {
+			line := q.waiting[p]
+			at, _ := slices.BinarySearchFunc(line, w, func(a, b *waiter) int { return a.ticket.compare(b.ticket) })
+			q.waiting[p] = slices.Insert(line, at, w)
+		}
+	}
+	q.deal(append(before, w.lines()...)...)
+}
+
+// lines are the pools in whose lines a waiter stands while it needs something.
+func (d *demanded) lines() []poolindex.Pool {
+	if len(d.sources) == 0 {
+		return []poolindex.Pool{{}}
+	}
+	lines := make([]poolindex.Pool, 0, len(d.sources))
+	for _, s := range d.sources {
+		lines = append(lines, s.pool)
+	}
+	return lines
 }
 
 // inLine says whether w waits for candidates.
@@ -128,12 +195,16 @@ func (q *queue) collect(w *waiter) []poolindex.Candidate {
 func (q *queue) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.drop(w)
-	if len(w.dealt) > 0 {
-		q.index.Release(w.dealt)
-		w.dealt = nil
+	back := w.dealt
+	w.dealt = nil
+	if len(back) > 0 {
+		q.index.Release(back)
 	}
-	q.deal(w.pool)
+	if w.need > 0 {
+		q.drop(w)
+		q.deal(w.lines()...)
+	}
+	q.dealAll(back)
 }
 
 // release puts candidates back into the index, for whoever is next.
@@ -166,8 +237,13 @@ func (q *queue) discard(cs ...poolindex.Candidate) {
 // dealAll deals, after candidates were answered for, what the feed has said of
 // them in the meantime: they may be available again. q.mu is held.
 func (q *queue) dealAll(cs []poolindex.Candidate) {
-	for _, c := range cs {
-		q.deal(c.Pool)
+	if len(q.waiting) == 0 {
+		return
+	}
+	for i, c := range cs {
+		if i == 0 || c.Pool != cs[i-1].Pool {
+			q.deal(c.Pool)
+		}
 	}
 }
 
@@ -178,44 +254,80 @@ func (q *queue) Stocked(p poolindex.Pool) {
 	q.deal(p)
 }
 
-// deal gives the pool's stock to those in line; q.mu is held.
-func (q *queue) deal(p poolindex.Pool) {
-	for i := 0; i < len(q.waiting[p]); {
-		w := q.waiting[p][i]
-		stock := q.index.Available(p)
-		if stock == 0 {
-			return
-		}
-		if w.atomic && stock < w.need {
-			if w.yields {
-				i++
-				continue
+// deal gives the stock of pools to those in line; q.mu is held. Who is served, or
+// leaves, no longer holds up its other lines, so these are dealt as well.
+func (q *queue) deal(pools ...poolindex.Pool) {
+	for len(pools) > 0 {
+		p := pools[0]
+		pools = pools[1:]
+		for i := 0; i < len(q.waiting[p]); {
+			w := q.waiting[p][i]
+			if q.index.Available(p) == 0 {
+				break
 			}
-			return
+			enough := q.serve(w)
+			switch {
+			case enough: // it is out of line, and the next stands where it stood
+				if len(w.sources) > 1 {
+					pools = append(pools, w.lines()...)
+				}
+			case w.atomic && w.yields:
+				i++
+			default:
+				i = len(q.waiting[p]) // what p has left is w's
+			}
 		}
-		dealt := q.index.Take(p, w.need)
-		if w.atomic && len(dealt) < w.need {
-			q.index.Release(dealt)
-			return
-		}
-		w.dealt = append(w.dealt, dealt...)
-		w.need -= len(dealt)
-		select {
-		case w.wake <- struct{}{}:
-		default: // it is awake already
-		}
-		if w.need > 0 {
-			return
-		}
-		q.drop(w)
 	}
 }
 
-func (q *queue) drop(w *waiter) {
-	line := slices.DeleteFunc(q.waiting[w.pool], func(other *waiter) bool { return other == w })
-	if len(line) == 0 {
-		delete(q.waiting, w.pool)
-		return
+// serve gives w what the pools have for it, and says whether that is all it needs;
+// q.mu is held.
+func (q *queue) serve(w *waiter) bool {
+	from := w.sources
+	if len(from) > 1 {
+		from = slices.DeleteFunc(slices.Clone(from), func(s source) bool { return q.isBefore(s.pool, w) })
 	}
-	q.waiting[w.pool] = line
+	dealt := q.takeFrom(from, w.need, w.atomic)
+	if len(dealt) == 0 {
+		return false
+	}
+	w.dealt = append(w.dealt, dealt...)
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake already
+	}
+	if len(dealt) < w.need {
+		w.need -= len(dealt)
+		return false
+	}
+	q.drop(w)
+	w.need = 0
+	return true
+}
+
+// isBefore says whether somebody stands before w in the line of a pool who lets
+// nobody pass; q.mu is held.
+func (q *queue) isBefore(p poolindex.Pool, w *waiter) bool {
+	for _, other := range q.waiting[p] {
+		if other == w {
+			return false
+		}
+		if !other.atomic || !other.yields {
+			return true
+		}
+	}
+	return false
+}
+
+// drop takes w out of all lines; q.mu is held.
+func (q *queue) drop(w *waiter) {
+	for _, p := range w.lines() {
+		line := slices.DeleteFunc(q.waiting[p], func(other *waiter) bool { return other == w })
+		if len(line) == 0 {
+			delete(q.waiting, p)
+			continue
+		}
+		q.waiting[p] = line
+	}
+	w.need = 0
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-var somePool = poolindex.Pool{Namespace: "ns", Name: "pool"}
+var (
+	somePool = poolindex.Pool{Namespace: "ns", Name: "pool"}
+	fromPool = []source{{pool: somePool}}
+)
 
 type line struct {
 	*testing.T
@@ -39,9 +42,13 @@ func (l *line) stock(n int) {
 func (l *line) waiter(since int, atomic bool) (*waiter, chan struct{}) {
 	wake := make(chan struct{}, 1)
 	return &waiter{
-		pool: somePool, atomic: atomic, wake: wake,
+		demanded: demanded{sources: fromPool, atomic: atomic}, wake: wake,
 		ticket: ticket{since: time.Unix(int64(since), 0), uid: types.UID(fmt.Sprint(since))},
 	}, wake
+}
+
+func (l *line) need(w *waiter, n int, yields bool) {
+	l.queue.need(w, demanded{need: n, sources: w.sources, atomic: w.atomic, yields: yields})
 }
 
 func (l *line) expect(what string, got []poolindex.Candidate, want int) {
@@ -55,8 +62,8 @@ func TestQueueServesInOrderOfTickets(t *testing.T) {
 	l := newLine(t)
 	late, lateWake := l.waiter(2, false)
 	early, earlyWake := l.waiter(1, false)
-	l.queue.need(late, 1, false)
-	l.queue.need(early, 2, false)
+	l.need(late, 1, false)
+	l.need(early, 2, false)
 
 	l.stock(1)
 	l.expect("the late one, after one came", l.queue.collect(late), 0)
@@ -68,16 +75,16 @@ func TestQueueServesInOrderOfTickets(t *testing.T) {
 	l.expect("the late one, when the early one has all", l.queue.collect(late), 1)
 	<-lateWake
 	l.stock(1)
-	l.expect("a newcomer, when nobody waits", l.queue.take(somePool, 5, false), 1)
+	l.expect("a newcomer, when nobody waits", l.queue.take(fromPool, 5, false), 1)
 }
 
 func TestQueueNewcomersDoNotOvertake(t *testing.T) {
 	l := newLine(t)
 	w, _ := l.waiter(1, true)
-	l.queue.need(w, 3, false)
+	l.need(w, 3, false)
 	l.stock(2)
-	l.expect("a newcomer, while one waits for three", l.queue.take(somePool, 1, false), 0)
-	l.expect("a preview, while one waits for three", l.queue.peek(somePool, 1), 0)
+	l.expect("a newcomer, while one waits for three", l.queue.take(fromPool, 1, false), 0)
+	l.expect("a preview, while one waits for three", l.queue.peek(fromPool, 1), 0)
 	l.stock(1)
 	l.expect("the one who waits for three", l.queue.collect(w), 3)
 }
@@ -85,19 +92,19 @@ func TestQueueNewcomersDoNotOvertake(t *testing.T) {
 func TestQueueAtomic(t *testing.T) {
 	l := newLine(t)
 	l.stock(3)
-	l.expect("four of three at once", l.queue.take(somePool, 4, true), 0)
+	l.expect("four of three at once", l.queue.take(fromPool, 4, true), 0)
 	if got := l.index.Available(somePool); got != 3 {
 		t.Errorf("%d available after a take that got nothing, want 3", got)
 	}
-	l.expect("three of three at once", l.queue.take(somePool, 3, true), 3)
+	l.expect("three of three at once", l.queue.take(fromPool, 3, true), 3)
 }
 
 func TestQueueAtomicBeyondThePoolYields(t *testing.T) {
 	l := newLine(t)
 	huge, _ := l.waiter(1, true)
 	small, _ := l.waiter(2, false)
-	l.queue.need(huge, 100, true)
-	l.queue.need(small, 1, false)
+	l.need(huge, 100, true)
+	l.need(small, 1, false)
 	l.stock(1)
 	l.expect("the small one behind one that can never be served", l.queue.collect(small), 1)
 }
@@ -106,8 +113,8 @@ func TestQueueLeaveGivesBack(t *testing.T) {
 	l := newLine(t)
 	gone, _ := l.waiter(1, false)
 	next, _ := l.waiter(2, false)
-	l.queue.need(gone, 2, false)
-	l.queue.need(next, 2, false)
+	l.need(gone, 2, false)
+	l.need(next, 2, false)
 	l.stock(1) // dealt to gone, not collected
 	l.queue.leave(gone)
 	l.expect("the next in line", l.queue.collect(next), 1)
@@ -119,9 +126,9 @@ func TestQueueLeaveGivesBack(t *testing.T) {
 func TestQueueReleaseServesWhoWaits(t *testing.T) {
 	l := newLine(t)
 	l.stock(2)
-	taken := l.queue.take(somePool, 2, false)
+	taken := l.queue.take(fromPool, 2, false)
 	w, _ := l.waiter(1, false)
-	l.queue.need(w, 1, false)
+	l.need(w, 1, false)
 	l.queue.release(taken)
 	l.expect("who waits", l.queue.collect(w), 1)
 	if got := l.index.Available(somePool); got != 1 {
@@ -132,14 +139,14 @@ func TestQueueReleaseServesWhoWaits(t *testing.T) {
 func TestQueueNeedCountsWhatWasDealt(t *testing.T) {
 	l := newLine(t)
 	w, _ := l.waiter(1, false)
-	l.queue.need(w, 3, false)
+	l.need(w, 3, false)
 	l.stock(2)
-	l.queue.need(w, 3, false) // two are dealt and not collected: one is missing
+	l.need(w, 3, false) // two are dealt and not collected: one is missing
 	l.stock(5)
 	l.expect("who needs three", l.queue.collect(w), 3)
 	if l.queue.inLine(w) {
 		t.Error("still in line with all it needs")
 	}
-	l.queue.need(w, 0, false)
-	l.expect("a newcomer", l.queue.take(somePool, 10, false), 4)
+	l.need(w, 0, false)
+	l.expect("a newcomer", l.queue.take(fromPool, 10, false), 4)
 }

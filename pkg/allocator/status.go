@@ -26,15 +26,16 @@ func begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 }
 
 // report sets the sandboxes that count as claimed (unlisted is how many more
-// count that are not named), and the message for a claim that goes on.
-func report(claim *v1alpha1.SandboxClaim, counted []v1alpha1.ClaimedSandbox, unlisted int, setFound bool) {
+// count that are not named), and the message for a claim that goes on: what is in
+// its way, if nothing can serve it as things are.
+func report(claim *v1alpha1.SandboxClaim, counted []v1alpha1.ClaimedSandbox, unlisted int, p *problem) {
 	claim.Status.ObservedGeneration = claim.Generation
 	claim.Status.Phase = v1alpha1.SandboxClaimPhaseClaiming
 	claim.Status.Sandboxes = counted
 	claim.Status.ClaimedReplicas = int32(len(counted) + unlisted)
 	claim.Status.Message = v1alpha1.ClaimingMessage(claim.Status.ClaimedReplicas, replicas(claim))
-	if !setFound {
-		claim.Status.Message = v1alpha1.SandboxSetNotFoundMessage(claim.Spec.TemplateName)
+	if p != nil {
+		claim.Status.Message = p.message
 	}
 }
 
@@ -49,19 +50,25 @@ func complete(claim *v1alpha1.SandboxClaim, now time.Time) {
 }
 
 // timeOut ends a claim whose time is up with what it has.
-func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration, setFound bool) {
+func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration, p *problem) {
 	have, want := claim.Status.ClaimedReplicas, replicas(claim)
 	elapsed = elapsed.Round(time.Millisecond)
 	message := v1alpha1.ClaimTimeoutMessage(elapsed, have, want)
 	reason := v1alpha1.ReasonTimeoutReached
-	if !setFound {
-		message, reason = v1alpha1.SandboxSetNotFoundMessage(claim.Spec.TemplateName), v1alpha1.ReasonSandboxSetNotFound
+	if p != nil {
+		message, reason = p.message, p.reason
 	}
 	end(claim, now, message)
 	condition(claim, now, v1alpha1.ClaimConditionTimedOut, metav1.ConditionTrue, v1alpha1.ReasonClaimTimeoutReached,
 		v1alpha1.ClaimTimeoutConditionMessage(elapsed, have, want))
 	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, reason, message)
 	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, reason, message)
+}
+
+// unmade adds to the message of a claim that lacks sandboxes why no fresh ones are
+// made for it.
+func unmade(claim *v1alpha1.SandboxClaim, broken error) {
+	claim.Status.Message += "; no fresh sandboxes can be made: " + broken.Error()
 }
 
 func end(claim *v1alpha1.SandboxClaim, now time.Time, message string) {

@@ -21,6 +21,7 @@ func TestStatus(t *testing.T) {
 	two := []v1alpha1.ClaimedSandbox{{Name: "a", PodIPs: []string{"127.0.0.1"}}, {Name: "b"}}
 	of3 := claimOf(func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = ptr.To[int32](3) })
 	of2 := claimOf(func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = ptr.To[int32](2) })
+	noSet := &problem{message: "SandboxSet pool not found", reason: v1alpha1.ReasonSandboxSetNotFound}
 	tests := map[string]struct {
 		claim      *v1alpha1.SandboxClaim
 		change     func(c *v1alpha1.SandboxClaim)
@@ -31,20 +32,20 @@ func TestStatus(t *testing.T) {
 	}{
 		"progress": {
 			claim:   of3,
-			change:  func(c *v1alpha1.SandboxClaim) { report(c, two, 0, true) },
+			change:  func(c *v1alpha1.SandboxClaim) { report(c, two, 0, nil) },
 			phase:   v1alpha1.SandboxClaimPhaseClaiming,
 			message: "Claiming sandboxes: 2/3 claimed",
 			claimed: 2,
 		},
 		"the set is missing": {
 			claim:   of3,
-			change:  func(c *v1alpha1.SandboxClaim) { report(c, nil, 0, false) },
+			change:  func(c *v1alpha1.SandboxClaim) { report(c, nil, 0, noSet) },
 			phase:   v1alpha1.SandboxClaimPhaseClaiming,
 			message: "SandboxSet pool not found",
 		},
 		"complete": {
 			claim:   of2,
-			change:  func(c *v1alpha1.SandboxClaim) { report(c, two, 0, true); complete(c, birth) },
+			change:  func(c *v1alpha1.SandboxClaim) { report(c, two, 0, nil); complete(c, birth) },
 			phase:   v1alpha1.SandboxClaimPhaseCompleted,
 			message: "Successfully claimed 2/2 sandboxes",
 			claimed: 2,
@@ -56,8 +57,8 @@ func TestStatus(t *testing.T) {
 		"timed out with a part": {
 			claim: of3,
 			change: func(c *v1alpha1.SandboxClaim) {
-				report(c, two, 0, true)
-				timeOut(c, birth, 61234567891*time.Nanosecond, true)
+				report(c, two, 0, nil)
+				timeOut(c, birth, 61234567891*time.Nanosecond, nil)
 			},
 			phase:   v1alpha1.SandboxClaimPhaseCompleted,
 			message: "Timeout reached after 1m1.235s, claimed 2/3 sandboxes",
@@ -71,8 +72,8 @@ func TestStatus(t *testing.T) {
 		"timed out without a set": {
 			claim: of3,
 			change: func(c *v1alpha1.SandboxClaim) {
-				report(c, nil, 0, false)
-				timeOut(c, birth, time.Minute, false)
+				report(c, nil, 0, noSet)
+				timeOut(c, birth, time.Minute, noSet)
 			},
 			phase:   v1alpha1.SandboxClaimPhaseCompleted,
 			message: "SandboxSet pool not found",

@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -32,6 +33,7 @@ type allocation struct {
 	etcd      *clientv3.Client
 	sandboxes *feed[*v1alpha1.Sandbox]
 	sets      *feed[*v1alpha1.SandboxSet]
+	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
 	peers     *peers
 	running   sync.WaitGroup
@@ -39,7 +41,9 @@ type allocation struct {
 
 // newAllocation connects to etcd and returns the allocator, which serves once
 // run has synced its index.
-func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, admitter *admitter, extra *ExtraConfig) (*allocation, error) {
+func newAllocation(
+	getter generic.RESTOptionsGetter, stores sandboxrest.Stores, lookup podtemplate.Lookup, admitter *admitter, extra *ExtraConfig,
+) (*allocation, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
 		return nil, err
@@ -58,6 +62,7 @@ func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, 
 	registerMetrics()
 	a := allocator.New(allocator.Options{
 		Store: &claimStore{
+			Lookup:          lookup,
 			sandboxes:       stores.Sandboxes,
 			sets:            stores.SandboxSets,
 			client:          etcdtxn.NewClient(extra.wrap(client)),
@@ -78,6 +83,10 @@ func newAllocation(getter generic.RESTOptionsGetter, stores sandboxrest.Stores, 
 			name: "sandboxsets", store: stores.SandboxSets,
 			listed: a.SetListed, changed: a.SetChanged, deleted: a.SetDeleted,
 		},
+		templates: &feed[*v1alpha1.SandboxTemplate]{
+			name: "sandboxtemplates", store: stores.SandboxTemplates,
+			listed: a.TemplateListed, changed: a.TemplateChanged, deleted: a.TemplateDeleted,
+		},
 		peers: newPeers(client, options.StorageConfig.Prefix, a.PeersChanged),
 	}, nil
 }
@@ -97,6 +106,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 	err := server.AddPostStartHook("sandbox-allocation", func(hook genericapiserver.PostStartHookContext) error {
 		a.running.Go(func() { a.sandboxes.run(hook) })
 		a.running.Go(func() { a.sets.run(hook) })
+		a.running.Go(func() { a.templates.run(hook) })
 		a.running.Go(func() { a.claims.run(hook) })
 		a.running.Go(func() { a.peers.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
@@ -137,6 +147,8 @@ func (a *allocation) ready(*http.Request) error {
 		return errors.New("the index does not know the sandboxes yet")
 	case !a.sets.synced.Load():
 		return errors.New("the index does not know the sets yet")
+	case !a.templates.synced.Load():
+		return errors.New("changes of templates are not followed yet")
 	case !a.claims.synced.Load():
 		return errors.New("the unfinished claims are not known yet")
 	}

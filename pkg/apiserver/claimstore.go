@@ -19,11 +19,15 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // claimStore is what the allocator needs of storage: reads through the generic
 // stores and their watch caches, writes through transactions.
 type claimStore struct {
+	// Lookup finds templates.
+	podtemplate.Lookup
+
 	sandboxes, sets *genericregistry.Store
 
 	client          *etcdtxn.Client
@@ -48,13 +52,23 @@ func (s *claimStore) Sandbox(ctx context.Context, namespace, name string) (*v1al
 	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "0")
 }
 
-// Set implements allocator.Store.
-func (s *claimStore) Set(ctx context.Context, namespace, name string) (*v1alpha1.SandboxSet, error) {
-	set, err := get[*v1alpha1.SandboxSet](ctx, s.sets, namespace, name, "0")
-	if err != nil || set != nil {
-		return set, err
+// Sets implements allocator.Store. It reads as of now, which the watch cache makes
+// sure of.
+func (s *claimStore) Sets(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, uint64, error) {
+	obj, err := s.sets.List(genericapirequest.WithNamespace(ctx, namespace), &metainternalversion.ListOptions{})
+	if err != nil {
+		return nil, 0, fmt.Errorf("listing sets in %s: %w", namespace, err)
 	}
-	return get[*v1alpha1.SandboxSet](ctx, s.sets, namespace, name, "")
+	list, ok := obj.(*v1alpha1.SandboxSetList)
+	if !ok {
+		return nil, 0, fmt.Errorf("listing sets: got a %T", obj)
+	}
+	sets := make([]*v1alpha1.SandboxSet, 0, len(list.Items))
+	for i := range list.Items {
+		sets = append(sets, &list.Items[i])
+	}
+	asOf, err := storage.APIObjectVersioner{}.ParseResourceVersion(list.ResourceVersion)
+	return sets, asOf, err
 }
 
 // Claim implements allocator.Store.

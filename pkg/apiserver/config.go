@@ -53,7 +53,9 @@ type Config struct {
 type completedConfig struct {
 	genericConfig genericapiserver.CompletedConfig
 	extraConfig   *ExtraConfig
-	kinds         map[string]schema.GroupVersionKind
+	// cluster is nil for a server without one.
+	cluster *restclient.Config
+	kinds   map[string]schema.GroupVersionKind
 }
 
 // CompletedConfig embeds a private type, so that no server can be built from a
@@ -73,6 +75,7 @@ func NewConfig() *Config {
 func (cfg *Config) Complete() CompletedConfig {
 	c := &completedConfig{
 		extraConfig: &cfg.ExtraConfig,
+		cluster:     cfg.GenericConfig.ClientConfig,
 		kinds:       map[string]schema.GroupVersionKind{},
 	}
 	generic := cfg.GenericConfig
@@ -126,10 +129,15 @@ func (c CompletedConfig) etcdServers() []string {
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	var alloc *allocation
 	getter := c.genericConfig.RESTOptionsGetter
-	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
+	templates, err := newTemplates(c.cluster)
+	if err != nil {
+		return nil, err
+	}
+	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, templates.judge, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
 		var err error
+		templates.read(stores)
 		admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-		if alloc, err = newAllocation(getter, stores, admitter, c.extraConfig); err != nil {
+		if alloc, err = newAllocation(getter, stores, templates.lookup, admitter, c.extraConfig); err != nil {
 			return nil, err
 		}
 		return alloc.allocator, nil

@@ -24,9 +24,9 @@ type Storage struct {
 // NewStorage builds the storage of every resource, with the allocation.
 func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*Storage, error) {
 	s := &Storage{}
-	resources, claims, err := sandboxrest.NewStorage(Scheme, getter, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
+	resources, claims, err := sandboxrest.NewStorage(Scheme, getter, nil, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
 		var err error
-		s.allocation, err = newAllocation(getter, stores, nil, &ExtraConfig{SyncWindow: syncWindow})
+		s.allocation, err = newAllocation(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, &ExtraConfig{SyncWindow: syncWindow})
 		if err != nil {
 			return nil, err
 		}
@@ -45,6 +45,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	a := s.allocation
 	a.running.Go(func() { a.sandboxes.run(ctx) })
 	a.running.Go(func() { a.sets.run(ctx) })
+	a.running.Go(func() { a.templates.run(ctx) })
 	a.running.Go(func() { a.claims.run(ctx) })
 	a.running.Go(func() { a.allocator.Run(ctx) })
 	a.running.Wait()

@@ -25,6 +25,8 @@ func (s *Server) ListerWatcher(kind runtime.Object) cache.ListerWatcher {
 		return listerWatcher(s.allocation.sandboxes.store)
 	case *v1alpha1.SandboxSet:
 		return listerWatcher(s.allocation.sets.store)
+	case *v1alpha1.SandboxTemplate:
+		return listerWatcher(s.allocation.templates.store)
 	case *v1alpha1.SandboxClaim:
 		return listerWatcher(s.allocation.claims.store)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxset/replenish"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
 // Controller is one concern of one kind.
@@ -96,6 +97,8 @@ func DefaultOptions() Options {
 // server itself, for the rare question that a cache must not answer.
 func New(c client.Client, reader client.Reader, o Options) []Controller {
 	o.Replenish.Events = o.Standalone == nil // without a cluster nobody takes them
+	lookup := &templates.Lookup{Cache: c, Server: reader, Cluster: o.Standalone == nil}
+	o.Replenish.Lookup = lookup
 	all := []Controller{
 		replenish.New(c, o.Clock, o.Replenish),
 		ttl.New(c, o.Clock, o.TTLWorkers, o.Standalone == nil && o.ClaimEvents == ClaimEventsAll),
@@ -104,7 +107,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	}
 	if s := o.Standalone; s != nil {
 		return append(all,
-			simulated.New(c, o.Clock, s.Simulated),
+			simulated.New(c, lookup, o.Clock, s.Simulated),
 			orphaned.New(c, reader, s.GarbageWorkers),
 		)
 	}
@@ -112,6 +115,6 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 		all = append(all, events.New(c, o.Clock, events.Options{All: o.ClaimEvents == ClaimEventsAll}))
 	}
 	return append(all, pod.New(pod.Options{
-		Client: c, Reader: reader, Clock: o.Clock, Workers: o.PodWorkers, QuietPeriod: o.Replenish.QuietPeriod,
+		Client: c, Reader: reader, Lookup: lookup, Clock: o.Clock, Workers: o.PodWorkers, QuietPeriod: o.Replenish.QuietPeriod,
 	}))
 }

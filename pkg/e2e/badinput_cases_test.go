@@ -98,6 +98,10 @@ func badClaims() map[string]badCase {
 	add("template very long", "spec.templateName", object{"templateName": strings.Repeat("x", 300<<10)})
 	add("two templates", "spec.sandboxTemplateRef", object{"sandboxTemplateRef": object{"name": "pool"}})
 	add("empty reference", "spec.sandboxTemplateRef", object{"templateName": nil, "sandboxTemplateRef": object{"name": ""}})
+	add("pool of a type", "spec.warmPool", object{"warmPool": 7})
+	add("pool No_Name", "spec.warmPool", object{"warmPool": "No_Name"})
+	add("neither warm nor fresh", "spec.createOnNoStock", object{"warmPool": "none", "createOnNoStock": false})
+	add("unknown strategy", "spec.annotations", object{"annotations": object{"e2b.agents.kruise.io/prewarm-strategy": "some"}})
 	add("AllOrNothing of 128", "spec.replicas", object{"allocation": "AllOrNothing", "replicas": 128})
 
 	for field, value := range map[string]any{"allocation": "Some", "onShortage": "fail", "reclaimPolicy": "Recycle"} {
@@ -108,16 +112,12 @@ func badClaims() map[string]badCase {
 		add(field, "spec."+field, object{field: "yes"})
 	}
 	for field, value := range map[string]any{
-		"sandboxTemplateRef": object{"name": "template"}, "warmPool": "none", "envVars": object{"A": "b"},
-		"env": []any{object{"name": "A", "value": "b"}}, "additionalPodMetadata": object{"labels": object{"a": "b"}},
+		"envVars": object{"A": "b"},
+		"env":     []any{object{"name": "A", "value": "b"}}, "additionalPodMetadata": object{"labels": object{"a": "b"}},
 		"volumeClaimTemplates": []any{object{"metadata": object{"name": "data"}}}, "inplaceUpdate": object{"image": "busybox:2"},
 		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
 	} {
-		spec := object{field: value}
-		if field == "sandboxTemplateRef" {
-			spec["templateName"] = nil
-		}
-		add("not served: "+field, "spec."+field, spec)
+		add("not served: "+field, "spec."+field, object{field: value})
 	}
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
@@ -148,12 +148,18 @@ func badSets() map[string]badCase {
 		}
 	}
 	add("two templates", "spec.templateRef", object{"templateRef": object{"name": "template"}})
-	for field, value := range map[string]any{
-		"patch": object{"spec": object{}}, "persistentContents": []any{"ip"}, "runtimes": []any{object{"name": "csi"}},
-	} {
+	for field, value := range map[string]any{"persistentContents": []any{"ip"}, "runtimes": []any{object{"name": "csi"}}} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
-	add("not served: templateRef", "spec.templateRef", object{"template": nil, "templateRef": object{"name": "template"}})
+	add("patch of its own template", "spec.patch", object{"patch": object{"spec": object{}}})
+	for field, value := range map[string]any{"name": "A b", "kind": "Deployment", "apiVersion": "apps/v1"} {
+		ref := object{"name": "template"}
+		ref[field] = value
+		add("reference with "+field, "spec.templateRef."+field, object{"template": nil, "templateRef": ref})
+	}
+	for name, patch := range map[string]any{"list": []any{}, "string": "x"} {
+		add("patch that is a "+name, "spec.patch", object{"template": nil, "templateRef": object{"name": "template"}, "patch": patch})
+	}
 	addPauseStrategies(add)
 	claim := object{"metadata": object{"name": "data"}, "spec": object{"resources": object{"requests": object{"storage": "1Gi"}}}}
 	add("volume that no container mounts", "spec.volumeClaimTemplates[0].metadata.name", object{"volumeClaimTemplates": []any{claim}})

@@ -42,6 +42,43 @@ func TestUnfinishedClaimsGoOnAfterARestart(t *testing.T) {
 	checkInvariants(t, s)
 }
 
+// TestClaimsOnATemplateGoOnAfterARestart: they stand in the lines of all its sets
+// again, and in the same order.
+func TestClaimsOnATemplateGoOnAfterARestart(t *testing.T) {
+	s := start(t, withSyncWindow(time.Millisecond))
+	template := s.Template(t, namespace, "python")
+	a, b := s.SetOf(t, template, "a", "", 1), s.SetOf(t, template, "b", spotPatch, 1)
+	s.Stock(t, a, 0, 1)
+	first := create(t, s, ofTemplate("first", "python", 2, waits, timeout(patience)))
+	create(t, s, ofTemplate("second", "python", 1, waits, timeout(patience)))
+	if got := pools(eventually(t, s, "first", func(c *v1alpha1.SandboxClaim) string {
+		if c.Status.ClaimedReplicas != 1 {
+			return "does not have what there is"
+		}
+		return ""
+	})); got["a"] != 1 {
+		t.Errorf("before the restart it has %v", got)
+	}
+	// Straight from the template: nothing else of it is stored but the sandbox.
+	create(t, s, ofTemplate("cold", "python", 1, fromPool(v1alpha1.WarmPoolNone), timeout(patience)))
+	fresh := freshOf(t, s, 1)[0]
+
+	s = restart(t, s)
+	s.Stock(t, b, 1, 1)
+	if claim := eventually(t, s, "first", completed); pools(claim)["a"] != 1 || pools(claim)["b"] != 1 || claim.UID != first.UID {
+		t.Errorf("the first ends with %+v", claim.Status)
+	}
+	s.Stock(t, a, 2, 1)
+	if claim := eventually(t, s, "second", completed); pools(claim)["a"] != 1 {
+		t.Errorf("the second ends with %+v", claim.Status)
+	}
+	setStatus(t, s, &fresh, testutil.ReadyStatus(50, time.Now()))
+	if claim := eventually(t, s, "cold", completed); claim.Status.ClaimedReplicas != 1 {
+		t.Errorf("the cold one ends with %+v", claim.Status)
+	}
+	checkInvariants(t, s)
+}
+
 func TestAnotherServerFinishesWhatOneLeft(t *testing.T) {
 	one, set := stocked(t, 0, withSyncWindow(time.Millisecond))
 	two := testutil.Start(t, testutil.WithEtcd(one.EtcdServers), withSyncWindow(time.Millisecond))

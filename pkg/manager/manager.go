@@ -118,6 +118,7 @@ func restMapper() meta.RESTMapper {
 		gv.WithKind("SandboxTemplate"):                              {"sandboxtemplates", "sandboxtemplate"},
 		corev1.SchemeGroupVersion.WithKind("Pod"):                   {"pods", "pod"},
 		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"): {"persistentvolumeclaims", "persistentvolumeclaim"},
+		corev1.SchemeGroupVersion.WithKind("PodTemplate"):           {"podtemplates", "podtemplate"},
 	} {
 		version := kind.GroupVersion()
 		mapper.AddSpecific(kind, version.WithResource(resource[0]), version.WithResource(resource[1]), meta.RESTScopeNamespace)

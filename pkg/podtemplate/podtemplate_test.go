@@ -137,7 +137,7 @@ func TestNewSandbox(t *testing.T) {
 		},
 		Spec: spec,
 	}
-	got, err := podtemplate.NewSandbox(set, "rev")
+	got, err := podtemplate.NewSandbox(set, "rev", podtemplate.Inline(set.Spec.Template))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestNewSandbox(t *testing.T) {
 	claimed.OwnerReferences = nil
 	delete(claimed.Labels, v1alpha1.LabelTemplateHash)
 	claimed.Annotations[v1alpha1.AnnotationSandboxPriority] = "100"
-	if got, err = podtemplate.NewSandboxForClaim(set); err != nil {
+	if got, err = podtemplate.NewSandboxForClaim(set, podtemplate.Inline(set.Spec.Template)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(claimed, got); diff != "" {
@@ -160,7 +160,7 @@ func TestNewSandbox(t *testing.T) {
 func TestNewSandboxSharesNothingWithTheSet(t *testing.T) {
 	set := setOf(plain)
 	before := set.DeepCopy()
-	sandbox, err := podtemplate.NewSandbox(set, "rev")
+	sandbox, err := podtemplate.NewSandbox(set, "rev", podtemplate.Inline(set.Spec.Template))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,10 +171,10 @@ func TestNewSandboxSharesNothingWithTheSet(t *testing.T) {
 }
 
 func TestNewSandboxRefusals(t *testing.T) {
-	if _, err := podtemplate.NewSandbox(setOf(""), "r"); !errors.Is(err, podtemplate.ErrNoTemplate) {
+	if _, err := podtemplate.NewSandbox(setOf(""), "r", podtemplate.Inline(nil)); !errors.Is(err, podtemplate.ErrNoTemplate) {
 		t.Errorf("no template: %v", err)
 	}
-	if _, err := podtemplate.NewSandboxForClaim(setOf(`{"metadata":{"labels":{"a":1}}}`)); err == nil {
+	if _, err := podtemplate.NewSandboxForClaim(setOf(""), podtemplate.Inline(&runtime.RawExtension{Raw: []byte(`{"metadata":{"labels":{"a":1}}}`)})); err == nil {
 		t.Error("a label that is a number was accepted")
 	}
 }
@@ -188,7 +188,7 @@ func TestGenerateName(t *testing.T) {
 	} {
 		set := setOf(plain)
 		set.Name = name
-		sandbox, err := podtemplate.NewSandbox(set, "r")
+		sandbox, err := podtemplate.NewSandbox(set, "r", podtemplate.Inline(set.Spec.Template))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestGenerateName(t *testing.T) {
 
 func TestSandboxRevision(t *testing.T) {
 	set := setOf(plain)
-	sandbox, err := podtemplate.NewSandbox(set, "r")
+	sandbox, err := podtemplate.NewSandbox(set, "r", podtemplate.Inline(set.Spec.Template))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,19 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Revision is the hash of everything in a set that reaches its sandboxes.
-// Sandboxes carry it as their label template-hash; one that carries another was
-// made from an older (or newer) state of the set and is replaced while unused.
+// Revision is SetRevision of a set with an inline template.
+func Revision(set *v1alpha1.SandboxSet) (string, error) {
+	return SetRevision(set, Inline(set.Spec.Template))
+}
+
+// SetRevision is the hash of everything in a set that reaches its sandboxes, whose
+// pod template is resolved. Sandboxes carry it as their label template-hash; one
+// that carries another was made from an older (or newer) state of the set and is
+// replaced while unused.
 //
 // How often and how fast sandboxes are made is no part of it: to scale a set is
-// no reason to replace anything.
-func Revision(set *v1alpha1.SandboxSet) (string, error) {
+// no reason to replace anything. Neither is where the template comes from.
+func SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
 	revision, err := hash(struct {
 		Template             *runtime.RawExtension    `json:"template,omitempty"`
 		VolumeClaimTemplates []runtime.RawExtension   `json:"volumeClaimTemplates,omitempty"`
@@ -30,7 +36,7 @@ func Revision(set *v1alpha1.SandboxSet) (string, error) {
 		Runtimes             []v1alpha1.RuntimeConfig `json:"runtimes,omitempty"`
 		PauseStrategy        *v1alpha1.PauseStrategy  `json:"pauseStrategy,omitempty"`
 	}{
-		Template:             set.Spec.Template,
+		Template:             resolved.Template,
 		VolumeClaimTemplates: set.Spec.VolumeClaimTemplates,
 		PersistentContents:   set.Spec.PersistentContents,
 		Runtimes:             set.Spec.Runtimes,
@@ -43,9 +49,17 @@ func Revision(set *v1alpha1.SandboxSet) (string, error) {
 }
 
 // SandboxRevision is the hash of a sandbox's own pod template, its
-// status.updateRevision.
+// status.updateRevision. Of one that refers to a template it is the hash of the
+// reference, as with OpenKruise Agents: an edit of the template is none of the
+// sandboxes that run.
 func SandboxRevision(sandbox *v1alpha1.Sandbox) (string, error) {
-	revision, err := TemplateRevision(sandbox.Spec.Template)
+	var revision string
+	var err error
+	if sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef != nil {
+		revision, err = hash(sandbox.Spec.TemplateRef)
+	} else {
+		revision, err = TemplateRevision(sandbox.Spec.Template)
+	}
 	if err != nil {
 		return "", fmt.Errorf("revision of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}

@@ -12,39 +12,50 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// ErrNoTemplate means that a set has no inline pod template to make sandboxes
-// from.
-var ErrNoTemplate = errors.New("no inline pod template")
+// ErrNoTemplate means that there is neither a pod template nor a reference to one.
+var ErrNoTemplate = errors.New("no pod template")
 
 // maxGeneratePrefix leaves room for the five letters that the server appends, so
 // that the name also fits where names have 63 characters at most.
 const maxGeneratePrefix = 58
 
 // NewSandbox makes a sandbox for the pool of a set, owned by the set and marked
-// with the revision that it is made from (see Revision). It has no name yet, only
-// a prefix for one. It is the caller's to keep and change.
-func NewSandbox(set *v1alpha1.SandboxSet, revision string) (*v1alpha1.Sandbox, error) {
-	sandbox, err := newSandbox(set)
+// with the revision that it is made from (see SetRevision), whose pod template is
+// resolved. One of a set that refers to a template refers to the SandboxTemplate
+// that holds the revision (see Materialize), and so stays small. It has no name
+// yet, only a prefix for one. It is the caller's to keep and change.
+func NewSandbox(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) (*v1alpha1.Sandbox, error) {
+	sandbox, err := newSandboxOfSet(set, resolved)
 	if err != nil {
 		return nil, err
 	}
+	if set.Spec.Template == nil {
+		sandbox.Spec.Template = nil
+		sandbox.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: RevisionName(set, revision)}
+	}
 	sandbox.Labels[v1alpha1.LabelTemplateHash] = revision
+	sandbox.OwnerReferences = []metav1.OwnerReference{ownedBySet(set)}
+	return sandbox, nil
+}
+
+func ownedBySet(set *v1alpha1.SandboxSet) metav1.OwnerReference {
 	owner := metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet"))
 	owner.BlockOwnerDeletion = new(false) // see v1alpha1.FinalizerPool
-	sandbox.OwnerReferences = []metav1.OwnerReference{*owner}
-	return sandbox, nil
+	return *owner
 }
 
 // NewSandboxForClaim makes a sandbox that never enters the pool, because a claim
 // waits for it: nobody owns it yet, and it has no revision by which the set would
-// replace it or take it back. Its priority is OpenKruise Agents' mark of such
-// sandboxes, for those who look for it: here it does not decide what starts first.
-func NewSandboxForClaim(set *v1alpha1.SandboxSet) (*v1alpha1.Sandbox, error) {
-	sandbox, err := newSandbox(set)
+// replace it or take it back. It holds the set's resolved pod template itself. Its
+// priority is OpenKruise Agents' mark of such sandboxes, for those who look for
+// it: here it does not decide what starts first.
+func NewSandboxForClaim(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1.Sandbox, error) {
+	sandbox, err := newSandboxOfSet(set, resolved)
 	if err != nil {
 		return nil, err
 	}
@@ -52,42 +63,95 @@ func NewSandboxForClaim(set *v1alpha1.SandboxSet) (*v1alpha1.Sandbox, error) {
 	return sandbox, nil
 }
 
-func newSandbox(set *v1alpha1.SandboxSet) (*v1alpha1.Sandbox, error) {
-	if set.Spec.Template == nil {
-		return nil, fmt.Errorf("SandboxSet %s/%s: %w", set.Namespace, set.Name, ErrNoTemplate)
-	}
-	inherited, err := metadataOf(set.Spec.Template)
+// NewSandboxFromTemplate makes a sandbox for a claim straight from a template,
+// past any set. It is like NewSandboxForClaim, but in no pool, and everything in
+// it is the template's.
+func NewSandboxFromTemplate(template *v1alpha1.SandboxTemplate, resolved *Resolved) (*v1alpha1.Sandbox, error) {
+	spec := template.Spec.DeepCopy()
+	sandbox, err := newSandbox(template.Namespace, template.Name, resolved, parts{
+		claims: spec.VolumeClaimTemplates, contents: spec.PersistentContents,
+		runtimes: spec.Runtimes, pause: spec.PauseStrategy,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("metadata of the pod template of SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
+		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err)
 	}
-	labels := withoutInternal(inherited.Labels)
-	labels[v1alpha1.LabelSandboxPool] = set.Name
-	labels[v1alpha1.LabelSandboxTemplate] = set.Name
-	labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedFalse
+	setLabelTemplate(sandbox, template.Name)
+	sandbox.Annotations[v1alpha1.AnnotationSandboxPriority] = v1alpha1.PriorityClaimed
+	return sandbox, nil
+}
 
+func newSandboxOfSet(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1.Sandbox, error) {
 	// The set may come from a cache and is read by others meanwhile.
 	spec := set.Spec.DeepCopy()
+	sandbox, err := newSandbox(set.Namespace, set.Name, resolved, parts{
+		claims: spec.VolumeClaimTemplates, contents: spec.PersistentContents,
+		runtimes: spec.Runtimes, pause: spec.PauseStrategy,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	sandbox.Labels[v1alpha1.LabelSandboxPool] = set.Name
+	setLabelTemplate(sandbox, TemplateOf(set))
+	return sandbox, nil
+}
+
+// TemplateOf is the name of the template that a set is a pool of: the one that it
+// refers to, or its own.
+func TemplateOf(set *v1alpha1.SandboxSet) string {
+	if set.Spec.Template == nil && set.Spec.TemplateRef != nil {
+		return set.Spec.TemplateRef.Name
+	}
+	return set.Name
+}
+
+// setLabelTemplate labels a sandbox with the name of its template. A name can be
+// longer than a label may be. Nobody can select such a sandbox by it then, which
+// beats one that cannot be created.
+func setLabelTemplate(sandbox *v1alpha1.Sandbox, name string) {
+	if len(name) <= validation.LabelValueMaxLength {
+		sandbox.Labels[v1alpha1.LabelSandboxTemplate] = name
+	}
+}
+
+// parts are what a sandbox has beside its pod template, its own already.
+type parts struct {
+	claims   []runtime.RawExtension
+	contents []string
+	runtimes []v1alpha1.RuntimeConfig
+	pause    *v1alpha1.PauseStrategy
+}
+
+func newSandbox(namespace, name string, resolved *Resolved, p parts) (*v1alpha1.Sandbox, error) {
+	if resolved == nil || resolved.Template == nil {
+		return nil, ErrNoTemplate
+	}
+	inherited, err := metadataOf(resolved.Template)
+	if err != nil {
+		return nil, fmt.Errorf("metadata of the pod template: %w", err)
+	}
+	labels := withoutInternal(inherited.Labels)
+	labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedFalse
 	return &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:    set.Namespace,
-			GenerateName: generatePrefix(set.Name),
+			Namespace:    namespace,
+			GenerateName: generatePrefix(name),
 			Labels:       labels,
 			Annotations:  withoutInternal(inherited.Annotations),
 		},
 		Spec: v1alpha1.SandboxSpec{
-			PauseStrategy:      spec.PauseStrategy,
-			PersistentContents: spec.PersistentContents,
-			Runtimes:           spec.Runtimes,
+			PauseStrategy:      p.pause,
+			PersistentContents: p.contents,
+			Runtimes:           p.runtimes,
 			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template:             spec.Template,
-				VolumeClaimTemplates: spec.VolumeClaimTemplates,
+				Template:             resolved.Template.DeepCopy(),
+				VolumeClaimTemplates: p.claims,
 			},
 		},
 	}, nil
 }
 
-func generatePrefix(set string) string {
-	prefix := set + "-"
+func generatePrefix(name string) string {
+	prefix := name + "-"
 	return prefix[:min(len(prefix), maxGeneratePrefix)]
 }
 

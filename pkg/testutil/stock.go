@@ -20,10 +20,14 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // template is the pod template of every set that Stock makes.
 const template = `{"metadata":{"labels":{"app":"test"}},"spec":{"containers":[{"image":"busybox","name":"main"}]}}`
+
+// revision is that of every sandbox that Stock makes.
+const revision = "abc"
 
 // Set makes a SandboxSet. No controller runs beside the test's server: the set
 // has the sandboxes that Stock gives it, and no others.
@@ -40,6 +44,55 @@ func (s *Server) Set(t testing.TB, namespace, name string, replicas int32) *v1al
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("making SandboxSet %s: %v", name, err)
+	}
+	return set
+}
+
+// Template makes a SandboxTemplate with the pod template of every other set.
+func (s *Server) Template(t testing.TB, namespace, name string) *v1alpha1.SandboxTemplate {
+	t.Helper()
+	made, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Create(t.Context(), &v1alpha1.SandboxTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.SandboxTemplateSpec{EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+			Template: &runtime.RawExtension{Raw: []byte(template)},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("making SandboxTemplate %s: %v", name, err)
+	}
+	return made
+}
+
+// SetOf makes a SandboxSet that refers to a template, with a patch if that is not
+// empty, and, as a controller does, the SandboxTemplate that holds its revision.
+func (s *Server) SetOf(t testing.TB, template *v1alpha1.SandboxTemplate, name, patch string, replicas int32) *v1alpha1.SandboxSet {
+	t.Helper()
+	set := &v1alpha1.SandboxSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.SandboxSetSpec{
+			Replicas: &replicas,
+			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+				TemplateRef: &v1alpha1.SandboxTemplateRef{Name: template.Name},
+			},
+		},
+	}
+	resolved := podtemplate.Inline(template.Spec.Template)
+	if patch != "" {
+		set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
+		patched, err := podtemplate.ApplyPatch(template.Spec.Template, set.Spec.Patch)
+		if err != nil {
+			t.Fatalf("patching for SandboxSet %s: %v", name, err)
+		}
+		resolved = podtemplate.Inline(patched)
+	}
+	agents := s.Client.AgentsV1alpha1()
+	set, err := agents.SandboxSets(template.Namespace).Create(t.Context(), set, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("making SandboxSet %s: %v", name, err)
+	}
+	held := podtemplate.Materialize(set, revision, resolved)
+	if _, err := agents.SandboxTemplates(template.Namespace).Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("making SandboxTemplate %s: %v", held.Name, err)
 	}
 	return set
 }
@@ -81,24 +134,26 @@ func (s *Server) Stock(t testing.TB, set *v1alpha1.SandboxSet, first, n int) []s
 // AvailableSandbox is the i-th sandbox of a set, ready to be claimed.
 func AvailableSandbox(set *v1alpha1.SandboxSet, i int) *v1alpha1.Sandbox {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	source := v1alpha1.EmbeddedSandboxTemplate{Template: set.Spec.Template.DeepCopy()}
+	if source.Template == nil {
+		source.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: podtemplate.RevisionName(set, revision)}
+	}
 	name := fmt.Sprintf("%s-%06d", set.Name, i)
 	return &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: now,
 			Labels: map[string]string{
 				v1alpha1.LabelSandboxPool:     set.Name,
-				v1alpha1.LabelSandboxTemplate: set.Name,
+				v1alpha1.LabelSandboxTemplate: podtemplate.TemplateOf(set),
 				v1alpha1.LabelSandboxClaimed:  v1alpha1.ClaimedFalse,
-				v1alpha1.LabelTemplateHash:    "abc",
+				v1alpha1.LabelTemplateHash:    revision,
 				"app":                         "test",
 			},
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet")),
 			},
 		},
-		Spec: v1alpha1.SandboxSpec{
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{Template: set.Spec.Template.DeepCopy()},
-		},
+		Spec:   v1alpha1.SandboxSpec{EmbeddedSandboxTemplate: source},
 		Status: ReadyStatus(i, now.Time),
 	}
 }

@@ -27,11 +27,45 @@ const (
 	ReasonTimeoutReached = "TimeoutReached"
 	// ReasonSandboxSetNotFound goes with Completed true when the set never came.
 	ReasonSandboxSetNotFound = "SandboxSetNotFound"
+	// ReasonSandboxTemplateNotFound goes with Completed true when the template that
+	// the claim refers to never came.
+	ReasonSandboxTemplateNotFound = "SandboxTemplateNotFound"
+	// ReasonWarmPoolMismatch goes with Completed true when the set that the claim
+	// names as its warm pool has sandboxes of another template.
+	ReasonWarmPoolMismatch = "WarmPoolMismatch"
 	// ReasonFeatureGateDisabled goes with Completed true when the claim asks for
 	// something that the installation has switched off.
 	ReasonFeatureGateDisabled = "FeatureGateDisabled"
 	// ReasonClaiming goes with Ready false while sandboxes are missing.
 	ReasonClaiming = "Claiming"
+)
+
+// Condition types of a SandboxSet.
+const (
+	// SetConditionTemplateResolved is there on sets that refer to a template. It is
+	// true when the pod template was found, patched and is valid; while it is false,
+	// the pool stays at the last one that was.
+	SetConditionTemplateResolved = "TemplateResolved"
+)
+
+// Reasons of the condition TemplateResolved of a SandboxSet, and, but for the
+// first, of Ready false of a sandbox that waits for its template.
+const (
+	// ReasonResolved goes with TemplateResolved true.
+	ReasonResolved = "Resolved"
+	// ReasonTemplateNotFound means that a reference leads nowhere.
+	ReasonTemplateNotFound = "TemplateNotFound"
+	// ReasonTemplateCycle means that references go round in a circle.
+	ReasonTemplateCycle = "TemplateCycle"
+	// ReasonTemplateKindWrong means that a reference names no kind of template.
+	ReasonTemplateKindWrong = "TemplateKindWrong"
+	// ReasonInvalidPatch means that the set's patch does not fit the template.
+	ReasonInvalidPatch = "InvalidPatch"
+	// ReasonInvalidTemplate means that what comes out is no valid pod template.
+	ReasonInvalidTemplate = "InvalidTemplate"
+	// ReasonTemplateNameTaken means that the SandboxTemplate that was to hold the
+	// revision of a set is somebody else's.
+	ReasonTemplateNameTaken = "TemplateNameTaken"
 )
 
 // Condition types of a Sandbox.

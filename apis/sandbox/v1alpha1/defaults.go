@@ -30,10 +30,11 @@ const (
 
 // SetDefaults_SandboxClaim fills in what a claim left out.
 //
-// createOnNoStock depends on onShortage, so onShortage comes first: a claim that
-// asks to fail on a shortage means a shortage of warm sandboxes, and would never
-// fail if fresh ones were made. An explicit value always wins, because Go
-// clients of OpenKruise Agents always send one.
+// createOnNoStock depends on onShortage and warmPool, so they come first: a claim
+// that asks to fail on a shortage means a shortage of warm sandboxes, and would
+// never fail if fresh ones were made; but one that takes no warm ones cannot mean
+// that. An explicit value always wins, because Go clients of OpenKruise Agents
+// always send one.
 func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 	spec := &claim.Spec
 	if spec.Replicas == nil {
@@ -45,11 +46,14 @@ func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 	if spec.OnShortage == "" {
 		spec.OnShortage = ShortageWait
 	}
-	if spec.CreateOnNoStock == nil {
-		spec.CreateOnNoStock = new(spec.OnShortage != ShortageFail)
-	}
 	if spec.WarmPool == "" {
 		spec.WarmPool = WarmPoolDefault
+		if claim.Annotations[AnnotationE2BPrewarmStrategy] == WarmPoolNone || spec.Annotations[AnnotationE2BPrewarmStrategy] == WarmPoolNone {
+			spec.WarmPool = WarmPoolNone
+		}
+	}
+	if spec.CreateOnNoStock == nil {
+		spec.CreateOnNoStock = new(spec.OnShortage != ShortageFail || spec.WarmPool == WarmPoolNone)
 	}
 	if spec.ReclaimPolicy == "" {
 		spec.ReclaimPolicy = ReclaimRetain

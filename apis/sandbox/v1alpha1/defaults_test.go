@@ -64,6 +64,20 @@ func TestDefaultsOfClaim(t *testing.T) {
 			`{"onShortage":"Fail","createOnNoStock":true}`,
 			base(func(s *SandboxClaimSpec) { s.OnShortage = ShortageFail }),
 		},
+		"onShortage Fail, and no warm ones wanted": {
+			`{"onShortage":"Fail","warmPool":"none"}`,
+			base(func(s *SandboxClaimSpec) { s.OnShortage, s.WarmPool = ShortageFail, WarmPoolNone }),
+		},
+		"the annotation of the E2B front end means no warm ones": {
+			`{"annotations":{"e2b.agents.kruise.io/prewarm-strategy":"none"}}`,
+			base(func(s *SandboxClaimSpec) {
+				s.WarmPool, s.Annotations = WarmPoolNone, map[string]string{AnnotationE2BPrewarmStrategy: "none"}
+			}),
+		},
+		"what the spec says itself wins": {
+			`{"warmPool":"default","annotations":{"e2b.agents.kruise.io/prewarm-strategy":"none"}}`,
+			base(func(s *SandboxClaimSpec) { s.Annotations = map[string]string{AnnotationE2BPrewarmStrategy: "none"} }),
+		},
 		"zero and negative values are values": {
 			`{"replicas":0,"claimTimeout":"0s","ttlAfterCompleted":"-1s","waitReadyTimeout":"0s"}`,
 			base(func(s *SandboxClaimSpec) {
@@ -94,6 +108,17 @@ func TestDefaultsOfClaim(t *testing.T) {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The annotation may be the claim's own, too.
+func TestPrewarmStrategyOfClaim(t *testing.T) {
+	for value, want := range map[string]string{"none": WarmPoolNone, "": WarmPoolDefault} {
+		claim := &SandboxClaim{}
+		defaulted(t, claim, `{"metadata":{"annotations":{"e2b.agents.kruise.io/prewarm-strategy":"`+value+`"}}}`)
+		if claim.Spec.WarmPool != want || !*claim.Spec.CreateOnNoStock {
+			t.Errorf("%q: warmPool is %q, createOnNoStock %t", value, claim.Spec.WarmPool, *claim.Spec.CreateOnNoStock)
+		}
 	}
 }
 

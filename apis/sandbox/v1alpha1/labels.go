@@ -117,6 +117,9 @@ const (
 	AnnotationHashImmutablePart = SandboxKeyPrefix + "hash-immutable-part"
 	// AnnotationHashWithoutImageResources is the older key of the same.
 	AnnotationHashWithoutImageResources = SandboxKeyPrefix + "hash-without-image-resources"
+	// AnnotationE2BPrewarmStrategy with the value none on a claim, or among the
+	// annotations that it puts on its sandboxes, stands for warmPool none.
+	AnnotationE2BPrewarmStrategy = E2BKeyPrefix + "prewarm-strategy"
 	// AnnotationE2BCSIVolumeConfig lists the volumes mounted into the sandbox.
 	AnnotationE2BCSIVolumeConfig = E2BKeyPrefix + "csi-volume-config"
 	// AnnotationE2BEnvdAccessToken is the older key of the runtime's token.

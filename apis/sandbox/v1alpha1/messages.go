@@ -46,3 +46,9 @@ func ClaimTimeoutConditionMessage(elapsed time.Duration, claimed, desired int32)
 func SandboxSetNotFoundMessage(name string) string {
 	return fmt.Sprintf("SandboxSet %s not found", name)
 }
+
+// SandboxTemplateNotFoundMessage is the status message of a claim without its
+// template, which OpenKruise Agents has none for.
+func SandboxTemplateNotFoundMessage(name string) string {
+	return fmt.Sprintf("SandboxTemplate %s not found", name)
+}

@@ -19,15 +19,15 @@ import (
 // them, so they are not decoded there, and fields of a newer Kubernetes survive
 // the way through this server.
 type EmbeddedSandboxTemplate struct {
-	// templateRef names a SandboxTemplate in the same namespace whose pod template
-	// is used. At most one of templateRef and template may be set.
+	// templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace
+	// whose pod template is used. Exactly one of templateRef and template is set.
 	// +optional
 	TemplateRef *SandboxTemplateRef `json:"templateRef,omitempty"`
 
 	// template is the pod template (metadata and spec as in a Deployment) of the
 	// sandbox's pod. At least one container with a name and an image is required.
 	// Fields that this server does not know are kept.
-	// At most one of templateRef and template may be set.
+	// Exactly one of templateRef and template is set.
 	// +optional
 	Template *runtime.RawExtension `json:"template,omitempty"`
 
@@ -39,21 +39,32 @@ type EmbeddedSandboxTemplate struct {
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
 }
 
-// SandboxTemplateRef names a SandboxTemplate in the same namespace.
+// SandboxTemplateRef names what holds a pod template, in the same namespace: a
+// SandboxTemplate, which may refer to another one in turn, or a PodTemplate.
 type SandboxTemplateRef struct {
-	// name of the SandboxTemplate.
+	// name of the referenced object.
 	// +required
 	Name string `json:"name"`
 
-	// kind of the referenced object. Empty means SandboxTemplate, the only kind
-	// that can be referenced.
+	// kind of the referenced object: SandboxTemplate, or PodTemplate for one of the
+	// cluster's own. Empty means SandboxTemplate.
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
-	// apiVersion of the referenced object. Empty means agents.kruise.io/v1alpha1.
+	// apiVersion of the referenced object: agents.kruise.io/v1alpha1 for a
+	// SandboxTemplate, v1 for a PodTemplate. Empty means the one that goes with the
+	// kind.
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 }
+
+// Kinds that a SandboxTemplateRef can name.
+const (
+	// TemplateKindSandboxTemplate is what an empty kind means.
+	TemplateKindSandboxTemplate = "SandboxTemplate"
+	// TemplateKindPodTemplate is the kind of core/v1, in a cluster.
+	TemplateKindPodTemplate = "PodTemplate"
+)
 
 // RuntimeConfig names a program that runs beside the user's containers.
 type RuntimeConfig struct {

@@ -41,9 +41,9 @@ type SandboxSetSpec struct {
 
 	EmbeddedSandboxTemplate `json:",inline"`
 
-	// patch is a strategic merge patch on the pod template of the referenced
-	// SandboxTemplate, so that several sets can share one template and differ in
-	// size, labels or placement. Only together with templateRef.
+	// patch is a strategic merge patch on the pod template that templateRef leads
+	// to, so that several sets can share one template and differ in size, labels or
+	// placement. Only together with templateRef.
 	// +optional
 	Patch *runtime.RawExtension `json:"patch,omitempty"`
 

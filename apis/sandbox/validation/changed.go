@@ -48,6 +48,21 @@ func validateChangedMaxUnavailable(value, old *intstr.IntOrString, path *field.P
 	return validateMaxUnavailable(value, path.Child("maxUnavailable"))
 }
 
+// SamePodsOfSets says whether two sets say the same of what their pods look like.
+func SamePodsOfSets(a, b *v1alpha1.SandboxSetSpec) bool {
+	return samePods(&a.EmbeddedSandboxTemplate, &b.EmbeddedSandboxTemplate) && samePatch(a.Patch, b.Patch)
+}
+
+// SamePodsOfTemplates says whether two templates say the same of what their pods
+// look like.
+func SamePodsOfTemplates(a, b *v1alpha1.SandboxTemplateSpec) bool {
+	return samePods(&a.EmbeddedSandboxTemplate, &b.EmbeddedSandboxTemplate)
+}
+
+func samePods(a, b *v1alpha1.EmbeddedSandboxTemplate) bool {
+	return sameSource(a, b) && sameClaims(a, b)
+}
+
 // sameSource says whether pods are made from the same template.
 func sameSource(a, b *v1alpha1.EmbeddedSandboxTemplate) bool {
 	if !reflect.DeepEqual(a.TemplateRef, b.TemplateRef) {

@@ -38,6 +38,7 @@ var (
 // ValidateSandboxClaim checks a new claim, after defaulting.
 func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&claim.ObjectMeta, true, labelValueName, metadataPath)
+	errs = append(errs, validatePrewarmStrategy(claim.Annotations, metadataPath.Child("annotations"))...)
 	return append(errs, validateClaimSpec(&claim.Spec, specPath)...)
 }
 
@@ -74,6 +75,7 @@ func ValidateSandboxClaimStatusUpdate(claim, old *v1alpha1.SandboxClaim) field.E
 
 func validateClaimSpec(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
 	errs := validateClaimSource(spec, path)
+	errs = append(errs, validateWarmPool(spec, path)...)
 	errs = append(errs, validateEnum(spec.Allocation, allocationPolicies, path.Child("allocation"))...)
 	errs = append(errs, validateEnum(spec.OnShortage, shortagePolicies, path.Child("onShortage"))...)
 	errs = append(errs, validateEnum(spec.ReclaimPolicy, reclaimPolicies, path.Child("reclaimPolicy"))...)
@@ -88,13 +90,13 @@ func validateClaimSpec(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.
 
 // validateClaimSource checks that the claim says where its sandboxes come from,
 // and says it once. Whether that exists is for the status to tell: claims may be
-// created before their set.
+// created before their set or template.
 func validateClaimSource(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
 	name, ref := spec.TemplateName, spec.SandboxTemplateRef
 	namePath, refPath := path.Child("templateName"), path.Child("sandboxTemplateRef")
 	switch {
 	case name == "" && ref == nil:
-		return field.ErrorList{field.Required(namePath, "name of the SandboxSet to claim from")}
+		return field.ErrorList{field.Required(namePath, "name of the SandboxSet to claim from, unless sandboxTemplateRef is set")}
 	case name != "" && ref != nil:
 		return field.ErrorList{field.Invalid(refPath, ref.Name, "may not be set together with templateName")}
 	case ref != nil:
@@ -102,6 +104,21 @@ func validateClaimSource(spec *v1alpha1.SandboxClaimSpec, path *field.Path) fiel
 	default:
 		return validateReference(name, namePath)
 	}
+}
+
+// validateWarmPool checks which pools may serve the claim. One that may have neither
+// warm sandboxes nor fresh ones can only wait for its end.
+func validateWarmPool(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	switch pool := spec.WarmPool; {
+	case pool == v1alpha1.WarmPoolDefault:
+		return nil
+	case pool != v1alpha1.WarmPoolNone:
+		return validateReference(pool, path.Child("warmPool"))
+	case spec.CreateOnNoStock != nil && !*spec.CreateOnNoStock:
+		return field.ErrorList{field.Invalid(path.Child("createOnNoStock"), false,
+			"must be true with warmPool none: otherwise there are neither warm sandboxes nor fresh ones for the claim")}
+	}
+	return nil
 }
 
 func validateClaimReplicas(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {

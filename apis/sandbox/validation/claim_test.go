@@ -73,7 +73,7 @@ func TestValidateSandboxClaim(t *testing.T) {
 		},
 		"no source": {
 			change: func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "" },
-			want:   []string{"spec.templateName: Required value: name of the SandboxSet to claim from"},
+			want:   []string{"spec.templateName: Required value: name of the SandboxSet to claim from, unless sandboxTemplateRef is set"},
 		},
 		"bad source": {
 			change: func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "a/b" },
@@ -85,7 +85,6 @@ func TestValidateSandboxClaim(t *testing.T) {
 			},
 			want: []string{
 				"spec.sandboxTemplateRef: Invalid value: \"template\": may not be set together with templateName",
-				"spec.sandboxTemplateRef: " + yet,
 			},
 		},
 		"empty template reference": {
@@ -93,7 +92,35 @@ func TestValidateSandboxClaim(t *testing.T) {
 				c.Spec.TemplateName = ""
 				c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{}
 			},
-			want: []string{"spec.sandboxTemplateRef.name: Required value", "spec.sandboxTemplateRef: " + yet},
+			want: []string{"spec.sandboxTemplateRef.name: Required value"},
+		},
+		"template reference": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.TemplateName = ""
+				c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
+			},
+		},
+		"no warm ones": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = v1alpha1.WarmPoolNone }},
+		"one pool":     {change: func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "small" }},
+		"bad pool": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "No_Name" },
+			want:   []string{"spec.warmPool: Invalid value: \"No_Name\": "},
+		},
+		"neither warm nor fresh ones": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.WarmPool, c.Spec.CreateOnNoStock = v1alpha1.WarmPoolNone, new(false)
+			},
+			want: []string{"spec.createOnNoStock: Invalid value: false: must be true with warmPool none"},
+		},
+		"strategies that there are not": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Annotations = map[string]string{"e2b.agents.kruise.io/prewarm-strategy": "some"}
+				c.Spec.Annotations = c.Annotations
+			},
+			want: []string{
+				"metadata.annotations[e2b.agents.kruise.io/prewarm-strategy]: Unsupported value: \"some\": supported values: \"none\"",
+				"spec.annotations[e2b.agents.kruise.io/prewarm-strategy]: Unsupported value: \"some\": supported values: \"none\"",
+			},
 		},
 		"no replicas": {
 			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = nil },
@@ -157,7 +184,6 @@ func TestUnservedInClaim(t *testing.T) {
 	tests := map[string]func(*v1alpha1.SandboxClaimSpec){
 		"envVars":               func(s *v1alpha1.SandboxClaimSpec) { s.EnvVars = map[string]string{"A": "b"} },
 		"env":                   func(s *v1alpha1.SandboxClaimSpec) { s.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A"}} },
-		"warmPool":              func(s *v1alpha1.SandboxClaimSpec) { s.WarmPool = v1alpha1.WarmPoolNone },
 		"additionalPodMetadata": func(s *v1alpha1.SandboxClaimSpec) { s.AdditionalPodMetadata = &v1alpha1.PodMetadata{} },
 		"volumeClaimTemplates":  func(s *v1alpha1.SandboxClaimSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
 		"inplaceUpdate": func(s *v1alpha1.SandboxClaimSpec) {
@@ -167,9 +193,6 @@ func TestUnservedInClaim(t *testing.T) {
 		},
 		"dynamicVolumesMount": func(s *v1alpha1.SandboxClaimSpec) { s.DynamicVolumesMount = make([]v1alpha1.CSIMountConfig, 1) },
 		"lifecycle":           func(s *v1alpha1.SandboxClaimSpec) { s.Lifecycle = &v1alpha1.SandboxClaimLifecycle{} },
-		"sandboxTemplateRef": func(s *v1alpha1.SandboxClaimSpec) {
-			s.TemplateName, s.SandboxTemplateRef = "", &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
-		},
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -267,6 +290,9 @@ func TestValidateSandboxClaimUpdate(t *testing.T) {
 	}{
 		"nothing": {},
 		"what may change": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.TemplateName = ""
+			c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
+			c.Spec.WarmPool = "small"
 			c.Spec.TTLAfterCompleted.Duration = time.Hour
 			c.Spec.ShutdownTime = new(metav1.Unix(1, 0))
 			c.Labels = map[string]string{"a": "b"}

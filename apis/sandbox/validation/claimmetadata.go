@@ -82,12 +82,23 @@ func validateClaimLabels(labels map[string]string, path *field.Path) field.Error
 func validateClaimAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateAnnotations(annotations, path)
 	errs = append(errs, validateRetention(annotations, path)...)
+	errs = append(errs, validatePrewarmStrategy(annotations, path)...)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if reservedAnnotations.Has(key) || isSandlotKey(key) {
 			errs = append(errs, reserved(path, key))
 		}
 	}
 	return errs
+}
+
+// validatePrewarmStrategy takes the one strategy there is: see the default of
+// warmPool.
+func validatePrewarmStrategy(annotations map[string]string, path *field.Path) field.ErrorList {
+	key := v1alpha1.AnnotationE2BPrewarmStrategy
+	if strategy, ok := annotations[key]; ok && strategy != v1alpha1.WarmPoolNone {
+		return field.ErrorList{field.NotSupported(path.Key(key), strategy, []string{v1alpha1.WarmPoolNone})}
+	}
+	return nil
 }
 
 func isSandlotKey(key string) bool {

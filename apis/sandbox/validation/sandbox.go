@@ -73,6 +73,9 @@ func validateSandboxSpec(spec, old *v1alpha1.SandboxSpec, path *field.Path) fiel
 // metadata of the template may change: it is brought to the pod.
 func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if !reflect.DeepEqual(embedded.TemplateRef, old.TemplateRef) {
+		errs = append(errs, field.Forbidden(path.Child("templateRef"), "is immutable"))
+	}
 	if !sameTemplate(embedded.Template, old.Template) {
 		errs = append(errs, field.Forbidden(path.Child("template"), unservedMessage(
 			"changing more of a sandbox's template than its metadata; change the SandboxSet, or make a new sandbox")))

@@ -87,6 +87,24 @@ func TestValidateSandboxUpdateLeavesOldRetentionAlone(t *testing.T) {
 	expect(t, ValidateSandboxUpdate(changed, old), nil)
 }
 
+// A sandbox is made from what it refers to at its birth, so it cannot refer to
+// something else later.
+func TestValidateSandboxUpdateOfTheReference(t *testing.T) {
+	old := sandbox(t, func(s *v1alpha1.Sandbox) {
+		s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "python"}
+	})
+	expect(t, ValidateSandbox(old), nil)
+	paused := old.DeepCopy()
+	paused.Spec.Paused = true
+	expect(t, ValidateSandboxUpdate(paused, old), nil)
+	other := old.DeepCopy()
+	other.Spec.TemplateRef.Name = "ruby"
+	expect(t, ValidateSandboxUpdate(other, old), []string{"spec.templateRef: Forbidden: is immutable"})
+	expect(t, ValidateSandboxUpdate(sandbox(t, nil), old), []string{
+		"spec.templateRef: Forbidden: is immutable", "spec.template: " + yet,
+	})
+}
+
 func TestValidateSandboxUpdateOfTheTemplate(t *testing.T) {
 	const only = "spec.template: " + yet + "changing more of a sandbox's template than its metadata"
 	claims := func(storage string) []runtime.RawExtension {
@@ -133,9 +151,6 @@ func TestUnservedInSandbox(t *testing.T) {
 		"runtimes":           func(s *v1alpha1.SandboxSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
 		"lifecycle":          func(s *v1alpha1.SandboxSpec) { s.Lifecycle = &v1alpha1.SandboxLifecycle{} },
 		"upgradePolicy":      func(s *v1alpha1.SandboxSpec) { s.UpgradePolicy = &v1alpha1.SandboxUpgradePolicy{} },
-		"templateRef": func(s *v1alpha1.SandboxSpec) {
-			s.Template, s.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
-		},
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -56,8 +56,10 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	errs := validatePoolReplicas(spec.Replicas, path.Child("replicas"))
 	errs = append(errs, validateChangedClaims(embedded, before, path)...)
 	if !sameSource(embedded, before) || !sameClaims(embedded, before) {
+		errs = append(errs, validateSetReference(embedded.TemplateRef, path.Child("templateRef"))...)
 		errs = append(errs, validateMounted(embedded, path.Child("volumeClaimTemplates"))...)
 	}
+	errs = append(errs, validateChangedPatch(spec, old, path.Child("patch"))...)
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
 	errs = append(errs, validateChangedMaxUnavailable(
 		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
@@ -74,20 +76,6 @@ func validatePoolReplicas(replicas *int32, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, *replicas, "replicas cannot be negative")}
 	case *replicas > MaxPoolReplicas:
 		return field.ErrorList{field.Invalid(path, *replicas, fmt.Sprintf("must be at most %d", MaxPoolReplicas))}
-	}
-	return nil
-}
-
-// validateEmbeddedTemplate checks that there is a template and that it is one.
-func validateEmbeddedTemplate(embedded *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
-	templatePath := path.Child("template")
-	switch {
-	case embedded.Template != nil && embedded.TemplateRef != nil:
-		return field.ErrorList{field.Forbidden(path.Child("templateRef"), "templateRef and podtemplate is mutual exclusive")}
-	case embedded.Template != nil:
-		return validatePodTemplate(embedded.Template, templatePath)
-	case embedded.TemplateRef == nil:
-		return field.ErrorList{field.Required(templatePath, "template is required")}
 	}
 	return nil
 }

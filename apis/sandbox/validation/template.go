@@ -14,7 +14,7 @@ import (
 func ValidateSandboxTemplate(template *v1alpha1.SandboxTemplate) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&template.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
 	errs = append(errs, validateEmbeddedTemplate(&template.Spec.EmbeddedSandboxTemplate, specPath)...)
-	return append(errs, refuseUnserved(unservedInTemplate(&template.Spec), specPath)...)
+	return append(errs, validateTemplateSpec(template, &v1alpha1.SandboxTemplateSpec{}, specPath)...)
 }
 
 // ValidateSandboxTemplateUpdate checks a changed template: what differs from
@@ -26,5 +26,19 @@ func ValidateSandboxTemplateUpdate(template, old *v1alpha1.SandboxTemplate) fiel
 	}
 	errs = append(errs, validateChangedTemplate(
 		&template.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
-	return append(errs, refuseUnserved(unservedInTemplate(&template.Spec), specPath)...)
+	return append(errs, validateTemplateSpec(template, &old.Spec, specPath)...)
+}
+
+// validateTemplateSpec checks what differs from old, which is empty for a new
+// template, but for the pod template.
+func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.SandboxTemplateSpec, path *field.Path) field.ErrorList {
+	spec := &template.Spec
+	embedded, before := &spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate
+	errs := validateChangedClaims(embedded, before, path)
+	if !sameSource(embedded, before) || !sameClaims(embedded, before) {
+		errs = append(errs, validateNoSelfReference(template, path.Child("templateRef"))...)
+		errs = append(errs, validateMounted(embedded, path.Child("volumeClaimTemplates"))...)
+	}
+	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
+	return append(errs, refuseUnserved(unservedInTemplate(spec), path)...)
 }

@@ -37,6 +37,48 @@ func TestValidateSandboxTemplate(t *testing.T) {
 			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.Template = rawJSON("{\"spec\":{}}") },
 			want:   []string{"spec.template.spec.containers: Required value: at least one container is required"},
 		},
+		"reference": {change: func(s *v1alpha1.SandboxTemplate) {
+			s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
+		}},
+		"reference to a PodTemplate of its own name": {change: func(s *v1alpha1.SandboxTemplate) {
+			s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: s.Name, Kind: "PodTemplate"}
+		}},
+		"reference to itself": {
+			change: func(s *v1alpha1.SandboxTemplate) {
+				s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: s.Name}
+			},
+			want: []string{"spec.templateRef.name: Invalid value: \"template\": a template cannot refer to itself"},
+		},
+		"template and reference": {
+			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: "base"} },
+			want:   []string{"spec.templateRef: Forbidden: templateRef and podtemplate is mutual exclusive"},
+		},
+		"pause": {change: func(s *v1alpha1.SandboxTemplate) {
+			s.Spec.PauseStrategy = &v1alpha1.PauseStrategy{Type: v1alpha1.PauseStrategyStop}
+		}},
+		"hibernation": {
+			change: func(s *v1alpha1.SandboxTemplate) {
+				s.Spec.PauseStrategy = &v1alpha1.PauseStrategy{Type: v1alpha1.PauseStrategyHibernate}
+			},
+			want: []string{"spec.pauseStrategy.type: " + yet},
+		},
+		"volume that nothing mounts": {
+			change: func(s *v1alpha1.SandboxTemplate) {
+				s.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(dataClaim)}
+			},
+			want: []string{"spec.volumeClaimTemplates[0].metadata.name: Invalid value: \"data\": must be mounted"},
+		},
+		"volumes with a reference, which may mount them": {change: func(s *v1alpha1.SandboxTemplate) {
+			s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
+			s.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(dataClaim)}
+		}},
+		"volume without a size": {
+			change: func(s *v1alpha1.SandboxTemplate) {
+				s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
+				s.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(`{"metadata":{"name":"data"}}`)}
+			},
+			want: []string{"spec.volumeClaimTemplates[0].spec.resources.requests[storage]: Required value"},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,11 +94,6 @@ func TestValidateSandboxTemplate(t *testing.T) {
 
 func TestUnservedInTemplate(t *testing.T) {
 	tests := map[string]func(*v1alpha1.SandboxTemplateSpec){
-		"templateRef": func(s *v1alpha1.SandboxTemplateSpec) {
-			s.Template, s.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
-		},
-		"volumeClaimTemplates":       func(s *v1alpha1.SandboxTemplateSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
-		"pauseStrategy":              func(s *v1alpha1.SandboxTemplateSpec) { s.PauseStrategy = &v1alpha1.PauseStrategy{} },
 		"persistentContents":         func(s *v1alpha1.SandboxTemplateSpec) { s.PersistentContents = []string{"ip"} },
 		"runtimes":                   func(s *v1alpha1.SandboxTemplateSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
 		"envVarsInjectionPolicy":     func(s *v1alpha1.SandboxTemplateSpec) { s.EnvVarsInjectionPolicy = v1alpha1.InjectionAllowed },

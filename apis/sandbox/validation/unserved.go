@@ -22,8 +22,6 @@ type unserved struct {
 
 func unservedInClaim(spec *v1alpha1.SandboxClaimSpec) []unserved {
 	return []unserved{
-		{"sandboxTemplateRef", spec.SandboxTemplateRef != nil, "claiming by SandboxTemplate; use templateName"},
-		{"warmPool", spec.WarmPool != v1alpha1.WarmPoolDefault, "warm pools other than \"default\""},
 		{"envVars", len(spec.EnvVars) > 0, "environment variables for the runtime"},
 		{"env", len(spec.Env) > 0, "environment variables for containers"},
 		{"additionalPodMetadata", spec.AdditionalPodMetadata != nil, "metadata for the pod alone; use labels and annotations"},
@@ -36,8 +34,6 @@ func unservedInClaim(spec *v1alpha1.SandboxClaimSpec) []unserved {
 
 func unservedInSet(spec *v1alpha1.SandboxSetSpec) []unserved {
 	return []unserved{
-		{"templateRef", spec.TemplateRef != nil, "referring to a SandboxTemplate; use template"},
-		{"patch", spec.Patch != nil, "patching a referenced SandboxTemplate"},
 		{"persistentContents", len(spec.PersistentContents) > 0, "what of a sandbox outlives a pause"},
 		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
 	}
@@ -45,10 +41,7 @@ func unservedInSet(spec *v1alpha1.SandboxSetSpec) []unserved {
 
 func unservedInTemplate(spec *v1alpha1.SandboxTemplateSpec) []unserved {
 	return []unserved{
-		{"templateRef", spec.TemplateRef != nil, "referring to another SandboxTemplate; use template"},
-		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "sandboxes made straight from a template"},
-		{"pauseStrategy", spec.PauseStrategy != nil, "sandboxes made straight from a template"},
-		{"persistentContents", len(spec.PersistentContents) > 0, "sandboxes made straight from a template"},
+		{"persistentContents", len(spec.PersistentContents) > 0, "what of a sandbox outlives a pause"},
 		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
 		{"envVarsInjectionPolicy", spec.EnvVarsInjectionPolicy != "", "environment variables of claims"},
 		{"volumeClaimTemplatesPolicy", spec.VolumeClaimTemplatesPolicy != "", "volumes of claims"},
@@ -64,7 +57,6 @@ func unservedInSandbox(spec *v1alpha1.SandboxSpec) []unserved {
 		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
 		{"lifecycle", spec.Lifecycle != nil, "upgrading sandboxes"},
 		{"upgradePolicy", spec.UpgradePolicy != nil, "upgrading sandboxes"},
-		{"templateRef", spec.TemplateRef != nil, "referring to a SandboxTemplate; use template"},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,6 +150,7 @@ func conflictsIn(t testing.TB, namespace string, logs ...string) map[write]int {
 }
 
 // answersIn counts the writes in a namespace that were answered with such a code.
+// Dry runs are none.
 func answersIn(t testing.TB, namespace string, such func(code int32) bool, logs ...string) (map[write]int, []auditv1.Event) {
 	t.Helper()
 	counts, events := map[write]int{}, []auditv1.Event{}
@@ -166,7 +168,8 @@ func answersIn(t testing.TB, namespace string, such func(code int32) bool, logs 
 				continue // the last line is still being written
 			}
 			if event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil || event.ObjectRef.Namespace != namespace ||
-				slices.Contains([]string{"get", "list", "watch"}, event.Verb) || event.ResponseStatus == nil || !such(event.ResponseStatus.Code) {
+				slices.Contains([]string{"get", "list", "watch"}, event.Verb) || event.ResponseStatus == nil || !such(event.ResponseStatus.Code) ||
+				strings.Contains(event.RequestURI, "dryRun=") {
 				continue
 			}
 			counts[writeOf(&event)]++

@@ -78,6 +78,7 @@ func TestClusterUnreachable(t *testing.T) {
 			completed(t, answer.claim, int(crowd.replicas)) // from stock, so at once
 		}
 	}
+	s.checkUnjudged(t, installed)
 	letPass(t.Context(), time.Until(until))
 	gate.open()
 

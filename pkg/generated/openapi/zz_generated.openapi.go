@@ -295,13 +295,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_EmbeddedSandboxTemplate(ref common.Ref
 				Properties: map[string]spec.Schema{
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRef names a SandboxTemplate in the same namespace whose pod template is used. At most one of templateRef and template may be set.",
+							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
 							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. At most one of templateRef and template may be set.",
+							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. Exactly one of templateRef and template is set.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -875,14 +875,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 				Properties: map[string]spec.Schema{
 					"templateName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateName is the name of a SandboxSet in the same namespace, whose sandboxes are claimed. With no set of that name, it stands for the sets that reference the SandboxTemplate of that name. The set need not exist yet. Exactly one of templateName and sandboxTemplateRef is required.",
+							Description: "templateName is the name of a SandboxSet in the same namespace, whose sandboxes are claimed. With no set of that name, it stands for the SandboxTemplate of that name, as in sandboxTemplateRef. Neither need exist yet. Exactly one of templateName and sandboxTemplateRef is required.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"sandboxTemplateRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. Exactly one of templateName and sandboxTemplateRef is required.",
+							Description: "sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. The sets that refer to the template serve the claim together: those without a patch first, then those with the most available sandboxes. A SandboxSet without a templateRef counts as one of a template of its own name. With no such set, sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required.",
 							Ref:         ref(v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName()),
 						},
 					},
@@ -911,14 +911,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"createOnNoStock": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes.",
+							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes. With warmPool none it must be true.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"warmPool": {
 						SchemaProps: spec.SchemaProps{
-							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet. Default \"default\".",
+							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet, which must be one of those. Default \"default\", or \"none\" with the annotation e2b.agents.kruise.io/prewarm-strategy: none.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1519,13 +1519,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					},
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRef names a SandboxTemplate in the same namespace whose pod template is used. At most one of templateRef and template may be set.",
+							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
 							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. At most one of templateRef and template may be set.",
+							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. Exactly one of templateRef and template is set.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1549,7 +1549,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					},
 					"patch": {
 						SchemaProps: spec.SchemaProps{
-							Description: "patch is a strategic merge patch on the pod template of the referenced SandboxTemplate, so that several sets can share one template and differ in size, labels or placement. Only together with templateRef.",
+							Description: "patch is a strategic merge patch on the pod template that templateRef leads to, so that several sets can share one template and differ in size, labels or placement. Only together with templateRef.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1820,13 +1820,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 					},
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRef names a SandboxTemplate in the same namespace whose pod template is used. At most one of templateRef and template may be set.",
+							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
 							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. At most one of templateRef and template may be set.",
+							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. Exactly one of templateRef and template is set.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -2048,12 +2048,12 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateRef(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxTemplateRef names a SandboxTemplate in the same namespace.",
+				Description: "SandboxTemplateRef names what holds a pod template, in the same namespace: a SandboxTemplate, which may refer to another one in turn, or a PodTemplate.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the SandboxTemplate.",
+							Description: "name of the referenced object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2061,14 +2061,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateRef(ref common.Referenc
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kind of the referenced object. Empty means SandboxTemplate, the only kind that can be referenced.",
+							Description: "kind of the referenced object: SandboxTemplate, or PodTemplate for one of the cluster's own. Empty means SandboxTemplate.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"apiVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiVersion of the referenced object. Empty means agents.kruise.io/v1alpha1.",
+							Description: "apiVersion of the referenced object: agents.kruise.io/v1alpha1 for a SandboxTemplate, v1 for a PodTemplate. Empty means the one that goes with the kind.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2089,13 +2089,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 				Properties: map[string]spec.Schema{
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRef names a SandboxTemplate in the same namespace whose pod template is used. At most one of templateRef and template may be set.",
+							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
 							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. At most one of templateRef and template may be set.",
+							Description: "template is the pod template (metadata and spec as in a Deployment) of the sandbox's pod. At least one container with a name and an image is required. Fields that this server does not know are kept. Exactly one of templateRef and template is set.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},

@@ -19,27 +19,37 @@ import (
 // Stores are the generic stores that a binder works with. They are made before
 // it, and the store of claims after it.
 type Stores struct {
-	Sandboxes   *genericregistry.Store
-	SandboxSets *genericregistry.Store
+	Sandboxes        *genericregistry.Store
+	SandboxSets      *genericregistry.Store
+	SandboxTemplates *genericregistry.Store
+}
+
+// Judge judges what sandboxes are made from. It is used only once the stores are
+// served, so it may read from them.
+type Judge interface {
+	sandboxset.Judge
+	sandboxtemplate.Judge
 }
 
 // NewStorage returns the storage of every resource of the group, and the store
 // of claims, which binds by what newBinder returns.
-func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter,
+func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge Judge,
 	newBinder func(Stores) (sandboxclaim.Binder, error)) (map[string]rest.Storage, *genericregistry.Store, error) {
 	sandboxes, err := sandbox.NewREST(scheme, optsGetter)
 	if err != nil {
 		return nil, nil, err
 	}
-	sets, err := sandboxset.NewREST(scheme, optsGetter)
+	sets, err := sandboxset.NewREST(scheme, optsGetter, judge)
 	if err != nil {
 		return nil, nil, err
 	}
-	templates, err := sandboxtemplate.NewREST(scheme, optsGetter)
+	templates, err := sandboxtemplate.NewREST(scheme, optsGetter, judge)
 	if err != nil {
 		return nil, nil, err
 	}
-	binder, err := newBinder(Stores{Sandboxes: sandboxes.Sandbox.Store, SandboxSets: sets.SandboxSet.Store})
+	binder, err := newBinder(Stores{
+		Sandboxes: sandboxes.Sandbox.Store, SandboxSets: sets.SandboxSet.Store, SandboxTemplates: templates.SandboxTemplate.Store,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

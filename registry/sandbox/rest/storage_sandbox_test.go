@@ -37,7 +37,7 @@ func (noBinder) CheckShortage(context.Context, *v1alpha1.SandboxClaim) error {
 func TestNewStorage(t *testing.T) {
 	fixture := registrytest.New(t)
 	var stores Stores
-	storage, claims, err := NewStorage(fixture.Scheme, fixture, func(s Stores) (sandboxclaim.Binder, error) {
+	storage, claims, err := NewStorage(fixture.Scheme, fixture, nil, func(s Stores) (sandboxclaim.Binder, error) {
 		stores = s
 		return noBinder{}, nil
 	})
@@ -86,7 +86,7 @@ func TestNewStorage(t *testing.T) {
 func TestNewStorageWithoutBinder(t *testing.T) {
 	fixture := registrytest.New(t)
 	want := errors.New("no etcd")
-	_, _, err := NewStorage(fixture.Scheme, fixture, func(Stores) (sandboxclaim.Binder, error) { return nil, want })
+	_, _, err := NewStorage(fixture.Scheme, fixture, nil, func(Stores) (sandboxclaim.Binder, error) { return nil, want })
 	if !errors.Is(err, want) {
 		t.Errorf("got %v", err)
 	}

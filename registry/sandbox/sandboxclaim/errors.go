@@ -6,6 +6,7 @@ package sandboxclaim
 import (
 	"errors"
 	"math"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,17 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim").GroupKind()
 	spec := field.NewPath("spec")
 	var shortage *allocator.ShortageError
+	var source *allocator.SourceError
 	switch {
 	case errors.Is(err, allocator.ErrClaimExists):
 		return storage.NewKeyExistsError(key, 0)
+	case errors.As(err, &source):
+		path := field.NewPath("spec", strings.Split(source.Field, ".")...)
+		blame := field.Invalid(path, source.Name, source.Message)
+		if source.Missing {
+			blame = field.NotFound(path, source.Name)
+		}
+		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{blame})
 	case errors.Is(err, allocator.ErrSetNotFound):
 		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{
 			field.NotFound(spec.Child("templateName"), claim.Spec.TemplateName),

@@ -35,9 +35,10 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// NewREST returns the storage of sets, their status and their scale.
-func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Storage, error) {
-	strategy := NewStrategy(scheme)
+// NewREST returns the storage of sets, their status and their scale. judge may be
+// nil.
+func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge Judge) (Storage, error) {
+	strategy := NewStrategy(scheme, judge)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxSet{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxSetList{} },

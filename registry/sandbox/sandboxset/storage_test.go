@@ -20,7 +20,7 @@ const resource = "sandboxsets"
 
 func newStorage(t *testing.T, fixture *registrytest.Fixture) sandboxset.Storage {
 	t.Helper()
-	storage, err := sandboxset.NewREST(fixture.Scheme, fixture)
+	storage, err := sandboxset.NewREST(fixture.Scheme, fixture, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,14 @@ import (
 // Strategy is what create and update mean for a SandboxSet.
 type Strategy struct {
 	strategy.Base
+	judge Judge
+}
+
+// Judge finds what is wrong with the pods of a set where that takes a look at other
+// objects, or a question to the cluster. It warns of what it cannot find out, so
+// that nobody depends on what it asks.
+type Judge interface {
+	JudgeSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string)
 }
 
 // StatusStrategy is what an update of a SandboxSet's status means.
@@ -37,9 +45,10 @@ var (
 	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
 )
 
-// NewStrategy returns the strategy of the main resource.
-func NewStrategy(typer runtime.ObjectTyper) Strategy {
-	return Strategy{Base: strategy.NewBase(typer)}
+// NewStrategy returns the strategy of the main resource. Without a judge, a set is
+// judged by itself alone.
+func NewStrategy(typer runtime.ObjectTyper, judge Judge) Strategy {
+	return Strategy{Base: strategy.NewBase(typer), judge: judge}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
@@ -89,14 +98,32 @@ func (Strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, optio
 }
 
 // Validate judges a new set.
-func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	set := obj.(*v1alpha1.SandboxSet)
-	return append(strategy.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
+	errs := append(strategy.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
+	if len(errs) > 0 {
+		return errs
+	}
+	return s.judgePods(ctx, set)
 }
 
 // ValidateUpdate judges a change of a set.
-func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateSandboxSetUpdate(obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet))
+func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	set, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
+	errs := validation.ValidateSandboxSetUpdate(set, stored)
+	if len(errs) > 0 || set.DeletionTimestamp != nil || validation.SamePodsOfSets(&set.Spec, &stored.Spec) {
+		return errs
+	}
+	return s.judgePods(ctx, set)
+}
+
+func (s Strategy) judgePods(ctx context.Context, set *v1alpha1.SandboxSet) field.ErrorList {
+	if s.judge == nil {
+		return nil
+	}
+	errs, warnings := s.judge.JudgeSet(ctx, set)
+	strategy.Warn(ctx, warnings)
+	return errs
 }
 
 // GetResetFields keeps server-side apply from owning what a write of the status

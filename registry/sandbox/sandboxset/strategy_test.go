@@ -19,7 +19,7 @@ import (
 )
 
 func newStrategy() sandboxset.Strategy {
-	return sandboxset.NewStrategy(registrytest.NewScheme())
+	return sandboxset.NewStrategy(registrytest.NewScheme(), nil)
 }
 
 func TestPrepareForCreate(t *testing.T) {

@@ -32,9 +32,9 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// NewREST returns the storage of templates.
-func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Storage, error) {
-	strategy := NewStrategy(scheme)
+// NewREST returns the storage of templates. judge may be nil.
+func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge Judge) (Storage, error) {
+	strategy := NewStrategy(scheme, judge)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxTemplate{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxTemplateList{} },

@@ -15,7 +15,7 @@ import (
 
 func newStorage(t *testing.T, fixture *registrytest.Fixture) sandboxtemplate.Storage {
 	t.Helper()
-	storage, err := sandboxtemplate.NewREST(fixture.Scheme, fixture)
+	storage, err := sandboxtemplate.NewREST(fixture.Scheme, fixture, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

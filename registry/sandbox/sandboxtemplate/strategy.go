@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandboxtemplate stores SandboxTemplates: what may be written when, and
-// how they are listed. It does not look for the sets that refer to one.
+// how they are listed.
 package sandboxtemplate
 
 import (
@@ -21,13 +21,24 @@ import (
 // Strategy is what create and update mean for a SandboxTemplate.
 type Strategy struct {
 	strategy.Base
+	judge Judge
+}
+
+// Judge finds what is wrong with the pods of a template where that takes a look at
+// other objects, or a question to the cluster. It warns of what it cannot find
+// out, so that nobody depends on what it asks, and of the sets that cannot follow
+// a change.
+type Judge interface {
+	JudgeTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string)
+	JudgeUsers(ctx context.Context, template *v1alpha1.SandboxTemplate) []string
 }
 
 var _ rest.RESTCreateUpdateStrategy = Strategy{}
 
-// NewStrategy returns the strategy of the resource.
-func NewStrategy(typer runtime.ObjectTyper) Strategy {
-	return Strategy{Base: strategy.NewBase(typer)}
+// NewStrategy returns the strategy of the resource. Without a judge, a template is
+// judged by itself alone.
+func NewStrategy(typer runtime.ObjectTyper, judge Judge) Strategy {
+	return Strategy{Base: strategy.NewBase(typer), judge: judge}
 }
 
 // PrepareForCreate starts the count of changes.
@@ -51,12 +62,40 @@ func canonicalize(spec *v1alpha1.SandboxTemplateSpec) {
 }
 
 // Validate judges a new template.
-func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	template := obj.(*v1alpha1.SandboxTemplate)
-	return append(strategy.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
+	errs := append(strategy.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
+	if len(errs) > 0 {
+		return errs
+	}
+	return s.judgePods(ctx, template)
 }
 
 // ValidateUpdate judges a change of a template.
-func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateSandboxTemplateUpdate(obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate))
+func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
+	errs := validation.ValidateSandboxTemplateUpdate(template, stored)
+	if len(errs) > 0 || template.DeletionTimestamp != nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
+		return errs
+	}
+	return s.judgePods(ctx, template)
+}
+
+func (s Strategy) judgePods(ctx context.Context, template *v1alpha1.SandboxTemplate) field.ErrorList {
+	if s.judge == nil {
+		return nil
+	}
+	errs, warnings := s.judge.JudgeTemplate(ctx, template)
+	strategy.Warn(ctx, warnings)
+	return errs
+}
+
+// WarningsOnUpdate warns of sets that cannot follow the change. They go on with
+// what they have.
+func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
+	if s.judge == nil || template.DeletionTimestamp != nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
+		return nil
+	}
+	return s.judge.JudgeUsers(ctx, template)
 }

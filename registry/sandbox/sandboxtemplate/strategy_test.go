@@ -14,7 +14,7 @@ import (
 )
 
 func newStrategy() sandboxtemplate.Strategy {
-	return sandboxtemplate.NewStrategy(registrytest.NewScheme())
+	return sandboxtemplate.NewStrategy(registrytest.NewScheme(), nil)
 }
 
 func TestPrepareForCreate(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/apiserver/pkg/warning"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -105,6 +106,13 @@ func ForbidVersion(meta *metav1.ObjectMeta) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), storage.ErrResourceVersionSetOnCreate.Error())}
+}
+
+// Warn tells the client of what is no error.
+func Warn(ctx context.Context, warnings []string) {
+	for _, text := range warnings {
+		warning.AddWarning(ctx, "", text)
+	}
 }
 
 // WholeSeconds drops what etcd does not keep of a time. Many clients send

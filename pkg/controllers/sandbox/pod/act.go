@@ -137,7 +137,14 @@ func (c *Controller) writeStatus(
 
 // label gives the pod the metadata that the sandbox wants by now.
 func (c *Controller) label(ctx context.Context, o *observation) error {
-	patch, err := podtemplate.PodMetadataPatch(o.sandbox, o.revision, o.pod.UID, o.pod.Annotations)
+	sandbox, err := c.whole(ctx, o.sandbox)
+	if _, missing := asTemplateError(err); missing {
+		return nil // the pod stays as it is until there is one
+	}
+	if err != nil {
+		return fmt.Errorf("the template of Sandbox %s/%s: %w", o.sandbox.Namespace, o.sandbox.Name, err)
+	}
+	patch, err := podtemplate.PodMetadataPatch(sandbox, o.revision, o.pod.UID, o.pod.Annotations)
 	if err != nil {
 		return fmt.Errorf("the metadata of Pod %s/%s: %w", o.pod.Namespace, o.pod.Name, err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	Reader client.Reader
 	// Clock tells the time. Required.
 	Clock clock.PassiveClock
+	// Lookup finds the templates that sandboxes refer to. Required.
+	Lookup *templates.Lookup
 	// Recorder records events. Register takes the manager's if there is none yet.
 	Recorder recorder.EventRecorder
 	// Workers is how many sandboxes are worked on at the same time.
@@ -53,6 +56,8 @@ type Controller struct {
 	reader       client.Reader
 	clock        clock.PassiveClock
 	recorder     recorder.EventRecorder
+	lookup       *templates.Lookup
+	templates    *podtemplate.Cache
 	workers      int
 	expectations *expectations
 	superseded   *superseded
@@ -70,6 +75,8 @@ func New(o Options) *Controller {
 		reader:       o.Reader,
 		clock:        o.Clock,
 		recorder:     o.Recorder,
+		lookup:       o.Lookup,
+		templates:    podtemplate.NewCache(),
 		workers:      o.Workers,
 		expectations: newExpectations(o.Clock),
 		superseded:   newSuperseded(o.Clock),
@@ -84,7 +91,11 @@ func (c *Controller) Name() string { return "sandbox-pod" }
 
 // Register adds the controller to a manager, whose cache should be limited to
 // CachedPods.
-func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
+func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
+	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	if err != nil {
+		return err
+	}
 	if c.recorder == nil {
 		c.recorder = mgr.GetEventRecorder(c.Name())
 	}
@@ -97,6 +108,8 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 		}).
 		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
 		Watches(&corev1.Pod{}, c.podEvents()).
+		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
+		Watches(&corev1.PodTemplate{}, users.Events(wakeUser)).
 		Complete(c)
 }
 
@@ -119,7 +132,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		o := &observation{sandbox: sandbox}
 		return c.act(ctx, key, o, decide(o))
 	}
-	if sandbox.Spec.Template == nil {
+	if sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef == nil {
 		return reconcile.Result{}, nil
 	}
 	o, err := c.observe(ctx, key, sandbox)

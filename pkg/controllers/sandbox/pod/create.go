@@ -29,10 +29,18 @@ var errClaimTaken = errors.New("cannot be used")
 //
 //	done              wait for the events of the pod
 //	there is one      plan again with that one
+//	no template       the status tells; the template will bring it here again
 //	refused           the status tells, and it is tried again, ever more slowly
 //	any other error   returned; nothing is known
 func (c *Controller) create(ctx context.Context, key types.NamespacedName, o *observation) (plan, time.Duration, error) {
-	created, err := c.createAll(ctx, o.sandbox, o.revision)
+	sandbox, err := c.whole(ctx, o.sandbox)
+	if missing, ok := asTemplateError(err); ok {
+		return o.withoutTemplate(missing), 0, nil
+	}
+	if err != nil {
+		return plan{}, 0, fmt.Errorf("starting Sandbox %s: %w", key, err)
+	}
+	created, err := c.createAll(ctx, sandbox, o.revision)
 	if isTry(err) {
 		c.creates.tried(key)
 	}

@@ -17,11 +17,17 @@
 // the revision, then Running), a claimed one a patch of the pod's metadata: where it
 // only tells whose it is, after a storm of claims (wake.go).
 //
+// A sandbox that refers to a template instead of holding one, such as an unused one
+// of a set that does, waits for that template without failing (template.go). Once
+// its pod is there, a change of the template is none of its business.
+//
 // The rights that it needs, in all namespaces:
 //
 //	agents.kruise.io         sandboxes               get, list, watch, patch
 //	agents.kruise.io         sandboxes/status        patch
 //	agents.kruise.io         sandboxes/finalizers    update
+//	agents.kruise.io         sandboxtemplates        get, list, watch
+//	core                     podtemplates            get, list, watch
 //	core                     pods                    get, list, watch, create, patch, delete
 //	core                     persistentvolumeclaims  get, create
 //	events.k8s.io (and core) events                  create, patch

@@ -162,6 +162,10 @@ func (o *observation) start(p *plan) {
 		return
 	}
 	p.action = create
+	if waitsForTemplate(&p.status) {
+		p.status.Message = ""
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+	}
 	if hasReason(p.status.Conditions, v1alpha1.SandboxConditionReady, v1alpha1.ReasonPodCreateFailed) {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
 	}

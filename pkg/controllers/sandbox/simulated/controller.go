@@ -12,9 +12,11 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 const (
@@ -48,23 +52,29 @@ type Options struct {
 
 // Controller simulates the start of sandboxes, and their pauses.
 type Controller struct {
-	client  client.Client
-	clock   clock.PassiveClock
-	options Options
+	client    client.Client
+	lookup    *templates.Lookup
+	templates *podtemplate.Cache
+	clock     clock.PassiveClock
+	options   Options
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
-// New returns a Controller.
-func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
-	return &Controller{client: c, clock: clk, options: o}
+// New returns a Controller. lookup finds the templates that sandboxes refer to.
+func New(c client.Client, lookup *templates.Lookup, clk clock.PassiveClock, o Options) *Controller {
+	return &Controller{client: c, lookup: lookup, templates: podtemplate.NewCache(), clock: clk, options: o}
 }
 
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandbox-simulated" }
 
 // Register adds the controller to a manager.
-func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
+func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
+	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	if err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(controller.Options{
@@ -73,6 +83,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 				5*time.Millisecond, maxBackoff),
 		}).
 		Watches(&v1alpha1.Sandbox{}, c.events()).
+		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
 		Complete(c)
 }
 
@@ -149,9 +160,33 @@ func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) 
 	if s == release {
 		return c.release(ctx, sandbox)
 	}
-	status, err := statusAfter(s, sandbox, c.clock.Now())
+	var template *runtime.RawExtension
+	if s == start {
+		resolved, err := c.templates.ResolveSandbox(ctx, sandbox, c.lookup)
+		if reason := templates.ReasonFor(err); reason != "" {
+			return c.wait(ctx, sandbox, reason, err)
+		}
+		if err != nil {
+			return err
+		}
+		template = resolved.Template
+	}
+	status, err := statusAfter(s, sandbox, template, c.clock.Now())
 	if err != nil {
 		return reconcile.TerminalError(err)
+	}
+	return c.patchStatus(ctx, sandbox, status)
+}
+
+// wait says in the status what template the sandbox waits for. A change of it
+// brings the sandbox here again.
+func (c *Controller) wait(ctx context.Context, sandbox *v1alpha1.Sandbox, reason string, why error) error {
+	status, err := statusWaiting(sandbox, reason, why, c.clock.Now())
+	if err != nil {
+		return reconcile.TerminalError(err)
+	}
+	if equality.Semantic.DeepEqual(sandbox.Status, status) {
+		return nil
 	}
 	return c.patchStatus(ctx, sandbox, status)
 }
@@ -186,7 +221,7 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		}
 		return none
 	}
-	if sandbox.Spec.Template == nil {
+	if sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef == nil {
 		return none
 	}
 	switch phase := sandbox.Status.Phase; {
@@ -236,6 +271,13 @@ func (c *Controller) patchStatus(ctx context.Context, sandbox *v1alpha1.Sandbox,
 	after := before.DeepCopy()
 	after.Status = status
 	return c.client.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// wakeUser queues a sandbox that may be waiting for the template that changed.
+func wakeUser(user client.Object, q queue) {
+	if sandbox, ok := user.(*v1alpha1.Sandbox); ok && stepOf(sandbox) == start {
+		q.Add(requestFor(sandbox))
+	}
 }
 
 func requestFor(sandbox *v1alpha1.Sandbox) reconcile.Request {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
@@ -48,7 +49,7 @@ func (c *counting) AddAfter(reconcile.Request, time.Duration) { c.added++ }
 // queued is how often a change of a sandbox queues it.
 func queued(before, after *v1alpha1.Sandbox) int {
 	var q counting
-	controller := New(nil, clocktesting.NewFakePassiveClock(time.Now()), Options{})
+	controller := New(nil, nil, clocktesting.NewFakePassiveClock(time.Now()), Options{})
 	controller.events().Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, &q)
 	return q.added
 }
@@ -76,7 +77,7 @@ func TestController(t *testing.T) {
 	}
 	// run reconciles a sandbox so long after its creation.
 	run := func(t *testing.T, c client.Client, sandbox *v1alpha1.Sandbox, after time.Duration) reconcile.Result {
-		controller := New(c, clocktesting.NewFakePassiveClock(sandbox.CreationTimestamp.Add(after)), Options{StartDelay: time.Second})
+		controller := New(c, &templates.Lookup{Cache: c, Server: c}, clocktesting.NewFakePassiveClock(sandbox.CreationTimestamp.Add(after)), Options{StartDelay: time.Second})
 		result, err := controller.Reconcile(t.Context(), requestFor(sandbox))
 		if err != nil {
 			t.Fatal(err)
@@ -138,6 +139,42 @@ func TestController(t *testing.T) {
 		if diff := cmp.Diff(want, got.Status, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime"),
 			cmpopts.IgnoreFields(v1alpha1.SandboxStatus{}, "UpdateRevision")); diff != "" {
 			t.Errorf("status (-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("waits for its template", func(t *testing.T) {
+		sandbox := newSandbox("refers", "")
+		sandbox.Spec.Template, sandbox.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
+		create(t, sandbox)
+		run(t, api, sandbox, time.Second)
+		waiting := get(t, "refers")
+		if s := waiting.Status; s.Phase != v1alpha1.SandboxPending || !strings.Contains(s.Message, "SandboxTemplate base: not found") ||
+			len(s.Conditions) != 1 || s.Conditions[0].Reason != v1alpha1.ReasonTemplateNotFound || s.UpdateRevision == "" {
+			t.Errorf("status %+v", s)
+		}
+		run(t, api, sandbox, time.Minute)
+		if again := get(t, "refers"); again.ResourceVersion != waiting.ResourceVersion {
+			t.Error("wrote the same again")
+		}
+		if queued(sandbox, waiting) != 0 {
+			t.Error("looks again before there is anything new")
+		}
+		var q counting
+		if wakeUser(waiting, &q); q.added != 1 {
+			t.Error("the template does not wake it")
+		}
+		template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "base"}}
+		template.Spec.Template = newSandbox("", "busybox").Spec.Template
+		if err := api.Create(t.Context(), template); err != nil {
+			t.Fatal(err)
+		}
+		run(t, api, sandbox, time.Minute)
+		got := get(t, "refers")
+		if s := got.Status; s.Phase != v1alpha1.SandboxRunning || s.Message != runningMessage || s.UpdateRevision != waiting.Status.UpdateRevision {
+			t.Errorf("status %+v", s)
+		}
+		if wakeUser(got, &q); q.added != 1 {
+			t.Error("the template wakes a sandbox that runs")
 		}
 	})
 
@@ -346,11 +383,11 @@ func TestAddressOf(t *testing.T) {
 func TestFailImageInAnyContainer(t *testing.T) {
 	sandbox := newSandbox("a", "x")
 	sandbox.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b","image":"` + FailImage + `"}]}}`)
-	if fails, err := wantsToFail(sandbox); err != nil || !fails {
+	if fails, err := wantsToFail(sandbox.Spec.Template); err != nil || !fails {
 		t.Error(fails, err)
 	}
 	sandbox.Spec.Template.Raw = []byte(`{"spec":{"containers":7}}`)
-	if _, err := wantsToFail(sandbox); err == nil {
+	if _, err := wantsToFail(sandbox.Spec.Template); err == nil {
 		t.Error("read a template that is none")
 	}
 }

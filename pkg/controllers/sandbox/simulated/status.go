@@ -4,6 +4,7 @@
 package simulated
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -30,15 +32,13 @@ const (
 	failedMessage  = "simulated: the image " + FailImage + " always fails"
 )
 
-// statusAfter is the status of a sandbox to which a step happens now.
-func statusAfter(s step, sandbox *v1alpha1.Sandbox, now time.Time) (v1alpha1.SandboxStatus, error) {
-	revision, err := podtemplate.SandboxRevision(sandbox)
+// statusAfter is the status of a sandbox to which a step happens now. template is
+// its pod template, which a start needs.
+func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension, now time.Time) (v1alpha1.SandboxStatus, error) {
+	status, err := observed(sandbox)
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, err
 	}
-	status := *sandbox.Status.DeepCopy()
-	status.ObservedGeneration = sandbox.Generation
-	status.UpdateRevision = revision
 	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: kind, Status: value, Reason: reason, Message: message,
@@ -65,7 +65,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, now time.Time) (v1alpha1.San
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is being resumed")
 		return status, nil
 	}
-	fails, err := wantsToFail(sandbox)
+	fails, err := wantsToFail(template)
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, fmt.Errorf("reading the template of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
@@ -86,23 +86,49 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, now time.Time) (v1alpha1.San
 	return status, nil
 }
 
+// observed is the status of a sandbox, with what is said of its spec up to date.
+func observed(sandbox *v1alpha1.Sandbox) (v1alpha1.SandboxStatus, error) {
+	revision, err := podtemplate.SandboxRevision(sandbox)
+	if err != nil {
+		return v1alpha1.SandboxStatus{}, err
+	}
+	status := *sandbox.Status.DeepCopy()
+	status.ObservedGeneration = sandbox.Generation
+	status.UpdateRevision = revision
+	return status, nil
+}
+
+// statusWaiting is the status of a sandbox that cannot start for want of a template.
+func statusWaiting(sandbox *v1alpha1.Sandbox, reason string, why error, now time.Time) (v1alpha1.SandboxStatus, error) {
+	status, err := observed(sandbox)
+	if err != nil {
+		return v1alpha1.SandboxStatus{}, err
+	}
+	status.Phase, status.Message = cmp.Or(status.Phase, v1alpha1.SandboxPending), why.Error()
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: why.Error(),
+		ObservedGeneration: sandbox.Generation, LastTransitionTime: metav1.NewTime(now),
+	})
+	return status, nil
+}
+
 // wantsToFail says whether a container has FailImage.
-func wantsToFail(sandbox *v1alpha1.Sandbox) (bool, error) {
-	raw, err := json.Marshal(sandbox.Spec.Template)
+func wantsToFail(template *runtime.RawExtension) (bool, error) {
+	raw, err := json.Marshal(template)
 	if err != nil {
 		return false, err
 	}
-	var template struct {
+	var pod struct {
 		Spec struct {
 			Containers []struct {
 				Image string `json:"image"`
 			} `json:"containers"`
 		} `json:"spec"`
 	}
-	if err := json.Unmarshal(raw, &template); err != nil {
+	if err := json.Unmarshal(raw, &pod); err != nil {
 		return false, err
 	}
-	for _, container := range template.Spec.Containers {
+	for _, container := range pod.Spec.Containers {
 		if container.Image == FailImage {
 			return true, nil
 		}

@@ -10,6 +10,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -189,14 +190,21 @@ func (c *Controller) record(claim *v1alpha1.SandboxClaim, kind, reason, note str
 
 // waiting says what a claim waits for.
 func waiting(claim *v1alpha1.SandboxClaim) string {
-	set := claim.Spec.TemplateName
-	switch {
-	case claim.Status.Message == v1alpha1.SandboxSetNotFoundMessage(set):
-		return claim.Status.Message
-	case ptr.Deref(claim.Spec.CreateOnNoStock, true):
-		return fmt.Sprintf("SandboxSet %s has too few available sandboxes, others are being started. %s", set, claim.Status.Message)
+	message := claim.Status.Message
+	progress := v1alpha1.ClaimingMessage(claim.Status.ClaimedReplicas, ptr.Deref(claim.Spec.Replicas, v1alpha1.DefaultClaimReplicas))
+	asked := "SandboxSet " + claim.Spec.TemplateName
+	if ref := claim.Spec.SandboxTemplateRef; ref != nil {
+		asked = "SandboxTemplate " + ref.Name
 	}
-	return fmt.Sprintf("SandboxSet %s has too few available sandboxes. %s", set, claim.Status.Message)
+	switch {
+	case !strings.HasPrefix(message, progress): // there is none, or it is not what the claim takes it for
+		return message
+	case message == progress && claim.Spec.WarmPool == v1alpha1.WarmPoolNone:
+		return fmt.Sprintf("Sandboxes of %s are being started. %s", asked, message)
+	case message == progress && ptr.Deref(claim.Spec.CreateOnNoStock, true):
+		return fmt.Sprintf("%s has too few available sandboxes, others are being started. %s", asked, message)
+	}
+	return fmt.Sprintf("%s has too few available sandboxes. %s", asked, message)
 }
 
 func unfinished(claim *v1alpha1.SandboxClaim) bool {

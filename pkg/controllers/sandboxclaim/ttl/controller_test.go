@@ -130,7 +130,7 @@ func stock(t *testing.T, api client.Client, n int32) {
 		t.Fatal(err)
 	}
 	for range n {
-		sandbox, err := podtemplate.NewSandbox(set, "r")
+		sandbox, err := podtemplate.NewSandbox(set, "r", podtemplate.Inline(set.Spec.Template))
 		if err != nil {
 			t.Fatal(err)
 		}

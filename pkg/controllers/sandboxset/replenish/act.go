@@ -53,7 +53,7 @@ func (c *Controller) create(ctx context.Context, o *observation, n int, width fu
 		return 0, nil
 	}
 	key := client.ObjectKeyFromObject(o.set)
-	model, err := podtemplate.NewSandbox(o.set, o.revision)
+	model, err := podtemplate.NewSandbox(o.from, o.revision, o.goal.resolved)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 const (
@@ -21,6 +22,12 @@ const (
 
 // epoch is when the tests happen.
 var epoch = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// goalOf is a revision that sandboxes can be made of.
+func goalOf(revision string) goal {
+	set := makeSet(0)
+	return goal{revision: revision, holder: "pool-" + revision, from: set, resolved: podtemplate.Inline(set.Spec.Template)}
+}
 
 // builder makes a sandbox of the set "pool"; each method changes it.
 type builder struct{ *v1alpha1.Sandbox }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -21,7 +22,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/ownerindex"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
 // maxBackoff bounds how long a failing set waits for its next try.
@@ -40,6 +41,8 @@ type Options struct {
 	QuietPeriod time.Duration
 	// Events are recorded on the sets.
 	Events bool
+	// Lookup finds the templates that sets refer to. Required.
+	Lookup *templates.Lookup
 }
 
 // pool finds the sandboxes of a set in the cache.
@@ -49,12 +52,21 @@ type pool interface {
 	ControlledBy(types.UID) ([]*v1alpha1.Sandbox, error)
 }
 
+// revisions finds the SandboxTemplates that hold revisions of a set in the cache.
+type revisions interface {
+	// ControlledBy returns those whose controller has this UID, as the cache shows
+	// them. They are shared and not to be changed.
+	ControlledBy(types.UID) ([]*v1alpha1.SandboxTemplate, error)
+}
+
 // Controller keeps the pools of SandboxSets at their size.
 type Controller struct {
 	client       client.Client
 	clock        clock.PassiveClock
 	options      Options
 	pool         pool
+	revisions    revisions
+	resolved     *resolved
 	expectations *expectations
 	bursts       *bursts
 	failures     *failures
@@ -71,6 +83,7 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		client:       c,
 		clock:        clk,
 		options:      o,
+		resolved:     newResolved(),
 		expectations: newExpectations(clk),
 		bursts:       newBursts(o.QuietPeriod),
 		failures:     newFailures(),
@@ -84,15 +97,23 @@ func (c *Controller) Name() string { return "sandboxset-replenish" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	index, err := ownerindex.For(ctx, mgr.GetCache())
+	index, err := ownerindex.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}
-	c.pool = index
+	revisions, err := ownerindex.For(ctx, mgr.GetCache(), &v1alpha1.SandboxTemplate{})
+	if err != nil {
+		return err
+	}
+	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.SandboxSet{})
+	if err != nil {
+		return err
+	}
+	c.pool, c.revisions = index, revisions
 	if c.options.Events {
 		c.recorder = mgr.GetEventRecorder(c.Name())
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: c.options.Workers,
@@ -101,7 +122,12 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		}).
 		Watches(&v1alpha1.SandboxSet{}, c.setEvents()).
 		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
-		Complete(c)
+		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
+		Watches(&v1alpha1.SandboxTemplate{}, c.revisionEvents())
+	if c.options.Lookup.Cluster {
+		b = b.Watches(&corev1.PodTemplate{}, users.Events(wakeUser))
+	}
+	return b.Complete(c)
 }
 
 // Reconcile brings one pool nearer to its size.
@@ -110,6 +136,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	set := &v1alpha1.SandboxSet{}
 	if err := c.client.Get(ctx, key, set, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
+			c.resolved.forget(key)
 			c.expectations.forget(key)
 			c.bursts.forget(key)
 			c.failures.forget(key)
@@ -122,9 +149,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if set.DeletionTimestamp != nil {
 		return c.end(ctx, set)
 	}
-	if set.Spec.Template == nil { // it refers to one, and is none of ours
-		return reconcile.Result{}, nil
-	}
 	now := c.clock.Now()
 	// A changed spec does not wait: a user does.
 	if !changed(set) {
@@ -132,7 +156,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 	}
-	o, err := c.observe(set, now)
+	o, err := c.observe(ctx, set, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -156,6 +180,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if p.create > 0 || len(p.remove) > 0 {
 		census = o.census() // with what was done
 	}
+	workErr = errors.Join(workErr, o.materializeErr, c.collect(ctx, o))
 	showPool(key, o.replicas(), &census)
 	wrote, statusErr := c.writeStatus(ctx, o, o.status(&census, troubleOf(workErr, pause)))
 	if err := errors.Join(workErr, statusErr); err != nil {
@@ -170,10 +195,10 @@ func changed(set *v1alpha1.SandboxSet) bool {
 }
 
 // observe takes in what is there. The expectations come first, see there.
-func (c *Controller) observe(set *v1alpha1.SandboxSet, now time.Time) (*observation, error) {
-	revision, err := podtemplate.Revision(set)
+func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (*observation, error) {
+	goal, err := c.goal(ctx, set)
 	if err != nil {
-		return nil, reconcile.TerminalError(err)
+		return nil, err
 	}
 	creates, deletes := c.expectations.snapshot(client.ObjectKeyFromObject(set))
 	sandboxes, err := c.pool.ControlledBy(set.UID)
@@ -181,7 +206,7 @@ func (c *Controller) observe(set *v1alpha1.SandboxSet, now time.Time) (*observat
 		return nil, err
 	}
 	return &observation{
-		set: set, revision: revision, sandboxes: sandboxes,
+		set: set, goal: goal, sandboxes: sandboxes,
 		creates: creates, deletes: deletes, now: now,
 	}, nil
 }

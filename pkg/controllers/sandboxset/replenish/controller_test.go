@@ -58,6 +58,15 @@ func TestController(t *testing.T) {
 		"old set":                          testOldSet,
 		"malformed limit":                  testMalformedLimit,
 		"events":                           testEvents,
+		"holds each revision":              testHoldsEachRevision,
+		"refers and patches":               testRefersAndPatches,
+		"no template yet":                  testNoTemplateYet,
+		"template rolls out":               testTemplateRollsOut,
+		"template breaks":                  testTemplateBreaks,
+		"template goes":                    testTemplateGoes,
+		"name is taken":                    testNameIsTaken,
+		"name is taken by a template":      testNameIsTakenInline,
+		"holder cannot be made":            testHolderCannotBeMade,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, newFixture(t, api, strings.ReplaceAll(name, " ", "-")))
@@ -330,6 +339,9 @@ func testQuota(t *testing.T, f *fixture) {
 	var mu sync.Mutex
 	left := 5
 	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.Sandbox); !ok {
+			return c.Create(ctx, o, opts...)
+		}
 		mu.Lock()
 		left--
 		refuse := left < 0

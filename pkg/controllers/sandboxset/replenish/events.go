@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,6 +122,22 @@ func (c *Controller) wake(sandbox *v1alpha1.Sandbox, q queue) {
 	if owner := v1alpha1.PoolOf(sandbox); owner != nil {
 		key := types.NamespacedName{Namespace: sandbox.Namespace, Name: owner.Name}
 		q.AddAfter(requestFor(key), c.bursts.gather(key))
+	}
+}
+
+// wakeUser queues a set when a template that it refers to changes.
+func wakeUser(set client.Object, q queue) { q.Add(requestFor(client.ObjectKeyFromObject(set))) }
+
+// revisionEvents wakes a set when a template that holds a revision of it is gone:
+// it may be needed.
+func (c *Controller) revisionEvents() handler.EventHandler {
+	return handler.Funcs{
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if owner := metav1.GetControllerOfNoCopy(e.Object); owner != nil && owner.Kind == "SandboxSet" {
+				key := types.NamespacedName{Namespace: e.Object.GetNamespace(), Name: owner.Name}
+				q.AddAfter(requestFor(key), c.bursts.gather(key))
+			}
+		},
 	}
 }
 

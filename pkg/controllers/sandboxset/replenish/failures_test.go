@@ -73,7 +73,7 @@ func TestFailuresSucceeded(t *testing.T) {
 }
 
 func TestOutcome(t *testing.T) {
-	o := observation{set: makeSet(0), revision: current, now: epoch, sandboxes: sandboxes(
+	o := observation{set: makeSet(0), goal: goalOf(current), now: epoch, sandboxes: sandboxes(
 		starting("failed").phase(v1alpha1.SandboxFailed).age(3*time.Minute),
 		starting("succeeded").phase(v1alpha1.SandboxSucceeded).age(2*time.Minute),
 		starting("terminating").phase(v1alpha1.SandboxTerminating).age(0),

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
 // fixture is one controller with one set, in a namespace of its own.
@@ -57,9 +58,27 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			}
 			return c.Get(ctx, k, o, opts...)
 		},
-	}), f.clock, Options{Workers: 1, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond})
+	}), f.clock, Options{Workers: 1, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	f.c.pool = f.cache
+	f.c.revisions = holders{f}
 	return f
+}
+
+// holders shows the SandboxTemplates as the server has them.
+type holders struct{ f *fixture }
+
+func (h holders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error) {
+	list := &v1alpha1.SandboxTemplateList{}
+	if err := h.f.api.List(h.f.Context(), list, client.InNamespace(h.f.key.Namespace)); err != nil {
+		return nil, err
+	}
+	var all []*v1alpha1.SandboxTemplate
+	for i := range list.Items {
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == uid {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all, nil
 }
 
 // testCache shows what was delivered to it.

@@ -81,6 +81,9 @@ func (o *observation) outdated(c *census) ([]*v1alpha1.Sandbox, error) {
 	if c.updatedAvailable == len(c.available) && c.updatedCreating == len(c.creating) {
 		return nil, nil // the common case, without a walk through the pool
 	}
+	if !o.makes() {
+		return nil, nil // there would be none in their place
+	}
 	limit := o.set.Spec.UpdateStrategy.MaxUnavailable
 	if limit == nil {
 		limit = new(intstr.FromString(v1alpha1.DefaultUpdateMaxUnavailable))

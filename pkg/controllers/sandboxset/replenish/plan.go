@@ -18,8 +18,8 @@ import (
 // observation is all that a plan is made from.
 type observation struct {
 	set *v1alpha1.SandboxSet
-	// revision is the current revision of the set.
-	revision string
+	// goal is what the pool should consist of.
+	goal
 	// sandboxes are those that the set controls, as the cache shows them.
 	sandboxes []*v1alpha1.Sandbox
 	// creates are sandboxes that this controller has made and whose arrival in the
@@ -151,6 +151,7 @@ func (o *observation) census() census {
 //     scaleStrategy.maxUnavailable lets be unavailable.
 //   - Too many: remove the surplus, the least useful first (see leastUseful).
 //   - Older revision: replace (see outdated).
+//   - No sandbox of the goal can be made: make none, and keep the older ones.
 //
 // Nothing useful is removed while own creates are still to show up in the cache:
 // one of them may have been claimed meanwhile, and then it is not one too many.
@@ -169,6 +170,9 @@ func (o *observation) plan(c *census) (plan, error) {
 			return plan{}, err
 		}
 		p.create = min(missing, room)
+	}
+	if !o.makes() {
+		p.create = 0
 	}
 	if c.pending > 0 {
 		return p, nil

@@ -32,7 +32,7 @@ func BenchmarkSteadyPool(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				o := &observation{set: set, revision: current, now: epoch}
+				o := &observation{set: set, goal: goalOf(current), now: epoch}
 				for _, object := range objects {
 					o.sandboxes = append(o.sandboxes, object.(*v1alpha1.Sandbox))
 				}

@@ -104,7 +104,7 @@ func randomObservation(r *rand.Rand) *observation {
 		scaleLimit(limit())(set)
 	}
 	o := &observation{
-		set: set, revision: current, now: epoch,
+		set: set, goal: goalOf(current), now: epoch,
 		creates: map[types.UID]string{}, deletes: sets.Set[types.UID]{},
 	}
 	phases := []v1alpha1.SandboxPhase{
@@ -152,7 +152,7 @@ func TestPlanConverges(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		replicas := 1 + r.IntN(20)
 		limit := intstr.FromString(fmt.Sprintf("%d%%", 1+r.IntN(100)))
-		o := &observation{set: makeSet(int32(replicas), updateLimit(limit)), revision: current, now: epoch}
+		o := &observation{set: makeSet(int32(replicas), updateLimit(limit)), goal: goalOf(current), now: epoch}
 		for i := range r.IntN(30) {
 			o.sandboxes = append(o.sandboxes, starting(fmt.Sprintf("old%02d", i)).revision(older).Sandbox)
 		}

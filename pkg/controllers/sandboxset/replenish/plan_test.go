@@ -285,7 +285,7 @@ func TestPlan(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
-				set: test.set, revision: current, sandboxes: sandboxes(test.pool...),
+				set: test.set, goal: goalOf(current), sandboxes: sandboxes(test.pool...),
 				creates: test.creates, deletes: sets.New(test.deletes...), now: epoch,
 			}
 			c := o.census()
@@ -313,7 +313,7 @@ func TestPlanRefusesMalformedLimits(t *testing.T) {
 		"update": makeSet(0, updateLimit(intstr.FromString("5"))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &observation{set: set, revision: current, now: epoch, sandboxes: sandboxes(olderStarting("o"))}
+			o := &observation{set: set, goal: goalOf(current), now: epoch, sandboxes: sandboxes(olderStarting("o"))}
 			if name == "update" {
 				set.Spec.Replicas = new(int32(1))
 			}
@@ -328,7 +328,7 @@ func TestPlanRefusesMalformedLimits(t *testing.T) {
 func TestStatus(t *testing.T) {
 	set := makeSet(2)
 	set.Generation = 7
-	o := &observation{set: set, revision: "abc", sandboxes: sandboxes(available("a").revision("abc")), now: epoch}
+	o := &observation{set: set, goal: goalOf("abc"), sandboxes: sandboxes(available("a").revision("abc")), now: epoch}
 
 	want := v1alpha1.SandboxSetStatus{
 		ObservedGeneration: 7,

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -34,6 +36,9 @@ const (
 	EventFailedSandboxDeleted = "FailedSandboxDeleted"
 	// EventRollingUpdate tells how many of an older revision are replaced.
 	EventRollingUpdate = "RollingUpdate"
+	// EventTemplateResolved tells that a template that could not be used can be.
+	// That it cannot has the reason of the condition TemplateResolved.
+	EventTemplateResolved = "TemplateResolved"
 )
 
 // removalOf says why the plan removes a sandbox.
@@ -79,6 +84,20 @@ func (c *Controller) reportRemoved(set *v1alpha1.SandboxSet, removed map[removal
 
 // failed says whether the API refused, as opposed to this program being stopped.
 func failed(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }
+
+// reportResolved tells that what a set refers to has come to resolve, or to do so
+// no longer, or has another fault.
+func (c *Controller) reportResolved(before *v1alpha1.SandboxSet, after *v1alpha1.SandboxSetStatus) {
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
+	is := meta.FindStatusCondition(after.Conditions, v1alpha1.SetConditionTemplateResolved)
+	switch {
+	case is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message:
+	case is.Status != metav1.ConditionTrue:
+		c.event(before, corev1.EventTypeWarning, is.Reason, "Resolve", "%s", cut(is.Message))
+	case was != nil && was.Status != metav1.ConditionTrue: // that all is well from the start is no news
+		c.event(before, corev1.EventTypeNormal, EventTemplateResolved, "Resolve", "The template can be used again")
+	}
+}
 
 // maxNote is how long the API lets the text of an event be.
 const maxNote = 1024

@@ -54,7 +54,8 @@ func (o *observation) status(c *census, trouble *trouble) v1alpha1.SandboxSetSta
 	status.UpdatedReplicas = count(c.updated())
 	status.UpdatedAvailableReplicas = count(c.updatedAvailable)
 	status.UpdateRevision = o.revision
-	status.CurrentRevision = o.set.Name + "-" + o.revision
+	status.CurrentRevision = o.holder
+	o.setResolved(&status)
 	status.Selector = labels.SelectorFromValidatedSet(labels.Set{
 		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
 		v1alpha1.LabelSandboxPool:    o.set.Name,
@@ -97,5 +98,6 @@ func (c *Controller) writeStatus(ctx context.Context, o *observation, status v1a
 	case err != nil:
 		return false, fmt.Errorf("writing the status of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
 	}
+	c.reportResolved(o.set, &status)
 	return true, nil
 }

@@ -19,13 +19,13 @@ import (
 // them, so they are not decoded there, and fields of a newer Kubernetes survive
 // the way through this server.
 type EmbeddedSandboxTemplateApplyConfiguration struct {
-	// templateRef names a SandboxTemplate in the same namespace whose pod template
-	// is used. At most one of templateRef and template may be set.
+	// templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace
+	// whose pod template is used. Exactly one of templateRef and template is set.
 	TemplateRef *SandboxTemplateRefApplyConfiguration `json:"templateRef,omitempty"`
 	// template is the pod template (metadata and spec as in a Deployment) of the
 	// sandbox's pod. At least one container with a name and an image is required.
 	// Fields that this server does not know are kept.
-	// At most one of templateRef and template may be set.
+	// Exactly one of templateRef and template is set.
 	Template *runtime.RawExtension `json:"template,omitempty"`
 	// volumeClaimTemplates are PersistentVolumeClaims made for each sandbox, under
 	// the name <template name>-<sandbox name>. Each is added to the pod as a volume

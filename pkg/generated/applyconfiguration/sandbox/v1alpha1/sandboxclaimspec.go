@@ -18,12 +18,15 @@ import (
 // to do when there are not enough.
 type SandboxClaimSpecApplyConfiguration struct {
 	// templateName is the name of a SandboxSet in the same namespace, whose
-	// sandboxes are claimed. With no set of that name, it stands for the sets that
-	// reference the SandboxTemplate of that name. The set need not exist yet.
+	// sandboxes are claimed. With no set of that name, it stands for the
+	// SandboxTemplate of that name, as in sandboxTemplateRef. Neither need exist yet.
 	// Exactly one of templateName and sandboxTemplateRef is required.
 	TemplateName *string `json:"templateName,omitempty"`
-	// sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet.
-	// Exactly one of templateName and sandboxTemplateRef is required.
+	// sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. The sets
+	// that refer to the template serve the claim together: those without a patch
+	// first, then those with the most available sandboxes. A SandboxSet without a
+	// templateRef counts as one of a template of its own name. With no such set,
+	// sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required.
 	SandboxTemplateRef *SandboxClaimTemplateRefApplyConfiguration `json:"sandboxTemplateRef,omitempty"`
 	// replicas is the number of sandboxes to claim, from 1 to 10000, and with
 	// allocation AllOrNothing at most 127. Immutable. Default 1.
@@ -39,9 +42,12 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// createOnNoStock makes fresh sandboxes for what the pool lacks, instead of
 	// waiting for the pool. Default true, except with onShortage Fail, where it is
 	// false: who wants to fail on a shortage means a shortage of warm sandboxes.
+	// With warmPool none it must be true.
 	CreateOnNoStock *bool `json:"createOnNoStock,omitempty"`
 	// warmPool says which pools may serve the claim: default (all that match), none
-	// (always fresh sandboxes), or the name of one SandboxSet. Default "default".
+	// (always fresh sandboxes), or the name of one SandboxSet, which must be one of
+	// those. Default "default", or "none" with the annotation
+	// e2b.agents.kruise.io/prewarm-strategy: none.
 	WarmPool *string `json:"warmPool,omitempty"`
 	// reclaimPolicy says what becomes of the sandboxes when the claim goes: Retain
 	// leaves them alone; with Delete the claim owns them, and they go with it,

@@ -18,9 +18,9 @@ type SandboxSetSpecApplyConfiguration struct {
 	// or still starting. Claimed sandboxes do not count. At least 0.
 	Replicas                                  *int32 `json:"replicas,omitempty"`
 	EmbeddedSandboxTemplateApplyConfiguration `json:""`
-	// patch is a strategic merge patch on the pod template of the referenced
-	// SandboxTemplate, so that several sets can share one template and differ in
-	// size, labels or placement. Only together with templateRef.
+	// patch is a strategic merge patch on the pod template that templateRef leads
+	// to, so that several sets can share one template and differ in size, labels or
+	// placement. Only together with templateRef.
 	Patch *runtime.RawExtension `json:"patch,omitempty"`
 	// pauseStrategy is copied to each sandbox.
 	PauseStrategy *PauseStrategyApplyConfiguration `json:"pauseStrategy,omitempty"`

@@ -8,14 +8,17 @@ package v1alpha1
 // SandboxTemplateRefApplyConfiguration represents a declarative configuration of the SandboxTemplateRef type for use
 // with apply.
 //
-// SandboxTemplateRef names a SandboxTemplate in the same namespace.
+// SandboxTemplateRef names what holds a pod template, in the same namespace: a
+// SandboxTemplate, which may refer to another one in turn, or a PodTemplate.
 type SandboxTemplateRefApplyConfiguration struct {
-	// name of the SandboxTemplate.
+	// name of the referenced object.
 	Name *string `json:"name,omitempty"`
-	// kind of the referenced object. Empty means SandboxTemplate, the only kind
-	// that can be referenced.
+	// kind of the referenced object: SandboxTemplate, or PodTemplate for one of the
+	// cluster's own. Empty means SandboxTemplate.
 	Kind *string `json:"kind,omitempty"`
-	// apiVersion of the referenced object. Empty means agents.kruise.io/v1alpha1.
+	// apiVersion of the referenced object: agents.kruise.io/v1alpha1 for a
+	// SandboxTemplate, v1 for a PodTemplate. Empty means the one that goes with the
+	// kind.
 	APIVersion *string `json:"apiVersion,omitempty"`
 }
 

@@ -1,0 +1,166 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apiserver/pkg/storage/names"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// recipe makes the fresh sandboxes of a claim, or says why it cannot.
+type recipe struct {
+	model  *v1alpha1.Sandbox
+	broken error
+}
+
+// fresh makes a sandbox that is the claim's from birth, and counts when it is
+// ready.
+func (r *recipe) fresh(b *binding, now time.Time) (*v1alpha1.Sandbox, error) {
+	sb := r.model.DeepCopy()
+	// What the generic store fills in on create.
+	sb.Name = names.SimpleNameGenerator.GenerateName(sb.GenerateName)
+	sb.UID = uuid.NewUUID()
+	sb.CreationTimestamp = metav1.NewTime(now)
+	sb.Generation = 0 // apply counts up
+	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
+	return sb, b.apply(sb, starting, now)
+}
+
+// newRecipe finds the pod template of fresh sandboxes. Errors are those of the
+// store; what is wrong with the template itself is in the recipe.
+func (a *Allocator) newRecipe(ctx context.Context, namespace string, s *supply) (*recipe, error) {
+	var model *v1alpha1.Sandbox
+	var err error
+	if s.set != nil {
+		model, err = a.modelOf(ctx, s.set)
+	} else {
+		model, err = a.modelFrom(ctx, namespace, s.template)
+	}
+	switch {
+	case err == nil:
+		return &recipe{model: model}, nil
+	case unresolved(err):
+		return &recipe{broken: err}, nil
+	}
+	return nil, err
+}
+
+// modelFrom is what a sandbox straight from a template looks like.
+func (a *Allocator) modelFrom(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
+	template, err := a.store.SandboxTemplate(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if template == nil {
+		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", namespace, name, podtemplate.ErrTemplateNotFound)
+	}
+	resolved, err := podtemplate.ResolveTemplate(ctx, template, a.store)
+	if err != nil {
+		return nil, err
+	}
+	model, err := podtemplate.NewSandboxFromTemplate(template, resolved)
+	return model, malformed(err)
+}
+
+// modelOf is what a sandbox of a set looks like. Where the template that the set
+// refers to is no good any more, or cannot be had now, the revision that the set's
+// pool goes on with is good for claims too.
+func (a *Allocator) modelOf(ctx context.Context, set *v1alpha1.SandboxSet) (*v1alpha1.Sandbox, error) {
+	resolution := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
+	refused := resolution != nil && resolution.Status == metav1.ConditionFalse && resolution.ObservedGeneration == set.Generation
+	resolved, err := a.templates.ResolveSet(ctx, set, a.store)
+	if err == nil && refused && resolution.Reason == v1alpha1.ReasonInvalidTemplate {
+		err = errRefused{resolution.Message} // can be resolved, and was found to be no good
+	}
+	if err != nil {
+		before, readErr := a.currentRevision(ctx, set)
+		switch {
+		case readErr != nil:
+			return nil, readErr
+		case before == nil:
+			return nil, err
+		}
+		set, resolved = podtemplate.AtRevision(set, before)
+	}
+	model, err := podtemplate.NewSandboxForClaim(set, resolved)
+	return model, malformed(err)
+}
+
+// currentRevision returns the template that holds the set's current revision, or
+// nil if there is none to make sandboxes from.
+func (a *Allocator) currentRevision(ctx context.Context, set *v1alpha1.SandboxSet) (*v1alpha1.SandboxTemplate, error) {
+	name := set.Status.CurrentRevision
+	if name == "" || set.Spec.Template != nil {
+		return nil, nil
+	}
+	template, err := a.store.SandboxTemplate(ctx, set.Namespace, name)
+	if template == nil || err != nil || template.Spec.Template == nil || !metav1.IsControlledBy(template, set) {
+		return nil, err
+	}
+	return template, nil
+}
+
+// errRefused is a template that its set has given up on.
+type errRefused struct{ message string }
+
+func (e errRefused) Error() string { return e.message }
+
+// errMalformed is a template that no sandbox can be made from.
+type errMalformed struct{ error }
+
+func (e errMalformed) Unwrap() error { return e.error }
+
+func malformed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errMalformed{err}
+}
+
+// unresolved says whether an error is about templates, and not about reading them.
+func unresolved(err error) bool {
+	for _, sort := range []error{
+		podtemplate.ErrTemplateNotFound, podtemplate.ErrTemplateCycle, podtemplate.ErrTemplateKind, podtemplate.ErrPatch, podtemplate.ErrNoTemplate,
+	} {
+		if errors.Is(err, sort) {
+			return true
+		}
+	}
+	var refused errRefused
+	var bad errMalformed
+	return errors.As(err, &refused) || errors.As(err, &bad)
+}
+
+// inlined returns the pod template that a sandbox refers to; nil if that cannot be
+// found. Sandboxes of one pool refer to the same.
+func (j *job) inlined(ctx context.Context, sb *v1alpha1.Sandbox) (*runtime.RawExtension, error) {
+	ref := *sb.Spec.TemplateRef
+	if known, ok := j.resolved[ref]; ok {
+		return known, nil
+	}
+	resolved, err := j.a.templates.ResolveSandbox(ctx, sb, j.a.store)
+	if err != nil && !unresolved(err) {
+		return nil, err
+	}
+	var template *runtime.RawExtension
+	if err == nil {
+		template = resolved.Template
+	}
+	if j.resolved == nil {
+		j.resolved = map[v1alpha1.SandboxTemplateRef]*runtime.RawExtension{}
+	}
+	j.resolved[ref] = template
+	return template, nil
+}

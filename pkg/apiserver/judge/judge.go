@@ -1,0 +1,194 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// DefaultTimeout is how long a write waits for the cluster at most.
+const DefaultTimeout = 5 * time.Second
+
+var (
+	templatePath = field.NewPath("spec", "template")
+	refPath      = field.NewPath("spec", "templateRef")
+	patchPath    = field.NewPath("spec", "patch")
+	claimsPath   = field.NewPath("spec", "volumeClaimTemplates")
+)
+
+// Pods knows what pods the cluster takes.
+type Pods interface {
+	Pod(ctx context.Context, pod *unstructured.Unstructured) Verdict
+}
+
+// Options are what a Judge works with.
+type Options struct {
+	// Lookup finds templates.
+	Lookup podtemplate.Lookup
+	// Sets lists the sets of a namespace, as of lately.
+	Sets func(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, error)
+	// Pods is nil where there is no cluster.
+	Pods Pods
+	// Timeout bounds each judgement. 0 means DefaultTimeout.
+	Timeout time.Duration
+}
+
+// Judge judges sets and templates.
+type Judge struct {
+	Options
+}
+
+// New returns a Judge.
+func New(options Options) *Judge {
+	if options.Timeout == 0 {
+		options.Timeout = DefaultTimeout
+	}
+	return &Judge{options}
+}
+
+// JudgeSet says what is wrong with the pods of a set, which is valid in itself.
+func (j *Judge) JudgeSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
+	return j.judge(ctx, &subject{
+		namespace: set.Namespace,
+		who:       fmt.Sprintf("SandboxSet %s/%s", set.Namespace, set.Name),
+		embedded:  &set.Spec.EmbeddedSandboxTemplate,
+		patch:     set.Spec.Patch,
+		missing:   "the set stays empty until it exists",
+		resolve: func(ctx context.Context, patch *runtime.RawExtension) (*podtemplate.Resolved, error) {
+			patched := *set
+			patched.Spec.Patch = patch
+			return podtemplate.ResolveSet(ctx, &patched, j.Lookup)
+		},
+	})
+}
+
+// JudgeTemplate says what is wrong with the pods of a template, which is valid in
+// itself.
+func (j *Judge) JudgeTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string) {
+	return j.judge(ctx, &subject{
+		namespace: template.Namespace,
+		who:       fmt.Sprintf("SandboxTemplate %s/%s", template.Namespace, template.Name),
+		embedded:  &template.Spec.EmbeddedSandboxTemplate,
+		missing:   "no sandbox can be made from this template until it exists",
+		resolve: func(ctx context.Context, _ *runtime.RawExtension) (*podtemplate.Resolved, error) {
+			return podtemplate.ResolveTemplate(ctx, template, j.Lookup)
+		},
+	})
+}
+
+// subject is what is judged.
+type subject struct {
+	namespace, who string
+	embedded       *v1alpha1.EmbeddedSandboxTemplate
+	patch          *runtime.RawExtension
+	// missing is what it means that a reference leads nowhere.
+	missing string
+	// resolve follows the reference and applies a patch.
+	resolve func(ctx context.Context, patch *runtime.RawExtension) (*podtemplate.Resolved, error)
+}
+
+func (j *Judge) judge(ctx context.Context, s *subject) (field.ErrorList, []string) {
+	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
+	defer cancel()
+	if s.embedded.Template != nil {
+		verdict := j.ask(ctx, s, s.embedded.Template)
+		return under(templatePath, verdict.Faults), about(templatePath, verdict.Warnings)
+	}
+	resolved, err := s.resolve(ctx, s.patch)
+	if err != nil {
+		return s.unresolved(err)
+	}
+	if errs := validation.ValidateResolvedTemplate(resolved.Template, patchPath); len(errs) > 0 {
+		if j.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool {
+			return len(validation.ValidateResolvedTemplate(plain, nil)) == 0
+		}) {
+			return errs, nil
+		}
+		return s.badReference(validation.ValidateResolvedTemplate(resolved.Template, field.NewPath("template"))), nil
+	}
+	if errs := validation.ValidateMounted(resolved.Template, s.embedded.VolumeClaimTemplates, claimsPath); len(errs) > 0 {
+		return errs, nil
+	}
+	return j.judgeResolved(ctx, s, resolved.Template)
+}
+
+// judgeResolved asks the cluster about a template at the end of references.
+func (j *Judge) judgeResolved(ctx context.Context, s *subject, template *runtime.RawExtension) (field.ErrorList, []string) {
+	verdict := j.ask(ctx, s, template)
+	at := refPath
+	if s.patch != nil {
+		at = patchPath
+	}
+	if len(verdict.Faults) == 0 {
+		return nil, about(at, verdict.Warnings)
+	}
+	if j.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool { return len(j.ask(ctx, s, plain).Faults) == 0 }) {
+		return under(patchPath, verdict.Faults), about(at, verdict.Warnings)
+	}
+	return s.badReference(under(field.NewPath("template"), verdict.Faults)), about(at, verdict.Warnings)
+}
+
+// spoiltByPatch says whether it is the patch to which a template owes its faults:
+// whether it is good without it.
+func (j *Judge) spoiltByPatch(ctx context.Context, s *subject, good func(*runtime.RawExtension) bool) bool {
+	if s.patch == nil {
+		return false
+	}
+	plain, err := s.resolve(ctx, nil)
+	return err == nil && good(plain.Template)
+}
+
+// ask makes a pod of a template and asks the cluster about it. Whose template it is
+// makes no difference, so that the verdict is remembered for all who share it.
+func (j *Judge) ask(ctx context.Context, s *subject, template *runtime.RawExtension) Verdict {
+	if j.Pods == nil {
+		return Verdict{}
+	}
+	sandbox := &v1alpha1.Sandbox{}
+	sandbox.Namespace, sandbox.Name = s.namespace, dryRunPrefix[:len(dryRunPrefix)-1]
+	sandbox.Spec.Template = template
+	sandbox.Spec.VolumeClaimTemplates = s.embedded.VolumeClaimTemplates
+	pod, err := podtemplate.Pod(sandbox, "dry-run")
+	if err != nil {
+		return Verdict{Warnings: []string{"no pod can be made from it: " + err.Error()}}
+	}
+	pod.SetOwnerReferences(nil) // there is no such sandbox
+	pod.SetName("")
+	pod.SetGenerateName(dryRunPrefix)
+	return j.Pods.Pod(ctx, pod)
+}
+
+// unresolved says what it means that a reference could not be followed.
+func (s *subject) unresolved(err error) (field.ErrorList, []string) {
+	why := strings.TrimPrefix(err.Error(), s.who+": ")
+	name := s.embedded.TemplateRef.Name
+	switch {
+	case errors.Is(err, podtemplate.ErrTemplateNotFound):
+		return nil, []string{fmt.Sprintf("%s: %s; %s", refPath, why, s.missing)}
+	case errors.Is(err, podtemplate.ErrPatch):
+		return field.ErrorList{field.Invalid(patchPath, field.OmitValueType{}, why)}, nil
+	case errors.Is(err, podtemplate.ErrTemplateCycle), errors.Is(err, podtemplate.ErrTemplateKind), errors.Is(err, podtemplate.ErrNoTemplate):
+		return field.ErrorList{field.Invalid(refPath, name, why)}, nil
+	}
+	return nil, []string{fmt.Sprintf("%s: could not be looked up, and is not checked: %s", refPath, why)}
+}
+
+// badReference blames a reference for what is wrong with the pod template that it
+// leads to.
+func (s *subject) badReference(errs field.ErrorList) field.ErrorList {
+	return field.ErrorList{field.Invalid(refPath, s.embedded.TemplateRef.Name,
+		"leads to an invalid pod template: "+errs.ToAggregate().Error())}
+}

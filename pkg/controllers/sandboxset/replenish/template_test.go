@@ -1,0 +1,374 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// raw is a template field.
+func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+
+func podOf(image string) *runtime.RawExtension {
+	return raw(fmt.Sprintf(`{"metadata":{"labels":{"app":"x"}},"spec":{"containers":[{"name":"c","image":%q}]}}`, image))
+}
+
+func (f *fixture) createTemplate(name string, template *runtime.RawExtension) {
+	f.Helper()
+	object := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: name}}
+	object.Spec.Template = template
+	if err := f.api.Create(f.Context(), object); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) template(name string) *v1alpha1.SandboxTemplate {
+	f.Helper()
+	object := &v1alpha1.SandboxTemplate{}
+	if err := f.api.Get(f.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, object); err != nil {
+		f.Fatal(err)
+	}
+	return object
+}
+
+func (f *fixture) changeTemplate(name string, template *runtime.RawExtension) {
+	f.Helper()
+	object := f.template(name)
+	object.Spec.Template = template
+	if err := f.api.Update(f.Context(), object); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// createReferring makes a set that refers to the template "base".
+func (f *fixture) createReferring(replicas int32, patch string) {
+	f.Helper()
+	set := makeSet(replicas)
+	set.ObjectMeta = metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}
+	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
+	if patch != "" {
+		set.Spec.Patch = raw(patch)
+	}
+	if err := f.api.Create(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// wantHolders checks which SandboxTemplates the set owns.
+func (f *fixture) wantHolders(revisions ...string) {
+	f.Helper()
+	got, err := holders{f}.ControlledBy(f.set().UID)
+	if err != nil {
+		f.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, holder := range got {
+		names[holder.Name] = true
+	}
+	for _, revision := range revisions {
+		if !names["pool-"+revision] {
+			f.Errorf("revision %s is not held: %v", revision, names)
+		}
+	}
+	if len(names) != len(revisions) {
+		f.Errorf("holders %v, want those of %v", names, revisions)
+	}
+}
+
+func (f *fixture) wantResolved(status metav1.ConditionStatus, reason string) {
+	f.Helper()
+	set := f.set()
+	got := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
+	if got == nil || got.Status != status || got.Reason != reason || got.ObservedGeneration != set.Generation {
+		f.Fatalf("condition %+v, want %s %s", got, status, reason)
+	}
+}
+
+func testHoldsEachRevision(_ *testing.T, f *fixture) {
+	f.createSet(2)
+	f.reconcile()
+	set := f.set()
+	first := set.Status.UpdateRevision
+	f.wantHolders(first)
+	holder := f.template(set.Status.CurrentRevision)
+	owner := metav1.GetControllerOf(holder)
+	if owner == nil || owner.UID != set.UID || owner.BlockOwnerDeletion == nil || *owner.BlockOwnerDeletion {
+		f.Errorf("owner %+v", owner)
+	}
+	if string(holder.Spec.Template.Raw) != string(set.Spec.Template.Raw) {
+		f.Errorf("holds %s", holder.Spec.Template.Raw)
+	}
+	for _, sandbox := range f.wantPooled(2) {
+		if sandbox.Spec.Template == nil || sandbox.Spec.TemplateRef != nil {
+			f.Errorf("%s does not hold its template", sandbox.Name)
+		}
+	}
+	if meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved) != nil {
+		f.Error("tells of a template that it does not refer to")
+	}
+	f.start(f.pooled()...)
+	f.sync()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Template = podOf("other") })
+	f.reconcile()
+	second := f.set().Status.UpdateRevision
+	f.wantHolders(first, second)
+	for range 4 {
+		f.sync()
+		f.reconcile()
+		f.start(f.pooled()...)
+	}
+	f.sync()
+	f.reconcile()
+	f.wantStatus(2, 2, 2, 2)
+	f.wantHolders(second)
+}
+
+func testRefersAndPatches(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(3, `{"metadata":{"labels":{"tier":"small"}},"spec":{"containers":[{"name":"c","env":[{"name":"A","value":"b"}]}]}}`)
+	f.reconcile()
+	set := f.set()
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+	f.wantHolders(set.Status.UpdateRevision)
+	want := `{"metadata":{"labels":{"app":"x","tier":"small"}},"spec":{"containers":[{"env":[{"name":"A","value":"b"}],"image":"busybox","name":"c"}]}}`
+	if got := string(f.template(set.Status.CurrentRevision).Spec.Template.Raw); got != want {
+		f.Errorf("holds\n%s, want\n%s", got, want)
+	}
+	for _, sandbox := range f.wantPooled(3) {
+		ref := sandbox.Spec.TemplateRef
+		if sandbox.Spec.Template != nil || ref == nil || ref.Name != set.Status.CurrentRevision {
+			f.Errorf("%s has template %v, reference %+v", sandbox.Name, sandbox.Spec.Template, ref)
+		}
+		if l := sandbox.Labels; l["app"] != "x" || l["tier"] != "small" || l[v1alpha1.LabelSandboxTemplate] != "base" ||
+			l[v1alpha1.LabelSandboxPool] != "pool" || l[v1alpha1.LabelTemplateHash] != set.Status.UpdateRevision {
+			f.Errorf("labels %v", l)
+		}
+	}
+	for range 10 {
+		f.claim(f.pooled()[0])
+		f.sync()
+		f.reconcile()
+	}
+	if got := f.c.resolved.cache.Patches(); got != 1 {
+		f.Errorf("%d patches applied for one template and one patch", got)
+	}
+}
+
+func testNoTemplateYet(_ *testing.T, f *fixture) {
+	f.createReferring(3, "")
+	f.reconcile()
+	f.wantPooled(0)
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
+	if s := f.set().Status; s.UpdateRevision != "" || s.CurrentRevision != "" || s.ObservedGeneration == 0 {
+		f.Errorf("status %+v", s)
+	}
+	f.wantHolders()
+	f.createTemplate("base", podOf("busybox"))
+	f.reconcile()
+	f.wantPooled(3)
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+}
+
+func testTemplateRollsOut(_ *testing.T, f *fixture) {
+	const replicas, floor = 100, 80
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(replicas, `{"spec":{"nodeSelector":{"a":"b"}}}`)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	old := f.set().Status.UpdateRevision
+	generation := f.set().Generation
+	f.changeTemplate("base", podOf("other"))
+	rounds := 0
+	for ; f.set().Status.UpdatedAvailableReplicas < replicas || f.set().Status.UpdateRevision == old; rounds++ {
+		if rounds > 60 {
+			f.Fatalf("not done: %+v", f.set().Status)
+		}
+		f.reconcile()
+		available, starting := 0, []*v1alpha1.Sandbox{}
+		for _, sandbox := range f.pooled() {
+			if useOf(sandbox, f.clock.Now()) == useAvailable {
+				available++
+			} else {
+				starting = append(starting, sandbox)
+			}
+		}
+		if available < floor {
+			f.Fatalf("%d available, the floor is %d", available, floor)
+		}
+		f.start(starting...)
+		f.sync()
+	}
+	f.reconcile()
+	set := f.set()
+	if set.Generation != generation {
+		f.Error("the set itself has changed")
+	}
+	f.wantStatus(replicas, replicas, replicas, replicas)
+	f.wantHolders(set.Status.UpdateRevision)
+	if got := f.c.resolved.cache.Patches(); got != 2 {
+		f.Errorf("%d patches applied for two templates", got)
+	}
+	if rounds < replicas/(replicas-floor) {
+		f.Errorf("done in %d rounds, which cannot be", rounds)
+	}
+}
+
+// What no longer fits leaves the old revision serving, and has it refilled.
+func testTemplateBreaks(_ *testing.T, f *fixture) {
+	recorder := events.NewFakeRecorder(100)
+	f.c.recorder = recorder
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(4, `{"spec":{"containers":[{"name":"c","env":[{"name":"A","value":"b"}]}]}}`)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	old := f.set().Status
+
+	// The patch now adds a container that has no image.
+	f.changeTemplate("base", raw(`{"spec":{"containers":[{"name":"d","image":"other"}]}}`))
+	f.reconcile()
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonInvalidTemplate)
+	f.claim(f.pooled()[0])
+	f.sync()
+	for range 3 {
+		f.clock.SetTime(f.clock.Now().Add(turn))
+		f.reconcile()
+		f.sync()
+	}
+	now := f.set().Status
+	if now.UpdateRevision != old.UpdateRevision || now.CurrentRevision != old.CurrentRevision || now.AvailableReplicas != 3 {
+		f.Errorf("status %+v, before %+v", now, old)
+	}
+	for _, sandbox := range f.wantPooled(4) {
+		if sandbox.Labels[v1alpha1.LabelTemplateHash] != old.UpdateRevision || sandbox.Spec.TemplateRef.Name != old.CurrentRevision {
+			f.Errorf("%s is of %s, %+v", sandbox.Name, sandbox.Labels[v1alpha1.LabelTemplateHash], sandbox.Spec.TemplateRef)
+		}
+	}
+	f.wantHolders(old.UpdateRevision)
+
+	f.changeTemplate("base", podOf("mended"))
+	f.reconcile()
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+	if f.set().Status.UpdateRevision == old.UpdateRevision {
+		f.Error("the mended template does not roll out")
+	}
+	told := map[string]int{}
+	for len(recorder.Events) > 0 {
+		told[strings.Fields(<-recorder.Events)[1]]++
+	}
+	if told[v1alpha1.ReasonInvalidTemplate] != 1 || told[EventTemplateResolved] != 1 {
+		f.Errorf("events %v", told)
+	}
+}
+
+func testTemplateGoes(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	f.reconcile()
+	f.sync()
+	if err := f.api.Delete(f.Context(), f.template("base")); err != nil {
+		f.Fatal(err)
+	}
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(turn))
+	f.reconcile()
+	f.wantPooled(2)
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
+
+	// Somebody takes the last revision away, too: what is there serves on.
+	if err := f.api.Delete(f.Context(), f.template(f.set().Status.CurrentRevision)); err != nil {
+		f.Fatal(err)
+	}
+	f.sync()
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(turn))
+	f.reconcile()
+	f.wantPooled(1)
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
+}
+
+// revisionName is the name of the template that is to hold what the set asks for.
+func (f *fixture) revisionName() string {
+	f.Helper()
+	set := f.set()
+	found, err := podtemplate.ResolveSet(f.Context(), set, f.c.options.Lookup)
+	if err != nil {
+		f.Fatal(err)
+	}
+	revision, err := podtemplate.SetRevision(set, found)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return podtemplate.RevisionName(set, revision)
+}
+
+func testNameIsTaken(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	name := f.revisionName()
+	f.createTemplate(name, podOf("else"))
+	f.reconcile()
+	f.wantPooled(0)
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
+	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
+		f.Fatal(err)
+	}
+	f.reconcile()
+	f.wantPooled(2)
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+}
+
+// A set with a template of its own is served all the same.
+func testNameIsTakenInline(t *testing.T, f *fixture) {
+	f.createSet(2)
+	f.createTemplate(f.revisionName(), podOf("else"))
+	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); !errors.Is(err, errNameTaken) {
+		t.Errorf("error %v", err)
+	}
+	f.wantPooled(2)
+	if got := meta.FindStatusCondition(f.set().Status.Conditions, ConditionReplicaFailure); got == nil || !strings.Contains(got.Message, "taken") {
+		t.Errorf("condition %+v", got)
+	}
+}
+
+func testHolderCannotBeMade(t *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
+			return apierrors.NewForbidden(v1alpha1.Resource("sandboxtemplates"), o.GetName(), errors.New("exceeded quota"))
+		}
+		return c.Create(ctx, o, opts...)
+	}
+	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
+		t.Error("no error, so no retry")
+	}
+	f.wantPooled(0)
+	if got := meta.FindStatusCondition(f.set().Status.Conditions, ConditionReplicaFailure); got == nil || !strings.Contains(got.Message, "exceeded quota") {
+		t.Errorf("condition %+v", got)
+	}
+	f.funcs.Create = nil
+	f.reconcile()
+	f.wantPooled(2)
+}

@@ -1,0 +1,61 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package templates finds templates for the controllers that make something of
+// them, and what is to be looked at again when a template changes.
+package templates
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// Lookup finds templates in a manager's cache. That there is none is taken from
+// the server alone: what is made after a template may be seen before it.
+type Lookup struct {
+	// Cache reads from the cache. Required.
+	Cache client.Reader
+	// Server asks the server itself. Required.
+	Server client.Reader
+	// Cluster says that there is a cluster, which may have PodTemplates.
+	Cluster bool
+}
+
+var _ podtemplate.Lookup = (*Lookup)(nil)
+
+// SandboxTemplate returns a SandboxTemplate, or nil.
+func (l *Lookup) SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error) {
+	return find(ctx, l, v1alpha1.TemplateKindSandboxTemplate, namespace, name, func() *v1alpha1.SandboxTemplate { return &v1alpha1.SandboxTemplate{} })
+}
+
+// PodTemplate returns a PodTemplate of the cluster, or nil.
+func (l *Lookup) PodTemplate(ctx context.Context, namespace, name string) (*corev1.PodTemplate, error) {
+	if !l.Cluster {
+		return nil, nil
+	}
+	return find(ctx, l, v1alpha1.TemplateKindPodTemplate, namespace, name, func() *corev1.PodTemplate { return &corev1.PodTemplate{} })
+}
+
+func find[T client.Object](ctx context.Context, l *Lookup, kind, namespace, name string, empty func() T) (T, error) {
+	var none T
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	for _, reader := range []client.Reader{l.Cache, l.Server} {
+		object := empty()
+		err := reader.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
+		switch {
+		case err == nil:
+			return object, nil
+		case !apierrors.IsNotFound(err):
+			return none, fmt.Errorf("getting %s %s: %w", kind, key, err)
+		}
+	}
+	return none, nil
+}

@@ -1,0 +1,178 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
+	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/manager"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+func newTemplate(name, image string) *v1alpha1.SandboxTemplate {
+	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	template.Spec.Template = newSet("", image, 0).Spec.Template
+	return template
+}
+
+func refer(to string) v1alpha1.EmbeddedSandboxTemplate {
+	return v1alpha1.EmbeddedSandboxTemplate{TemplateRef: &v1alpha1.SandboxTemplateRef{Name: to}}
+}
+
+func claimFrom(ctx context.Context, t *testing.T, api typed.AgentsV1alpha1Interface, set string, n int32) *v1alpha1.SandboxClaim {
+	t.Helper()
+	claim, err := api.SandboxClaims(ns).Create(ctx, &v1alpha1.SandboxClaim{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: set + "-"},
+		Spec:       v1alpha1.SandboxClaimSpec{TemplateName: set, Replicas: &n, CreateOnNoStock: new(false)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// Two sets share a template, through another one; an edit of it reaches both.
+func TestSharedTemplate(t *testing.T) {
+	server := testutil.Start(t)
+	run(t, server.Config, manager.Options{Simulate: true})
+	api := server.Client.AgentsV1alpha1()
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	middle := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "middle"}}
+	middle.Spec.EmbeddedSandboxTemplate = refer("base")
+	must(api.SandboxTemplates(ns).Create(ctx, newTemplate("base", "a"), metav1.CreateOptions{}))
+	must(api.SandboxTemplates(ns).Create(ctx, middle, metav1.CreateOptions{}))
+	for name, patch := range map[string]string{"small": "", "large": `{"spec":{"nodeSelector":{"size":"large"}}}`} {
+		set := newSet(name, "", 5)
+		set.Spec.EmbeddedSandboxTemplate = refer("middle")
+		if patch != "" {
+			set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
+		}
+		must(api.SandboxSets(ns).Create(ctx, set, metav1.CreateOptions{}))
+	}
+	get := func(name string) *v1alpha1.SandboxSet {
+		t.Helper()
+		set, err := api.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	// full waits until a set consists of a revision whose template has the text.
+	full := func(name, text string) {
+		t.Helper()
+		eventually(t, name+" is full of "+text, func(ctx context.Context) (bool, error) {
+			s := get(name).Status
+			if s.CurrentRevision == "" || s.Replicas != 5 || s.UpdatedAvailableReplicas != 5 {
+				return false, nil
+			}
+			holder, err := api.SandboxTemplates(ns).Get(ctx, s.CurrentRevision, metav1.GetOptions{})
+			return err == nil && strings.Contains(string(holder.Spec.Template.Raw), text), ignoreNotFound(err)
+		})
+	}
+	full("small", `"image":"a"`)
+	full("large", `"image":"a"`)
+	full("large", `"nodeSelector":{"size":"large"}`)
+
+	// A claimed sandbox holds its template itself and stays as it is.
+	claimed := claimFrom(ctx, t, api, "large", 1)
+	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"b"}]}}}}`)
+	must(api.SandboxTemplates(ns).Patch(ctx, "base", types.MergePatchType, edit, metav1.PatchOptions{}))
+	full("small", `"image":"b"`)
+	full("large", `"image":"b"`)
+	sandbox, err := api.Sandboxes(ns).Get(ctx, claimed.Status.Sandboxes[0].Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sandbox.Spec.TemplateRef != nil || sandbox.Spec.Template == nil || !strings.Contains(string(sandbox.Spec.Template.Raw), `"image":"a"`) {
+		t.Errorf("the claimed sandbox has %+v", sandbox.Spec.EmbeddedSandboxTemplate)
+	}
+
+	// The template at the end goes; the pools go on.
+	if err := api.SandboxTemplates(ns).Delete(ctx, "base", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"small", "large"} {
+		eventually(t, name+" tells that its template is gone", func(context.Context) (bool, error) {
+			condition := meta.FindStatusCondition(get(name).Status.Conditions, v1alpha1.SetConditionTemplateResolved)
+			return condition != nil && condition.Reason == v1alpha1.ReasonTemplateNotFound, nil
+		})
+	}
+	claimFrom(ctx, t, api, "small", 3)
+	full("small", `"image":"b"`)
+
+	// With the sets go the templates that held their revisions.
+	for _, name := range []string{"small", "large"} {
+		if err := api.SandboxSets(ns).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "only the template in the middle is left", func(ctx context.Context) (bool, error) {
+		list, err := api.SandboxTemplates(ns).List(ctx, metav1.ListOptions{})
+		return err == nil && len(list.Items) == 1 && list.Items[0].Name == "middle", err
+	})
+}
+
+// A sandbox of a user's own waits for its template, and then has nothing to do
+// with it any more.
+func TestSandboxWaitsForItsTemplate(t *testing.T) {
+	server := testutil.Start(t)
+	run(t, server.Config, manager.Options{Simulate: true})
+	api := server.Client.AgentsV1alpha1()
+	ctx := t.Context()
+	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "box"}}
+	sandbox.Spec.EmbeddedSandboxTemplate = refer("base")
+	if _, err := api.Sandboxes(ns).Create(ctx, sandbox, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, is func(*v1alpha1.Sandbox) bool) *v1alpha1.Sandbox {
+		t.Helper()
+		var got *v1alpha1.Sandbox
+		eventually(t, what, func(ctx context.Context) (bool, error) {
+			var err error
+			got, err = api.Sandboxes(ns).Get(ctx, "box", metav1.GetOptions{})
+			return err == nil && is(got), err
+		})
+		return got
+	}
+	await("waits", func(s *v1alpha1.Sandbox) bool {
+		return s.Status.Phase == v1alpha1.SandboxPending && strings.Contains(s.Status.Message, "SandboxTemplate base: not found")
+	})
+	if _, err := api.SandboxTemplates(ns).Create(ctx, newTemplate("base", "a"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	runs := await("runs", func(s *v1alpha1.Sandbox) bool { return s.Status.Phase == v1alpha1.SandboxRunning })
+	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"` + simulated.FailImage + `"}]}}}}`)
+	if _, err := api.SandboxTemplates(ns).Patch(ctx, "base", types.MergePatchType, edit, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// What comes after it has been through the same queue.
+	second := sandbox.DeepCopy()
+	second.Name = "second"
+	if _, err := api.Sandboxes(ns).Create(ctx, second, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second one fails", func(ctx context.Context) (bool, error) {
+		got, err := api.Sandboxes(ns).Get(ctx, "second", metav1.GetOptions{})
+		return err == nil && got.Status.Phase == v1alpha1.SandboxFailed, err
+	})
+	if got := await("is there", func(*v1alpha1.Sandbox) bool { return true }); got.ResourceVersion != runs.ResourceVersion {
+		t.Errorf("an edit of the template changed a sandbox that runs: %+v", got.Status)
+	}
+}

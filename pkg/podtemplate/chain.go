@@ -1,0 +1,153 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// MaxChain is how many templates a chain of references may have.
+const MaxChain = 8
+
+// kindOf says what kind of template a reference names. An empty apiVersion is the
+// kind's own.
+func kindOf(ref *v1alpha1.SandboxTemplateRef) (string, error) {
+	kind, version := ref.Kind, ""
+	switch kind {
+	case "", v1alpha1.TemplateKindSandboxTemplate:
+		kind, version = v1alpha1.TemplateKindSandboxTemplate, v1alpha1.SchemeGroupVersion.String()
+	case v1alpha1.TemplateKindPodTemplate:
+		version = corev1.SchemeGroupVersion.String()
+	}
+	if version == "" || (ref.APIVersion != "" && ref.APIVersion != version) {
+		return strings.TrimSpace(ref.APIVersion + " " + ref.Kind), fmt.Errorf(
+			"%w: there are SandboxTemplate of %s and PodTemplate of v1", ErrTemplateKind, v1alpha1.SchemeGroupVersion)
+	}
+	return kind, nil
+}
+
+// link is one template of a chain.
+type link struct{ kind, name string }
+
+func (l link) String() string { return l.kind + " " + l.name }
+
+// walk goes along references.
+type walk struct {
+	lookup    Lookup
+	namespace string
+	links     []link
+}
+
+// enter takes the next link of the chain.
+func (w *walk) enter(kind, name string) {
+	w.links = append(w.links, link{kind: kind, name: name})
+}
+
+// check says whether the chain may have its last link.
+func (w *walk) check() error {
+	last := len(w.links) - 1
+	switch {
+	case slices.Contains(w.links[:last], w.links[last]):
+		return ErrTemplateCycle
+	case len(w.links) > MaxChain:
+		return fmt.Errorf("%w, or there are more than %d of them", ErrTemplateCycle, MaxChain)
+	}
+	return nil
+}
+
+// blame puts the whole chain in front of an error.
+func (w *walk) blame(err error) error {
+	if len(w.links) == 0 {
+		return err
+	}
+	chain := make([]string, 0, len(w.links))
+	for _, l := range w.links {
+		chain = append(chain, l.String())
+	}
+	return fmt.Errorf("%s: %w", strings.Join(chain, " -> "), err)
+}
+
+func (w *walk) names() []string {
+	names := make([]string, 0, len(w.links))
+	for _, l := range w.links {
+		names = append(names, l.name)
+	}
+	return names
+}
+
+// follow goes from a template to the end of its references.
+func (w *walk) follow(ctx context.Context, from *v1alpha1.SandboxTemplate) (end, error) {
+	for at := from; ; {
+		if at.Spec.Template != nil {
+			return end{kind: v1alpha1.TemplateKindSandboxTemplate, uid: at.UID, version: at.ResourceVersion, inline: at.Spec.Template}, nil
+		}
+		ref := at.Spec.TemplateRef
+		if ref == nil {
+			return end{}, w.blame(ErrNoTemplate)
+		}
+		kind, err := kindOf(ref)
+		w.enter(kind, ref.Name)
+		if err == nil {
+			err = w.check()
+		}
+		if err != nil {
+			return end{}, w.blame(err)
+		}
+		if kind == v1alpha1.TemplateKindPodTemplate {
+			return w.podTemplate(ctx, ref.Name)
+		}
+		switch at, err = w.lookup.SandboxTemplate(ctx, w.namespace, ref.Name); {
+		case err != nil:
+			return end{}, w.blame(err)
+		case at == nil:
+			return end{}, w.blame(ErrTemplateNotFound)
+		}
+	}
+}
+
+func (w *walk) podTemplate(ctx context.Context, name string) (end, error) {
+	template, err := w.lookup.PodTemplate(ctx, w.namespace, name)
+	switch {
+	case err != nil:
+		return end{}, w.blame(err)
+	case template == nil:
+		return end{}, w.blame(ErrTemplateNotFound)
+	}
+	return end{kind: v1alpha1.TemplateKindPodTemplate, uid: template.UID, version: template.ResourceVersion, typed: &template.Template}, nil
+}
+
+// end is what stands at the end of a chain, and which state of it.
+type end struct {
+	kind    string
+	uid     types.UID
+	version string
+	inline  *runtime.RawExtension
+	typed   *corev1.PodTemplateSpec
+}
+
+// finish makes the pod template, with a patch if there is one.
+func (e end) finish(patch *runtime.RawExtension) (*runtime.RawExtension, error) {
+	template := e.inline
+	if template == nil {
+		raw, err := json.Marshal(e.typed)
+		if err != nil {
+			return nil, fmt.Errorf("encoding: %w", err)
+		}
+		template = &runtime.RawExtension{Raw: raw}
+	}
+	if patch == nil {
+		return template, nil
+	}
+	return ApplyPatch(template, patch)
+}

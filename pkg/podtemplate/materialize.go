@@ -1,0 +1,49 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// RevisionName is the name of the SandboxTemplate that holds a revision of a set.
+func RevisionName(set *v1alpha1.SandboxSet, revision string) string { return set.Name + "-" + revision }
+
+// Materialize makes the SandboxTemplate that holds a revision of a set, owned by
+// it: everything that the revision is the hash of. It is the caller's to keep and
+// change.
+func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) *v1alpha1.SandboxTemplate {
+	spec := set.Spec.DeepCopy()
+	return &v1alpha1.SandboxTemplate{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       set.Namespace,
+			Name:            RevisionName(set, revision),
+			Labels:          map[string]string{v1alpha1.LabelSandboxPool: set.Name, v1alpha1.LabelTemplateHash: revision},
+			OwnerReferences: []metav1.OwnerReference{ownedBySet(set)},
+		},
+		Spec: v1alpha1.SandboxTemplateSpec{
+			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+				Template:             resolved.Template.DeepCopy(),
+				VolumeClaimTemplates: spec.VolumeClaimTemplates,
+			},
+			PauseStrategy:      spec.PauseStrategy,
+			PersistentContents: spec.PersistentContents,
+			Runtimes:           spec.Runtimes,
+		},
+	}
+}
+
+// AtRevision is a set as it was at the revision that a template made by
+// Materialize holds, for NewSandbox to make more of its sandboxes. It shares its
+// parts with both and is not to be changed.
+func AtRevision(set *v1alpha1.SandboxSet, materialized *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxSet, *Resolved) {
+	then := *set
+	then.Spec.VolumeClaimTemplates = materialized.Spec.VolumeClaimTemplates
+	then.Spec.PauseStrategy = materialized.Spec.PauseStrategy
+	then.Spec.PersistentContents = materialized.Spec.PersistentContents
+	then.Spec.Runtimes = materialized.Spec.Runtimes
+	return &then, Inline(materialized.Spec.Template)
+}

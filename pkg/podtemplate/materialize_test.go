@@ -1,0 +1,162 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// referring is a set with something of everything.
+func referring() *v1alpha1.SandboxSet {
+	return setOf("", func(s *v1alpha1.SandboxSet) {
+		s.Spec.TemplateRef = to("base")
+		s.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"metadata":{"name":"v"}}`)}}
+		s.Spec.PersistentContents = []string{"ip"}
+		s.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
+		s.Spec.PauseStrategy = &v1alpha1.PauseStrategy{Type: v1alpha1.PauseStrategyStop}
+	})
+}
+
+func TestNewSandboxOfAReference(t *testing.T) {
+	set := referring()
+	got, err := podtemplate.NewSandbox(set, "rev", podtemplate.Inline(rawOf(plain)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.SandboxSpec{
+		PauseStrategy: set.Spec.PauseStrategy, PersistentContents: set.Spec.PersistentContents, Runtimes: set.Spec.Runtimes,
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+			TemplateRef:          &v1alpha1.SandboxTemplateRef{Name: "py-rev"},
+			VolumeClaimTemplates: set.Spec.VolumeClaimTemplates,
+		},
+	}
+	if diff := cmp.Diff(want, got.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	labels := map[string]string{
+		"app": "x", v1alpha1.LabelSandboxPool: "py", v1alpha1.LabelSandboxTemplate: "base",
+		v1alpha1.LabelSandboxClaimed: "false", v1alpha1.LabelTemplateHash: "rev",
+	}
+	if diff := cmp.Diff(labels, got.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	claimed, err := podtemplate.NewSandboxForClaim(set, podtemplate.Inline(rawOf(plain)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claimed.Spec.TemplateRef != nil || string(claimed.Spec.Template.Raw) != plain || claimed.Labels[v1alpha1.LabelSandboxTemplate] != "base" {
+		t.Errorf("for a claim: %+v", claimed)
+	}
+}
+
+func TestNewSandboxFromTemplate(t *testing.T) {
+	holder := podtemplate.Materialize(referring(), "rev", podtemplate.Inline(rawOf(plain)))
+	holder.Name = strings.Repeat("a", 64)
+	got, err := podtemplate.NewSandboxFromTemplate(holder, podtemplate.Inline(rawOf(plain)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.Sandbox{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", GenerateName: strings.Repeat("a", 58),
+			Labels:      map[string]string{"app": "x", v1alpha1.LabelSandboxClaimed: "false"},
+			Annotations: map[string]string{v1alpha1.AnnotationSandboxPriority: "100"},
+		},
+		Spec: v1alpha1.SandboxSpec{
+			PauseStrategy: holder.Spec.PauseStrategy, PersistentContents: holder.Spec.PersistentContents, Runtimes: holder.Spec.Runtimes,
+			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+				Template: rawOf(plain), VolumeClaimTemplates: holder.Spec.VolumeClaimTemplates,
+			},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	holder.Name = "base"
+	if got, err = podtemplate.NewSandboxFromTemplate(holder, podtemplate.Inline(rawOf(plain))); err != nil {
+		t.Fatal(err)
+	}
+	if got.Labels[v1alpha1.LabelSandboxTemplate] != "base" || got.GenerateName != "base-" {
+		t.Errorf("labels %v, prefix %s", got.Labels, got.GenerateName)
+	}
+}
+
+// From what was materialised come the very sandboxes of then.
+func TestAtRevision(t *testing.T) {
+	set := referring()
+	holder := podtemplate.Materialize(set, "rev", podtemplate.Inline(rawOf(plain)))
+	owner := metav1.GetControllerOf(holder)
+	if holder.Name != "py-rev" || holder.Namespace != "ns" || owner == nil || owner.UID != "u" || *owner.BlockOwnerDeletion {
+		t.Errorf("materialised %+v", holder.ObjectMeta)
+	}
+	want, err := podtemplate.NewSandbox(set, "rev", podtemplate.Inline(rawOf(plain)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := set.DeepCopy()
+	now.Spec.VolumeClaimTemplates, now.Spec.Runtimes, now.Spec.PersistentContents = nil, nil, []string{"memory"}
+	now.Spec.PauseStrategy.Type = v1alpha1.PauseStrategyHibernate
+	then, resolved := podtemplate.AtRevision(now, holder)
+	got, err := podtemplate.NewSandbox(then, "rev", resolved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(now.Spec.Runtimes) != 0 {
+		t.Error("the set of now has changed")
+	}
+}
+
+// A revision does not tell where the template comes from, and those of sets with
+// inline templates stay what they were.
+func TestSetRevision(t *testing.T) {
+	revision := func(set *v1alpha1.SandboxSet, template string) string {
+		t.Helper()
+		got, err := podtemplate.SetRevision(set, podtemplate.Inline(rawOf(template)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got, want := revision(setOf(plain), plain), "5477487d4"; got != want {
+		t.Errorf("inline: %s, want %s as ever", got, want)
+	}
+	bare := setOf("", func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef = to("base") })
+	if got, want := revision(bare, plain), "5477487d4"; got != want {
+		t.Errorf("by reference: %s, want %s", got, want)
+	}
+	if revision(bare, plain) == revision(bare, strings.Replace(plain, "busybox", "other", 1)) {
+		t.Error("the resolved template does not count")
+	}
+	if revision(bare, plain) == revision(referring(), plain) {
+		t.Error("the set's own parts do not count")
+	}
+}
+
+func TestSandboxRevisionOfAReference(t *testing.T) {
+	revision := func(ref string) string {
+		t.Helper()
+		sandbox := &v1alpha1.Sandbox{}
+		sandbox.Spec.TemplateRef = to(ref)
+		got, err := podtemplate.SandboxRevision(sandbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first, again, other, pods := revision("a"), revision("a"), revision("b"), revision("PodTemplate a")
+	if first != again || first == other || first == pods {
+		t.Errorf("revisions %s, %s, %s, %s", first, again, other, pods)
+	}
+}

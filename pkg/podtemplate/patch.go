@@ -1,0 +1,119 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// ApplyPatch applies a strategic merge patch to a pod template. Errors are ErrPatch.
+// Integers stay exact. Fields that this version of Kubernetes does not know are
+// kept, and patched as a JSON merge patch would: maps are merged, lists replaced.
+func ApplyPatch(template, patch *runtime.RawExtension) (patched *runtime.RawExtension, err error) {
+	original, err := decode(template)
+	if err != nil {
+		return nil, fmt.Errorf("%w: pod template: %w", ErrPatch, err)
+	}
+	change, err := decode(patch)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPatch, err)
+	}
+	merged, err := merge(original, change)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPatch, err)
+	}
+	removeDirectives(merged)
+	raw, err := json.Marshal(merged)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPatch, err)
+	}
+	return &runtime.RawExtension{Raw: raw}, nil
+}
+
+// merge changes both of what it is given.
+func merge(original, change map[string]any) (merged map[string]any, err error) {
+	// The library compares what it takes for merge keys and for names of fields
+	// without looking whether they can be compared: a list in the place of a name
+	// makes it panic.
+	defer func() {
+		if r := recover(); r != nil {
+			merged, err = nil, fmt.Errorf("malformed: %v", r)
+		}
+	}()
+	schema, err := strategicpatch.NewPatchMetaFromStruct(corev1.PodTemplateSpec{})
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(original, change, known{schema})
+}
+
+// removeDirectives takes away the directives that met nothing to be applied to: the
+// library leaves some of them in what the patch adds.
+func removeDirectives(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		maps.DeleteFunc(value, func(key string, _ any) bool { return isDirective(key) })
+		for _, field := range value {
+			removeDirectives(field)
+		}
+	case []any:
+		for _, element := range value {
+			removeDirectives(element)
+		}
+	}
+}
+
+func isDirective(key string) bool {
+	return key == "$patch" || key == "$retainKeys" ||
+		strings.HasPrefix(key, "$setElementOrder/") || strings.HasPrefix(key, "$deleteFromPrimitiveList/")
+}
+
+// known is the schema of a type, with fields that are not in it unknown instead
+// of refused.
+type known struct {
+	strategicpatch.LookupPatchMeta
+}
+
+func (k known) LookupPatchMetadataForStruct(
+	key string,
+) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	schema, meta, err := k.LookupPatchMeta.LookupPatchMetadataForStruct(key)
+	if err != nil { // its one reason is that there is no such field
+		return unknown{}, strategicpatch.PatchMeta{}, nil //nolint:nilerr // the meaning of this type
+	}
+	return known{schema}, meta, nil
+}
+
+func (k known) LookupPatchMetadataForSlice(
+	key string,
+) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	if _, _, err := k.LookupPatchMeta.LookupPatchMetadataForStruct(key); err != nil {
+		return unknown{}, strategicpatch.PatchMeta{}, nil //nolint:nilerr // as above
+	}
+	schema, meta, err := k.LookupPatchMeta.LookupPatchMetadataForSlice(key)
+	if err != nil {
+		return nil, strategicpatch.PatchMeta{}, fmt.Errorf("%s: %w", key, err)
+	}
+	return known{schema}, meta, nil
+}
+
+// unknown is the schema of what is in no type.
+type unknown struct{}
+
+func (unknown) LookupPatchMetadataForStruct(string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	return unknown{}, strategicpatch.PatchMeta{}, nil
+}
+
+func (unknown) LookupPatchMetadataForSlice(string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	return unknown{}, strategicpatch.PatchMeta{}, nil
+}
+
+func (unknown) Name() string { return "unknown" }
