@@ -47,6 +47,7 @@ type Allocator struct {
 	// templates remembers patched pod templates.
 	templates *podtemplate.Cache
 	queue     *queue
+	aside     aside
 	feed      *poolindex.Feed
 	flights   flights
 	jobs      jobs

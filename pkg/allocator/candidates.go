@@ -6,35 +6,53 @@ package allocator
 import (
 	"context"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // prepare makes a candidate ready to be written: its object as the watch cache
-// has it, with the claim's mark on it. ok is false if it cannot be claimed.
-func (j *job) prepare(ctx context.Context, c poolindex.Candidate) (b bind, ok bool, err error) {
+// has it, with the claim's mark on it. It is nil if the candidate cannot be claimed,
+// and then the candidate is answered for.
+func (j *job) prepare(ctx context.Context, c poolindex.Candidate) (*bind, error) {
 	sb, err := j.a.store.Sandbox(ctx, c.Pool.Namespace, c.Name)
-	if err != nil || sb == nil {
-		return bind{}, false, err
+	if err != nil {
+		return nil, err
 	}
 	now := j.a.options.Clock.Now()
-	if is, ok := poolindex.Available(sb, now); !ok || is.Pool != c.Pool {
-		return bind{}, false, nil
+	if sb == nil || !isCandidate(sb, c, now) {
+		j.a.queue.discard(c)
+		return nil, nil
 	}
 	bound := sb.DeepCopy()
-	if sb.Spec.Template == nil && sb.Spec.TemplateRef != nil {
-		// Whoever has it from now on does not depend on a template or a set any more.
-		if bound.Spec.Template, err = j.inlined(ctx, sb); err != nil || bound.Spec.Template == nil {
-			return bind{}, false, err
+	for bound.Spec.Template == nil && bound.Spec.TemplateRef != nil {
+		found, err := j.inlined(ctx, sb)
+		if err != nil {
+			return nil, err
 		}
+		if found.template == nil && j.a.aside.put(c, found.asOf) {
+			return nil, nil
+		}
+		bound.Spec.Template = found.template
+	}
+	if sb.Spec.Template == nil {
+		// Whoever has it from now on does not depend on a template or a set any more.
 		bound.Spec.TemplateRef = nil
 	}
 	if err := j.binding.apply(bound, counted, now); err != nil {
-		return bind{}, false, err
+		return nil, err
 	}
-	return bind{candidate: c, sandbox: bound, at: version(sb)}, true, nil
+	return &bind{candidate: c, sandbox: bound, at: version(sb)}, nil
+}
+
+// isCandidate says whether a sandbox can be claimed, from the pool that the index
+// has it in.
+func isCandidate(sb *v1alpha1.Sandbox, c poolindex.Candidate, now time.Time) bool {
+	is, ok := poolindex.Available(sb, now)
+	return ok && is.Pool == c.Pool
 }
 
 // gatherSurely gathers, and at the claim's first transaction looks past the index

@@ -31,6 +31,9 @@ type catalog struct {
 
 type templateKey struct{ namespace, name string }
 
+// setChange is a set before and after a change; nil where there was, or is, none.
+type setChange struct{ before, after *v1alpha1.SandboxSet }
+
 // set returns the set of a name, or nil.
 func (c *catalog) set(namespace, name string) *v1alpha1.SandboxSet {
 	c.mu.RLock()
@@ -86,23 +89,43 @@ func (c *catalog) replace(all []*v1alpha1.SandboxSet, resourceVersion uint64) []
 
 // listed takes in the sets of one namespace from a list that did not come by the
 // watch. If the watch has seen something newer it has seen all that the list has,
-// and perhaps that a set is gone, which an old list must not undo.
-func (c *catalog) listed(namespace string, all []*v1alpha1.SandboxSet, resourceVersion uint64) {
+// and perhaps that a set is gone, which an old list must not undo. It returns what
+// the list changed: the watch will tell of that later, and then it is no change.
+func (c *catalog) listed(namespace string, all []*v1alpha1.SandboxSet, resourceVersion uint64) []setChange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen > resourceVersion {
-		return
+		return nil
 	}
+	var changes []setChange
 	there := make(map[poolindex.Pool]bool, len(all))
 	for _, set := range all {
 		there[poolOf(set)] = true
+		if before := c.sets[poolOf(set)]; before == nil || before.UID != set.UID || before.ResourceVersion != set.ResourceVersion {
+			changes = append(changes, setChange{before, set})
+		}
 		c.put(set)
 	}
 	for p, set := range c.sets {
 		if p.Namespace == namespace && !there[p] {
+			changes = append(changes, setChange{before: set})
 			c.remove(set)
 		}
 	}
+	return changes
+}
+
+// read takes in a set that was read by its name, unless the watch has seen something
+// newer, and returns what that changed.
+func (c *catalog) read(set *v1alpha1.SandboxSet) []setChange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.sets[poolOf(set)]
+	if c.seen > versionOf(set) || before != nil && versionOf(before) >= versionOf(set) {
+		return nil
+	}
+	c.put(set)
+	return []setChange{{before, set}}
 }
 
 // change takes in the current state of a set, and returns the one before.

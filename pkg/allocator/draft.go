@@ -43,10 +43,14 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 	}
 	j.resolved, j.recipe = nil, nil
 	var err error
-	if d.supply, err = j.a.supply(ctx, j.claim, j.at == 0); err != nil {
-		return nil, err
-	}
 	expired := j.at != 0 && !now.Before(j.deadline())
+	if d.supply, err = j.a.supply(ctx, j.claim, j.at == 0); err != nil {
+		if !expired || ctx.Err() != nil {
+			return nil, err
+		}
+		d.broken = err // its time is up all the same
+	}
+	j.retryAside(d, now)
 
 	listed := slices.Concat(d.claim.Status.Sandboxes, j.found)
 	ready := j.sort(d, now, expired)
@@ -64,18 +68,19 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 	d.missing -= len(d.binds) + len(d.fresh)
 	report(d.claim, listed, j.unlisted, d.supply.problem)
 	j.conclude(d, expired, now)
-	j.look(d)
+	j.look(d, now)
 	span.AddEvent("Found", attribute.Int("from pool", len(d.binds)), attribute.Int("made", len(d.fresh)), attribute.Int("missing", d.missing))
 	return d, nil
 }
 
 // look takes in, and tells, what is in the way of the claim after a draft.
-func (j *job) look(d *draft) {
+func (j *job) look(d *draft, now time.Time) {
 	if d.broken != nil && d.missing > 0 {
 		unmade(d.claim, d.broken)
 	}
 	j.unserved = !d.supply.found || len(d.supply.sources) == 0
 	j.stuck.Store(d.missing > 0 && (d.supply.problem != nil || d.broken != nil))
+	j.scheduleRetry(d, now)
 }
 
 // standing says what the sandboxes from the pool are to the claim, and returns
@@ -188,7 +193,9 @@ func (j *job) fillUnless(ctx context.Context, d *draft, expired bool, now time.T
 		return j.fill(ctx, d, now)
 	}
 	if createsOnNoStock(d.claim) && d.supply.canMake() {
-		d.broken, err = j.a.brokenRecipe(ctx, d.claim, &d.supply)
+		if d.broken, err = j.a.brokenRecipe(ctx, d.claim, &d.supply); err != nil && ctx.Err() == nil {
+			d.broken, err = err, nil // its time is up all the same
+		}
 	}
 	return err
 }
@@ -213,8 +220,8 @@ func (j *job) fill(ctx context.Context, d *draft, now time.Time) error {
 		return err
 	}
 	if len(j.held) < d.missing && atomicClaim(d.claim) {
-		if j.at == 0 || d.broken != nil {
-			j.letGo()
+		if j.at == 0 || d.broken != nil || d.supply.problem != nil {
+			j.letGo() // others can do with them
 		}
 		return nil
 	}
@@ -250,15 +257,19 @@ func (j *job) fillUp(ctx context.Context, d *draft, room int, now time.Time) (do
 			return false, nil
 		}
 		if j.recipe, err = j.a.newRecipe(ctx, j.claim.Namespace, &d.supply); err != nil {
-			return false, err
+			if ctx.Err() != nil || j.at == 0 && d.claim.Spec.OnShortage == v1alpha1.ShortageFail {
+				return false, err
+			}
+			// The claim goes on with what there is, and looks again.
+			j.recipe = &recipe{broken: err}
 		}
 		d.broken = j.recipe.broken
 	}
 	if d.broken == nil {
 		d.binds = slices.Clone(j.held[:min(room, len(j.held))])
-		err = j.make(ctx, d, room-len(d.binds), now)
+		return true, j.make(ctx, d, room-len(d.binds), now)
 	}
-	return d.broken == nil, err
+	return false, nil
 }
 
 // make adds n fresh sandboxes to the draft. If they must not be made, a new claim
@@ -310,16 +321,14 @@ func (j *job) gather(ctx context.Context, d *draft, n int, makes bool) error {
 			return nil
 		}
 		for i, c := range taken {
-			b, ok, err := j.prepare(ctx, c)
+			b, err := j.prepare(ctx, c)
 			if err != nil {
 				j.a.queue.release(taken[i:])
 				return err
 			}
-			if !ok {
-				j.a.queue.discard(c)
-				continue
+			if b != nil {
+				j.held = append(j.held, *b)
 			}
-			j.held = append(j.held, b)
 		}
 	}
 	return nil

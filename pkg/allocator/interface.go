@@ -80,6 +80,11 @@ type Store interface {
 	// one, from etcd, so that a template made a moment ago is found.
 	podtemplate.Lookup
 
+	// Set returns a set from the watch cache, or, if the cache does not know it, from
+	// etcd, so that a set made a moment ago is found. The caller must not change it.
+	// nil, nil means that there is none.
+	Set(ctx context.Context, namespace, name string) (*v1alpha1.SandboxSet, error)
+
 	// Sets returns the sets of a namespace as they are in etcd now, and as of which
 	// resourceVersion. The caller must not change them.
 	Sets(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, uint64, error)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -37,9 +36,8 @@ type job struct {
 	start   time.Time
 	binding *binding
 	waiter  *waiter
-	// resolved are the pod templates that candidates refer to; nil for one that
-	// cannot be found. It holds for one draft.
-	resolved map[v1alpha1.SandboxTemplateRef]*runtime.RawExtension
+	// resolved are the pod templates that candidates refer to. It holds for one draft.
+	resolved map[v1alpha1.SandboxTemplateRef]inlined
 	// recipe makes fresh sandboxes. It holds for one draft.
 	recipe *recipe
 
@@ -60,6 +58,9 @@ type job struct {
 	// recreate spaces out the making of sandboxes that keep failing.
 	recreate    wait.Backoff
 	createAfter time.Time
+	// retryAt is when to look again at what is in the way and nobody may tell of.
+	retry   wait.Backoff
+	retryAt time.Time
 	// wroteAt is when the claim was last written; reportAt is when progress that
 	// was held back is due.
 	wroteAt, reportAt time.Time
@@ -103,6 +104,7 @@ func (a *Allocator) newJob(claim *v1alpha1.SandboxClaim, now time.Time) (*job, e
 		fresh:    map[string]freshSandbox{},
 		room:     etcdtxn.MaxOps - 1,
 		recreate: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second},
+		retry:    newRetry(),
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
 	}
@@ -330,7 +332,7 @@ func (j *job) untilNext() time.Duration {
 	for _, sb := range j.fresh {
 		next = append(next, sb.until)
 	}
-	for _, t := range []time.Time{j.createAfter, j.reportAt} {
+	for _, t := range []time.Time{j.createAfter, j.reportAt, j.retryAt} {
 		if t.After(now) {
 			next = append(next, t)
 		}

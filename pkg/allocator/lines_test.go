@@ -283,3 +283,19 @@ func (c *crowd) check(before map[poolindex.Pool][]*waiter, had map[*waiter]int) 
 	}
 	return nil
 }
+
+// TestQueueYieldingKeepsOnlyWhatItCanHave: what is kept for another is not stock
+// that who yields waits for.
+func TestQueueYieldingKeepsOnlyWhatItCanHave(t *testing.T) {
+	l := newLine(t)
+	first := l.waits(1, 3, true, from("y"))
+	yields := &waiter{ticket: ticket{since: time.Unix(2, 0)}, wake: make(chan struct{}, 1)}
+	l.queue.need(yields, demanded{need: 3, sources: from("x", "y"), atomic: true, yields: true})
+	l.stockOf("y", 2)
+	l.stockOf("x", 1)
+	l.expect("a newcomer to y", l.queue.take(from("y"), 1, false), 0)
+	l.expectFrom("a newcomer to x", l.queue.take(from("x"), 1, false), map[string]int{"x": 1})
+	l.queue.leave(first)
+	l.stockOf("x", 1)
+	l.expectFrom("who yields", l.queue.collect(yields), map[string]int{"x": 1, "y": 2})
+}

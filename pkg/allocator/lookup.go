@@ -5,18 +5,27 @@ package allocator
 
 import (
 	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // supply finds where a claim's sandboxes can come from. It reads nothing as long as
-// the catalog knows a set that serves the claim. If it knows none, sure says to look
-// past it, for a set may have been made a moment ago.
+// the catalog knows a set that serves the claim. If it knows none, or only such as
+// come after the set that the claim names, sure says to look past it, for that set
+// may have been made a moment ago.
 func (a *Allocator) supply(ctx context.Context, claim *v1alpha1.SandboxClaim, sure bool) (supply, error) {
 	s := choose(claim, &a.catalog)
 	if !s.found && (sure || !a.catalog.synced()) {
 		if err := a.refreshSets(ctx, claim.Namespace); err != nil {
+			return supply{}, err
+		}
+		s = choose(claim, &a.catalog)
+	} else if sure && claim.Spec.TemplateName != "" && a.catalog.set(claim.Namespace, claim.Spec.TemplateName) == nil {
+		if err := a.readSet(ctx, claim.Namespace, claim.Spec.TemplateName); err != nil {
 			return supply{}, err
 		}
 		s = choose(claim, &a.catalog)
@@ -44,6 +53,18 @@ func (a *Allocator) supplyBeyondCatalog(ctx context.Context, claim *v1alpha1.San
 	return a.supply(ctx, claim, false)
 }
 
+// readSet makes the catalog know a set, if there is one of that name.
+func (a *Allocator) readSet(ctx context.Context, namespace, name string) error {
+	set, err := a.store.Set(ctx, namespace, name)
+	if err != nil || set == nil {
+		return err
+	}
+	for _, change := range a.catalog.read(set) {
+		a.setMoved(change)
+	}
+	return nil
+}
+
 // refreshSets makes the catalog at least as new as the store was when it was
 // called, for one namespace.
 func (a *Allocator) refreshSets(ctx context.Context, namespace string) error {
@@ -54,20 +75,26 @@ func (a *Allocator) refreshSets(ctx context.Context, namespace string) error {
 		if err != nil {
 			return err
 		}
-		a.catalog.listed(namespace, sets, asOf)
+		for _, change := range a.catalog.listed(namespace, sets, asOf) {
+			a.setMoved(change)
+		}
 		return nil
 	})
 }
 
+// refreshAtOnce is how many pools a claim refreshes at the same time.
+const refreshAtOnce = 8
+
 // refreshUntil makes the index at least as new as the store was when it was called,
-// one pool after the other until there are n sandboxes in them.
+// some pools after the others until there are n sandboxes in all.
 func (a *Allocator) refreshUntil(ctx context.Context, sources []source, n int) error {
-	for _, s := range sources {
-		if err := a.refresh(ctx, s.pool); err != nil {
-			return err
+	for some := range slices.Chunk(sources, refreshAtOnce) {
+		g, within := errgroup.WithContext(ctx)
+		for _, s := range some {
+			g.Go(func() error { return a.refresh(within, s.pool) })
 		}
-		if a.queue.stock(sources) >= n {
-			return nil
+		if err := g.Wait(); err != nil || a.queue.stock(sources) >= n {
+			return err
 		}
 	}
 	return nil

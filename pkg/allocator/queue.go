@@ -137,8 +137,17 @@ func (q *queue) unspoken(sources []source) []source {
 // who yield because it is too little for them; q.mu is held.
 func (q *queue) spokenFor(p poolindex.Pool) bool {
 	return slices.ContainsFunc(q.waiting[p], func(w *waiter) bool {
-		return !w.atomic || !w.yields || w.need <= q.stock(w.sources)
+		return !w.atomic || !w.yields || w.need <= q.stock(q.open(w))
 	})
+}
+
+// open returns the pools of w in whose lines nobody stands before it who lets nobody
+// pass; q.mu is held.
+func (q *queue) open(w *waiter) []source {
+	if len(w.sources) < 2 {
+		return w.sources
+	}
+	return slices.DeleteFunc(slices.Clone(w.sources), func(s source) bool { return q.isBefore(s.pool, w) })
 }
 
 // need says what w wants, in all, counting what was dealt to it and is not yet
@@ -283,11 +292,7 @@ func (q *queue) deal(pools ...poolindex.Pool) {
 // serve gives w what the pools have for it, and says whether that is all it needs;
 // q.mu is held.
 func (q *queue) serve(w *waiter) bool {
-	from := w.sources
-	if len(from) > 1 {
-		from = slices.DeleteFunc(slices.Clone(from), func(s source) bool { return q.isBefore(s.pool, w) })
-	}
-	dealt := q.takeFrom(from, w.need, w.atomic)
+	dealt := q.takeFrom(q.open(w), w.need, w.atomic)
 	if len(dealt) == 0 {
 		return false
 	}

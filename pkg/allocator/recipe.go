@@ -143,24 +143,57 @@ func unresolved(err error) bool {
 	return errors.As(err, &refused) || errors.As(err, &bad)
 }
 
-// inlined returns the pod template that a sandbox refers to; nil if that cannot be
-// found. Sandboxes of one pool refer to the same.
-func (j *job) inlined(ctx context.Context, sb *v1alpha1.Sandbox) (*runtime.RawExtension, error) {
-	ref := *sb.Spec.TemplateRef
-	if known, ok := j.resolved[ref]; ok {
+// inlined is the pod template that a sandbox refers to, nil where it could not be
+// found, and as of which news of templates.
+type inlined struct {
+	template *runtime.RawExtension
+	asOf     uint64
+}
+
+// inlined looks for the pod template that a sandbox refers to. Sandboxes of one pool
+// refer to the same.
+func (j *job) inlined(ctx context.Context, sb *v1alpha1.Sandbox) (inlined, error) {
+	ref, asOf := *sb.Spec.TemplateRef, j.a.aside.asOf()
+	if known, ok := j.resolved[ref]; ok && (known.template != nil || known.asOf == asOf) {
 		return known, nil
 	}
+	found := inlined{asOf: asOf}
 	resolved, err := j.a.templates.ResolveSandbox(ctx, sb, j.a.store)
-	if err != nil && !unresolved(err) {
-		return nil, err
+	switch {
+	case err == nil:
+		found.template = resolved.Template
+	case unresolved(err):
+		found.template = j.a.rederived(ctx, sb)
+	default:
+		return found, err
 	}
-	var template *runtime.RawExtension
-	if err == nil {
-		template = resolved.Template
+	if err := ctx.Err(); err != nil {
+		return found, err // it may be the reason
 	}
 	if j.resolved == nil {
-		j.resolved = map[v1alpha1.SandboxTemplateRef]*runtime.RawExtension{}
+		j.resolved = map[v1alpha1.SandboxTemplateRef]inlined{}
 	}
-	j.resolved[ref] = template
-	return template, nil
+	j.resolved[ref] = found
+	return found, nil
+}
+
+// rederived is the pod template of a sandbox whose set's revision nobody holds any
+// more, if it is what comes out of the set now; nil otherwise.
+func (a *Allocator) rederived(ctx context.Context, sb *v1alpha1.Sandbox) *runtime.RawExtension {
+	owner := v1alpha1.PoolOf(sb)
+	if owner == nil {
+		return nil
+	}
+	set := a.catalog.set(sb.Namespace, owner.Name)
+	if set == nil || set.UID != owner.UID {
+		return nil
+	}
+	resolved, err := a.templates.ResolveSet(ctx, set, a.store)
+	if err != nil {
+		return nil // also if it cannot be read: the candidate comes back
+	}
+	if revision, err := podtemplate.SetRevision(set, resolved); err != nil || revision != sb.Labels[v1alpha1.LabelTemplateHash] {
+		return nil
+	}
+	return resolved.Template
 }

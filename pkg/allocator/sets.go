@@ -5,6 +5,7 @@ package allocator
 
 import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // SetListed begins a new picture of all sets.
@@ -16,6 +17,7 @@ func (a *Allocator) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64
 	for _, p := range gone {
 		a.index.ForgetPool(p)
 	}
+	a.bringBack(func(poolindex.Pool) bool { return true })
 	a.jobs.each((*job).nudge)
 }
 
@@ -24,6 +26,17 @@ func (a *Allocator) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64
 func (a *Allocator) SetChanged(set *v1alpha1.SandboxSet) {
 	before := a.catalog.change(set)
 	a.feed.SetChanged(set)
+	a.bringBack(func(p poolindex.Pool) bool { return p == poolOf(set) })
+	a.setMoved(setChange{before, set})
+}
+
+// setMoved lets the claims look again to which a change of a set may matter.
+func (a *Allocator) setMoved(change setChange) {
+	before, set := change.before, change.after
+	if set == nil {
+		a.jobs.nudgeServed(before)
+		return
+	}
 	switch {
 	case before == nil, before.UID != set.UID, holds(before) != holds(set),
 		templateOf(before) != templateOf(set), rankOf(before) != rankOf(set):
@@ -37,23 +50,27 @@ func (a *Allocator) SetChanged(set *v1alpha1.SandboxSet) {
 func (a *Allocator) SetDeleted(set *v1alpha1.SandboxSet) {
 	a.catalog.delete(set)
 	a.feed.SetDeleted(set)
-	a.jobs.nudgeServed(set)
+	a.bringBack(func(p poolindex.Pool) bool { return p == poolOf(set) })
+	a.setMoved(setChange{before: set})
 }
 
 // TemplateListed begins a new picture of all templates.
 func (a *Allocator) TemplateListed([]*v1alpha1.SandboxTemplate, uint64) {
+	a.bringBack(func(poolindex.Pool) bool { return true })
 	a.jobs.each((*job).nudge)
 }
 
 // TemplateChanged takes in that a template is new or another. Claims that could not
 // be served for want of it look again.
 func (a *Allocator) TemplateChanged(template *v1alpha1.SandboxTemplate) {
+	a.bringBackIn(template.Namespace)
 	a.jobs.nudgeStuck(template.Namespace)
 }
 
 // TemplateDeleted takes in that a template is gone, which may be the end of a
 // circle.
 func (a *Allocator) TemplateDeleted(template *v1alpha1.SandboxTemplate) {
+	a.bringBackIn(template.Namespace)
 	a.jobs.nudgeStuck(template.Namespace)
 }
 

@@ -52,6 +52,15 @@ func (s *claimStore) Sandbox(ctx context.Context, namespace, name string) (*v1al
 	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "0")
 }
 
+// Set implements allocator.Store.
+func (s *claimStore) Set(ctx context.Context, namespace, name string) (*v1alpha1.SandboxSet, error) {
+	set, err := get[*v1alpha1.SandboxSet](ctx, s.sets, namespace, name, "0")
+	if err != nil || set != nil {
+		return set, err
+	}
+	return get[*v1alpha1.SandboxSet](ctx, s.sets, namespace, name, "")
+}
+
 // Sets implements allocator.Store. It reads as of now, which the watch cache makes
 // sure of.
 func (s *claimStore) Sets(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, uint64, error) {
