@@ -32,7 +32,11 @@ func newTemplates(cluster *restclient.Config) (*templates, error) {
 	t := &templates{lookup: &templateLookup{}}
 	options := judge.Options{Lookup: t.lookup, Sets: t.setsOf}
 	if cluster != nil {
-		client, err := corev1client.NewForConfig(cluster)
+		// What writes wait for is not limited here: each waits for 5 seconds at most, and
+		// kube-apiserver protects itself.
+		config := restclient.CopyConfig(cluster)
+		config.QPS, config.RateLimiter = -1, nil
+		client, err := corev1client.NewForConfig(config)
 		if err != nil {
 			return nil, fmt.Errorf("client of the cluster: %w", err)
 		}

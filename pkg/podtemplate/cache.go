@@ -5,6 +5,7 @@ package podtemplate
 
 import (
 	"context"
+	"crypto/sha256"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +17,7 @@ import (
 
 // cacheSize is how many pod templates a Cache keeps. One is a few kilobytes, at
 // most 256 KiB, and shared by all who use it.
-const cacheSize = 1024
+const cacheSize = 256
 
 // Cache resolves and remembers what it took a patch to make. References are
 // followed each time, which is cheap. It is safe for concurrent use.
@@ -47,7 +48,8 @@ type cacheKey struct {
 	kind    string
 	uid     types.UID
 	version string
-	patch   string
+	// patch is the sum of the patch, or zero where there is none.
+	patch [sha256.Size]byte
 }
 
 type cached struct {
@@ -65,7 +67,7 @@ func (c *Cache) finish(e end, patch *runtime.RawExtension) (*runtime.RawExtensio
 		if err != nil {
 			return e.finish(patch)
 		}
-		key.patch = string(raw)
+		key.patch = sha256.Sum256(raw)
 	}
 	// What has no version cannot be told from what it becomes.
 	known := e.version != ""

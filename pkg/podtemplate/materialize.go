@@ -17,7 +17,7 @@ func RevisionName(set *v1alpha1.SandboxSet, revision string) string { return set
 // change.
 func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) *v1alpha1.SandboxTemplate {
 	spec := set.Spec.DeepCopy()
-	return &v1alpha1.SandboxTemplate{
+	materialized := &v1alpha1.SandboxTemplate{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       set.Namespace,
 			Name:            RevisionName(set, revision),
@@ -34,6 +34,8 @@ func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) 
 			Runtimes:           spec.Runtimes,
 		},
 	}
+	setLabelTemplate(materialized, TemplateOf(set))
+	return materialized
 }
 
 // AtRevision is a set as it was at the revision that a template made by
@@ -45,5 +47,9 @@ func AtRevision(set *v1alpha1.SandboxSet, materialized *v1alpha1.SandboxTemplate
 	then.Spec.PauseStrategy = materialized.Spec.PauseStrategy
 	then.Spec.PersistentContents = materialized.Spec.PersistentContents
 	then.Spec.Runtimes = materialized.Spec.Runtimes
+	if name := materialized.Labels[v1alpha1.LabelSandboxTemplate]; name != "" {
+		// Its pods are not those of another template that the set refers to by now.
+		then.Spec.Template, then.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: name}
+	}
 	return &then, Inline(materialized.Spec.Template)
 }

@@ -52,7 +52,8 @@ func merge(original, change map[string]any) (merged map[string]any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(original, change, known{schema})
+	merged, err = strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(original, change, known{schema})
+	return merged, withoutValues(err)
 }
 
 // removeDirectives takes away the directives that met nothing to be applied to: the

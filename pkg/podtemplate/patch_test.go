@@ -5,6 +5,7 @@ package podtemplate_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -181,6 +182,26 @@ func TestApplyPatchRefusals(t *testing.T) {
 	}
 	if _, err := podtemplate.ApplyPatch(rawOf(template), nil); !errors.Is(err, podtemplate.ErrPatch) {
 		t.Errorf("no patch: %v", err)
+	}
+}
+
+// Errors are told in conditions and events, which more may read than templates.
+func TestApplyPatchErrorsHaveNoValues(t *testing.T) {
+	const template = `{"spec":{` + oneContainer + `}}`
+	for name, patch := range map[string]string{
+		"no merge key":      `{"spec":{"containers":[{"env":[{"name":"TOKEN","value":"hunter2"}]}]}}`,
+		"key in the value":  `{"spec":{"containers":[{"env":[{"value":"x does not contain declared merge key: hunter2"}]}]}}`,
+		"unknown directive": `{"spec":{"containers":[{"name":"c","$patch":"hunter2","env":[{"name":"TOKEN","value":"hunter2"}]}]}}`,
+		"order":             `{"spec":{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"b","image":"hunter2"},{"name":"a","image":"hunter2"}]}}`,
+		"types":             `{"spec":{"containers":["hunter2"]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := podtemplate.ApplyPatch(rawOf(template), rawOf(patch))
+			if !errors.Is(err, podtemplate.ErrPatch) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error %v", err)
+			}
+			t.Log(err)
+		})
 	}
 }
 

@@ -104,12 +104,12 @@ func TemplateOf(set *v1alpha1.SandboxSet) string {
 	return set.Name
 }
 
-// setLabelTemplate labels a sandbox with the name of its template. A name can be
-// longer than a label may be. Nobody can select such a sandbox by it then, which
-// beats one that cannot be created.
-func setLabelTemplate(sandbox *v1alpha1.Sandbox, name string) {
+// setLabelTemplate labels an object with labels with the name of its template. A
+// name can be longer than a label may be. Nobody can select such an object by it
+// then, which beats one that cannot be created.
+func setLabelTemplate(object metav1.Object, name string) {
 	if len(name) <= validation.LabelValueMaxLength {
-		sandbox.Labels[v1alpha1.LabelSandboxTemplate] = name
+		object.GetLabels()[v1alpha1.LabelSandboxTemplate] = name
 	}
 }
 

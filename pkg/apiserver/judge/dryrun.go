@@ -29,6 +29,8 @@ const (
 	rememberVerdict = 5 * time.Minute
 	rememberDoubt   = 10 * time.Second
 	remembered      = 4096
+	// maxFaults is how many faults, and how many warnings, of a pod are told and kept.
+	maxFaults = 20
 
 	dryRunPrefix = "sandlot-dry-run-"
 	dryRunOwner  = "sandlot-apiserver"
@@ -67,6 +69,7 @@ func (d *DryRun) Pod(ctx context.Context, pod *unstructured.Unstructured) Verdic
 	warned, err := d.create(ctx, pod.GetNamespace(), body)
 	verdict, sure := verdictOf(err)
 	verdict.Warnings = append(verdict.Warnings, warned...)
+	verdict.Warnings = verdict.Warnings[:min(len(verdict.Warnings), maxFaults)]
 	switch {
 	case sure:
 		d.seen.Add(key, verdict, rememberVerdict)
@@ -118,6 +121,9 @@ func faultsOf(details *metav1.StatusDetails) []metav1.StatusCause {
 	}
 	var faults []metav1.StatusCause
 	for _, cause := range details.Causes {
+		if len(faults) == maxFaults {
+			break
+		}
 		if cause.Field != "" {
 			faults = append(faults, cause)
 		}

@@ -21,6 +21,18 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
+// Verdicts are kept by the thousand: none may be big.
+func TestVerdictsAreBounded(t *testing.T) {
+	var errs field.ErrorList
+	for i := range 10 * maxFaults {
+		errs = append(errs, field.Required(field.NewPath("spec", "containers").Index(i), ""))
+	}
+	got, sure := verdictOf(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "x", errs))
+	if len(got.Faults) != maxFaults || !sure {
+		t.Errorf("%d faults, sure: %v", len(got.Faults), sure)
+	}
+}
+
 func TestVerdictOf(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
 	pods := schema.GroupResource{Resource: "pods"}

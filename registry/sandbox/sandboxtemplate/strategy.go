@@ -7,7 +7,10 @@ package sandboxtemplate
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -75,10 +78,20 @@ func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	errs := validation.ValidateSandboxTemplateUpdate(template, stored)
+	if owner := metav1.GetControllerOfNoCopy(stored); owner != nil && isSet(owner) &&
+		strategy.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
+		// It holds a revision of the set, whose name is a hash of it.
+		return append(errs, field.Forbidden(field.NewPath("spec"),
+			fmt.Sprintf("belongs to SandboxSet %s: change the set or the template that it refers to", owner.Name)))
+	}
 	if len(errs) > 0 || template.DeletionTimestamp != nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
 		return errs
 	}
 	return s.judgePods(ctx, template)
+}
+
+func isSet(owner *metav1.OwnerReference) bool {
+	return owner.Kind == "SandboxSet" && strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/")
 }
 
 func (s Strategy) judgePods(ctx context.Context, template *v1alpha1.SandboxTemplate) field.ErrorList {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
@@ -28,6 +29,47 @@ func TestPrepareForCreate(t *testing.T) {
 	want.Generation = 1
 	if diff := cmp.Diff(want, obj); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestValidateUpdateOfRevision(t *testing.T) {
+	owned := func(kind string) *v1alpha1.SandboxTemplate {
+		stored := registrytest.NewSandboxTemplate("a")
+		stored.ResourceVersion = "7"
+		stored.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: "x", UID: "1", Controller: new(true),
+		}}
+		return stored
+	}
+	template := func(s *v1alpha1.SandboxTemplate) {
+		s.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`)
+	}
+	const refused = "spec: Forbidden: belongs to SandboxSet x: change the set or the template that it refers to"
+	tests := map[string]struct {
+		kind   string
+		change func(*v1alpha1.SandboxTemplate)
+		want   string
+	}{
+		"template":       {"SandboxSet", template, refused},
+		"pause":          {"SandboxSet", func(s *v1alpha1.SandboxTemplate) { s.Spec.PauseStrategy = &v1alpha1.PauseStrategy{} }, refused},
+		"both":           {"SandboxSet", func(s *v1alpha1.SandboxTemplate) { template(s); s.OwnerReferences = nil }, refused},
+		"labels":         {"SandboxSet", func(s *v1alpha1.SandboxTemplate) { s.Labels = map[string]string{"a": "b"} }, ""},
+		"owner":          {"SandboxSet", func(s *v1alpha1.SandboxTemplate) { s.OwnerReferences = nil }, ""},
+		"of another one": {"Deployment", template, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored := owned(tc.kind)
+			updated := stored.DeepCopy()
+			tc.change(updated)
+			got := ""
+			if errs := newStrategy().ValidateUpdate(t.Context(), updated, stored); len(errs) > 0 {
+				got = errs.ToAggregate().Error()
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 

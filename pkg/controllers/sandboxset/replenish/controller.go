@@ -59,6 +59,28 @@ type revisions interface {
 	ControlledBy(types.UID) ([]*v1alpha1.SandboxTemplate, error)
 }
 
+// users finds what refers to a template in the cache.
+type users interface {
+	// UsersOf returns the SandboxSets and Sandboxes that do, straight or through
+	// other templates, as the cache shows them. They are shared and not to be changed.
+	UsersOf(kind, namespace, name string) ([]client.Object, error)
+}
+
+// usersOfAll joins what indexes of several kinds find.
+type usersOfAll []users
+
+func (all usersOfAll) UsersOf(kind, namespace, name string) ([]client.Object, error) {
+	var found []client.Object
+	for _, each := range all {
+		objects, err := each.UsersOf(kind, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, objects...)
+	}
+	return found, nil
+}
+
 // Controller keeps the pools of SandboxSets at their size.
 type Controller struct {
 	client       client.Client
@@ -66,6 +88,8 @@ type Controller struct {
 	options      Options
 	pool         pool
 	revisions    revisions
+	users        users
+	unheld       *unheld
 	resolved     *resolved
 	expectations *expectations
 	bursts       *bursts
@@ -83,6 +107,7 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		client:       c,
 		clock:        clk,
 		options:      o,
+		unheld:       newUnheld(),
 		resolved:     newResolved(),
 		expectations: newExpectations(clk),
 		bursts:       newBursts(o.QuietPeriod),
@@ -109,7 +134,11 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	c.pool, c.revisions = index, revisions
+	sandboxes, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	if err != nil {
+		return err
+	}
+	c.pool, c.revisions, c.users = index, revisions, usersOfAll{users, sandboxes}
 	if c.options.Events {
 		c.recorder = mgr.GetEventRecorder(c.Name())
 	}
@@ -137,6 +166,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.client.Get(ctx, key, set, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.resolved.forget(key)
+			c.unheld.forget(key)
 			c.expectations.forget(key)
 			c.bursts.forget(key)
 			c.failures.forget(key)
@@ -186,7 +216,15 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := errors.Join(workErr, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: c.again(o, finished, wrote, max(pause, wait))}, nil
+	return reconcile.Result{RequeueAfter: sooner(c.again(o, finished, wrote, max(pause, wait)), o.retry)}, nil
+}
+
+// sooner is the earlier of two times to look again; 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // changed tells whether a user has changed the spec since the last look at the pool.

@@ -65,6 +65,10 @@ func TestController(t *testing.T) {
 		"template breaks":                  testTemplateBreaks,
 		"template goes":                    testTemplateGoes,
 		"name is taken":                    testNameIsTaken,
+		"holder of a change":               testHolderOfChangeCannotBeMade,
+		"adopts its revision":              testAdoptsRevision,
+		"keeps a revision referred to":     testKeepsReferredRevision,
+		"refills under the old name":       testRefillsUnderOldName,
 		"name is taken by a template":      testNameIsTakenInline,
 		"holder cannot be made":            testHolderCannotBeMade,
 	} {

@@ -5,10 +5,12 @@ package replenish
 
 import (
 	"context"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -128,17 +130,45 @@ func (c *Controller) wake(sandbox *v1alpha1.Sandbox, q queue) {
 // wakeUser queues a set when a template that it refers to changes.
 func wakeUser(set client.Object, q queue) { q.Add(requestFor(client.ObjectKeyFromObject(set))) }
 
-// revisionEvents wakes a set when a template that holds a revision of it is gone:
-// it may be needed.
+// revisionEvents wakes a set when a template that holds a revision of it is gone,
+// for it may be needed, and when one that had the name of such a template is gone
+// or has lost its owner: the name is free.
 func (c *Controller) revisionEvents() handler.EventHandler {
+	wake := func(template client.Object, q queue) {
+		for _, set := range setsOf(template) {
+			c.unheld.forget(set)
+			q.AddAfter(requestFor(set), c.bursts.gather(set))
+		}
+	}
 	return handler.Funcs{
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			if owner := metav1.GetControllerOfNoCopy(e.Object); owner != nil && owner.Kind == "SandboxSet" {
-				key := types.NamespacedName{Namespace: e.Object.GetNamespace(), Name: owner.Name}
-				q.AddAfter(requestFor(key), c.bursts.gather(key))
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
+			if before != nil && (after == nil || after.UID != before.UID) {
+				wake(e.ObjectOld, q)
 			}
 		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(e.Object, q) },
 	}
+}
+
+// setsOf are the sets that a template holds a revision of, or may keep from holding
+// one: by owner, by label, and by name for those that never were a set's.
+func setsOf(template client.Object) []types.NamespacedName {
+	names := sets.New[string]()
+	if owner := metav1.GetControllerOfNoCopy(template); owner != nil && owner.Kind == "SandboxSet" {
+		names.Insert(owner.Name)
+	}
+	if set := template.GetLabels()[v1alpha1.LabelSandboxPool]; set != "" {
+		names.Insert(set)
+	}
+	if dash := strings.LastIndexByte(template.GetName(), '-'); dash > 0 {
+		names.Insert(template.GetName()[:dash])
+	}
+	keys := make([]types.NamespacedName, 0, names.Len())
+	for name := range names {
+		keys = append(keys, types.NamespacedName{Namespace: template.GetNamespace(), Name: name})
+	}
+	return keys
 }
 
 func requestFor(key types.NamespacedName) reconcile.Request {

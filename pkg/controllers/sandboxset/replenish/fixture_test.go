@@ -5,6 +5,7 @@ package replenish
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,7 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 	}), f.clock, Options{Workers: 1, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	f.c.pool = f.cache
 	f.c.revisions = holders{f}
+	f.c.users = referrers{f}
 	return f
 }
 
@@ -79,6 +81,29 @@ func (h holders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error
 		}
 	}
 	return all, nil
+}
+
+// referrers shows what refers to a template straight, as the server has it.
+type referrers struct{ f *fixture }
+
+func (r referrers) UsersOf(_, namespace, name string) ([]client.Object, error) {
+	sets, sandboxes := &v1alpha1.SandboxSetList{}, &v1alpha1.SandboxList{}
+	if err := errors.Join(r.f.api.List(r.f.Context(), sets, client.InNamespace(namespace)),
+		r.f.api.List(r.f.Context(), sandboxes, client.InNamespace(namespace))); err != nil {
+		return nil, err
+	}
+	var found []client.Object
+	for i := range sets.Items {
+		if ref := sets.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
+			found = append(found, &sets.Items[i])
+		}
+	}
+	for i := range sandboxes.Items {
+		if ref := sandboxes.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
+			found = append(found, &sandboxes.Items[i])
+		}
+	}
+	return found, nil
 }
 
 // testCache shows what was delivered to it.

@@ -35,7 +35,8 @@ func (c *Controller) materialize(
 			return nil
 		}
 	}
-	err = c.client.Create(ctx, podtemplate.Materialize(set, revision, resolved))
+	wanted := podtemplate.Materialize(set, revision, resolved)
+	err = c.client.Create(ctx, wanted.DeepCopy())
 	switch {
 	case err == nil:
 		return nil
@@ -48,15 +49,19 @@ func (c *Controller) materialize(
 	if err := c.options.Lookup.Server.Get(ctx, key, existing); err != nil {
 		return fmt.Errorf("getting SandboxTemplate %s: %w", key, err)
 	}
-	if !metav1.IsControlledBy(existing, set) {
+	switch {
+	case metav1.IsControlledBy(existing, set):
+		return nil
+	case adoptable(existing, wanted):
+		return c.adopt(ctx, existing, wanted)
+	default:
 		return fmt.Errorf("SandboxTemplate %s, which is to hold a revision of SandboxSet %s, is not the set's: %w", key, set.Name, errNameTaken)
 	}
-	return nil
 }
 
 // collect deletes the SandboxTemplates of older revisions that no sandbox of the
-// pool refers to any more. Claimed sandboxes do not: a claim makes them hold their
-// template themselves.
+// pool refers to any more, nor anything else. Claimed sandboxes do not: a claim
+// makes them hold their template themselves.
 func (c *Controller) collect(ctx context.Context, o *observation) error {
 	held, err := c.revisions.ControlledBy(o.set.UID)
 	if err != nil || len(held) <= 1 && (len(held) == 0 || held[0].Name == o.holder) {
@@ -77,7 +82,16 @@ func (c *Controller) collect(ctx context.Context, o *observation) error {
 		if used.Has(template.Name) || template.DeletionTimestamp != nil {
 			continue
 		}
-		err := c.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: new(template.UID)})
+		// By others than the pool's sandboxes: whoever may write sets or sandboxes here.
+		users, err := c.users.UsersOf(v1alpha1.TemplateKindSandboxTemplate, template.Namespace, template.Name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if len(users) > 0 {
+			continue
+		}
+		err = c.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: new(template.UID)})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("deleting SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err))
 		}

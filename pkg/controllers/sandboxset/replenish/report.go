@@ -39,6 +39,9 @@ const (
 	// EventTemplateResolved tells that a template that could not be used can be.
 	// That it cannot has the reason of the condition TemplateResolved.
 	EventTemplateResolved = "TemplateResolved"
+	// EventRevisionNotHeld tells that there is no SandboxTemplate for the revision of
+	// a set with a template of its own. Its pool is kept all the same.
+	EventRevisionNotHeld = "RevisionNotHeld"
 )
 
 // removalOf says why the plan removes a sandbox.

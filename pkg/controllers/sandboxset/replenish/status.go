@@ -37,7 +37,7 @@ type trouble struct{ reason, message string }
 func troubleOf(workErr error, pause time.Duration) *trouble {
 	switch {
 	case workErr != nil:
-		return &trouble{ReasonFailedWrite, workErr.Error()}
+		return &trouble{ReasonFailedWrite, cutMessage(workErr.Error())}
 	case pause > 0:
 		return &trouble{ReasonSandboxesFail, "Sandboxes of the current template fail or end and are replaced at growing intervals"}
 	}

@@ -47,9 +47,9 @@ func (f *fixture) template(name string) *v1alpha1.SandboxTemplate {
 	return object
 }
 
-func (f *fixture) changeTemplate(name string, template *runtime.RawExtension) {
+func (f *fixture) changeBase(template *runtime.RawExtension) {
 	f.Helper()
-	object := f.template(name)
+	object := f.template("base")
 	object.Spec.Template = template
 	if err := f.api.Update(f.Context(), object); err != nil {
 		f.Fatal(err)
@@ -195,7 +195,7 @@ func testTemplateRollsOut(_ *testing.T, f *fixture) {
 	f.reconcile()
 	old := f.set().Status.UpdateRevision
 	generation := f.set().Generation
-	f.changeTemplate("base", podOf("other"))
+	f.changeBase(podOf("other"))
 	rounds := 0
 	for ; f.set().Status.UpdatedAvailableReplicas < replicas || f.set().Status.UpdateRevision == old; rounds++ {
 		if rounds > 60 {
@@ -244,7 +244,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	old := f.set().Status
 
 	// The patch now adds a container that has no image.
-	f.changeTemplate("base", raw(`{"spec":{"containers":[{"name":"d","image":"other"}]}}`))
+	f.changeBase(raw(`{"spec":{"containers":[{"name":"d","image":"other"}]}}`))
 	f.reconcile()
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonInvalidTemplate)
 	f.claim(f.pooled()[0])
@@ -265,7 +265,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	}
 	f.wantHolders(old.UpdateRevision)
 
-	f.changeTemplate("base", podOf("mended"))
+	f.changeBase(podOf("mended"))
 	f.reconcile()
 	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
 	if f.set().Status.UpdateRevision == old.UpdateRevision {
@@ -339,16 +339,186 @@ func testNameIsTaken(_ *testing.T, f *fixture) {
 	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
 }
 
-// A set with a template of its own is served all the same.
-func testNameIsTakenInline(t *testing.T, f *fixture) {
+// A set with a template of its own is served all the same, and asks seldom.
+func testNameIsTakenInline(_ *testing.T, f *fixture) {
+	recorder := events.NewFakeRecorder(100)
+	f.c.recorder = recorder
 	f.createSet(2)
-	f.createTemplate(f.revisionName(), podOf("else"))
-	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); !errors.Is(err, errNameTaken) {
-		t.Errorf("error %v", err)
+	name := f.revisionName()
+	f.createTemplate(name, podOf("else"))
+	tries := 0
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
+			tries++
+		}
+		return c.Create(ctx, o, opts...)
+	}
+	for range 3 {
+		if got := f.reconcile().RequeueAfter; got == 0 || got > retryHolder {
+			f.Errorf("looks again after %v", got)
+		}
+		f.sync()
 	}
 	f.wantPooled(2)
-	if got := meta.FindStatusCondition(f.set().Status.Conditions, ConditionReplicaFailure); got == nil || !strings.Contains(got.Message, "taken") {
-		t.Errorf("condition %+v", got)
+	s := f.set().Status
+	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, ConditionReplicaFailure) != nil {
+		f.Errorf("status %+v", s)
+	}
+	f.clock.SetTime(f.clock.Now().Add(retryHolder))
+	f.reconcile()
+	if tries != 2 {
+		f.Errorf("%d tries, want one a minute", tries)
+	}
+	told := 0
+	for len(recorder.Events) > 0 {
+		if strings.Fields(<-recorder.Events)[1] == EventRevisionNotHeld {
+			told++
+		}
+	}
+	if told != 1 {
+		f.Errorf("told %d times", told)
+	}
+	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
+		f.Fatal(err)
+	}
+	f.clock.SetTime(f.clock.Now().Add(retryHolder))
+	f.reconcile()
+	f.wantHolders(f.set().Status.UpdateRevision)
+	if got := f.set().Status.CurrentRevision; got != name {
+		f.Errorf("current revision %q", got)
+	}
+}
+
+// A holder that cannot be made for the moment leaves the old revision serving, and
+// has it refilled.
+func testHolderOfChangeCannotBeMade(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(3, "")
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	old := f.set().Status
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
+			return apierrors.NewServiceUnavailable("not now")
+		}
+		return c.Create(ctx, o, opts...)
+	}
+	f.changeBase(podOf("other"))
+	f.claim(f.pooled()[0])
+	f.sync()
+	for range 3 {
+		f.clock.SetTime(f.clock.Now().Add(turn))
+		if _, err := f.c.Reconcile(f.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
+			f.Error("no error, so no retry")
+		}
+		f.sync()
+	}
+	now := f.set().Status
+	if now.UpdateRevision != old.UpdateRevision || now.CurrentRevision != old.CurrentRevision {
+		f.Errorf("status %+v, before %+v", now, old)
+	}
+	f.wantHolders(old.UpdateRevision)
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+	for _, sandbox := range f.wantPooled(3) {
+		if sandbox.Spec.TemplateRef.Name != old.CurrentRevision {
+			f.Errorf("%s refers to %s", sandbox.Name, sandbox.Spec.TemplateRef.Name)
+		}
+	}
+	f.funcs.Create = nil
+	f.reconcile()
+	if f.set().Status.UpdateRevision == old.UpdateRevision {
+		f.Error("the change does not roll out")
+	}
+}
+
+// A set that was deleted without what it owned leaves its revision to the next.
+func testAdoptsRevision(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(1, "")
+	f.reconcile()
+	holder := f.template(f.set().Status.CurrentRevision)
+	holder.OwnerReferences = nil
+	if err := f.api.Update(f.Context(), holder); err != nil {
+		f.Fatal(err)
+	}
+	f.reconcile()
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+	f.wantHolders(f.set().Status.UpdateRevision)
+
+	// One that holds something else is not taken.
+	holder = f.template(holder.Name)
+	holder.OwnerReferences = nil
+	if err := f.api.Update(f.Context(), holder); err != nil {
+		f.Fatal(err)
+	}
+	holder.Spec.Template = podOf("else")
+	if err := f.api.Update(f.Context(), holder); err != nil {
+		f.Fatal(err)
+	}
+	if got := f.reconcile().RequeueAfter; got == 0 || got > retryHolder {
+		f.Errorf("looks again after %v", got)
+	}
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
+	f.wantHolders()
+}
+
+// A revision that something else refers to stays.
+func testKeepsReferredRevision(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(0, "")
+	f.reconcile()
+	old := f.set().Status
+	other := makeSet(0)
+	other.ObjectMeta = metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "other"}
+	other.Spec.Template, other.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: old.CurrentRevision}
+	if err := f.api.Create(f.Context(), other); err != nil {
+		f.Fatal(err)
+	}
+	f.changeBase(podOf("other"))
+	f.reconcile()
+	f.reconcile()
+	now := f.set().Status.UpdateRevision
+	f.wantHolders(old.UpdateRevision, now)
+	if err := f.api.Delete(f.Context(), other); err != nil {
+		f.Fatal(err)
+	}
+	f.reconcile()
+	f.wantHolders(now)
+}
+
+// What is refilled from an old revision is labelled with the template it is from.
+func testRefillsUnderOldName(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(1, "")
+	f.reconcile()
+	f.sync()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = "missing" })
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.clock.SetTime(f.clock.Now().Add(turn))
+	f.reconcile()
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
+	if got := f.wantPooled(1)[0].Labels[v1alpha1.LabelSandboxTemplate]; got != "base" {
+		f.Errorf("labelled %q", got)
+	}
+}
+
+func TestSetsOf(t *testing.T) {
+	owned := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "a-b-x1", OwnerReferences: []metav1.OwnerReference{{Kind: "SandboxSet", Name: "owner", Controller: new(true)}},
+		Labels: map[string]string{v1alpha1.LabelSandboxPool: "labelled"},
+	}}
+	got := map[string]bool{}
+	for _, key := range setsOf(owned) {
+		got[key.String()] = true
+	}
+	if len(got) != 3 || !got["n/owner"] || !got["n/labelled"] || !got["n/a-b"] {
+		t.Errorf("got %v", got)
+	}
+	if got := setsOf(&v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "python"}}); len(got) > 0 {
+		t.Errorf("got %v", got)
 	}
 }
 
