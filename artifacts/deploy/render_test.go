@@ -142,6 +142,8 @@ func args(t *testing.T, objects manifests, w workload) []string {
 		case from == nil:
 		case from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.name":
 			value = w.GetName() + "-0"
+		case from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.namespace":
+			value = w.GetNamespace()
 		case from.ConfigMapKeyRef != nil:
 			config := get[*corev1.ConfigMap](objects, from.ConfigMapKeyRef.Name)
 			if config == nil {

@@ -46,6 +46,7 @@ type Allocator struct {
 	catalog catalog
 	// templates remembers patched pod templates.
 	templates *podtemplate.Cache
+	sizes     *sizes
 	queue     *queue
 	aside     aside
 	feed      *poolindex.Feed
@@ -68,6 +69,7 @@ func New(o Options) *Allocator {
 		options: o, store: observedStore{o.Store, o.Clock}, index: poolindex.New(),
 		templates: podtemplate.NewCache(), lag: lag{clock: o.Clock},
 	}
+	a.sizes = newSizes(a.store, o.Clock)
 	a.queue = newQueue(a.index)
 	a.feed = poolindex.NewFeed(a.index, a.queue, o.Clock.Now)
 	a.jobs.init(o.Clock)
@@ -83,8 +85,8 @@ func New(o Options) *Allocator {
 // background. A ctx that is done before the first transaction costs nothing;
 // afterwards it only ends the waiting.
 //
-// Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, ErrTooLarge, those of
-// Options.Admit (nothing was written in all these cases), ErrUnknownOutcome, the
+// Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, *RefusedError, ErrTooLarge,
+// those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome, the
 // error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	ctx, answered := a.observeCreate(ctx, claim)

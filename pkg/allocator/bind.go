@@ -71,13 +71,12 @@ func newBinding(claim *v1alpha1.SandboxClaim) (*binding, error) {
 	return b, nil
 }
 
-// apply makes sb the claim's at now: locked, labelled, detached from its set. sb
-// is changed and must be the caller's own copy.
-func (b *binding) apply(sb *v1alpha1.Sandbox, as standing, now time.Time) error {
+// apply makes sb the claim's: locked, labelled, detached from its set. sb is changed
+// and must be the caller's own copy.
+func (b *binding) apply(sb *v1alpha1.Sandbox, as standing) error {
 	sb.OwnerReferences = nil
 	sb.Labels = merged(sb.Labels, b.labels)
 	sb.Annotations = merged(sb.Annotations, b.annotations)
-	sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = now.UTC().Format(time.RFC3339)
 	sb.Annotations[v1alpha1.AnnotationLock] = string(uuid.NewUUID())
 	b.stand(sb, as)
 	if t := b.claim.Spec.ShutdownTime; t != nil {
@@ -85,7 +84,12 @@ func (b *binding) apply(sb *v1alpha1.Sandbox, as standing, now time.Time) error 
 		sb.Spec.ShutdownTime = &shutdown
 		sb.Spec.PauseTime = nil
 	}
-	observed := nextGeneration(sb) // the template always changes: it names the owner
+	observed := false // the template always changes: it names the owner
+	if resizing(sb) {
+		sb.Generation++ // and here the pod has to follow
+	} else {
+		observed = nextGeneration(sb)
+	}
 	if sb.Spec.Template == nil {
 		return nil
 	}

@@ -86,7 +86,7 @@ func TestBindingIsNothingToObserve(t *testing.T) {
 			sb := pooled.DeepCopy()
 			sb.Generation, sb.Status = tc.generation, *tc.observed.DeepCopy()
 			sb.Status.UpdateRevision = "before"
-			if err := b.apply(sb, counted, birth); err != nil {
+			if err := b.apply(sb, counted); err != nil {
 				t.Fatal(err)
 			}
 			tc.want.UpdateRevision = "before"
@@ -130,7 +130,6 @@ func TestBinding(t *testing.T) {
 				}
 				wantAnnotations := map[string]string{
 					v1alpha1.AnnotationLock: lock, v1alpha1.AnnotationOwner: "claim-uid",
-					v1alpha1.AnnotationClaimTimestamp:         "2026-03-04T05:06:07Z",
 					v1alpha1.AnnotationUpdatedMetadataInClaim: `{"annotations":null,"labels":null}`,
 				}
 				if diff := cmp.Diff(wantAnnotations, sb.Annotations); diff != "" {
@@ -193,7 +192,7 @@ func TestBinding(t *testing.T) {
 				t.Fatal(err)
 			}
 			sb := pooled.DeepCopy()
-			if err := b.apply(sb, counted, birth); err != nil {
+			if err := b.apply(sb, counted); err != nil {
 				t.Fatal(err)
 			}
 			tt.check(t, sb)
@@ -258,10 +257,10 @@ func TestBindingLocksDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, two := pooled.DeepCopy(), pooled.DeepCopy()
-	if err := b.apply(one, counted, birth); err != nil {
+	if err := b.apply(one, counted); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.apply(two, counted, birth); err != nil {
+	if err := b.apply(two, counted); err != nil {
 		t.Fatal(err)
 	}
 	if one.Annotations[v1alpha1.AnnotationLock] == two.Annotations[v1alpha1.AnnotationLock] {

@@ -42,7 +42,13 @@ func (j *job) prepare(ctx context.Context, c poolindex.Candidate) (*bind, error)
 		// Whoever has it from now on does not depend on a template or a set any more.
 		bound.Spec.TemplateRef = nil
 	}
-	if err := j.binding.apply(bound, counted, now); err != nil {
+	raised, err := j.raise(ctx, c, bound.Spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	bound.Spec.Template = raised.template
+	raised.mark(bound, now)
+	if err := j.binding.apply(bound, counted); err != nil {
 		return nil, err
 	}
 	return &bind{candidate: c, sandbox: bound, at: version(sb)}, nil

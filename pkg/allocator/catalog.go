@@ -55,7 +55,7 @@ func (c *catalog) replicas() map[poolindex.Pool]int32 {
 	defer c.mu.RUnlock()
 	all := make(map[poolindex.Pool]int32, len(c.sets))
 	for p, set := range c.sets {
-		all[p] = holds(set)
+		all[p] = ptr.Deref(set.Spec.Replicas, 0)
 	}
 	return all
 }
@@ -210,7 +210,10 @@ func poolOf(set *v1alpha1.SandboxSet) poolindex.Pool {
 	return poolindex.Pool{Namespace: set.Namespace, Name: set.Name}
 }
 
-func holds(set *v1alpha1.SandboxSet) int32 { return ptr.Deref(set.Spec.Replicas, 0) }
+// holds is how many sandboxes a set may come to have for claims that wait.
+func holds(set *v1alpha1.SandboxSet) int32 {
+	return ptr.Deref(set.Spec.Replicas, 0) + ptr.Deref(set.Spec.ScaleStrategy.Burst, 0)
+}
 
 // versionOf is a set's resourceVersion as etcd counts it; 0 if it has none.
 func versionOf(set *v1alpha1.SandboxSet) uint64 {

@@ -33,16 +33,34 @@ type draft struct {
 	supply supply
 	// broken is why none can be made although they should be; nil if that is not so.
 	broken error
-	txn    Txn // once encoded
+	// expired: the claim's time is up.
+	expired bool
+	// refused: the template does not take what the claim adds, so it gets no more.
+	refused *RefusedError
+	txn     Txn // once encoded
 }
 
 // sandboxes are those that the draft changes, in the order of the transaction.
 func (d *draft) sandboxes() []*v1alpha1.Sandbox {
-	all := slices.Concat(d.drops, d.counts)
+	return slices.Concat(d.drops, d.counts, d.gained())
+}
+
+// gained are the sandboxes that become the claim's with the draft.
+func (d *draft) gained() []*v1alpha1.Sandbox {
+	all := make([]*v1alpha1.Sandbox, 0, len(d.binds)+len(d.fresh))
 	for _, b := range d.binds {
 		all = append(all, b.sandbox)
 	}
 	return append(all, d.fresh...)
+}
+
+// date notes on the sandboxes that become the claim's since when they are: a candidate
+// may have been held for long.
+func (d *draft) date(now time.Time) {
+	stamp := now.UTC().Format(time.RFC3339)
+	for _, sb := range d.gained() {
+		sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = stamp
+	}
 }
 
 // divisible says whether a part of the draft is as true as the whole.
@@ -140,10 +158,11 @@ func (j *job) accept(d *draft) {
 	j.held = slices.DeleteFunc(j.held, func(b bind) bool { return slices.ContainsFunc(d.binds, b.same) })
 	j.made = slices.DeleteFunc(j.made, func(sb *v1alpha1.Sandbox) bool { return slices.Contains(d.fresh, sb) })
 	j.found = nil
+	j.resizes.counted(d)
 	for _, sb := range slices.Concat(d.drops, d.counts) {
 		delete(j.fresh, sb.Name)
 	}
-	for _, sb := range d.sandboxes()[len(d.drops)+len(d.counts):] {
+	for _, sb := range d.gained() {
 		if isStarting(sb) {
 			j.fresh[sb.Name] = freshSandbox{sb, now.Add(j.waitReady())}
 		}

@@ -9,6 +9,9 @@
 // (a pool that is empty, sandboxes that must start first, batches larger than a
 // transaction) is a job (job.go): the call waits for it within the sync window,
 // and it goes on in the background until the claim's timeout, also after a
-// restart, also on another replica (finisher.go). What a bound sandbox and a
-// claim's status look like is decided by pure functions (bind.go, status.go).
+// restart, also on another replica (finisher.go). Sandboxes of pools that are
+// smaller than their template are resized by others, which the job begins and waits
+// for (resize.go); what a claim adds goes into the sandboxes made for it (inject.go).
+// What a bound sandbox and a claim's status look like is decided by pure functions
+// (bind.go, status.go).
 package allocator

@@ -41,33 +41,42 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 	if d.claim.Status.ClaimStartTime == nil { // a client rewrote the status
 		d.claim.Status.ClaimStartTime = &metav1.Time{Time: j.start}
 	}
-	j.resolved, j.recipe = nil, nil
+	j.resolved, j.raised, j.recipe = nil, nil, nil
 	var err error
-	expired := j.at != 0 && !now.Before(j.deadline())
+	d.expired = j.at != 0 && !now.Before(j.deadline())
 	if d.supply, err = j.a.supply(ctx, j.claim, j.at == 0); err != nil {
-		if !expired || ctx.Err() != nil {
+		if !d.expired || ctx.Err() != nil {
 			return nil, err
 		}
 		d.broken = err // its time is up all the same
 	}
 	j.retryAside(d, now)
+	if d.refused, err = j.refusal(ctx, d); err != nil && ctx.Err() != nil {
+		return nil, err // any other is met again where a sandbox is to be made
+	}
+	if d.refused != nil && j.at == 0 {
+		return nil, d.refused
+	}
 
 	listed := slices.Concat(d.claim.Status.Sandboxes, j.found)
-	ready := j.sort(d, now, expired)
+	ready := j.sort(d, now)
 	if !atomicClaim(d.claim) {
 		listed = append(listed, j.count(d, ready)...)
 	}
 	report(d.claim, listed, j.unlisted, nil)
 	d.missing = max(0, int(replicas(d.claim)-d.claim.Status.ClaimedReplicas)-(len(j.fresh)-len(d.counts)-len(d.drops)))
 	if d.missing > 0 {
-		if err := j.fillUnless(ctx, d, expired, now); err != nil {
+		if err := j.fillUnless(ctx, d, now); err != nil {
 			return nil, err
 		}
 	}
 	listed = append(listed, j.standing(d, ready)...)
+	d.date(now)
 	d.missing -= len(d.binds) + len(d.fresh)
 	report(d.claim, listed, j.unlisted, d.supply.problem)
-	j.conclude(d, expired, now)
+	resizes := j.settled(d)
+	resizes.report(d.claim, now)
+	j.conclude(d, now)
 	j.look(d, now)
 	span.AddEvent("Found", attribute.Int("from pool", len(d.binds)), attribute.Int("made", len(d.fresh)), attribute.Int("missing", d.missing))
 	return d, nil
@@ -75,6 +84,9 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 
 // look takes in, and tells, what is in the way of the claim after a draft.
 func (j *job) look(d *draft, now time.Time) {
+	if d.refused != nil && unfinished(d.claim) {
+		d.broken = d.refused // which it may be no more when all that starts is ready
+	}
 	if d.broken != nil && d.missing > 0 {
 		unmade(d.claim, d.broken)
 	}
@@ -90,48 +102,54 @@ func (j *job) standing(d *draft, ready []*v1alpha1.Sandbox) []v1alpha1.ClaimedSa
 	var entries []v1alpha1.ClaimedSandbox
 	as := counted
 	if atomicClaim(d.claim) {
-		if len(ready)+len(d.binds) < int(replicas(d.claim)) || len(d.drops) > 0 {
+		if len(ready)+len(d.binds) < int(replicas(d.claim)) || len(d.drops) > 0 || anyResizing(d.binds) {
 			as = starting
 		} else {
 			entries = j.count(d, ready)
 		}
 	}
 	for _, b := range d.binds {
-		j.binding.stand(b.sandbox, as)
-		if as == counted {
-			entries = append(entries, claimed(b.sandbox))
+		if as == starting || resizing(b.sandbox) {
+			j.binding.stand(b.sandbox, starting)
+			continue
 		}
+		j.binding.stand(b.sandbox, counted)
+		entries = append(entries, claimed(b.sandbox))
 	}
 	return entries
 }
 
-// conclude ends the claim in the draft, if it has all it asked for, or if its
-// time is up and it has let go of what does not count.
-func (j *job) conclude(d *draft, expired bool, now time.Time) {
+// conclude ends the claim in the draft, if it has all it asked for, or if it gets no
+// more and nothing that it holds may still come to count.
+func (j *job) conclude(d *draft, now time.Time) {
 	switch {
 	case d.claim.Status.ClaimedReplicas >= replicas(d.claim):
 		complete(d.claim, now)
-	case expired && len(d.counts)+len(d.drops) == len(j.fresh):
+	case !d.expired && d.refused == nil || len(d.counts)+len(d.drops) < len(j.fresh):
+	case d.refused != nil:
+		reject(d.claim, now, d.refused)
+	default:
 		timeOut(d.claim, now, now.Sub(claimStart(d.claim, j.start)), d.supply.problem)
 	}
 }
 
 // sort lets go of the sandboxes that the claim holds and that have failed, as
-// far as a transaction can take them, and returns those that are ready. At the
-// end of the claim's time every one that is not ready has failed, and with
-// AllOrNothing every one, unless all are ready.
-func (j *job) sort(d *draft, now time.Time, expired bool) []*v1alpha1.Sandbox {
+// far as a transaction can take them, and returns those that are ready. At the end
+// of the claim's time every one that is not ready has failed, and with AllOrNothing
+// every one, unless all are ready; so they have where the claim gets no more.
+func (j *job) sort(d *draft, now time.Time) []*v1alpha1.Sandbox {
+	over := d.expired || d.refused != nil && atomicClaim(d.claim)
 	var ready, failed []*v1alpha1.Sandbox
 	for _, name := range slices.Sorted(maps.Keys(j.fresh)) {
 		sb := j.fresh[name]
 		switch state, _ := v1alpha1.StateOf(sb.Sandbox, now); {
-		case state == v1alpha1.StateRunning && sb.Status.PodInfo.PodIP != "":
+		case state == v1alpha1.StateRunning && sb.Status.PodInfo.PodIP != "" && !resizing(sb.Sandbox):
 			ready = append(ready, sb.Sandbox)
-		case expired, !now.Before(sb.until), ended(sb.Sandbox):
+		case over, !now.Before(sb.until), ended(sb.Sandbox):
 			failed = append(failed, dropped(sb.Sandbox, j.claim.Spec.ReserveFailedSandbox, now))
 		}
 	}
-	if expired && atomicClaim(d.claim) && len(ready) < int(replicas(d.claim)) {
+	if over && atomicClaim(d.claim) && len(ready) < int(replicas(d.claim)) {
 		for _, sb := range ready {
 			failed = append(failed, dropped(sb, false, now))
 		}
@@ -186,13 +204,15 @@ func dropped(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbo
 	return sb
 }
 
-// fillUnless adds what the draft is missing. A claim whose time is up gets nothing
-// more, but is told what it could not get.
-func (j *job) fillUnless(ctx context.Context, d *draft, expired bool, now time.Time) (err error) {
-	if !expired {
+// fillUnless adds what the draft is missing. A claim that asks for what its template
+// does not take gets nothing more, and neither does one whose time is up, but that is
+// told what it could not get.
+func (j *job) fillUnless(ctx context.Context, d *draft, now time.Time) (err error) {
+	switch {
+	case d.refused != nil:
+	case !d.expired:
 		return j.fill(ctx, d, now)
-	}
-	if createsOnNoStock(d.claim) && d.supply.canMake() {
+	case createsOnNoStock(d.claim) && d.supply.canMake():
 		if d.broken, err = j.a.brokenRecipe(ctx, d.claim, &d.supply); err != nil && ctx.Err() == nil {
 			d.broken, err = err, nil // its time is up all the same
 		}
@@ -256,7 +276,7 @@ func (j *job) fillUp(ctx context.Context, d *draft, room int, now time.Time) (do
 		if !d.supply.canMake() { // what was there has gone meanwhile
 			return false, nil
 		}
-		if j.recipe, err = j.a.newRecipe(ctx, j.claim.Namespace, &d.supply); err != nil {
+		if err = j.findRecipe(ctx, d); err != nil {
 			if ctx.Err() != nil || j.at == 0 && d.claim.Spec.OnShortage == v1alpha1.ShortageFail {
 				return false, err
 			}
@@ -270,6 +290,14 @@ func (j *job) fillUp(ctx context.Context, d *draft, room int, now time.Time) (do
 		return true, j.make(ctx, d, room-len(d.binds), now)
 	}
 	return false, nil
+}
+
+// findRecipe finds how the claim's sandboxes are made, once in a draft.
+func (j *job) findRecipe(ctx context.Context, d *draft) (err error) {
+	if j.recipe == nil {
+		j.recipe, err = j.a.newRecipe(ctx, j.claim, &d.supply, j.a.store)
+	}
+	return err
 }
 
 // make adds n fresh sandboxes to the draft. If they must not be made, a new claim

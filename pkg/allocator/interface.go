@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -49,6 +51,18 @@ func (e *SourceError) Error() string { return e.Message }
 // Unwrap says that this is an ErrSetNotFound.
 func (e *SourceError) Unwrap() error { return ErrSetNotFound }
 
+// RefusedError means that the template does not take what the claim adds to its
+// sandboxes. Nothing was written.
+type RefusedError struct {
+	// Reason is the one that the claim's conditions give should it end like this.
+	Reason string
+	// Errors name the fields of the claim. No values are in them.
+	Errors field.ErrorList
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.message() }
+
 // ShortageError means that a claim with onShortage Fail found too few available
 // sandboxes. Nothing was written and nothing taken.
 type ShortageError struct {
@@ -79,6 +93,9 @@ type Store interface {
 	// Lookup returns templates from the watch cache, or, if the cache does not know
 	// one, from etcd, so that a template made a moment ago is found.
 	podtemplate.Lookup
+
+	// TemplatesNow returns a Lookup of templates as they are in etcd now.
+	TemplatesNow() podtemplate.Lookup
 
 	// Set returns a set from the watch cache, or, if the cache does not know it, from
 	// etcd, so that a set made a moment ago is found. The caller must not change it.

@@ -38,6 +38,8 @@ type job struct {
 	waiter  *waiter
 	// resolved are the pod templates that candidates refer to. It holds for one draft.
 	resolved map[v1alpha1.SandboxTemplateRef]inlined
+	// raised are the templates that candidates are bound with. It holds for one draft.
+	raised map[raiseKey]raised
 	// recipe makes fresh sandboxes. It holds for one draft.
 	recipe *recipe
 
@@ -53,6 +55,8 @@ type job struct {
 	found []v1alpha1.ClaimedSandbox
 	// unlisted is how many more count than can be named, for the same reason.
 	unlisted int
+	// resizes are those of what counts.
+	resizes resizes
 	// room is how many sandboxes a transaction may change.
 	room int
 	// recreate spaces out the making of sandboxes that keep failing.
@@ -159,6 +163,7 @@ func (j *job) run(ctx context.Context) {
 	defer close(j.done)
 	defer j.letGo()
 	defer func() { j.a.queue.leave(j.waiter) }()
+	j.catchUp(ctx)
 	retry := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	delay := retry
 	for ctx.Err() == nil {
@@ -323,6 +328,21 @@ func (j *job) readInbox() bool {
 	}
 	j.inbox.sandboxes = nil
 	return j.inbox.claim > j.at
+}
+
+// catchUp takes in what the watch told of the job's sandboxes between the transaction
+// and now, when there was nobody to tell it to: one that started quickly, or was
+// resized, may be ready.
+func (j *job) catchUp(ctx context.Context) {
+	for name, known := range j.fresh {
+		sb, err := j.a.store.Sandbox(ctx, j.claim.Namespace, name)
+		switch {
+		case err == nil && sb != nil && version(sb) > version(known.Sandbox):
+			j.fresh[name] = freshSandbox{sb, known.until}
+		case err != nil, sb == nil && j.a.lag.hasHeard(j.at):
+			j.stale = true // it may be gone
+		}
+	}
 }
 
 // untilNext is how long nothing will change by the passing of time alone.

@@ -48,6 +48,13 @@ func (l *lag) hears(revision int64) {
 	}
 }
 
+// hasHeard says whether the watch of sandboxes has come to a revision.
+func (l *lag) hasHeard(revision int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard >= revision
+}
+
 // behind is for how long the index has been waiting for what must come.
 func (l *lag) behind() time.Duration {
 	l.mu.Lock()

@@ -29,6 +29,12 @@ type shelf struct {
 	asOf        uint64
 	podTemplate error
 	set         *v1alpha1.SandboxSet
+	// now are the templates in etcd, where that is ahead.
+	now map[string]*v1alpha1.SandboxTemplate
+	// asked counts questions to the cluster, which has inCluster.
+	asked     int
+	inCluster *corev1.PodTemplate
+	begin     func() Txn
 }
 
 func (s *shelf) Sandbox(_ context.Context, _, name string) (*v1alpha1.Sandbox, error) {
@@ -40,8 +46,21 @@ func (s *shelf) SandboxTemplate(_ context.Context, _, name string) (*v1alpha1.Sa
 }
 
 func (s *shelf) PodTemplate(context.Context, string, string) (*corev1.PodTemplate, error) {
-	return nil, s.podTemplate
+	s.asked++
+	if s.podTemplate != nil {
+		return nil, s.podTemplate
+	}
+	return s.inCluster, nil
 }
+
+func (s *shelf) TemplatesNow() podtemplate.Lookup {
+	if s.now == nil {
+		return s
+	}
+	return &shelf{templates: s.now}
+}
+
+func (s *shelf) Begin() Txn { return s.begin() }
 
 func (s *shelf) Set(context.Context, string, string) (*v1alpha1.SandboxSet, error) {
 	return s.set, nil
@@ -73,7 +92,7 @@ func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
 
 // stocks adds an available sandbox of a set's revision.
 func (d *desk) stocks(name string, set *v1alpha1.SandboxSet, revision string) {
-	sb, err := podtemplate.NewSandbox(set, revision, podtemplate.Inline(podOf("main")))
+	sb, err := podtemplate.NewSandbox(set, revision, podtemplate.Inline(podOf()))
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -115,13 +134,13 @@ func (d *desk) draft(j *job) *draft {
 	return drafted
 }
 
-func podOf(container string) *runtime.RawExtension {
-	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"` + container + `"}]}}`)}
+func podOf() *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main"}]}}`)}
 }
 
 func templateOfPod(name string) *v1alpha1.SandboxTemplate {
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "6"}}
-	template.Spec.Template = podOf("main")
+	template.Spec.Template = podOf()
 	return template
 }
 
@@ -195,7 +214,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	t.Run("it is what comes out of the set", func(t *testing.T) {
 		d := newDesk(t, set)
 		d.shelf.templates["py"] = templateOfPod("py")
-		revision, err := podtemplate.SetRevision(set, podtemplate.Inline(podOf("main")))
+		revision, err := podtemplate.SetRevision(set, podtemplate.Inline(podOf()))
 		if err != nil {
 			t.Fatal(err)
 		}

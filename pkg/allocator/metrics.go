@@ -20,7 +20,7 @@ const (
 	outcomeShortage    = "shortage"      // onShortage Fail and too little stock
 	outcomeSetNotFound = "set_not_found" // onShortage Fail and no set
 	outcomeExists      = "exists"        // the name is taken
-	outcomeRefused     = "refused"       // admission of sandboxes made for it, such as a quota
+	outcomeRefused     = "refused"       // admission of sandboxes made for it, such as a quota, or what it adds to them
 	outcomeTooLarge    = "too_large"     // it does not fit into one transaction
 	outcomeUnknown     = "unknown"       // etcd did not say
 	outcomeCanceled    = "canceled"      // the caller left, or its time was up
@@ -32,8 +32,8 @@ var outcomes = []string{
 	outcomeExists, outcomeRefused, outcomeTooLarge, outcomeUnknown, outcomeCanceled, outcomeError,
 }
 
-// Values of the label result of transactions, of ends of claims, and of what was
-// found out about unknown outcomes.
+// Values of the label result of transactions, of ends of claims, of resizes, and of
+// what was found out about unknown outcomes.
 const (
 	resultCommitted = "committed"
 	resultConflict  = "conflict"
@@ -44,6 +44,11 @@ const (
 	resultCompleted = "completed"
 	resultTimedOut  = "timed_out"
 	resultDeleted   = "deleted"
+	resultRejected  = "rejected" // it adds what its template does not take
+
+	resultSucceeded = "succeeded"
+	resultFailed    = "failed"
+	resultLetGo     = "let_go" // it failed, or was not ready in time
 
 	resultStored     = "stored"
 	resultNotStored  = "not_stored"
@@ -99,6 +104,13 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"source"})
 
+	claimResizes = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace:      namespace,
+		Name:           "claim_resizes_total",
+		Help:           "Sandboxes of smaller pools that claims had resized, by how it went.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+
 	transactionDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace:      namespace,
 		Name:           "transaction_duration_seconds",
@@ -137,14 +149,14 @@ var (
 	})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound,
+		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound, claimResizes,
 			transactionDuration, transactionConflicts, unknownOutcomes, poolReads, indexLag)
 		legacyregistry.CustomMustRegister(&live)
 		// A rate needs a 0 to begin with.
 		for _, outcome := range outcomes {
 			claimDuration.WithLabelValues(outcome)
 		}
-		for _, result := range []string{resultCompleted, resultTimedOut, resultDeleted} {
+		for _, result := range []string{resultCompleted, resultTimedOut, resultRejected, resultDeleted} {
 			claimCompletion.WithLabelValues(result)
 		}
 		for _, result := range []string{resultCommitted, resultConflict, resultTooLarge, resultUnknown, resultError} {
@@ -152,6 +164,7 @@ var (
 		}
 		addZero(transactionConflicts, movedClaim, movedSandbox)
 		addZero(sandboxesBound, sourcePool, sourceFresh)
+		addZero(claimResizes, resultSucceeded, resultFailed, resultLetGo)
 		addZero(unknownOutcomes, resultStored, resultNotStored, resultUnresolved)
 		addZero(poolReads, resultRead, resultError)
 	})

@@ -45,11 +45,13 @@ func (a *Allocator) observeCreate(ctx context.Context, claim *v1alpha1.SandboxCl
 
 var outcomeOfEnd = map[string]string{
 	resultCompleted: outcomeBound, resultTimedOut: outcomeTimedOut, resultDeleted: outcomeDeleted,
+	resultRejected: outcomeRefused,
 }
 
 func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 	var shortage *ShortageError
 	var refusal apierrors.APIStatus
+	var refused *RefusedError
 	switch {
 	case err == nil && unfinished(claim):
 		return outcomeWaiting
@@ -61,6 +63,8 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 		return outcomeShortage
 	case errors.Is(err, ErrSetNotFound):
 		return outcomeSetNotFound
+	case errors.As(err, &refused):
+		return outcomeRefused
 	case errors.Is(err, ErrTooLarge):
 		return outcomeTooLarge
 	case errors.Is(err, ErrUnknownOutcome):
@@ -75,7 +79,10 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 
 // endOf says how a claim ended.
 func endOf(claim *v1alpha1.SandboxClaim) string {
+	completed := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionCompleted)
 	switch conditions := claim.Status.Conditions; {
+	case completed != nil && (completed.Reason == v1alpha1.ReasonEnvVarsInjectionRejected || completed.Reason == v1alpha1.ReasonVolumeClaimTemplatesRejected):
+		return resultRejected
 	case meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionTimedOut):
 		return resultTimedOut
 	case meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionCompleted):
@@ -89,6 +96,7 @@ func endOf(claim *v1alpha1.SandboxClaim) string {
 func (j *job) observeAccepted(d *draft, first bool) {
 	sandboxesBound.WithLabelValues(sourcePool).Add(float64(len(d.binds)))
 	sandboxesBound.WithLabelValues(sourceFresh).Add(float64(len(d.fresh)))
+	d.observeResizes()
 	if len(d.sandboxes()) > 0 {
 		j.a.lag.wrote(version(d.claim))
 	}

@@ -23,6 +23,8 @@ import (
 type recipe struct {
 	model  *v1alpha1.Sandbox
 	broken error
+	// refused: the template does not take what the claim adds.
+	refused *RefusedError
 }
 
 // fresh makes a sandbox that is the claim's from birth, and counts when it is
@@ -35,38 +37,58 @@ func (r *recipe) fresh(b *binding, now time.Time) (*v1alpha1.Sandbox, error) {
 	sb.CreationTimestamp = metav1.NewTime(now)
 	sb.Generation = 0 // apply counts up
 	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
-	return sb, b.apply(sb, starting, now)
+	return sb, b.apply(sb, starting)
 }
 
 // newRecipe finds the pod template of fresh sandboxes. Errors are those of the
-// store; what is wrong with the template itself is in the recipe.
-func (a *Allocator) newRecipe(ctx context.Context, namespace string, s *supply) (*recipe, error) {
+// lookup; what is wrong with the template itself is in the recipe.
+func (a *Allocator) newRecipe(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, s *supply, lookup podtemplate.Lookup,
+) (*recipe, error) {
 	var model *v1alpha1.Sandbox
+	var refused *RefusedError
 	var err error
 	if s.set != nil {
-		model, err = a.modelOf(ctx, s.set)
+		model, err = a.modelOf(ctx, s.set, lookup)
 	} else {
-		model, err = a.modelFrom(ctx, namespace, s.template)
+		model, err = modelFrom(ctx, claim.Namespace, s.template, lookup)
 	}
-	switch {
-	case err == nil:
-		return &recipe{model: model}, nil
-	case unresolved(err):
-		return &recipe{broken: err}, nil
+	if err == nil {
+		refused, err = inject(ctx, claim, s, model, lookup)
 	}
-	return nil, err
+	if err != nil {
+		if unresolved(err) {
+			return &recipe{broken: err}, nil
+		}
+		return nil, err
+	}
+	if refused != nil {
+		return &recipe{broken: refused, refused: refused}, nil //nolint:nilerr // the recipe says so
+	}
+	return &recipe{model: model}, nil
+}
+
+// newRecipeSurely is newRecipe for a claim that is not stored yet: before it is refused,
+// templates are read as they are now, for what lets it in may have been written a
+// moment ago.
+func (a *Allocator) newRecipeSurely(ctx context.Context, claim *v1alpha1.SandboxClaim, s *supply) (*recipe, error) {
+	r, err := a.newRecipe(ctx, claim, s, a.store)
+	if err != nil || r.refused == nil {
+		return r, err
+	}
+	return a.newRecipe(ctx, claim, s, a.store.TemplatesNow())
 }
 
 // modelFrom is what a sandbox straight from a template looks like.
-func (a *Allocator) modelFrom(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
-	template, err := a.store.SandboxTemplate(ctx, namespace, name)
+func modelFrom(ctx context.Context, namespace, name string, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, error) {
+	template, err := lookup.SandboxTemplate(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	if template == nil {
 		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", namespace, name, podtemplate.ErrTemplateNotFound)
 	}
-	resolved, err := podtemplate.ResolveTemplate(ctx, template, a.store)
+	resolved, err := podtemplate.ResolveTemplate(ctx, template, lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -77,15 +99,13 @@ func (a *Allocator) modelFrom(ctx context.Context, namespace, name string) (*v1a
 // modelOf is what a sandbox of a set looks like. Where the template that the set
 // refers to is no good any more, or cannot be had now, the revision that the set's
 // pool goes on with is good for claims too.
-func (a *Allocator) modelOf(ctx context.Context, set *v1alpha1.SandboxSet) (*v1alpha1.Sandbox, error) {
-	resolution := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
-	refused := resolution != nil && resolution.Status == metav1.ConditionFalse && resolution.ObservedGeneration == set.Generation
-	resolved, err := a.templates.ResolveSet(ctx, set, a.store)
-	if err == nil && refused && resolution.Reason == v1alpha1.ReasonInvalidTemplate {
-		err = errRefused{resolution.Message} // can be resolved, and was found to be no good
+func (a *Allocator) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, error) {
+	resolved, err := a.templates.ResolveSet(ctx, set, lookup)
+	if err == nil {
+		err = refusedTemplate(set)
 	}
 	if err != nil {
-		before, readErr := a.currentRevision(ctx, set)
+		before, readErr := currentRevision(ctx, set, lookup)
 		switch {
 		case readErr != nil:
 			return nil, readErr
@@ -100,12 +120,12 @@ func (a *Allocator) modelOf(ctx context.Context, set *v1alpha1.SandboxSet) (*v1a
 
 // currentRevision returns the template that holds the set's current revision, or
 // nil if there is none to make sandboxes from.
-func (a *Allocator) currentRevision(ctx context.Context, set *v1alpha1.SandboxSet) (*v1alpha1.SandboxTemplate, error) {
+func currentRevision(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.SandboxTemplate, error) {
 	name := set.Status.CurrentRevision
 	if name == "" || set.Spec.Template != nil {
 		return nil, nil
 	}
-	template, err := a.store.SandboxTemplate(ctx, set.Namespace, name)
+	template, err := lookup.SandboxTemplate(ctx, set.Namespace, name)
 	if template == nil || err != nil || template.Spec.Template == nil || !metav1.IsControlledBy(template, set) {
 		return nil, err
 	}
@@ -114,6 +134,17 @@ func (a *Allocator) currentRevision(ctx context.Context, set *v1alpha1.SandboxSe
 
 // errRefused is a template that its set has given up on.
 type errRefused struct{ message string }
+
+// refusedTemplate says whether the template that a set refers to can be resolved, and
+// was found to be no good.
+func refusedTemplate(set *v1alpha1.SandboxSet) error {
+	resolution := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
+	if resolution == nil || resolution.Status != metav1.ConditionFalse || resolution.ObservedGeneration != set.Generation ||
+		resolution.Reason != v1alpha1.ReasonInvalidTemplate {
+		return nil
+	}
+	return errRefused{resolution.Message}
+}
 
 func (e errRefused) Error() string { return e.message }
 

@@ -48,25 +48,35 @@ func (j *job) recover(sandboxes []*v1alpha1.Sandbox, now time.Time) {
 		listed[entry.Name] = true
 	}
 	before := j.fresh
-	j.fresh, j.found = map[string]freshSandbox{}, nil
+	j.fresh, j.found, j.resizes = map[string]freshSandbox{}, nil, resizes{}
 	for _, sb := range sandboxes {
 		if sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" || sb.DeletionTimestamp != nil {
 			continue
 		}
 		if isStarting(sb) {
-			// A second more than the claim allows: creation is known to the second.
-			until := sb.CreationTimestamp.Add(j.waitReady() + time.Second)
+			// A second more than the claim allows: the time is known to the second.
+			until := boundAt(sb).Add(j.waitReady() + time.Second)
 			if known, ok := before[sb.Name]; ok {
 				until = known.until
 			}
 			j.fresh[sb.Name] = freshSandbox{sb, until}
 			continue
 		}
+		j.resizes.add(sb)
 		if state, _ := v1alpha1.StateOf(sb, now); state != v1alpha1.StateDead && !listed[sb.Name] {
 			j.found = append(j.found, claimed(sb))
 		}
 	}
 	j.unlisted = max(0, int(j.claim.Status.ClaimedReplicas)-len(listed)-len(j.found))
+}
+
+// boundAt is when a sandbox became the claim's: when it was made for it, or taken
+// from a pool, where it may have been for long.
+func boundAt(sb *v1alpha1.Sandbox) time.Time {
+	if t, err := time.Parse(time.RFC3339, sb.Annotations[v1alpha1.AnnotationClaimTimestamp]); err == nil {
+		return t
+	}
+	return sb.CreationTimestamp.Time
 }
 
 // abandon ends a job whose claim is gone: bound sandboxes stay with whoever has

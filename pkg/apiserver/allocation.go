@@ -22,7 +22,6 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -42,7 +41,7 @@ type allocation struct {
 // newAllocation connects to etcd and returns the allocator, which serves once
 // run has synced its index.
 func newAllocation(
-	getter generic.RESTOptionsGetter, stores sandboxrest.Stores, lookup podtemplate.Lookup, admitter *admitter, extra *ExtraConfig,
+	getter generic.RESTOptionsGetter, stores sandboxrest.Stores, lookup *templateLookup, admitter *admitter, extra *ExtraConfig,
 ) (*allocation, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
@@ -62,7 +61,7 @@ func newAllocation(
 	registerMetrics()
 	a := allocator.New(allocator.Options{
 		Store: &claimStore{
-			Lookup:          lookup,
+			templateLookup:  lookup,
 			sandboxes:       stores.Sandboxes,
 			sets:            stores.SandboxSets,
 			client:          etcdtxn.NewClient(extra.wrap(client)),

@@ -19,14 +19,13 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // claimStore is what the allocator needs of storage: reads through the generic
 // stores and their watch caches, writes through transactions.
 type claimStore struct {
-	// Lookup finds templates.
-	podtemplate.Lookup
+	// templateLookup finds templates.
+	*templateLookup
 
 	sandboxes, sets *genericregistry.Store
 

@@ -136,7 +136,19 @@ func undecodableLeaf(js json.RawMessage, t reflect.Type, path *field.Path) *fiel
 }
 
 func wrongType(js json.RawMessage, want string, path *field.Path) *field.Error {
-	return field.Invalid(path, shown(js), fmt.Sprintf("must be %s", want))
+	value := shown(js)
+	if holdsSecrets(path) {
+		value = field.OmitValueType{}
+	}
+	return field.Invalid(path, value, fmt.Sprintf("must be %s", want))
+}
+
+// holdsSecrets says whether a field is, or is in, the environment of a claim, which is
+// never quoted: an error ends up in logs, and a password may be a number.
+func holdsSecrets(path *field.Path) bool {
+	rest, ok := strings.CutPrefix(path.String(), "spec.env")
+	rest = strings.TrimPrefix(rest, "Vars")
+	return ok && (rest == "" || rest[0] == '[')
 }
 
 func describeType(t reflect.Type) string {

@@ -58,16 +58,28 @@ func TestFindUndecodable(t *testing.T) {
 			want: `spec.labels[b]: Invalid value: "true": must be a string`,
 		},
 		"element of a list": {
-			js:   `{"spec":{"env":[{"name":"a","value":"b"},{"name":"a","value":1}]}}`,
-			want: `spec.env[1].value: Invalid value: "1": must be a string`,
+			js:   `{"spec":{"env":[{"name":"a","value":"b"},{"name":"a","value":4711}]}}`,
+			want: `spec.env[1].value: Invalid value: must be a string`,
+		},
+		"all of a variable": {
+			js:   `{"spec":{"env":["PASSWORD=4711"]}}`,
+			want: `spec.env[0]: Invalid value: must be an object`,
+		},
+		"a variable for the runtime": {
+			js:   `{"spec":{"envVars":{"PASSWORD":4711}}}`,
+			want: `spec.envVars[PASSWORD]: Invalid value: must be a string`,
 		},
 		"list for an object": {
 			js:   `{"spec":{"lifecycle":[]}}`,
 			want: `spec.lifecycle: Invalid value: "[]": must be an object`,
 		},
 		"object for a list": {
-			js:   `{"spec":{"env":{}}}`,
-			want: `spec.env: Invalid value: "{}": must be a list`,
+			js:   `{"spec":{"dynamicVolumesMount":{}}}`,
+			want: `spec.dynamicVolumesMount: Invalid value: "{}": must be a list`,
+		},
+		"variables as an object": {
+			js:   `{"spec":{"env":{"PASSWORD":4711}}}`,
+			want: `spec.env: Invalid value: must be a list`,
 		},
 		"string for raw JSON": {
 			js:   `{"spec":{"volumeClaimTemplates":[{},"x"]}}`,

@@ -42,6 +42,17 @@ func (l *templateLookup) SandboxTemplate(ctx context.Context, namespace, name st
 	return get[*v1alpha1.SandboxTemplate](ctx, l.templates, namespace, name, "")
 }
 
+// TemplatesNow implements allocator.Store.
+func (l *templateLookup) TemplatesNow() podtemplate.Lookup { return templatesNow{l} }
+
+// templatesNow finds SandboxTemplates as they are in etcd now.
+type templatesNow struct{ *templateLookup }
+
+// SandboxTemplate implements podtemplate.Lookup.
+func (l templatesNow) SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error) {
+	return get[*v1alpha1.SandboxTemplate](ctx, l.templates, namespace, name, "")
+}
+
 // PodTemplate implements podtemplate.Lookup.
 func (l *templateLookup) PodTemplate(ctx context.Context, namespace, name string) (*corev1.PodTemplate, error) {
 	if l.podTemplates == nil {

@@ -15,11 +15,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/orphaned"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pausetime"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/shutdown"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxset/replenish"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxtemplate/networkpolicy"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
@@ -46,6 +48,11 @@ type Options struct {
 	// PodWorkers is how many sandboxes are run as pods at the same time, as opposed
 	// to waiting for their pods, which takes no worker.
 	PodWorkers int
+	// Namespace is that of the installation in a cluster: it has the runtimes, and its
+	// pods may reach sandboxes whose NetworkPolicy is the default.
+	Namespace string
+	// TemplateWorkers is how many SandboxTemplates are worked on at the same time.
+	TemplateWorkers int
 	// ClaimEvents says which claims get events in a cluster.
 	ClaimEvents ClaimEvents
 	// Standalone is set where there is no cluster: nobody runs pods or removes what
@@ -77,6 +84,9 @@ type Standalone struct {
 	GarbageWorkers int
 }
 
+// DefaultNamespace is where Sandlot is installed, unless it is said otherwise.
+const DefaultNamespace = "sandlot-system"
+
 // DefaultOptions are good for one machine and for a cluster.
 func DefaultOptions() Options {
 	return Options{
@@ -89,6 +99,8 @@ func DefaultOptions() Options {
 		TTLWorkers:      4,
 		ShutdownWorkers: 8,
 		PodWorkers:      32,
+		TemplateWorkers: 2,
+		Namespace:       DefaultNamespace,
 		ClaimEvents:     ClaimEventsWaiting,
 	}
 }
@@ -114,7 +126,12 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	if o.ClaimEvents != ClaimEventsNone {
 		all = append(all, events.New(c, o.Clock, events.Options{All: o.ClaimEvents == ClaimEventsAll}))
 	}
-	return append(all, pod.New(pod.Options{
-		Client: c, Reader: reader, Lookup: lookup, Clock: o.Clock, Workers: o.PodWorkers, QuietPeriod: o.Replenish.QuietPeriod,
-	}))
+	return append(all,
+		pod.New(pod.Options{
+			Client: c, Reader: reader, Lookup: lookup, Clock: o.Clock, Workers: o.PodWorkers,
+			QuietPeriod: o.Replenish.QuietPeriod, Namespace: o.Namespace,
+		}),
+		service.New(service.Options{Client: c, Reader: reader, Lookup: lookup, Workers: o.ShutdownWorkers}),
+		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Namespace: o.Namespace, Workers: o.TemplateWorkers}),
+	)
 }

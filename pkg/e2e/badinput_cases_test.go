@@ -112,18 +112,41 @@ func badClaims() map[string]badCase {
 		add(field, "spec."+field, object{field: "yes"})
 	}
 	for field, value := range map[string]any{
-		"envVars": object{"A": "b"},
-		"env":     []any{object{"name": "A", "value": "b"}}, "additionalPodMetadata": object{"labels": object{"a": "b"}},
-		"volumeClaimTemplates": []any{object{"metadata": object{"name": "data"}}}, "inplaceUpdate": object{"image": "busybox:2"},
+		"envVars":               object{"A": "b"},
+		"additionalPodMetadata": object{"labels": object{"a": "b"}}, "inplaceUpdate": object{"image": "busybox:2"},
 		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
+	addInjection(add)
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
 	add("too many runtimes", "spec.runtimes", object{"runtimes": many(65, object{"name": "csi"})})
 	add("runtime without name", "spec.runtimes[0].name", object{"runtimes": []any{object{}}})
 	return cases
+}
+
+// addInjection is about what claims add to their sandboxes.
+func addInjection(add func(name, field string, spec object)) {
+	variable := object{"name": "A", "value": "b"}
+	for name, bad := range map[string]struct {
+		env   any
+		field string
+	}{
+		"not allowed": {[]any{variable}, "spec.env"},
+		"twice":       {[]any{variable, variable}, "spec.env[1].name"},
+		"unnamed":     {[]any{object{"value": "b"}}, "spec.env[0].name"},
+		"name":        {[]any{object{"name": "A=B", "value": "b"}}, "spec.env[0].name"},
+		"of a type":   {[]any{object{"name": "A", "value": 1}}, "spec.env[0].value"},
+		"container":   {[]any{object{"name": "A", "value": "b", "containerName": "A_B"}}, "spec.env[0].containerName"},
+		"too many":    {many(257, variable), "spec.env"},
+		"too large":   {[]any{object{"name": "A", "value": strings.Repeat("x", 33<<10)}}, "spec.env"},
+		"not a list":  {object{"A": "b"}, "spec.env"},
+	} {
+		add("env "+name, bad.field, object{"env": bad.env})
+	}
+	add("env from a pool", "spec.warmPool", object{"env": []any{variable}, "warmPool": "default"})
+	addVolumeClaims(add)
 }
 
 func many(n int, value any) []any {
@@ -148,9 +171,7 @@ func badSets() map[string]badCase {
 		}
 	}
 	add("two templates", "spec.templateRef", object{"templateRef": object{"name": "template"}})
-	for field, value := range map[string]any{"persistentContents": []any{"ip"}, "runtimes": []any{object{"name": "csi"}}} {
-		add("not served: "+field, "spec."+field, object{field: value})
-	}
+	addCopied(add)
 	add("patch of its own template", "spec.patch", object{"patch": object{"spec": object{}}})
 	for field, value := range map[string]any{"name": "A b", "kind": "Deployment", "apiVersion": "apps/v1"} {
 		ref := object{"name": "template"}
@@ -165,6 +186,31 @@ func badSets() map[string]badCase {
 	add("volume that no container mounts", "spec.volumeClaimTemplates[0].metadata.name", object{"volumeClaimTemplates": []any{claim}})
 	addVolumeClaims(add)
 	return cases
+}
+
+// addCopied is about what sets hand on to sandboxes.
+func addCopied(add func(name, field string, spec object)) {
+	for name, bad := range map[string]struct {
+		values []any
+		field  string
+	}{
+		"unknown": {[]any{"ip", "disk"}, "spec.persistentContents[1]"},
+		"twice":   {[]any{"ip", "ip"}, "spec.persistentContents[1]"},
+		"of type": {[]any{1}, "spec.persistentContents"},
+	} {
+		add("persistentContents "+name, bad.field, object{"persistentContents": bad.values})
+	}
+	csi := object{"name": "csi"}
+	for name, bad := range map[string]struct {
+		values []any
+		field  string
+	}{
+		"twice":   {[]any{csi, csi}, "spec.runtimes[1].name"},
+		"unnamed": {[]any{object{}}, "spec.runtimes[0].name"},
+		"a path":  {[]any{object{"name": "a/b"}}, "spec.runtimes[0].name"},
+	} {
+		add("runtimes "+name, bad.field, object{"runtimes": bad.values})
+	}
 }
 
 func addPauseStrategies(add func(name, field string, spec object)) {
@@ -196,11 +242,13 @@ func badSandboxes() map[string]badCase {
 		}
 	}
 	for field, value := range map[string]any{
-		"persistentContents": []any{"ip"}, "runtimes": []any{object{"name": "csi"}}, "upgradePolicy": object{"type": "Recreate"},
-		"lifecycle": object{"preUpgrade": object{"exec": object{"command": []any{"true"}}}},
+		"upgradePolicy": object{"type": "Recreate"},
+		"lifecycle":     object{"preUpgrade": object{"exec": object{"command": []any{"true"}}}},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
+	add("service", "spec.service", object{"service": "yes"})
+	addCopied(add)
 	addPauseStrategies(add)
 	addVolumeClaims(add)
 	return cases

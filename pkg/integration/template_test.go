@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -49,7 +50,11 @@ func known(t *testing.T, s *testutil.Server, n int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if shown.Status.ClaimedReplicas == n {
+		var resizing int32
+		if update := meta.FindStatusCondition(shown.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate); update != nil {
+			_, _ = fmt.Sscanf(update.Message, "Resizing %d sandboxes", &resizing)
+		}
+		if shown.Status.ClaimedReplicas+resizing == n {
 			return
 		}
 	}
@@ -349,6 +354,8 @@ func TestTemplateWithoutASet(t *testing.T) {
 	}
 	chain := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
 	chain.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: "base"}
+	chain.Spec.Service, chain.Spec.NetworkPolicyManagement = new(true), v1alpha1.NetworkPolicyManaged
+	chain.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "csi"}}
 	if _, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Create(t.Context(), chain, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -371,6 +378,9 @@ func TestTemplateWithoutASet(t *testing.T) {
 	fresh := freshOf(t, s, 1)[0]
 	if fresh.Labels[v1alpha1.LabelSandboxPool] != "" || fresh.Labels[v1alpha1.LabelSandboxTemplate] != "bare" {
 		t.Errorf("labels are %v", fresh.Labels)
+	}
+	if spec := fresh.Spec; spec.Service == nil || !*spec.Service || len(spec.Runtimes) != 1 || !strings.Contains(string(spec.Template.Raw), `"dnsPolicy":"None"`) {
+		t.Errorf("it does not have all of its template: %+v", spec)
 	}
 	setStatus(t, s, &fresh, testutil.ReadyStatus(1, time.Now()))
 	if ended := eventually(t, s, "cold", completed); ended.Status.ClaimedReplicas != 1 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxtemplate/networkpolicy"
+	"github.com/sandlot-io/sandlot/pkg/controllers/warned"
 )
 
 // leaseName is the name of the leader's lease.
@@ -41,7 +45,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	o = o.withDefaults()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 	// controller-runtime has one logger for the process and complains on the
@@ -56,7 +60,11 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 		Cache: cache.Options{
 			// Nobody here reads them, and they are a good part of an object.
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: pod.CachedPods()},
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}:                 pod.CachedPods(),
+				&corev1.Service{}:             service.CachedServices(),
+				&networkingv1.NetworkPolicy{}: networkpolicy.CachedPolicies(),
+			},
 			// A read must not start a watch of everything by accident.
 			ReaderFailOnMissingInformer: true,
 			NewInformer:                 o.newInformer,
@@ -95,6 +103,7 @@ func clientConfig(cfg *rest.Config, o Options) *rest.Config {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "sandlot-controller-manager")
 	cfg.RateLimiter = nil
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
+	cfg.WarningHandlerWithContext = warned.Handler(log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{}))
 	return cfg
 }
 
@@ -110,7 +119,7 @@ func orNone(address string) string {
 // restMapper knows the kinds that controllers read and write.
 func restMapper() meta.RESTMapper {
 	gv := v1alpha1.SchemeGroupVersion
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv, corev1.SchemeGroupVersion})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{gv, corev1.SchemeGroupVersion, networkingv1.SchemeGroupVersion})
 	for kind, resource := range map[schema.GroupVersionKind][2]string{
 		gv.WithKind("Sandbox"):                                      {"sandboxes", "sandbox"},
 		gv.WithKind("SandboxClaim"):                                 {"sandboxclaims", "sandboxclaim"},
@@ -119,6 +128,9 @@ func restMapper() meta.RESTMapper {
 		corev1.SchemeGroupVersion.WithKind("Pod"):                   {"pods", "pod"},
 		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"): {"persistentvolumeclaims", "persistentvolumeclaim"},
 		corev1.SchemeGroupVersion.WithKind("PodTemplate"):           {"podtemplates", "podtemplate"},
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"):             {"configmaps", "configmap"},
+		corev1.SchemeGroupVersion.WithKind("Service"):               {"services", "service"},
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"):   {"networkpolicies", "networkpolicy"},
 	} {
 		version := kind.GroupVersion()
 		mapper.AddSpecific(kind, version.WithResource(resource[0]), version.WithResource(resource[1]), meta.RESTScopeNamespace)

@@ -4,8 +4,10 @@
 package manager
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -26,6 +28,10 @@ type Options struct {
 	LeaderElect bool
 	// LeaderElectionNamespace is where the lease of the leader is.
 	LeaderElectionNamespace string
+	// Namespace is where Sandlot is installed. Runtimes are looked for there, and its
+	// pods may reach sandboxes whose NetworkPolicy is the default. Empty is that of the
+	// lease.
+	Namespace string
 	// MetricsBindAddress is where metrics are served, over HTTP. Empty or "0" is
 	// nowhere.
 	MetricsBindAddress string
@@ -79,16 +85,17 @@ type Options struct {
 func NewOptions() *Options {
 	o := &Options{
 		LeaderElect:             true,
-		LeaderElectionNamespace: "sandlot-system",
+		LeaderElectionNamespace: controllers.DefaultNamespace,
 		MetricsBindAddress:      ":8080",
 		HealthProbeBindAddress:  ":8081",
 		Certificates:            certificates.NewOptions(),
 	}
 	*o = o.withDefaults()
+	o.Namespace = podNamespace(os.Getenv, namespaceFile) // else it follows from the flags
 	return o
 }
 
-// withDefaults fills in the numbers that are 0.
+// withDefaults fills in the numbers that are 0, and what follows from other options.
 func (o Options) withDefaults() Options {
 	defaults := controllers.DefaultOptions()
 	if o.KubeAPIQPS == 0 {
@@ -101,6 +108,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.RefillConcurrency, defaults.Replenish.RefillConcurrency)
 	orDefault(&o.QuietPeriod, defaults.Replenish.QuietPeriod)
 	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
+	orDefault(&o.Namespace, cmp.Or(o.LeaderElectionNamespace, defaults.Namespace))
 	return o
 }
 
@@ -117,6 +125,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Let only one of several controller managers work at a time.")
 	fs.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace,
 		"The namespace of the leader's lease.")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
+		"The namespace that Sandlot is installed in. It has the runtimes (ConfigMap sandbox-injection-config), and its pods may reach sandboxes whose NetworkPolicy is the default. Without it, that of the pod that this runs in, or else of the leader's lease.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"Where to serve /metrics over HTTP. 0 serves none.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
@@ -192,6 +202,7 @@ func (o Options) controllers() controllers.Options {
 	c.ShutdownWorkers = o.SandboxWorkers
 	c.PodWorkers = o.PodWorkers
 	c.ClaimEvents = o.ClaimEvents
+	c.Namespace = o.Namespace
 	if o.Simulate {
 		c.Standalone = &controllers.Standalone{
 			Simulated: simulated.Options{

@@ -46,7 +46,7 @@ func TestControllerNamesAreUnique(t *testing.T) {
 		standalone *controllers.Standalone
 		want       int
 	}{
-		"in a cluster": {want: 6},
+		"in a cluster": {want: 8},
 		"alone":        {standalone: &controllers.Standalone{}, want: 6},
 	} {
 		o := controllers.DefaultOptions()

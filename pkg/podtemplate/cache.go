@@ -26,6 +26,12 @@ type Cache struct {
 	patches atomic.Int64
 }
 
+// patched counts for all Caches of the process.
+var patched atomic.Int64
+
+// Patched is how many patches all Caches of this process have applied so far.
+func Patched() int64 { return patched.Load() }
+
 // NewCache returns an empty Cache.
 func NewCache() *Cache { return &Cache{done: lru.New(cacheSize)} }
 
@@ -42,12 +48,14 @@ func (c *Cache) ResolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, l
 	return resolveSandbox(ctx, sandbox, lookup, c.finish)
 }
 
-// cacheKey is all that a pod template is made from: nothing but the end of a chain
-// gets into it.
+// cacheKey is all that a pod template is made from: nothing else of a chain gets
+// into it.
 type cacheKey struct {
 	kind    string
 	uid     types.UID
 	version string
+	// publicDNS is of the beginning of the chain.
+	publicDNS bool
 	// patch is the sum of the patch, or zero where there is none.
 	patch [sha256.Size]byte
 }
@@ -58,10 +66,10 @@ type cached struct {
 }
 
 func (c *Cache) finish(e end, patch *runtime.RawExtension) (*runtime.RawExtension, error) {
-	if e.inline != nil && patch == nil {
+	if e.inline != nil && patch == nil && !e.publicDNS {
 		return e.inline, nil
 	}
-	key := cacheKey{kind: e.kind, uid: e.uid, version: e.version}
+	key := cacheKey{kind: e.kind, uid: e.uid, version: e.version, publicDNS: e.publicDNS}
 	if patch != nil {
 		raw, err := patch.MarshalJSON()
 		if err != nil {
@@ -79,6 +87,7 @@ func (c *Cache) finish(e end, patch *runtime.RawExtension) (*runtime.RawExtensio
 	}
 	if patch != nil {
 		c.patches.Add(1)
+		patched.Add(1)
 	}
 	template, err := e.finish(patch)
 	if known {

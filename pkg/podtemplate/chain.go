@@ -47,6 +47,16 @@ type walk struct {
 	lookup    Lookup
 	namespace string
 	links     []link
+	// What is taken from the SandboxTemplate that is named first, and from no other:
+	// it is what the sandboxes are said to be of.
+	service                   *bool
+	networkManaged, publicDNS bool
+}
+
+// begin takes in the template that is named first.
+func (w *walk) begin(first *v1alpha1.SandboxTemplate) {
+	w.service, w.networkManaged = first.Spec.Service, HasNetworkPolicy(first)
+	w.publicDNS = w.networkManaged && first.Spec.NetworkPolicy == nil // nor anything else inside
 }
 
 // enter takes the next link of the chain.
@@ -90,7 +100,10 @@ func (w *walk) names() []string {
 func (w *walk) follow(ctx context.Context, from *v1alpha1.SandboxTemplate) (end, error) {
 	for at := from; ; {
 		if at.Spec.Template != nil {
-			return end{kind: v1alpha1.TemplateKindSandboxTemplate, uid: at.UID, version: at.ResourceVersion, inline: at.Spec.Template}, nil
+			return end{
+				kind: v1alpha1.TemplateKindSandboxTemplate, uid: at.UID, version: at.ResourceVersion,
+				inline: at.Spec.Template, publicDNS: w.publicDNS,
+			}, nil
 		}
 		ref := at.Spec.TemplateRef
 		if ref == nil {
@@ -113,6 +126,9 @@ func (w *walk) follow(ctx context.Context, from *v1alpha1.SandboxTemplate) (end,
 		case at == nil:
 			return end{}, w.blame(ErrTemplateNotFound)
 		}
+		if len(w.links) == 1 {
+			w.begin(at)
+		}
 	}
 }
 
@@ -124,7 +140,10 @@ func (w *walk) podTemplate(ctx context.Context, name string) (end, error) {
 	case template == nil:
 		return end{}, w.blame(ErrTemplateNotFound)
 	}
-	return end{kind: v1alpha1.TemplateKindPodTemplate, uid: template.UID, version: template.ResourceVersion, typed: &template.Template}, nil
+	return end{
+		kind: v1alpha1.TemplateKindPodTemplate, uid: template.UID, version: template.ResourceVersion,
+		typed: &template.Template, publicDNS: w.publicDNS,
+	}, nil
 }
 
 // end is what stands at the end of a chain, and which state of it.
@@ -134,20 +153,33 @@ type end struct {
 	version string
 	inline  *runtime.RawExtension
 	typed   *corev1.PodTemplateSpec
+	// publicDNS says that its pods cannot ask the name servers of the cluster.
+	publicDNS bool
 }
 
-// finish makes the pod template, with a patch if there is one.
+// finish makes the pod template, with a patch if there is one. Whom the pods ask for
+// names is filled in last, so that the patch has its say.
 func (e end) finish(patch *runtime.RawExtension) (*runtime.RawExtension, error) {
 	template := e.inline
 	if template == nil {
-		raw, err := json.Marshal(e.typed)
+		typed := e.typed
+		if e.publicDNS {
+			typed = withoutDefaultDNS(typed)
+		}
+		raw, err := json.Marshal(typed)
 		if err != nil {
 			return nil, fmt.Errorf("encoding: %w", err)
 		}
 		template = &runtime.RawExtension{Raw: raw}
 	}
-	if patch == nil {
+	if patch != nil {
+		var err error
+		if template, err = ApplyPatch(template, patch); err != nil {
+			return nil, err
+		}
+	}
+	if !e.publicDNS {
 		return template, nil
 	}
-	return ApplyPatch(template, patch)
+	return withPublicDNS(template)
 }

@@ -4,6 +4,8 @@
 package podtemplate
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -11,6 +13,17 @@ import (
 
 // RevisionName is the name of the SandboxTemplate that holds a revision of a set.
 func RevisionName(set *v1alpha1.SandboxSet, revision string) string { return set.Name + "-" + revision }
+
+// IsRevision says whether a template holds a revision of a set. That a set owns it is
+// not enough: users can say that of a template of theirs.
+func IsRevision(template *v1alpha1.SandboxTemplate) bool {
+	owner := metav1.GetControllerOfNoCopy(template)
+	if owner == nil || owner.Kind != "SandboxSet" || !strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/") {
+		return false
+	}
+	revision := template.Labels[v1alpha1.LabelTemplateHash]
+	return revision != "" && template.Name == owner.Name+"-"+revision
+}
 
 // Materialize makes the SandboxTemplate that holds a revision of a set, owned by
 // it: everything that the revision is the hash of. It is the caller's to keep and
@@ -32,6 +45,7 @@ func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) 
 			PauseStrategy:      spec.PauseStrategy,
 			PersistentContents: spec.PersistentContents,
 			Runtimes:           spec.Runtimes,
+			Service:            resolved.service(),
 		},
 	}
 	setLabelTemplate(materialized, TemplateOf(set))
@@ -51,5 +65,5 @@ func AtRevision(set *v1alpha1.SandboxSet, materialized *v1alpha1.SandboxTemplate
 		// Its pods are not those of another template that the set refers to by now.
 		then.Spec.Template, then.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: name}
 	}
-	return &then, Inline(materialized.Spec.Template)
+	return &then, &Resolved{Template: materialized.Spec.Template, Service: materialized.Spec.Service}
 }

@@ -61,6 +61,7 @@ func TestNewSandboxOfAReference(t *testing.T) {
 func TestNewSandboxFromTemplate(t *testing.T) {
 	holder := podtemplate.Materialize(referring(), "rev", podtemplate.Inline(rawOf(plain)))
 	holder.Name = strings.Repeat("a", 64)
+	holder.Spec.Service = new(true)
 	got, err := podtemplate.NewSandboxFromTemplate(holder, podtemplate.Inline(rawOf(plain)))
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +69,15 @@ func TestNewSandboxFromTemplate(t *testing.T) {
 	want := &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", GenerateName: strings.Repeat("a", 58),
-			Labels:      map[string]string{"app": "x", v1alpha1.LabelSandboxClaimed: "false"},
+			Labels: map[string]string{
+				"app": "x", v1alpha1.LabelSandboxClaimed: "false",
+				v1alpha1.LabelSandboxTemplate: v1alpha1.TemplateLabel(holder.Name),
+			},
 			Annotations: map[string]string{v1alpha1.AnnotationSandboxPriority: "100"},
 		},
 		Spec: v1alpha1.SandboxSpec{
 			PauseStrategy: holder.Spec.PauseStrategy, PersistentContents: holder.Spec.PersistentContents, Runtimes: holder.Spec.Runtimes,
+			Service: holder.Spec.Service,
 			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
 				Template: rawOf(plain), VolumeClaimTemplates: holder.Spec.VolumeClaimTemplates,
 			},
@@ -93,14 +98,18 @@ func TestNewSandboxFromTemplate(t *testing.T) {
 // From what was materialised come the very sandboxes of then.
 func TestAtRevision(t *testing.T) {
 	set := referring()
-	holder := podtemplate.Materialize(set, "rev", podtemplate.Inline(rawOf(plain)))
+	serving := &podtemplate.Resolved{Template: rawOf(plain), Service: new(true)}
+	holder := podtemplate.Materialize(set, "rev", serving)
 	owner := metav1.GetControllerOf(holder)
 	if holder.Name != "py-rev" || holder.Namespace != "ns" || owner == nil || owner.UID != "u" || *owner.BlockOwnerDeletion {
 		t.Errorf("materialised %+v", holder.ObjectMeta)
 	}
-	want, err := podtemplate.NewSandbox(set, "rev", podtemplate.Inline(rawOf(plain)))
+	want, err := podtemplate.NewSandbox(set, "rev", serving)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if service := want.Spec.Service; service == nil || !*service || service == serving.Service {
+		t.Errorf("service %v", service)
 	}
 	now := set.DeepCopy()
 	now.Spec.VolumeClaimTemplates, now.Spec.Runtimes, now.Spec.PersistentContents = nil, nil, []string{"memory"}
@@ -139,8 +148,89 @@ func TestSetRevision(t *testing.T) {
 	if revision(bare, plain) == revision(bare, strings.Replace(plain, "busybox", "other", 1)) {
 		t.Error("the resolved template does not count")
 	}
+	serving, err := podtemplate.SetRevision(bare, &podtemplate.Resolved{Template: rawOf(plain), Service: new(false)})
+	if err != nil || serving == revision(bare, plain) {
+		t.Errorf("what is said of services does not count: %s, %v", serving, err)
+	}
 	if revision(bare, plain) == revision(referring(), plain) {
 		t.Error("the set's own parts do not count")
+	}
+}
+
+// Pods are selected by the template that their set refers to, from birth: where that
+// has a NetworkPolicy they are made anew for another one, and nowhere else.
+func TestSetRevisionOfNetwork(t *testing.T) {
+	revision := func(name string, managed bool) string {
+		t.Helper()
+		set := setOf("", func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef = to(name) })
+		got, err := podtemplate.SetRevision(set, &podtemplate.Resolved{Template: rawOf(plain), NetworkManaged: managed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	seen := map[string]string{}
+	for what, got := range map[string]string{
+		"nobody's": revision("open", false), "of locked": revision("locked", true), "of another": revision("other", true),
+		"of a long name": revision(strings.Repeat("x", 70), true),
+	} {
+		if before, ok := seen[got]; ok {
+			t.Errorf("%s and %s are both %s", what, before, got)
+		}
+		seen[got] = what
+	}
+	if a, b := revision("open", false), revision("free", false); a != b || a != "5477487d4" {
+		t.Errorf("without policies: %s and %s", a, b)
+	}
+}
+
+// The same through references, from the template that is named first.
+func TestResolvedNetwork(t *testing.T) {
+	w := newWorld()
+	resolve := func(name string) *podtemplate.Resolved {
+		t.Helper()
+		got, err := podtemplate.ResolveSet(t.Context(), setOf("", func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef = to(name) }), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	w.templates["a"].Spec.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{}
+	for name, want := range map[string]bool{"a": true, "b": false, "inline": false, "PodTemplate core": false} {
+		if got := resolve(name).NetworkManaged; got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	w.templates["a"].Spec.NetworkPolicyManagement = v1alpha1.NetworkPolicyUnmanaged
+	if resolve("a").NetworkManaged {
+		t.Error("unmanaged, and still counts")
+	}
+}
+
+// That a set owns a template makes it no revision.
+func TestIsRevision(t *testing.T) {
+	set := setOf(plain, func(s *v1alpha1.SandboxSet) { s.Name, s.UID = "s", "s" })
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxTemplate)
+		want   bool
+	}{
+		"as made":        {func(*v1alpha1.SandboxTemplate) {}, true},
+		"adopted":        {func(s *v1alpha1.SandboxTemplate) { s.Labels["a"] = "b" }, true},
+		"a user's name":  {func(s *v1alpha1.SandboxTemplate) { s.Name = "s-mine" }, false},
+		"a user's label": {func(s *v1alpha1.SandboxTemplate) { delete(s.Labels, v1alpha1.LabelTemplateHash) }, false},
+		"nobody's":       {func(s *v1alpha1.SandboxTemplate) { s.OwnerReferences = nil }, false},
+		"another kind's": {func(s *v1alpha1.SandboxTemplate) { s.OwnerReferences[0].Kind = "Application" }, false},
+	}
+	for name, test := range tests {
+		template := podtemplate.Materialize(set, "h4sh", podtemplate.Inline(rawOf(plain)))
+		test.change(template)
+		if got := podtemplate.IsRevision(template); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		template.Spec.NetworkPolicyManagement = v1alpha1.NetworkPolicyManaged
+		if podtemplate.HasNetworkPolicy(template) == test.want {
+			t.Errorf("%s: a policy of its own: %v", name, !test.want)
+		}
 	}
 }
 

@@ -30,15 +30,24 @@ var errNotAnObject = errors.New("not a JSON object")
 //  4. Each volume claim template is a volume of its name, instead of one that the
 //     template has under that name.
 func Pod(sandbox *v1alpha1.Sandbox, revision string) (*unstructured.Unstructured, error) {
-	pod, err := newPod(sandbox, revision)
+	return PodWithRuntimes(sandbox, sandbox.Spec.Template, revision)
+}
+
+// PodWithRuntimes is Pod with the sandbox's template as Inject has made it. The
+// labels and annotations of the runtimes are the pod's alone: they never take the
+// place of the template's, and later changes of those leave them be.
+func PodWithRuntimes(
+	sandbox *v1alpha1.Sandbox, injected *runtime.RawExtension, revision string,
+) (*unstructured.Unstructured, error) {
+	pod, err := newPod(sandbox, injected, revision)
 	if err != nil {
 		return nil, fmt.Errorf("making the pod of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
 	return pod, nil
 }
 
-func newPod(sandbox *v1alpha1.Sandbox, revision string) (*unstructured.Unstructured, error) {
-	template, err := decode(sandbox.Spec.Template)
+func newPod(sandbox *v1alpha1.Sandbox, injected *runtime.RawExtension, revision string) (*unstructured.Unstructured, error) {
+	template, err := decode(injected)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +64,13 @@ func newPod(sandbox *v1alpha1.Sandbox, revision string) (*unstructured.Unstructu
 	metadata, err := podMetadataOf(sandbox, revision)
 	if err != nil {
 		return nil, err
+	}
+	if injected != sandbox.Spec.Template {
+		added, err := metadataOf(injected)
+		if err != nil {
+			return nil, fmt.Errorf("metadata of the runtimes: %w", err)
+		}
+		metadata.add(added)
 	}
 	pod := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	pod.SetAPIVersion("v1")

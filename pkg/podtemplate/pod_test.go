@@ -123,6 +123,70 @@ func TestPodOfALongName(t *testing.T) {
 	}
 }
 
+// The label is the sandbox's, which its claim or user cannot change, and never that
+// of a pod template.
+func TestPodOfATemplate(t *testing.T) {
+	const lying = `{"metadata":{"labels":{"agents.kruise.io/sandbox-template":"open"}},"spec":{` + oneContainer + `}}`
+	for name, labels := range map[string]map[string]string{
+		"of a template": {v1alpha1.LabelSandboxTemplate: "closed"},
+		"of none":       nil,
+	} {
+		sandbox := sandboxOf(lying)
+		sandbox.Labels = labels
+		pod, err := podtemplate.Pod(sandbox, "rev")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wanted := labels[v1alpha1.LabelSandboxTemplate]
+		if got, ok := pod.GetLabels()[v1alpha1.LabelSandboxTemplate]; got != want || ok != wanted {
+			t.Errorf("%s: label %q, %v", name, got, ok)
+		}
+		// Pods that were made before the label was there are as they should be.
+		older := pod.GetLabels()
+		delete(older, v1alpha1.LabelSandboxTemplate)
+		if podtemplate.PodMetadataOutdated(older, "rev") {
+			t.Errorf("%s: a pod without the label is outdated", name)
+		}
+	}
+}
+
+func TestPodWithRuntimes(t *testing.T) {
+	sandbox := sandboxOf(`{"metadata":{"labels":{"app":"x","mine":"1"}},"spec":{`+oneContainer+`}}`,
+		`{"metadata":{"name":"data"},"spec":{}}`)
+	runtime := parse(t, `
+metadata:
+  labels: {app: other, side: car, agents.kruise.io/owner: me}
+  annotations: {note: note}
+spec:
+  volumes: [{name: data, emptyDir: {}}, {name: tools, emptyDir: {}}]
+`)
+	template, err := podtemplate.Inject(sandbox.Spec.Template, runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := podtemplate.PodWithRuntimes(sandbox, template, "rev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{
+		"app": "x", "mine": "1", "side": "car", "pod-template-hash": "rev",
+		v1alpha1.LabelCreatedBy: "sandbox", v1alpha1.LabelSandboxName: "box",
+	}
+	if diff := cmp.Diff(labels, pod.GetLabels()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	annotations := map[string]string{
+		"note": "note", v1alpha1.AnnotationCreatedBy: "sandbox", v1alpha1.AnnotationTemplateMetadata: `{"labels":["app","mine"]}`,
+	}
+	if diff := cmp.Diff(annotations, pod.GetAnnotations()); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	volumes, _, err := unstructured.NestedSlice(pod.Object, "spec", "volumes")
+	if err != nil || len(volumes) != 2 || volumes[0].(map[string]any)["persistentVolumeClaim"] == nil {
+		t.Errorf("volumes %v, %v", volumes, err)
+	}
+}
+
 func TestPodRefusals(t *testing.T) {
 	for name, sandbox := range map[string]*v1alpha1.Sandbox{
 		"no template":     {},

@@ -50,6 +50,11 @@ func podMetadataOf(sandbox *v1alpha1.Sandbox, revision string) (podMetadata, err
 	metadata.Annotations[v1alpha1.AnnotationCreatedBy] = v1alpha1.CreatedBySandbox
 	metadata.Labels[v1alpha1.LabelCreatedBy] = v1alpha1.CreatedBySandbox
 	metadata.Labels[v1alpha1.LabelPodTemplateHash] = revision
+	// A NetworkPolicy selects by it, so it is the sandbox's and never the template's.
+	delete(metadata.Labels, v1alpha1.LabelSandboxTemplate)
+	if template := sandbox.Labels[v1alpha1.LabelSandboxTemplate]; template != "" {
+		metadata.Labels[v1alpha1.LabelSandboxTemplate] = template
+	}
 	// A name can be longer than a label may be. Nobody can select such a sandbox by
 	// label then, which beats a pod that cannot be created.
 	delete(metadata.Labels, v1alpha1.LabelSandboxName)
@@ -57,6 +62,21 @@ func podMetadataOf(sandbox *v1alpha1.Sandbox, revision string) (podMetadata, err
 		metadata.Labels[v1alpha1.LabelSandboxName] = sandbox.Name
 	}
 	return metadata, nil
+}
+
+// add takes over what there is not yet. What tells whose pod it is cannot be added:
+// a runtime does not say which claim or template a pod belongs to.
+func (m *podMetadata) add(more podMetadata) {
+	for key, value := range withoutInternal(more.Labels) {
+		if _, ok := m.Labels[key]; !ok {
+			m.Labels[key] = value
+		}
+	}
+	for key, value := range withoutInternal(more.Annotations) {
+		if _, ok := m.Annotations[key]; !ok {
+			m.Annotations[key] = value
+		}
+	}
 }
 
 // PodMetadataOutdated says whether a pod has other metadata than its sandbox

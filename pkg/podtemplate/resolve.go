@@ -44,6 +44,20 @@ type Resolved struct {
 	// Chain are the names of the templates on the way, the one that is referred to
 	// first; empty for an inline template.
 	Chain []string
+	// Service is what the first SandboxTemplate of the chain says of services. It is
+	// shared and not to be changed.
+	Service *bool
+	// NetworkManaged says that the first SandboxTemplate of the chain has a
+	// NetworkPolicy, which selects pods by the name of that template.
+	NetworkManaged bool
+}
+
+// service is a copy of what is said of services.
+func (r *Resolved) service() *bool {
+	if r == nil || r.Service == nil {
+		return nil
+	}
+	return new(*r.Service)
 }
 
 // Inline is a pod template that stands where it is used, without references.
@@ -59,6 +73,7 @@ func ResolveSet(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup) (*
 func ResolveTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate, lookup Lookup) (*Resolved, error) {
 	w := walk{lookup: lookup, namespace: template.Namespace}
 	w.enter(v1alpha1.TemplateKindSandboxTemplate, template.Name)
+	w.begin(template)
 	resolved, err := resolve(ctx, &w, template, nil, end.finish)
 	return resolved, about(err, v1alpha1.TemplateKindSandboxTemplate, template)
 }
@@ -115,5 +130,5 @@ func resolve(
 	if err != nil {
 		return nil, w.blame(err)
 	}
-	return &Resolved{Template: template, Chain: w.names()}, nil
+	return &Resolved{Template: template, Chain: w.names(), Service: w.service, NetworkManaged: w.networkManaged}, nil
 }

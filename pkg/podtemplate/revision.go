@@ -27,20 +27,30 @@ func Revision(set *v1alpha1.SandboxSet) (string, error) {
 // replaced while unused.
 //
 // How often and how fast sandboxes are made is no part of it: to scale a set is
-// no reason to replace anything. Neither is where the template comes from.
+// no reason to replace anything. Neither is where the template comes from, unless
+// that decides which NetworkPolicy selects the pods: they have that from birth, by a
+// label that never changes, and so need to be made anew for another one.
 func SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
+	network := ""
+	if resolved.NetworkManaged {
+		network = v1alpha1.TemplateLabel(TemplateOf(set))
+	}
 	revision, err := hash(struct {
 		Template             *runtime.RawExtension    `json:"template,omitempty"`
 		VolumeClaimTemplates []runtime.RawExtension   `json:"volumeClaimTemplates,omitempty"`
 		PersistentContents   []string                 `json:"persistentContents,omitempty"`
 		Runtimes             []v1alpha1.RuntimeConfig `json:"runtimes,omitempty"`
 		PauseStrategy        *v1alpha1.PauseStrategy  `json:"pauseStrategy,omitempty"`
+		Service              *bool                    `json:"service,omitempty"`
+		Network              string                   `json:"network,omitempty"`
 	}{
 		Template:             resolved.Template,
 		VolumeClaimTemplates: set.Spec.VolumeClaimTemplates,
 		PersistentContents:   set.Spec.PersistentContents,
 		Runtimes:             set.Spec.Runtimes,
 		PauseStrategy:        set.Spec.PauseStrategy,
+		Service:              resolved.Service,
+		Network:              network,
 	})
 	if err != nil {
 		return "", fmt.Errorf("hashing the template of SandboxSet %s/%s: %w", set.Namespace, set.Name, err)

@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -70,7 +69,7 @@ func NewSandboxFromTemplate(template *v1alpha1.SandboxTemplate, resolved *Resolv
 	spec := template.Spec.DeepCopy()
 	sandbox, err := newSandbox(template.Namespace, template.Name, resolved, parts{
 		claims: spec.VolumeClaimTemplates, contents: spec.PersistentContents,
-		runtimes: spec.Runtimes, pause: spec.PauseStrategy,
+		runtimes: spec.Runtimes, pause: spec.PauseStrategy, service: spec.Service,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err)
@@ -85,7 +84,7 @@ func newSandboxOfSet(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1.Sa
 	spec := set.Spec.DeepCopy()
 	sandbox, err := newSandbox(set.Namespace, set.Name, resolved, parts{
 		claims: spec.VolumeClaimTemplates, contents: spec.PersistentContents,
-		runtimes: spec.Runtimes, pause: spec.PauseStrategy,
+		runtimes: spec.Runtimes, pause: spec.PauseStrategy, service: resolved.service(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
@@ -104,13 +103,9 @@ func TemplateOf(set *v1alpha1.SandboxSet) string {
 	return set.Name
 }
 
-// setLabelTemplate labels an object with labels with the name of its template. A
-// name can be longer than a label may be. Nobody can select such an object by it
-// then, which beats one that cannot be created.
+// setLabelTemplate labels an object with labels with its template.
 func setLabelTemplate(object metav1.Object, name string) {
-	if len(name) <= validation.LabelValueMaxLength {
-		object.GetLabels()[v1alpha1.LabelSandboxTemplate] = name
-	}
+	object.GetLabels()[v1alpha1.LabelSandboxTemplate] = v1alpha1.TemplateLabel(name)
 }
 
 // parts are what a sandbox has beside its pod template, its own already.
@@ -119,6 +114,7 @@ type parts struct {
 	contents []string
 	runtimes []v1alpha1.RuntimeConfig
 	pause    *v1alpha1.PauseStrategy
+	service  *bool
 }
 
 func newSandbox(namespace, name string, resolved *Resolved, p parts) (*v1alpha1.Sandbox, error) {
@@ -142,6 +138,7 @@ func newSandbox(namespace, name string, resolved *Resolved, p parts) (*v1alpha1.
 			PauseStrategy:      p.pause,
 			PersistentContents: p.contents,
 			Runtimes:           p.runtimes,
+			Service:            p.service,
 			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
 				Template:             resolved.Template.DeepCopy(),
 				VolumeClaimTemplates: p.claims,

@@ -12,6 +12,10 @@ const (
 	ClaimConditionTimedOut = "TimedOut"
 	// ClaimConditionReady is true when all wanted sandboxes are claimed and usable.
 	ClaimConditionReady = "Ready"
+	// ClaimConditionInplaceUpdate is true when the claimed sandboxes that had less cpu
+	// or memory than the template were resized, and false when some could not be, or
+	// are not yet. It is there only if there were any.
+	ClaimConditionInplaceUpdate = "InplaceUpdate"
 	// ClaimConditionFinished is true when the claimed sandboxes have ended.
 	ClaimConditionFinished = "Finished"
 )
@@ -33,6 +37,12 @@ const (
 	// ReasonWarmPoolMismatch goes with Completed true when the set that the claim
 	// names as its warm pool has sandboxes of another template.
 	ReasonWarmPoolMismatch = "WarmPoolMismatch"
+	// ReasonEnvVarsInjectionRejected goes with Completed true when the template does not
+	// let the claim add its env.
+	ReasonEnvVarsInjectionRejected = "EnvVarsInjectionRejected"
+	// ReasonVolumeClaimTemplatesRejected goes with Completed true when the template does
+	// not let the claim add its volumeClaimTemplates.
+	ReasonVolumeClaimTemplatesRejected = "VolumeClaimTemplatesRejected"
 	// ReasonFeatureGateDisabled goes with Completed true when the claim asks for
 	// something that the installation has switched off.
 	ReasonFeatureGateDisabled = "FeatureGateDisabled"
@@ -46,6 +56,19 @@ const (
 	// true when the pod template was found, patched and is valid; while it is false,
 	// the pool stays at the last one that was.
 	SetConditionTemplateResolved = "TemplateResolved"
+	// SetConditionTemplateAccepted says whether the cluster takes pods of the current
+	// revision: true when it took one, in a dry run or in earnest, and unknown while
+	// it could not be asked, refused them for reasons that may pass, or had something
+	// to warn of. It is there in clusters only.
+	SetConditionTemplateAccepted = "TemplateAccepted"
+)
+
+// Reasons of the condition TemplateAccepted of a SandboxSet.
+const (
+	// ReasonAccepted goes with TemplateAccepted true.
+	ReasonAccepted = "Accepted"
+	// ReasonWarned goes with TemplateAccepted unknown. The message has the warnings.
+	ReasonWarned = "Warned"
 )
 
 // Reasons of the condition TemplateResolved of a SandboxSet, and, but for the
@@ -98,6 +121,12 @@ const (
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
 	ReasonPodCreateFailed = "PodCreateFailed"
+	// ReasonRuntimeNotFound means that the installation has no runtime of a name in
+	// spec.runtimes.
+	ReasonRuntimeNotFound = "RuntimeNotFound"
+	// ReasonInvalidRuntime means that what the installation has under the name of a
+	// runtime cannot be put into the pod.
+	ReasonInvalidRuntime = "InvalidRuntime"
 )
 
 // Reasons that several conditions of a Sandbox share.

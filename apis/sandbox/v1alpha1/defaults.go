@@ -48,7 +48,8 @@ func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 	}
 	if spec.WarmPool == "" {
 		spec.WarmPool = WarmPoolDefault
-		if claim.Annotations[AnnotationE2BPrewarmStrategy] == WarmPoolNone || spec.Annotations[AnnotationE2BPrewarmStrategy] == WarmPoolNone {
+		if claim.Annotations[AnnotationE2BPrewarmStrategy] == WarmPoolNone || spec.Annotations[AnnotationE2BPrewarmStrategy] == WarmPoolNone ||
+			NeedsFresh(spec) {
 			spec.WarmPool = WarmPoolNone
 		}
 	}
@@ -64,6 +65,12 @@ func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 	if spec.Lifecycle != nil && spec.Lifecycle.ShutdownPolicy == "" {
 		spec.Lifecycle.ShutdownPolicy = ShutdownRetain
 	}
+}
+
+// NeedsFresh says whether a claim asks for something that only sandboxes made for it
+// can have.
+func NeedsFresh(spec *SandboxClaimSpec) bool {
+	return len(spec.Env) > 0 || len(spec.VolumeClaimTemplates) > 0
 }
 
 // SetDefaults_SandboxSet fills in what a set left out.

@@ -74,6 +74,22 @@ func TestDefaultsOfClaim(t *testing.T) {
 				s.WarmPool, s.Annotations = WarmPoolNone, map[string]string{AnnotationE2BPrewarmStrategy: "none"}
 			}),
 		},
+		"env needs fresh ones": {
+			`{"onShortage":"Fail","env":[{"name":"A","value":"b"}]}`,
+			base(func(s *SandboxClaimSpec) {
+				s.OnShortage, s.WarmPool, s.Env = ShortageFail, WarmPoolNone, []SandboxClaimEnvVar{{Name: "A", Value: "b"}}
+			}),
+		},
+		"volumes need fresh ones": {
+			`{"volumeClaimTemplates":[{}]}`,
+			base(func(s *SandboxClaimSpec) {
+				s.WarmPool, s.VolumeClaimTemplates = WarmPoolNone, []runtime.RawExtension{{Raw: []byte("{}")}}
+			}),
+		},
+		"what cannot be is said, and not mended": {
+			`{"warmPool":"default","env":[{"name":"A","value":"b"}]}`,
+			base(func(s *SandboxClaimSpec) { s.Env = []SandboxClaimEnvVar{{Name: "A", Value: "b"}} }),
+		},
 		"what the spec says itself wins": {
 			`{"warmPool":"default","annotations":{"e2b.agents.kruise.io/prewarm-strategy":"none"}}`,
 			base(func(s *SandboxClaimSpec) { s.Annotations = map[string]string{AnnotationE2BPrewarmStrategy: "none"} }),

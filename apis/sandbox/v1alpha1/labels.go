@@ -20,7 +20,8 @@ const (
 	// LabelSandboxPool is the name of the SandboxSet that made the sandbox.
 	LabelSandboxPool = KeyPrefix + "sandbox-pool"
 	// LabelSandboxTemplate is the name of the set, or of the template that the set
-	// refers to.
+	// refers to; also on the pod, from its birth, and immutable. A name that is too
+	// long for a label is cut, and ends in a hash of it.
 	LabelSandboxTemplate = KeyPrefix + "sandbox-template"
 	// LabelSandboxClaimed is "true" or "false". It is there for selectors; whether a
 	// sandbox belongs to a pool is said by its owner reference alone.
@@ -46,7 +47,8 @@ const (
 const (
 	// LabelPodTemplateHash is status.updateRevision of the sandbox.
 	LabelPodTemplateHash = "pod-template-hash"
-	// LabelCreatedBy is CreatedBySandbox; an annotation of the same key is set too.
+	// LabelCreatedBy is CreatedBySandbox; an annotation of the same key is set too. It
+	// is also on the other objects of the cluster that are made for ours.
 	LabelCreatedBy = KeyPrefix + "created-by"
 	// LabelOwner is the UID of the claim that holds the sandbox.
 	LabelOwner = KeyPrefix + "owner"
@@ -70,9 +72,9 @@ const (
 	// claim added, so that they can be taken away again.
 	AnnotationUpdatedMetadataInClaim = KeyPrefix + "updated-metadata-in-claim"
 	// AnnotationStarting is "true" on a sandbox that a claim holds but does not
-	// count yet: one that was made for it and is not ready, or one of a claim that
-	// takes all or nothing and has not got all. Until it counts, the claim is its
-	// controller, so that it goes with a claim that is deleted.
+	// count yet: one that was made for it and is not ready, one that is being resized
+	// for it, or one of a claim that takes all or nothing and has not got all. Until it
+	// counts, the claim is its controller, so that it goes with a claim that is deleted.
 	AnnotationStarting = SandlotKeyPrefix + "starting"
 	// AnnotationClaimedBy is the name of the user who created the claim.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
@@ -143,8 +145,11 @@ const (
 	ClaimedTrue = "true"
 	// ClaimedFalse is the value of LabelSandboxClaimed on a sandbox in a pool.
 	ClaimedFalse = "false"
-	// CreatedBySandbox is the value of LabelCreatedBy.
+	// CreatedBySandbox is the value of LabelCreatedBy on what is made for a sandbox.
 	CreatedBySandbox = "sandbox"
+	// CreatedByTemplate is the value of LabelCreatedBy on what is made for a
+	// SandboxTemplate.
+	CreatedByTemplate = "sandbox-template"
 	// OwnerScaleDown is the value of AnnotationOwner on a sandbox that its set is
 	// about to delete.
 	OwnerScaleDown = "__manager_scale_down"

@@ -52,3 +52,25 @@ func SandboxSetNotFoundMessage(name string) string {
 func SandboxTemplateNotFoundMessage(name string) string {
 	return fmt.Sprintf("SandboxTemplate %s not found", name)
 }
+
+// EnvVarsInjectionRejectedMessage is the status message of a claim whose env the
+// template does not take.
+func EnvVarsInjectionRejectedMessage(why string) string {
+	return "environment variable injection rejected: " + why
+}
+
+// VolumeClaimTemplatesRejectedMessage is the status message of a claim whose
+// volumeClaimTemplates the template does not take.
+func VolumeClaimTemplatesRejectedMessage(why string) string {
+	return "volume claim templates rejected: " + why
+}
+
+// InplaceUpdatingMessage is the message of Ready and of InplaceUpdate while a
+// sandbox is being changed in place.
+const InplaceUpdatingMessage = "inplace update is incompleted"
+
+// ResizeFailedMessage is the message of InplaceUpdate of a sandbox that could not be
+// resized.
+func ResizeFailedMessage(why string) string {
+	return "in-place resource resize failed: " + why
+}

@@ -73,6 +73,16 @@ type RuntimeConfig struct {
 	Name string `json:"name"`
 }
 
+// What of a sandbox can be asked to outlive a pause.
+const (
+	// PersistentContentIP is the address of the pod.
+	PersistentContentIP = "ip"
+	// PersistentContentMemory is what its processes hold in memory.
+	PersistentContentMemory = "memory"
+	// PersistentContentFilesystem is what they have written outside of volumes.
+	PersistentContentFilesystem = "filesystem"
+)
+
 // PauseStrategy says how a sandbox is paused.
 type PauseStrategy struct {
 	// type is Stop (the pod is deleted, and made anew on resume) or Hibernate (the

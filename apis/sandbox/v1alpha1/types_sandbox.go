@@ -39,8 +39,8 @@ type SandboxSpec struct {
 	// +optional
 	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
 
-	// persistentContents says what outlives a pause: any of ip, memory and
-	// filesystem.
+	// persistentContents says what is to outlive a pause: any of ip, memory and
+	// filesystem. A pause of type Stop keeps volumeClaimTemplates alone.
 	// +optional
 	// +listType=atomic
 	PersistentContents []string `json:"persistentContents,omitempty"`
@@ -53,10 +53,17 @@ type SandboxSpec struct {
 	// +optional
 	PauseTime *metav1.Time `json:"pauseTime,omitempty"`
 
-	// runtimes are programs to run beside the user's containers.
+	// runtimes are programs to run beside the user's containers: names of entries of
+	// the ConfigMap sandbox-injection-config in the namespace of the installation.
+	// Immutable.
 	// +optional
 	// +listType=atomic
 	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
+
+	// service says whether the sandbox has a headless Service of its name: true makes
+	// one, false removes it, unset makes none and keeps one that is there.
+	// +optional
+	Service *bool `json:"service,omitempty"`
 
 	// lifecycle are commands to run around an upgrade of the sandbox.
 	// +optional

@@ -77,7 +77,8 @@ type SandboxClaimSpec struct {
 
 	// warmPool says which pools may serve the claim: default (all that match), none
 	// (always fresh sandboxes), or the name of one SandboxSet, which must be one of
-	// those. Default "default", or "none" with the annotation
+	// those. Default "default", or "none" with env or volumeClaimTemplates, for which it
+	// has to be that, and with the annotation
 	// e2b.agents.kruise.io/prewarm-strategy: none.
 	// +optional
 	WarmPool string `json:"warmPool,omitempty"`
@@ -131,9 +132,10 @@ type SandboxClaimSpec struct {
 	// +mapType=granular
 	EnvVars map[string]string `json:"envVars,omitempty"`
 
-	// env are environment variables put into the containers of the pod, as far as
-	// the template's envVarsInjectionPolicy allows. A running pod cannot take
-	// them, so they need a fresh sandbox.
+	// env are environment variables put into the containers of the pod, as far as the
+	// envVarsInjectionPolicy of the SandboxTemplate allows that the claim, or the set it
+	// names, refers to. A running pod cannot take them, so they need fresh sandboxes. At
+	// most 256, of 32 KiB in all. Immutable.
 	// +optional
 	// +listType=atomic
 	Env []SandboxClaimEnvVar `json:"env,omitempty"`
@@ -144,8 +146,8 @@ type SandboxClaimSpec struct {
 	AdditionalPodMetadata *PodMetadata `json:"additionalPodMetadata,omitempty"`
 
 	// volumeClaimTemplates are PersistentVolumeClaims made for each claimed sandbox,
-	// as far as the template's volumeClaimTemplatesPolicy allows. They need a fresh
-	// sandbox.
+	// as far as the template's volumeClaimTemplatesPolicy allows. They need fresh
+	// sandboxes. At most 16. Immutable.
 	// +optional
 	// +listType=atomic
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
@@ -385,8 +387,9 @@ type SandboxClaimStatus struct {
 	Sandboxes []ClaimedSandbox `json:"sandboxes,omitempty"`
 
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable)
-	// and Finished (the claimed sandboxes have ended).
+	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
+	// InplaceUpdate (how the resize of those went that had less than the template) and
+	// Finished (the claimed sandboxes have ended).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -51,19 +51,21 @@ type SandboxSetSpec struct {
 	// +optional
 	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
 
-	// persistentContents says what of a sandbox outlives a pause: any of ip, memory
-	// and filesystem. Copied to each sandbox.
+	// persistentContents says what of a sandbox is to outlive a pause: any of ip,
+	// memory and filesystem. Copied to each sandbox. A pause of type Stop keeps
+	// volumeClaimTemplates alone.
 	// +optional
 	// +listType=atomic
 	PersistentContents []string `json:"persistentContents,omitempty"`
 
-	// runtimes are programs to run beside the user's containers: agent-runtime, csi
-	// and traffic-proxy are known.
+	// runtimes are programs to run beside the user's containers: names of entries of
+	// the ConfigMap sandbox-injection-config in the namespace of the installation.
+	// Copied to each sandbox.
 	// +optional
 	// +listType=atomic
 	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
 
-	// scaleStrategy limits how fast the pool grows.
+	// scaleStrategy says how fast the pool grows, and how far while claims wait.
 	// +optional
 	ScaleStrategy SandboxSetScaleStrategy `json:"scaleStrategy,omitempty,omitzero"`
 
@@ -72,13 +74,20 @@ type SandboxSetSpec struct {
 	UpdateStrategy SandboxSetUpdateStrategy `json:"updateStrategy,omitempty,omitzero"`
 }
 
-// SandboxSetScaleStrategy limits how fast a pool grows.
+// SandboxSetScaleStrategy says how fast a pool grows, and how far while claims wait.
 type SandboxSetScaleStrategy struct {
 	// maxUnavailable is how many sandboxes may be starting at a time: a number, or
-	// a percentage of replicas, rounded up. 0 stops the pool from growing. Unset
-	// means no limit.
+	// a percentage of replicas, rounded up, with those of a burst among the replicas.
+	// 0 stops the pool from growing. Unset means no limit.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// burst is how many sandboxes beyond replicas may be made while claims wait for
+	// them: as many as are waited for, and no more than this, from 0 to 10000. Claims
+	// that make fresh sandboxes (createOnNoStock) do not wait. What nobody wants any
+	// more in the end is deleted. Default 0.
+	// +optional
+	Burst *int32 `json:"burst,omitempty"`
 }
 
 // SandboxSetUpdateStrategy limits how fast sandboxes of an older template are

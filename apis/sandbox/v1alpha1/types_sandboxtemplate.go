@@ -26,8 +26,8 @@ type SandboxTemplate struct {
 }
 
 // SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template
-// takes its pod template from here; volumeClaimTemplates, persistentContents,
-// runtimes and pauseStrategy are always the set's own.
+// takes its pod template and service from here; volumeClaimTemplates,
+// persistentContents, runtimes and pauseStrategy are always the set's own.
 type SandboxTemplateSpec struct {
 	EmbeddedSandboxTemplate `json:",inline"`
 
@@ -35,14 +35,16 @@ type SandboxTemplateSpec struct {
 	// +optional
 	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
 
-	// persistentContents says what outlives a pause of a sandbox made straight from
-	// this template: any of ip, memory and filesystem.
+	// persistentContents says what is to outlive a pause of a sandbox made straight
+	// from this template: any of ip, memory and filesystem. A pause of type Stop keeps
+	// volumeClaimTemplates alone.
 	// +optional
 	// +listType=atomic
 	PersistentContents []string `json:"persistentContents,omitempty"`
 
 	// runtimes are programs to run beside the user's containers in a sandbox made
-	// straight from this template.
+	// straight from this template: names of entries of the ConfigMap
+	// sandbox-injection-config in the namespace of the installation.
 	// +optional
 	// +listType=atomic
 	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
@@ -54,24 +56,31 @@ type SandboxTemplateSpec struct {
 	EnvVarsInjectionPolicy InjectionPolicy `json:"envVarsInjectionPolicy,omitempty"`
 
 	// volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do:
-	// Allowed adds new ones, Overrides also replaces those of the template of the
-	// same name, Disallowed refuses such claims. Empty means Disallowed.
+	// Allowed adds new ones, also in the place of an emptyDir of that name in the pod
+	// template, Overrides also replaces any other volume of the same name, Disallowed
+	// refuses such claims. Empty means Disallowed.
 	// +optional
 	VolumeClaimTemplatesPolicy InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
 
 	// networkPolicy is the traffic that sandboxes of this template may have. Unset
-	// means the default of the installation.
+	// means no restriction, or with networkPolicyManagement Managed the secure default:
+	// from the namespace of the installation in, to public addresses out.
 	// +optional
 	NetworkPolicy *SandboxNetworkPolicy `json:"networkPolicy,omitempty"`
 
 	// networkPolicyManagement says who keeps the NetworkPolicy of this template:
 	// Managed makes it and keeps it right, Unmanaged leaves networking to others
-	// and ignores networkPolicy. Empty means Managed.
+	// and does not apply networkPolicy. Empty means Managed where networkPolicy is set
+	// and Unmanaged where it is not. With Managed, and no networkPolicy, sandboxes of
+	// this template whose pod template sets no dnsPolicy ask public name servers,
+	// because those of the cluster are out of reach.
 	// +optional
 	NetworkPolicyManagement NetworkPolicyManagement `json:"networkPolicyManagement,omitempty"`
 
-	// service says whether each sandbox gets a headless Service of its name: true
-	// makes one, false removes it, unset makes none and keeps one that is there.
+	// service says whether each sandbox of this template has a headless Service of its
+	// name: true makes one, false removes it, unset makes none and keeps one that is
+	// there. It is for sandboxes made straight from this template and for those of
+	// SandboxSets whose templateRef names it, not for templates that refer to it.
 	// +optional
 	Service *bool `json:"service,omitempty"`
 }

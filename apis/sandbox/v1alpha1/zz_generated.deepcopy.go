@@ -730,6 +730,11 @@ func (in *SandboxSetScaleStrategy) DeepCopyInto(out *SandboxSetScaleStrategy) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.Burst != nil {
+		in, out := &in.Burst, &out.Burst
+		*out = new(int32)
+		**out = **in
+	}
 	return
 }
 
@@ -856,6 +861,11 @@ func (in *SandboxSpec) DeepCopyInto(out *SandboxSpec) {
 		in, out := &in.Runtimes, &out.Runtimes
 		*out = make([]RuntimeConfig, len(*in))
 		copy(*out, *in)
+	}
+	if in.Service != nil {
+		in, out := &in.Service, &out.Service
+		*out = new(bool)
+		**out = **in
 	}
 	if in.Lifecycle != nil {
 		in, out := &in.Lifecycle, &out.Lifecycle

@@ -56,7 +56,7 @@ func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim) field.ErrorLi
 	if claim.Spec.ReclaimPolicy != old.Spec.ReclaimPolicy {
 		errs = append(errs, field.Invalid(specPath.Child("reclaimPolicy"), claim.Spec.ReclaimPolicy, "reclaimPolicy is immutable"))
 	}
-	return errs
+	return append(errs, validateInjectionUnchanged(&claim.Spec, &old.Spec, specPath)...)
 }
 
 // ValidateSandboxClaimStatusUpdate checks a changed status. Clients may write any
@@ -76,6 +76,8 @@ func ValidateSandboxClaimStatusUpdate(claim, old *v1alpha1.SandboxClaim) field.E
 func validateClaimSpec(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
 	errs := validateClaimSource(spec, path)
 	errs = append(errs, validateWarmPool(spec, path)...)
+	errs = append(errs, validateFreshPool(spec, path)...)
+	errs = append(errs, validateInjection(spec, path)...)
 	errs = append(errs, validateEnum(spec.Allocation, allocationPolicies, path.Child("allocation"))...)
 	errs = append(errs, validateEnum(spec.OnShortage, shortagePolicies, path.Child("onShortage"))...)
 	errs = append(errs, validateEnum(spec.ReclaimPolicy, reclaimPolicies, path.Child("reclaimPolicy"))...)

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -183,9 +182,7 @@ func TestValidateSandboxClaim(t *testing.T) {
 func TestUnservedInClaim(t *testing.T) {
 	tests := map[string]func(*v1alpha1.SandboxClaimSpec){
 		"envVars":               func(s *v1alpha1.SandboxClaimSpec) { s.EnvVars = map[string]string{"A": "b"} },
-		"env":                   func(s *v1alpha1.SandboxClaimSpec) { s.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A"}} },
 		"additionalPodMetadata": func(s *v1alpha1.SandboxClaimSpec) { s.AdditionalPodMetadata = &v1alpha1.PodMetadata{} },
-		"volumeClaimTemplates":  func(s *v1alpha1.SandboxClaimSpec) { s.VolumeClaimTemplates = make([]runtime.RawExtension, 1) },
 		"inplaceUpdate": func(s *v1alpha1.SandboxClaimSpec) {
 			s.InplaceUpdate = &v1alpha1.SandboxClaimInplaceUpdateOptions{
 				Resources: &v1alpha1.SandboxClaimInplaceUpdateResources{Requests: corev1.ResourceList{}},

@@ -10,8 +10,6 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 var (
@@ -56,21 +54,4 @@ func validateEnum[T ~string](value T, allowed []T, path *field.Path) field.Error
 
 func validateCount(value int64, path *field.Path) field.ErrorList {
 	return apivalidation.ValidateNonnegativeField(value, path)
-}
-
-// maxRuntimes is well above the handful of runtimes that exist. Lists without a
-// bound end as an object too large to store, with an error that names no field.
-const maxRuntimes = 64
-
-func validateRuntimes(runtimes []v1alpha1.RuntimeConfig, path *field.Path) field.ErrorList {
-	if len(runtimes) > maxRuntimes {
-		return field.ErrorList{field.TooMany(path, len(runtimes), maxRuntimes)}
-	}
-	var errs field.ErrorList
-	for i, runtime := range runtimes {
-		if runtime.Name == "" {
-			errs = append(errs, field.Required(path.Index(i).Child("name"), ""))
-		}
-	}
-	return errs
 }

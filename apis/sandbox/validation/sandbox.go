@@ -6,6 +6,7 @@ package validation
 import (
 	"bytes"
 	"reflect"
+	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -39,6 +40,10 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	if sandbox.Annotations[retention] != old.Annotations[retention] {
 		errs = append(errs, validateRetention(sandbox.Annotations, metadataPath.Child("annotations"))...)
 	}
+	// The pod has it from birth, and what selects pods by it is to be relied on.
+	if sandbox.Labels[v1alpha1.LabelSandboxTemplate] != old.Labels[v1alpha1.LabelSandboxTemplate] {
+		errs = append(errs, field.Forbidden(metadataPath.Child("labels").Key(v1alpha1.LabelSandboxTemplate), "is immutable"))
+	}
 	if sandbox.DeletionTimestamp == nil {
 		errs = append(errs, validateChangedTemplate(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
 		errs = append(errs, validateSandboxSpec(&sandbox.Spec, &old.Spec, specPath)...)
@@ -46,7 +51,11 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	if len(errs) > 0 {
 		return errs // the comparison is of things that decode
 	}
-	return validateUnchanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)
+	errs = validateUnchanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)
+	if !slices.Equal(sandbox.Spec.Runtimes, old.Spec.Runtimes) {
+		errs = append(errs, field.Forbidden(specPath.Child("runtimes"), "is immutable"))
+	}
+	return errs
 }
 
 // ValidateSandboxStatusUpdate checks a changed status.
@@ -66,6 +75,8 @@ func ValidateSandboxStatusUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList
 func validateSandboxSpec(spec, old *v1alpha1.SandboxSpec, path *field.Path) field.ErrorList {
 	errs := validateChangedClaims(&spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate, path)
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
+	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)
+	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
 	return append(errs, refuseUnserved(unservedInSandbox(spec), path)...)
 }
 

@@ -145,12 +145,50 @@ func TestValidateSandboxUpdateOfTheTemplate(t *testing.T) {
 	}
 }
 
+// What a sandbox has from birth stays, what says how it is to go on may change.
+func TestValidateSandboxUpdateOfTheRest(t *testing.T) {
+	old := sandbox(t, func(s *v1alpha1.Sandbox) {
+		s.Labels = map[string]string{v1alpha1.LabelSandboxTemplate: "python", "a": "b"}
+		s.Spec.Runtimes = runtimesOf("csi")
+	})
+	tests := map[string]struct {
+		change func(*v1alpha1.Sandbox)
+		want   []string
+	}{
+		"nothing":             {change: func(*v1alpha1.Sandbox) {}},
+		"another label":       {change: func(s *v1alpha1.Sandbox) { s.Labels["a"] = "c" }},
+		"service":             {change: func(s *v1alpha1.Sandbox) { s.Spec.Service = new(true) }},
+		"persistent contents": {change: func(s *v1alpha1.Sandbox) { s.Spec.PersistentContents = []string{"ip"} }},
+		"another template": {
+			change: func(s *v1alpha1.Sandbox) { s.Labels[v1alpha1.LabelSandboxTemplate] = "open" },
+			want:   []string{"metadata.labels[agents.kruise.io/sandbox-template]: Forbidden: is immutable"},
+		},
+		"no template": {
+			change: func(s *v1alpha1.Sandbox) { delete(s.Labels, v1alpha1.LabelSandboxTemplate) },
+			want:   []string{"metadata.labels[agents.kruise.io/sandbox-template]: Forbidden: is immutable"},
+		},
+		"more runtimes": {
+			change: func(s *v1alpha1.Sandbox) { s.Spec.Runtimes = runtimesOf("csi", "agent-runtime") },
+			want:   []string{"spec.runtimes: Forbidden: is immutable"},
+		},
+		"no runtimes": {
+			change: func(s *v1alpha1.Sandbox) { s.Spec.Runtimes = nil },
+			want:   []string{"spec.runtimes: Forbidden: is immutable"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed := old.DeepCopy()
+			tc.change(changed)
+			expect(t, ValidateSandboxUpdate(changed, old), tc.want)
+		})
+	}
+}
+
 func TestUnservedInSandbox(t *testing.T) {
 	tests := map[string]func(*v1alpha1.SandboxSpec){
-		"persistentContents": func(s *v1alpha1.SandboxSpec) { s.PersistentContents = []string{"ip"} },
-		"runtimes":           func(s *v1alpha1.SandboxSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
-		"lifecycle":          func(s *v1alpha1.SandboxSpec) { s.Lifecycle = &v1alpha1.SandboxLifecycle{} },
-		"upgradePolicy":      func(s *v1alpha1.SandboxSpec) { s.UpgradePolicy = &v1alpha1.SandboxUpgradePolicy{} },
+		"lifecycle":     func(s *v1alpha1.SandboxSpec) { s.Lifecycle = &v1alpha1.SandboxLifecycle{} },
+		"upgradePolicy": func(s *v1alpha1.SandboxSpec) { s.UpgradePolicy = &v1alpha1.SandboxUpgradePolicy{} },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,10 @@ import (
 // them; a larger number is a slip of the hand that would fill the store.
 const MaxPoolReplicas = 1000000
 
+// MaxBurst is how far a set may grow beyond its replicas: as far as one claim may
+// ask for.
+const MaxBurst = MaxReplicas
+
 // ValidateSandboxSet checks a new set, after defaulting.
 func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, labelValueName, metadataPath)
@@ -61,11 +65,13 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	}
 	errs = append(errs, validateChangedPatch(spec, old, path.Child("patch"))...)
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
+	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)
+	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
 	errs = append(errs, validateChangedMaxUnavailable(
 		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
-	errs = append(errs, validateChangedMaxUnavailable(
+	errs = append(errs, validateBurst(spec.ScaleStrategy.Burst, path.Child("scaleStrategy", "burst"))...)
+	return append(errs, validateChangedMaxUnavailable(
 		spec.UpdateStrategy.MaxUnavailable, old.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy"))...)
-	return append(errs, refuseUnserved(unservedInSet(spec), path)...)
 }
 
 func validatePoolReplicas(replicas *int32, path *field.Path) field.ErrorList {
@@ -76,6 +82,16 @@ func validatePoolReplicas(replicas *int32, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, *replicas, "replicas cannot be negative")}
 	case *replicas > MaxPoolReplicas:
 		return field.ErrorList{field.Invalid(path, *replicas, fmt.Sprintf("must be at most %d", MaxPoolReplicas))}
+	}
+	return nil
+}
+
+func validateBurst(burst *int32, path *field.Path) field.ErrorList {
+	if burst == nil {
+		return nil
+	}
+	if *burst < 0 || *burst > MaxBurst {
+		return field.ErrorList{field.Invalid(path, *burst, fmt.Sprintf("must be from 0 to %d", MaxBurst))}
 	}
 	return nil
 }

@@ -40,5 +40,8 @@ func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.Sand
 		errs = append(errs, validateMounted(embedded, path.Child("volumeClaimTemplates"))...)
 	}
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
-	return append(errs, refuseUnserved(unservedInTemplate(spec), path)...)
+	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)
+	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
+	errs = append(errs, validateNetworkPolicy(spec, old, path)...)
+	return append(errs, validateInjectionPolicies(spec, path)...)
 }

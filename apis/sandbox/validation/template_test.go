@@ -91,24 +91,3 @@ func TestValidateSandboxTemplate(t *testing.T) {
 	expect(t, ValidateSandboxTemplate(template(t, func(s *v1alpha1.SandboxTemplate) { s.Name = "a_b" })),
 		[]string{"metadata.name: Invalid value: "})
 }
-
-func TestUnservedInTemplate(t *testing.T) {
-	tests := map[string]func(*v1alpha1.SandboxTemplateSpec){
-		"persistentContents":         func(s *v1alpha1.SandboxTemplateSpec) { s.PersistentContents = []string{"ip"} },
-		"runtimes":                   func(s *v1alpha1.SandboxTemplateSpec) { s.Runtimes = make([]v1alpha1.RuntimeConfig, 1) },
-		"envVarsInjectionPolicy":     func(s *v1alpha1.SandboxTemplateSpec) { s.EnvVarsInjectionPolicy = v1alpha1.InjectionAllowed },
-		"volumeClaimTemplatesPolicy": func(s *v1alpha1.SandboxTemplateSpec) { s.VolumeClaimTemplatesPolicy = v1alpha1.InjectionAllowed },
-		"networkPolicy":              func(s *v1alpha1.SandboxTemplateSpec) { s.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{} },
-		"networkPolicyManagement":    func(s *v1alpha1.SandboxTemplateSpec) { s.NetworkPolicyManagement = v1alpha1.NetworkPolicyManaged },
-		"service":                    func(s *v1alpha1.SandboxTemplateSpec) { s.Service = new(false) },
-	}
-	for name, change := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect(t, ValidateSandboxTemplate(template(t, func(s *v1alpha1.SandboxTemplate) { change(&s.Spec) })),
-				[]string{"spec." + name + ": " + yet})
-		})
-	}
-	if got := len(unservedInTemplate(&v1alpha1.SandboxTemplateSpec{})); got != len(tests) {
-		t.Errorf("%d unserved fields, %d tested", got, len(tests))
-	}
-}

@@ -23,38 +23,15 @@ type unserved struct {
 func unservedInClaim(spec *v1alpha1.SandboxClaimSpec) []unserved {
 	return []unserved{
 		{"envVars", len(spec.EnvVars) > 0, "environment variables for the runtime"},
-		{"env", len(spec.Env) > 0, "environment variables for containers"},
 		{"additionalPodMetadata", spec.AdditionalPodMetadata != nil, "metadata for the pod alone; use labels and annotations"},
-		{"volumeClaimTemplates", len(spec.VolumeClaimTemplates) > 0, "volumes for the claimed sandboxes"},
 		{"inplaceUpdate", spec.InplaceUpdate != nil, "changing claimed sandboxes in place"},
 		{"dynamicVolumesMount", len(spec.DynamicVolumesMount) > 0, "mounting volumes into running sandboxes"},
 		{"lifecycle", spec.Lifecycle != nil, "the lifecycle of a claim; use shutdownTime and ttlAfterCompleted"},
 	}
 }
 
-func unservedInSet(spec *v1alpha1.SandboxSetSpec) []unserved {
-	return []unserved{
-		{"persistentContents", len(spec.PersistentContents) > 0, "what of a sandbox outlives a pause"},
-		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
-	}
-}
-
-func unservedInTemplate(spec *v1alpha1.SandboxTemplateSpec) []unserved {
-	return []unserved{
-		{"persistentContents", len(spec.PersistentContents) > 0, "what of a sandbox outlives a pause"},
-		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
-		{"envVarsInjectionPolicy", spec.EnvVarsInjectionPolicy != "", "environment variables of claims"},
-		{"volumeClaimTemplatesPolicy", spec.VolumeClaimTemplatesPolicy != "", "volumes of claims"},
-		{"networkPolicy", spec.NetworkPolicy != nil, "network policies"},
-		{"networkPolicyManagement", spec.NetworkPolicyManagement != "", "network policies"},
-		{"service", spec.Service != nil, "services of sandboxes"},
-	}
-}
-
 func unservedInSandbox(spec *v1alpha1.SandboxSpec) []unserved {
 	return []unserved{
-		{"persistentContents", len(spec.PersistentContents) > 0, "what of a sandbox outlives a pause"},
-		{"runtimes", len(spec.Runtimes) > 0, "runtimes beside the containers"},
 		{"lifecycle", spec.Lifecycle != nil, "upgrading sandboxes"},
 		{"upgradePolicy", spec.UpgradePolicy != nil, "upgrading sandboxes"},
 	}

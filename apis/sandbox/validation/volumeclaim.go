@@ -15,15 +15,15 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// maxVolumeClaimTemplates is well above what a node can attach to a pod. It also
+// MaxVolumeClaimTemplates is well above what a node can attach to a pod. It also
 // bounds what the start of one sandbox may create.
-const maxVolumeClaimTemplates = 64
+const MaxVolumeClaimTemplates = 64
 
 // validateVolumeClaimTemplates finds the mistakes that volume claims can be seen
 // to have without a cluster.
 func validateVolumeClaimTemplates(templates []runtime.RawExtension, path *field.Path) field.ErrorList {
-	if len(templates) > maxVolumeClaimTemplates {
-		return field.ErrorList{field.TooMany(path, len(templates), maxVolumeClaimTemplates)}
+	if len(templates) > MaxVolumeClaimTemplates {
+		return field.ErrorList{field.TooMany(path, len(templates), MaxVolumeClaimTemplates)}
 	}
 	var errs field.ErrorList
 	size, seen := 0, sets.Set[string]{}

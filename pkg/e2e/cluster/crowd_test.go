@@ -21,8 +21,8 @@ import (
 // claim's name.
 const claimLabel = "example.com/claim"
 
-// crowd is clients that claim sandboxes of the set "pool", each one claim after
-// the other, and that remember what they were told. Whatever a create fails
+// crowd is clients that claim sandboxes of a set, each one claim after the other, and
+// that remember what they were told. Whatever a create fails
 // with, it is repeated by the same name until it is known what became of it.
 type crowd struct {
 	namespace string
@@ -30,12 +30,16 @@ type crowd struct {
 	name     string
 	clients  int
 	replicas int32 // of each claim
+	// set is the set; "pool" if it is empty.
+	set string
 	// each is how many claims a client creates; 0 is until stop.
 	each int
 	// pause is between two claims of a client.
 	pause time.Duration
 	// retries is how often the client library may repeat a create by itself.
 	retries int
+	// fails makes a claim fail that finds nothing, instead of waiting for it.
+	fails bool
 
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -49,8 +53,10 @@ type crowd struct {
 // told is a claim as a client was told of it.
 type told struct {
 	claim *v1alpha1.SandboxClaim
-	// began is when it was first created.
+	// began is when it was first created, and after how many claims of the crowd had
+	// been answered by then.
 	began time.Time
+	after int
 }
 
 // failure is a create that was answered with an error, or not at all.
@@ -77,8 +83,15 @@ func (c *clients) start(t testing.TB, crowd *crowd) *crowd {
 	for i := range crowd.clients {
 		crowd.running.Go(func() {
 			for n := 0; (crowd.each == 0 || n < crowd.each) && ctx.Err() == nil; n++ {
+				claim := newCrowdClaim(fmt.Sprintf("%s-%02d-%04d", crowd.name, i, n), crowd.replicas)
+				if crowd.set != "" {
+					claim.Spec.TemplateName = crowd.set
+				}
+				if crowd.fails {
+					claim.Spec.OnShortage = v1alpha1.ShortageFail
+				}
 				// What was begun is brought to an end, until the test is over.
-				crowd.settle(t.Context(), c, newCrowdClaim(fmt.Sprintf("%s-%02d-%04d", crowd.name, i, n), crowd.replicas))
+				crowd.settle(t.Context(), c, claim)
 				letPass(ctx, crowd.pause)
 			}
 		})
@@ -107,7 +120,7 @@ func newCrowdClaim(name string, replicas int32) *v1alpha1.SandboxClaim {
 
 // settle creates a claim, and does not rest before it knows what became of it.
 func (c *crowd) settle(ctx context.Context, by *clients, claim *v1alpha1.SandboxClaim) {
-	lost, first := false, time.Now()
+	lost, first, after := false, time.Now(), len(c.answers())
 	for ctx.Err() == nil {
 		began := time.Now()
 		created := &v1alpha1.SandboxClaim{}
@@ -121,7 +134,7 @@ func (c *crowd) settle(ctx context.Context, by *clients, claim *v1alpha1.Sandbox
 			created, err = by.SandboxClaims(c.namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 		}
 		if err == nil {
-			c.note(told{claim: created, began: first})
+			c.note(told{claim: created, began: first, after: after})
 			return
 		}
 		if ctx.Err() != nil {

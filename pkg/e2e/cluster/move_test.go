@@ -247,7 +247,7 @@ func (s *site) volumeClaim(t *testing.T, name string) *corev1.PersistentVolumeCl
 	return claim
 }
 
-// checkRehearsalRefuses rehearses with a field that is not served.
+// checkRehearsalRefuses rehearses with what is not served.
 func checkRehearsalRefuses(t *testing.T, book *runbook) {
 	t.Helper()
 	file := filepath.Join(book.dir, "import-pools.json")
@@ -255,12 +255,12 @@ func checkRehearsalRefuses(t *testing.T, book *runbook) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad := bytes.Replace(good, []byte(`"replicas": 3`), []byte(`"replicas": 3, "persistentContents": ["ip"]`), 1)
+	bad := bytes.Replace(good, []byte(`"replicas": 3`), []byte(`"replicas": 3, "pauseStrategy": {"type": "Hibernate"}`), 1)
 	if err := os.WriteFile(file, bad, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := book.run(t, "rehearse"); !strings.Contains(out, "spec.persistentContents") || !strings.Contains(out, "import-pools.json: not as it is") {
-		t.Errorf("the rehearsal of a field that is not served says:\n%s", out)
+	if out := book.run(t, "rehearse"); !strings.Contains(out, "spec.pauseStrategy.type") || !strings.Contains(out, "import-pools.json: not as it is") {
+		t.Errorf("the rehearsal of what is not served says:\n%s", out)
 	}
 	if err := os.WriteFile(file, good, 0o600); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 )
 
 // TestNamespaceDeleted deletes a namespace with everything of ours in it, also
@@ -104,6 +105,18 @@ func (c *clients) fillNamespace(t testing.TB, ns string) {
 	template.Spec.Template = newSet("", 0).Spec.Template
 	if _, err := c.SandboxTemplates(ns).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	// Pools of templates, a sandbox that is being resized, and one without a set.
+	c.makeReferring(t, ns, "referring", "template", "", 1)
+	c.makeTemplate(t, ns, "sized", of(annotated(fourCores, controlplane.ResizeNever)))
+	c.makeReferring(t, ns, "halved", "sized", half, 2)
+	c.makeTemplate(t, ns, "setless", of(sized(twoCores)))
+	resizing, setless := claimOf("resizing", "sized", 1), claimOf("setless", "setless", 1)
+	setless.Spec.CreateOnNoStock = new(true)
+	for _, claim := range []*v1alpha1.SandboxClaim{resizing, setless} {
+		if _, err := c.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("creating claim %s: %v", claim.Name, err)
+		}
 	}
 	alone := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}
 	alone.Spec.Template = newSet("", 0).Spec.Template

@@ -17,17 +17,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 )
 
 // TestPolicyOfInstall applies the policy of docs/install.md: pools are filled in
 // namespaces that are for them, and the controllers can run nothing elsewhere, nor
-// anything but sandboxes.
+// anything but sandboxes. That they may not read the ConfigMap of the runtimes, in the
+// namespace that they look for it, holds up nothing but sandboxes with runtimes.
 func TestPolicyOfInstall(t *testing.T) {
 	t.Parallel()
 	const meant, others = "meant", "others"
 	s := newSite(t)
-	s.install(t, controlplane.SandlotOptions{Overlay: "single"})
+	s.install(t, controlplane.SandlotOptions{Overlay: "single", ControllerArgs: []string{"--namespace=elsewhere"}})
 	for _, ns := range []string{meant, others} {
 		s.makeNamespace(t, ns)
 	}
@@ -79,7 +81,18 @@ func TestPolicyOfInstall(t *testing.T) {
 			return nil
 		})
 	}
+	for _, ns := range []string{meant, others} {
+		testPolicyOfOwned(t, s.clients, controllers, ns, ns == meant)
+	}
 	s.fillPool(t, meant, 2)
+	s.makeSandbox(t, meant, "agent", smallTemplate, func(s *v1alpha1.Sandbox) { s.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent"}} })
+	s.awaitSandbox(t, meant, "agent", func(s *v1alpha1.Sandbox) error {
+		if !strings.Contains(s.Status.Message, "ConfigMap elsewhere/sandbox-injection-config") {
+			return errors.New("does not say what it waits for")
+		}
+		return hasCondition(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRuntimeNotFound)(s)
+	})
+	testServed(t, s.clients, meant)
 	if _, err := s.SandboxSets(others).Create(t.Context(), newSet("pool", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -212,6 +212,30 @@ func TestRefusedForNow(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitSaid(t, ns, "much", "Warning: spec.template: the cluster refuses its pods for now: ", "exceeded quota: none")
+		// A set says so too, until one of its pods is taken.
+		const set = "doubtful"
+		kubectl(t, ns, strings.Replace(setOf(set, `"template":{"spec":`+judgedSpec(`,"tty":true`, "")+`}`), `"replicas":0`, `"replicas":1`, 1), "create", "-f", "-")
+		c.awaitAccepted(t, ns, set, metav1.ConditionUnknown, v1alpha1.ReasonWarned, "exceeded quota: none")
+		if err := c.kube.CoreV1().ResourceQuotas(ns).Delete(t.Context(), quota.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitAccepted(t, ns, set, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
+	})
+}
+
+// awaitAccepted waits for what a set says of the cluster's view of its pods.
+func (c *clients) awaitAccepted(t *testing.T, ns, name string, status metav1.ConditionStatus, reason, message string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		set, err := c.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		told := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateAccepted)
+		if told == nil || told.Status != status || told.Reason != reason || !strings.Contains(told.Message, message) {
+			return fmt.Errorf("SandboxSet %s says %+v, want %s, %s, %q", name, told, status, reason, message)
+		}
+		return nil
 	})
 }
 

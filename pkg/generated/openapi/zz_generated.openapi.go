@@ -918,7 +918,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"warmPool": {
 						SchemaProps: spec.SchemaProps{
-							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet, which must be one of those. Default \"default\", or \"none\" with the annotation e2b.agents.kruise.io/prewarm-strategy: none.",
+							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet, which must be one of those. Default \"default\", or \"none\" with env or volumeClaimTemplates, for which it has to be that, and with the annotation e2b.agents.kruise.io/prewarm-strategy: none.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1022,7 +1022,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "env are environment variables put into the containers of the pod, as far as the template's envVarsInjectionPolicy allows. A running pod cannot take them, so they need a fresh sandbox.",
+							Description: "env are environment variables put into the containers of the pod, as far as the envVarsInjectionPolicy of the SandboxTemplate allows that the claim, or the set it names, refers to. A running pod cannot take them, so they need fresh sandboxes. At most 256, of 32 KiB in all. Immutable.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1046,7 +1046,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "volumeClaimTemplates are PersistentVolumeClaims made for each claimed sandbox, as far as the template's volumeClaimTemplatesPolicy allows. They need a fresh sandbox.",
+							Description: "volumeClaimTemplates are PersistentVolumeClaims made for each claimed sandbox, as far as the template's volumeClaimTemplatesPolicy allows. They need fresh sandboxes. At most 16. Immutable.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1212,7 +1212,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable) and Finished (the claimed sandboxes have ended).",
+							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable), InplaceUpdate (how the resize of those went that had less than the template) and Finished (the claimed sandboxes have ended).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1486,13 +1486,20 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxSetScaleStrategy limits how fast a pool grows.",
+				Description: "SandboxSetScaleStrategy says how fast a pool grows, and how far while claims wait.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"maxUnavailable": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maxUnavailable is how many sandboxes may be starting at a time: a number, or a percentage of replicas, rounded up. 0 stops the pool from growing. Unset means no limit.",
+							Description: "maxUnavailable is how many sandboxes may be starting at a time: a number, or a percentage of replicas, rounded up, with those of a burst among the replicas. 0 stops the pool from growing. Unset means no limit.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"burst": {
+						SchemaProps: spec.SchemaProps{
+							Description: "burst is how many sandboxes beyond replicas may be made while claims wait for them: as many as are waited for, and no more than this, from 0 to 10000. Claims that make fresh sandboxes (createOnNoStock) do not wait. What nobody wants any more in the end is deleted. Default 0.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 				},
@@ -1566,7 +1573,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what of a sandbox outlives a pause: any of ip, memory and filesystem. Copied to each sandbox.",
+							Description: "persistentContents says what of a sandbox is to outlive a pause: any of ip, memory and filesystem. Copied to each sandbox. A pause of type Stop keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1585,7 +1592,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "runtimes are programs to run beside the user's containers: agent-runtime, csi and traffic-proxy are known.",
+							Description: "runtimes are programs to run beside the user's containers: names of entries of the ConfigMap sandbox-injection-config in the namespace of the installation. Copied to each sandbox.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1598,7 +1605,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					},
 					"scaleStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "scaleStrategy limits how fast the pool grows.",
+							Description: "scaleStrategy says how fast the pool grows, and how far while claims wait.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName()),
 						},
@@ -1764,7 +1771,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what outlives a pause: any of ip, memory and filesystem.",
+							Description: "persistentContents says what is to outlive a pause: any of ip, memory and filesystem. A pause of type Stop keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1795,7 +1802,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "runtimes are programs to run beside the user's containers.",
+							Description: "runtimes are programs to run beside the user's containers: names of entries of the ConfigMap sandbox-injection-config in the namespace of the installation. Immutable.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1804,6 +1811,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 									},
 								},
 							},
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service says whether the sandbox has a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there.",
+							Type:        []string{"boolean"},
+							Format:      "",
 						},
 					},
 					"lifecycle": {
@@ -2084,7 +2098,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template takes its pod template from here; volumeClaimTemplates, persistentContents, runtimes and pauseStrategy are always the set's own.",
+				Description: "SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template takes its pod template and service from here; volumeClaimTemplates, persistentContents, runtimes and pauseStrategy are always the set's own.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"templateRef": {
@@ -2130,7 +2144,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what outlives a pause of a sandbox made straight from this template: any of ip, memory and filesystem.",
+							Description: "persistentContents says what is to outlive a pause of a sandbox made straight from this template: any of ip, memory and filesystem. A pause of type Stop keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2149,7 +2163,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "runtimes are programs to run beside the user's containers in a sandbox made straight from this template.",
+							Description: "runtimes are programs to run beside the user's containers in a sandbox made straight from this template: names of entries of the ConfigMap sandbox-injection-config in the namespace of the installation.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2170,7 +2184,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					},
 					"volumeClaimTemplatesPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do: Allowed adds new ones, Overrides also replaces those of the template of the same name, Disallowed refuses such claims. Empty means Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` takes additions, but no replacements.\n - `\"Disallowed\"` refuses additions.\n - `\"Overrides\"` takes additions and replacements.",
+							Description: "volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do: Allowed adds new ones, also in the place of an emptyDir of that name in the pod template, Overrides also replaces any other volume of the same name, Disallowed refuses such claims. Empty means Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` takes additions, but no replacements.\n - `\"Disallowed\"` refuses additions.\n - `\"Overrides\"` takes additions and replacements.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},
@@ -2178,13 +2192,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					},
 					"networkPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "networkPolicy is the traffic that sandboxes of this template may have. Unset means the default of the installation.",
+							Description: "networkPolicy is the traffic that sandboxes of this template may have. Unset means no restriction, or with networkPolicyManagement Managed the secure default: from the namespace of the installation in, to public addresses out.",
 							Ref:         ref(v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName()),
 						},
 					},
 					"networkPolicyManagement": {
 						SchemaProps: spec.SchemaProps{
-							Description: "networkPolicyManagement says who keeps the NetworkPolicy of this template: Managed makes it and keeps it right, Unmanaged leaves networking to others and ignores networkPolicy. Empty means Managed.\n\nPossible enum values:\n - `\"Managed\"` makes the NetworkPolicy and keeps it right.\n - `\"Unmanaged\"` leaves networking to others.",
+							Description: "networkPolicyManagement says who keeps the NetworkPolicy of this template: Managed makes it and keeps it right, Unmanaged leaves networking to others and does not apply networkPolicy. Empty means Managed where networkPolicy is set and Unmanaged where it is not. With Managed, and no networkPolicy, sandboxes of this template whose pod template sets no dnsPolicy ask public name servers, because those of the cluster are out of reach.\n\nPossible enum values:\n - `\"Managed\"` makes the NetworkPolicy and keeps it right.\n - `\"Unmanaged\"` leaves networking to others.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Managed", "Unmanaged"},
@@ -2192,7 +2206,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					},
 					"service": {
 						SchemaProps: spec.SchemaProps{
-							Description: "service says whether each sandbox gets a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there.",
+							Description: "service says whether each sandbox of this template has a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there. It is for sandboxes made straight from this template and for those of SandboxSets whose templateRef names it, not for templates that refer to it.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -35,8 +35,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		exposed = append(server.names("sandlot_"), manager.names("sandlot_")...)
 		return ""
 	})
-	// It is there only while a set is short.
-	exposed = append(exposed, "sandlot_sandboxset_short_since_timestamp_seconds")
+	// These are there only while a set is short, or has a burst.
+	exposed = append(exposed, "sandlot_sandboxset_short_since_timestamp_seconds", "sandlot_sandboxset_burst")
 	exposed = append(exposed, notHere...)
 	slices.Sort(exposed)
 

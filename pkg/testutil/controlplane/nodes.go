@@ -23,6 +23,14 @@ const (
 	kwokAnnotation = "kwok.x-k8s.io/node"
 )
 
+// AnnotationResize on a pod says what its node makes of a resize: Infeasible and
+// Deferred are what a kubelet would say, ResizeNever leaves it undone. Without it
+// the containers have at once what is asked.
+const AnnotationResize = "testing.sandlot.io/resize"
+
+// ResizeNever is the value of AnnotationResize of a pod whose resize is never done.
+const ResizeNever = "Never"
+
 // createNodes creates the simulated nodes, or leaves those of the last time.
 func createNodes(ctx context.Context, client kubernetes.Interface, count int) error {
 	for i := range count {

@@ -30,7 +30,7 @@ func (noBinder) Preview(context.Context, *v1alpha1.SandboxClaim) (*v1alpha1.Sand
 	return nil, errors.New("called")
 }
 
-func (noBinder) CheckShortage(context.Context, *v1alpha1.SandboxClaim) error {
+func (noBinder) Check(context.Context, *v1alpha1.SandboxClaim) error {
 	return errors.New("called")
 }
 

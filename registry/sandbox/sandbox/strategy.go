@@ -8,7 +8,9 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,13 +66,37 @@ func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	sandbox.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
 	sandbox.Generation = 1
 	canonicalize(&sandbox.Spec)
+	labelTemplate(sandbox)
 }
 
-// PrepareForUpdate keeps the status, and counts changes of the spec.
+// labelTemplate says of which template a sandbox is, where it does not say so
+// itself. Its pod gets the label at birth, and is selected by it.
+func labelTemplate(sandbox *v1alpha1.Sandbox) {
+	ref := sandbox.Spec.TemplateRef
+	if ref != nil && (ref.Kind == "" || ref.Kind == v1alpha1.TemplateKindSandboxTemplate) && ref.Name != "" {
+		setLabelTemplate(sandbox, v1alpha1.TemplateLabel(ref.Name))
+	}
+}
+
+func setLabelTemplate(sandbox *v1alpha1.Sandbox, value string) {
+	if _, ok := sandbox.Labels[v1alpha1.LabelSandboxTemplate]; ok {
+		return
+	}
+	if sandbox.Labels == nil {
+		sandbox.Labels = map[string]string{}
+	}
+	sandbox.Labels[v1alpha1.LabelSandboxTemplate] = value
+}
+
+// PrepareForUpdate keeps the status, and the label that PrepareForCreate has given
+// to who did not name it, and counts changes of the spec.
 func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
 	updated.Status = stored.Status
 	canonicalize(&updated.Spec)
+	if label := stored.Labels[v1alpha1.LabelSandboxTemplate]; label != "" && updated.Spec.TemplateRef != nil {
+		setLabelTemplate(updated, label)
+	}
 	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
 	}
@@ -93,14 +119,25 @@ func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 	return validation.ValidateSandboxUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
 }
 
-// WarningsOnCreate warns of times that have passed.
+// WarningsOnCreate warns of times that have passed, and of what a pause does not
+// keep.
 func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return s.warnings(&obj.(*v1alpha1.Sandbox).Spec, &v1alpha1.SandboxSpec{})
+	sandbox := obj.(*v1alpha1.Sandbox)
+	warnings := s.warnings(&sandbox.Spec, &v1alpha1.SandboxSpec{})
+	if metav1.GetControllerOfNoCopy(sandbox) != nil {
+		return warnings // what it is a copy of was warned of
+	}
+	return append(warnings, validation.PersistenceWarnings(sandbox.Spec.PersistentContents)...)
 }
 
-// WarningsOnUpdate warns of times that have passed, where they are new.
+// WarningsOnUpdate warns likewise of what is new.
 func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
-	return s.warnings(&obj.(*v1alpha1.Sandbox).Spec, &old.(*v1alpha1.Sandbox).Spec)
+	spec, stored := &obj.(*v1alpha1.Sandbox).Spec, &old.(*v1alpha1.Sandbox).Spec
+	warnings := s.warnings(spec, stored)
+	if slices.Equal(spec.PersistentContents, stored.PersistentContents) {
+		return warnings // controllers write it often
+	}
+	return append(warnings, validation.PersistenceWarnings(spec.PersistentContents)...)
 }
 
 func (s Strategy) warnings(spec, old *v1alpha1.SandboxSpec) []string {

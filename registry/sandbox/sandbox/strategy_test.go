@@ -4,6 +4,7 @@
 package sandbox_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,55 @@ func TestPrepareForCreate(t *testing.T) {
 	want.Spec.ShutdownTime = at(time.Second)
 	if diff := cmp.Diff(want, obj); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A sandbox of a template says of which, for the pod to be selected by. A user who
+// applies or replaces it without the label does not take it away.
+func TestTemplateLabel(t *testing.T) {
+	const label = v1alpha1.LabelSandboxTemplate
+	long := strings.Repeat("a", 64)
+	ref := func(kind, name string) *v1alpha1.SandboxTemplateRef {
+		return &v1alpha1.SandboxTemplateRef{Kind: kind, Name: name}
+	}
+	tests := map[string]struct {
+		ref    *v1alpha1.SandboxTemplateRef
+		labels map[string]string
+		want   string
+	}{
+		"a template":         {ref: ref("", "python"), want: "python"},
+		"by its kind":        {ref: ref("SandboxTemplate", "python"), want: "python"},
+		"a long name":        {ref: ref("", long), want: v1alpha1.TemplateLabel(long)},
+		"said already":       {ref: ref("", "pool-abc"), labels: map[string]string{label: "python"}, want: "python"},
+		"a PodTemplate":      {ref: ref("PodTemplate", "python")},
+		"a template inlined": {},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			obj := registrytest.NewSandbox("a")
+			obj.Labels = tc.labels
+			if tc.ref != nil {
+				obj.Spec.Template, obj.Spec.TemplateRef = nil, tc.ref
+			}
+			newStrategy().PrepareForCreate(t.Context(), obj)
+			if obj.Labels[label] != tc.want {
+				t.Errorf("labels %v, want %q", obj.Labels, tc.want)
+			}
+			updated := obj.DeepCopy()
+			updated.Labels = nil
+			newStrategy().PrepareForUpdate(t.Context(), updated, obj)
+			if updated.Labels[label] != tc.want {
+				t.Errorf("after an update without it %v, want %q", updated.Labels, tc.want)
+			}
+			// One that was made before there was a label stays without.
+			before := obj.DeepCopy()
+			before.Labels = nil
+			updated = before.DeepCopy()
+			newStrategy().PrepareForUpdate(t.Context(), updated, before)
+			if len(updated.Labels) > 0 {
+				t.Errorf("an update labels an old sandbox: %v", updated.Labels)
+			}
+		})
 	}
 }
 
@@ -127,6 +177,22 @@ func TestWarnings(t *testing.T) {
 	}
 	if got := newStrategy().WarningsOnCreate(t.Context(), &v1alpha1.Sandbox{Spec: tests["past shutdown"].spec}); len(got) != 1 {
 		t.Errorf("create warns %q", got)
+	}
+	// What a pause does not keep is told where it is asked for, by whoever is asked.
+	keeps := &v1alpha1.Sandbox{Spec: v1alpha1.SandboxSpec{PersistentContents: []string{"ip"}}}
+	if got := newStrategy().WarningsOnCreate(t.Context(), keeps); len(got) != 1 {
+		t.Errorf("create with contents warns %q", got)
+	}
+	if got := newStrategy().WarningsOnUpdate(t.Context(), keeps, &v1alpha1.Sandbox{}); len(got) != 1 {
+		t.Errorf("asking for contents warns %q", got)
+	}
+	if got := newStrategy().WarningsOnUpdate(t.Context(), keeps, keeps); len(got) != 0 {
+		t.Errorf("an update that leaves the contents warns %q", got)
+	}
+	owned := keeps.DeepCopy()
+	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "SandboxSet", Controller: new(true)}}
+	if got := newStrategy().WarningsOnCreate(t.Context(), owned); len(got) != 0 {
+		t.Errorf("a sandbox of a set warns %q", got)
 	}
 	if got := sandbox.NewStatusStrategy(newStrategy()).WarningsOnUpdate(t.Context(), &v1alpha1.Sandbox{Spec: tests["past shutdown"].spec}, &v1alpha1.Sandbox{}); got != nil {
 		t.Errorf("status update warns %q", got)

@@ -29,9 +29,9 @@ type Binder interface {
 	// Preview returns what Create would return, and writes nothing.
 	Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error)
 
-	// CheckShortage fails as Create would, if the claim asks for that and there are
-	// too few sandboxes now. It takes nothing.
-	CheckShortage(ctx context.Context, claim *v1alpha1.SandboxClaim) error
+	// Check fails as Create would, if the claim asks for that and there are too few
+	// sandboxes now, or if it adds what its template does not take. It takes nothing.
+	Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error
 }
 
 // bindingStorage is the generic storage of claims, in which a claim comes into

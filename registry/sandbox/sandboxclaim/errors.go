@@ -28,9 +28,12 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	spec := field.NewPath("spec")
 	var shortage *allocator.ShortageError
 	var source *allocator.SourceError
+	var refused *allocator.RefusedError
 	switch {
 	case errors.Is(err, allocator.ErrClaimExists):
 		return storage.NewKeyExistsError(key, 0)
+	case errors.As(err, &refused):
+		return apierrors.NewInvalid(kind, claim.Name, refused.Errors)
 	case errors.As(err, &source):
 		path := field.NewPath("spec", strings.Split(source.Field, ".")...)
 		blame := field.Invalid(path, source.Name, source.Message)

@@ -143,7 +143,7 @@ type fakeBinder struct {
 	onCreate           func()
 }
 
-func (b *fakeBinder) CheckShortage(context.Context, *v1alpha1.SandboxClaim) error { return b.short }
+func (b *fakeBinder) Check(context.Context, *v1alpha1.SandboxClaim) error { return b.short }
 
 func (b *fakeBinder) Create(_ context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	b.created = append(b.created, claim.DeepCopy())

@@ -88,7 +88,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	return obj, created, err
 }
 
-// admittedLast admits only claims for which there is enough, as far as can be seen.
+// admittedLast admits only claims that can be served as they ask, as far as can be seen.
 // A claim that is admitted is charged to the namespace's quota, and nobody gives
 // back what was charged for one that fails then: a client that tries again until
 // there is stock would use up its quota for nothing.
@@ -98,7 +98,7 @@ func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest
 	}
 	return func(ctx context.Context, obj runtime.Object) error {
 		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok {
-			switch err := r.binder.CheckShortage(ctx, claim); {
+			switch err := r.binder.Check(ctx, claim); {
 			case errors.Is(err, allocator.ErrClaimExists): // the store is not there yet to say so in its words
 				return apierrors.NewAlreadyExists(v1alpha1.Resource("sandboxclaims"), claim.Name)
 			case err != nil:

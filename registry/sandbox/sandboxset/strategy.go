@@ -126,6 +126,21 @@ func (s Strategy) judgePods(ctx context.Context, set *v1alpha1.SandboxSet) field
 	return errs
 }
 
+// WarningsOnCreate warns of what a pause does not keep.
+func (Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return validation.PersistenceWarnings(obj.(*v1alpha1.SandboxSet).Spec.PersistentContents)
+}
+
+// WarningsOnUpdate warns as for a create.
+func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) []string {
+	return s.WarningsOnCreate(ctx, obj)
+}
+
+// WarningsOnUpdate is silent: who writes a status cannot mend the spec.
+func (StatusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
 // GetResetFields keeps server-side apply from owning what a write of the status
 // never changes.
 func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {

@@ -97,6 +97,24 @@ func TestStatusPrepareForUpdate(t *testing.T) {
 	}
 }
 
+// What a pause does not keep is told with every write of the spec.
+func TestWarnings(t *testing.T) {
+	set := registrytest.NewSandboxSet("a")
+	set.Spec.PersistentContents = []string{"ip"}
+	s := newStrategy()
+	for how, got := range map[string][]string{
+		"create": s.WarningsOnCreate(t.Context(), set),
+		"update": s.WarningsOnUpdate(t.Context(), set, set.DeepCopy()),
+	} {
+		if len(got) != 1 {
+			t.Errorf("%s warns %q", how, got)
+		}
+	}
+	if got := sandboxset.NewStatusStrategy(s).WarningsOnUpdate(t.Context(), set, set.DeepCopy()); len(got) > 0 {
+		t.Errorf("a status warns %q", got)
+	}
+}
+
 func TestForegroundDeletion(t *testing.T) {
 	s := newStrategy()
 	for policy, want := range map[metav1.DeletionPropagation][]string{

@@ -78,11 +78,9 @@ func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	errs := validation.ValidateSandboxTemplateUpdate(template, stored)
-	if owner := metav1.GetControllerOfNoCopy(stored); owner != nil && isSet(owner) &&
-		strategy.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
-		// It holds a revision of the set, whose name is a hash of it.
-		return append(errs, field.Forbidden(field.NewPath("spec"),
-			fmt.Sprintf("belongs to SandboxSet %s: change the set or the template that it refers to", owner.Name)))
+	if isRevision(stored) && strategy.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
+		return append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
+			"belongs to SandboxSet %s: change the set or the template that it refers to", metav1.GetControllerOfNoCopy(stored).Name)))
 	}
 	if len(errs) > 0 || template.DeletionTimestamp != nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
 		return errs
@@ -90,8 +88,11 @@ func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	return s.judgePods(ctx, template)
 }
 
-func isSet(owner *metav1.OwnerReference) bool {
-	return owner.Kind == "SandboxSet" && strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/")
+// isRevision says whether a template holds a revision of a set, whose name is a
+// hash of it.
+func isRevision(template *v1alpha1.SandboxTemplate) bool {
+	owner := metav1.GetControllerOfNoCopy(template)
+	return owner != nil && owner.Kind == "SandboxSet" && strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/")
 }
 
 func (s Strategy) judgePods(ctx context.Context, template *v1alpha1.SandboxTemplate) field.ErrorList {
@@ -103,12 +104,30 @@ func (s Strategy) judgePods(ctx context.Context, template *v1alpha1.SandboxTempl
 	return errs
 }
 
-// WarningsOnUpdate warns of sets that cannot follow the change. They go on with
-// what they have.
-func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
-	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
-	if s.judge == nil || template.DeletionTimestamp != nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
+// WarningsOnCreate warns of what a template asks for and does not get. The
+// revision of a set is a copy of what was warned of.
+func (Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	template := obj.(*v1alpha1.SandboxTemplate)
+	if isRevision(template) {
 		return nil
 	}
-	return s.judge.JudgeUsers(ctx, template)
+	return warnings(&template.Spec)
+}
+
+func warnings(spec *v1alpha1.SandboxTemplateSpec) []string {
+	return append(validation.NetworkPolicyWarnings(spec), validation.PersistenceWarnings(spec.PersistentContents)...)
+}
+
+// WarningsOnUpdate warns as for a create, and of sets that cannot follow the change.
+// They go on with what they have.
+func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
+	if template.DeletionTimestamp != nil || isRevision(template) {
+		return nil
+	}
+	told := append(warnings(&template.Spec), validation.NetworkPolicyUpdateWarnings(&template.Spec, &stored.Spec)...)
+	if s.judge == nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
+		return told
+	}
+	return append(told, s.judge.JudgeUsers(ctx, template)...)
 }

@@ -40,9 +40,15 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
+	if p.resize != nil {
+		if p, again, err = c.resize(ctx, key, o, p); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	var labelErr error
 	if p.action == label {
-		if again = c.labelLater(o); again == 0 {
+		later := c.labelLater(o)
+		if again = max(again, later); later == 0 {
 			// What is wrong with the metadata does not keep the status from being told.
 			labelErr = c.label(ctx, o)
 		}
@@ -132,6 +138,7 @@ func (c *Controller) writeStatus(
 	c.superseded.wrote(key, version, after.ResourceVersion)
 	c.report(before, after)
 	c.warn(before, after, p.mismatch)
+	c.warnResize(before, after)
 	return after.ResourceVersion, true, nil
 }
 

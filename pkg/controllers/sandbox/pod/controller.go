@@ -45,6 +45,8 @@ type Options struct {
 	Recorder recorder.EventRecorder
 	// Workers is how many sandboxes are worked on at the same time.
 	Workers int
+	// Namespace is that of the installation, which has the ConfigMap with the runtimes.
+	Namespace string
 	// QuietPeriod is how long claims on a set must pause before the pods of those
 	// that asked for no metadata get the label of their claim.
 	QuietPeriod time.Duration
@@ -64,6 +66,8 @@ type Controller struct {
 	creates      *backoff
 	removes      *backoff // of pods whose deletion was refused
 	lull         *lull.Lull
+	injector     *injector
+	resizes      *resizes
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -83,6 +87,8 @@ func New(o Options) *Controller {
 		creates:      newBackoff(o.Clock),
 		removes:      newBackoff(o.Clock),
 		lull:         lull.New(o.QuietPeriod),
+		injector:     newInjector(o.Client, o.Namespace),
+		resizes:      newResizes(),
 	}
 }
 
@@ -93,6 +99,10 @@ func (c *Controller) Name() string { return "sandbox-pod" }
 // CachedPods.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	if err != nil {
+		return err
+	}
+	runtimes, err := c.watchRuntimes(ctx, mgr)
 	if err != nil {
 		return err
 	}
@@ -110,6 +120,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, c.podEvents()).
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
 		Watches(&corev1.PodTemplate{}, users.Events(wakeUser)).
+		WatchesRawSource(runtimes).
 		Complete(c)
 }
 
@@ -145,6 +156,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 	}
+	if p.action == inspect {
+		if p, err = c.inspect(ctx, key, o); err != nil {
+			return reconcile.Result{}, err
+		}
+	} else {
+		c.resizes.end(key)
+	}
 	if p.status.Phase == v1alpha1.SandboxRunning {
 		c.creates.forget(key)
 		c.removes.forget(key)
@@ -159,6 +177,7 @@ func (c *Controller) forget(key types.NamespacedName) {
 	c.superseded.forget(key)
 	c.creates.forget(key)
 	c.removes.forget(key)
+	c.resizes.end(key)
 }
 
 // observe takes in what the cache shows. What is expected of the cache comes

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,17 +31,18 @@ var errClaimTaken = errors.New("cannot be used")
 //	done              wait for the events of the pod
 //	there is one      plan again with that one
 //	no template       the status tells; the template will bring it here again
+//	no runtime        likewise, and the ConfigMap
 //	refused           the status tells, and it is tried again, ever more slowly
 //	any other error   returned; nothing is known
 func (c *Controller) create(ctx context.Context, key types.NamespacedName, o *observation) (plan, time.Duration, error) {
-	sandbox, err := c.whole(ctx, o.sandbox)
+	sandbox, template, err := c.wholeWithRuntimes(ctx, o.sandbox)
 	if missing, ok := asTemplateError(err); ok {
 		return o.withoutTemplate(missing), 0, nil
 	}
 	if err != nil {
 		return plan{}, 0, fmt.Errorf("starting Sandbox %s: %w", key, err)
 	}
-	created, err := c.createAll(ctx, sandbox, o.revision)
+	created, err := c.createAll(ctx, sandbox, template, o.revision)
 	if isTry(err) {
 		c.creates.tried(key)
 	}
@@ -88,13 +90,16 @@ func isPodExists(err error) bool {
 	return ok
 }
 
-// createAll makes the volume claims and then the pod, and returns its UID.
-func (c *Controller) createAll(ctx context.Context, sandbox *v1alpha1.Sandbox, revision string) (types.UID, error) {
+// createAll makes the volume claims and then the pod from the sandbox's template with
+// its runtimes, and returns its UID.
+func (c *Controller) createAll(
+	ctx context.Context, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension, revision string,
+) (types.UID, error) {
 	claims, err := podtemplate.VolumeClaims(sandbox)
 	if err != nil {
 		return "", unusable(err)
 	}
-	pod, err := podtemplate.Pod(sandbox, revision)
+	pod, err := podtemplate.PodWithRuntimes(sandbox, template, revision)
 	if err != nil {
 		return "", unusable(err)
 	}

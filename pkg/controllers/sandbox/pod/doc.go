@@ -17,9 +17,15 @@
 // the revision, then Running), a claimed one a patch of the pod's metadata: where it
 // only tells whose it is, after a storm of claims (wake.go).
 //
+// A sandbox that a claim left to be resized gets more through the pod's subresource
+// resize, at once (resize.go). The cache has none of what that takes; the server is
+// asked for these pods, whenever something about them changes.
+//
 // A sandbox that refers to a template instead of holding one, such as an unused one
 // of a set that does, waits for that template without failing (template.go). Once
-// its pod is there, a change of the template is none of its business.
+// its pod is there, a change of the template is none of its business. So is it with the
+// runtimes of a sandbox, which are put into the template when the pod is made
+// (runtimes.go).
 //
 // The rights that it needs, in all namespaces:
 //
@@ -29,7 +35,9 @@
 //	agents.kruise.io         sandboxtemplates        get, list, watch
 //	core                     podtemplates            get, list, watch
 //	core                     pods                    get, list, watch, create, patch, delete
+//	core                     pods/resize             patch
 //	core                     persistentvolumeclaims  get, create
+//	core                     configmaps              get, list, watch (RuntimesConfigMap)
 //	events.k8s.io (and core) events                  create, patch
 //
 // The finalizers are for clusters with OwnerReferencesPermissionEnforcement: an

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -56,7 +57,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			before, okBefore := e.ObjectOld.(*corev1.Pod)
 			after, okAfter := e.ObjectNew.(*corev1.Pod)
-			if okBefore && okAfter && differ(before, after) {
+			if okBefore && okAfter && (differ(before, after) || c.resizes.has(client.ObjectKeyFromObject(after))) {
 				q.Add(seen(after))
 			}
 		},
@@ -103,21 +104,40 @@ func (c *Controller) report(before, after *v1alpha1.Sandbox) {
 func (c *Controller) warn(before, after *v1alpha1.Sandbox, mismatch bool) {
 	const kind = v1alpha1.SandboxConditionReady
 	ready := meta.FindStatusCondition(after.Status.Conditions, kind)
-	if ready == nil || ready.Reason != v1alpha1.ReasonPodCreateFailed {
+	if ready == nil || ready.Reason != v1alpha1.ReasonPodCreateFailed && !isRuntimeReason(ready.Reason) {
 		return
 	}
 	if old := meta.FindStatusCondition(before.Status.Conditions, kind); old != nil && old.Reason == ready.Reason && old.Message == ready.Message {
 		return
 	}
-	reason := v1alpha1.ReasonPodCreateFailed
+	reason := ready.Reason
 	if mismatch {
 		reason = reasonPodOwnerMismatch
 	}
 	c.event(after, corev1.EventTypeWarning, reason, ready.Message)
 }
 
+// warnResize records the event of a resize that failed.
+func (c *Controller) warnResize(before, after *v1alpha1.Sandbox) {
+	const kind = v1alpha1.SandboxConditionInplaceUpdate
+	now := meta.FindStatusCondition(after.Status.Conditions, kind)
+	if now == nil || now.Reason != v1alpha1.ReasonFailed || hasReason(before.Status.Conditions, kind, now.Reason) {
+		return
+	}
+	reason := reasonInplaceUpdateFailed
+	if resize.IsForbidden(now.Message) {
+		reason = reasonInplaceUpdateForbidden
+	}
+	c.event(after, corev1.EventTypeWarning, reason, now.Message)
+}
+
 // Reasons of events.
 const (
+	// reasonInplaceUpdateFailed: the pod does not get the resources that the claim
+	// asks for.
+	reasonInplaceUpdateFailed = "InplaceUpdateFailed"
+	// reasonInplaceUpdateForbidden: the pod cannot get them, because of its QoS class.
+	reasonInplaceUpdateForbidden = "InplaceUpdateForbidden"
 	// reasonPodOwnerMismatch: a pod of somebody else has the name of the sandbox's own.
 	reasonPodOwnerMismatch = "PodOwnerMismatch"
 	// reasonPodUpdateFailed: the pod must not have the metadata that the sandbox wants.

@@ -65,11 +65,12 @@ func TestForgetsWithTheSandbox(t *testing.T) {
 type recorded struct {
 	recorder.EventRecorder
 	regarding runtime.Object
+	reason    string
 	note      string
 }
 
-func (r *recorded) Eventf(regarding, _ runtime.Object, _, _, _, note string, args ...any) {
-	r.regarding, r.note = regarding, fmt.Sprintf(note, args...)
+func (r *recorded) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	r.regarding, r.reason, r.note = regarding, reason, fmt.Sprintf(note, args...)
 }
 
 // Events that differ in the version of the sandbox alone are one.

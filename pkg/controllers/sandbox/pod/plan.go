@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -27,7 +28,9 @@ type observation struct {
 	expected bool
 	// held says that a new pod must wait, because the last one failed to come.
 	held bool
-	now  time.Time
+	// inplace is what is known for a resize; nil where nobody has looked.
+	inplace *inplace
+	now     time.Time
 }
 
 // action is what is to be done about the pod.
@@ -38,6 +41,8 @@ const (
 	leave action = iota
 	// ask: what is known of the pod is not enough; ask the server and plan again.
 	ask
+	// inspect: the sandbox is resized; look at the whole pod and plan again.
+	inspect
 	// create: make the volume claims and the pod.
 	create
 	// label: give the pod the metadata that the sandbox wants by now.
@@ -55,6 +60,8 @@ type plan struct {
 	status v1alpha1.SandboxStatus
 	// mismatch says that a pod of somebody else is in the way.
 	mismatch bool
+	// resize is the patch that asks for other resources, beside the action.
+	resize []byte
 }
 
 // decide makes the plan for a sandbox:
@@ -91,6 +98,7 @@ func decide(o *observation) plan {
 	default:
 		o.run(&p)
 	}
+	o.giveUpResize(&p)
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	return p
 }
@@ -187,6 +195,15 @@ func (o *observation) follow(p *plan, starting bool) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.PodUID = o.pod.UID
+	if resize.Wanted(&p.status) {
+		o.resizeInPlace(p)
+		return
+	}
+	o.followReadiness(p)
+}
+
+// followReadiness makes the sandbox as ready as its pod.
+func (o *observation) followReadiness(p *plan) {
 	status, reason, message := readinessOf(o.pod)
 	o.setReady(p, status, reason, message)
 }

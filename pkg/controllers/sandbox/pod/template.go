@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -34,8 +35,22 @@ func (c *Controller) whole(ctx context.Context, sandbox *v1alpha1.Sandbox) (*v1a
 	return &full, nil
 }
 
-// templateError means that a sandbox waits for its template. A change of a
-// template ends that, and brings the sandbox here again.
+// wholeWithRuntimes is whole, and returns the pod template with the sandbox's
+// runtimes in it as well.
+func (c *Controller) wholeWithRuntimes(
+	ctx context.Context, sandbox *v1alpha1.Sandbox,
+) (*v1alpha1.Sandbox, *runtime.RawExtension, error) {
+	full, err := c.whole(ctx, sandbox)
+	if err != nil {
+		return nil, nil, err
+	}
+	template, err := c.injector.inject(ctx, full)
+	return full, template, err
+}
+
+// templateError means that a sandbox waits for its template, or for its runtimes. A
+// change of a template or of the ConfigMap ends that, and brings the sandbox here
+// again.
 type templateError struct {
 	error
 	reason string
@@ -52,10 +67,11 @@ func (o *observation) withoutTemplate(err templateError) plan {
 	return p
 }
 
-// waitsForTemplate says whether a status says that there is no template.
+// waitsForTemplate says whether a status says that there is no template, or that a
+// runtime is missing in it.
 func waitsForTemplate(status *v1alpha1.SandboxStatus) bool {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionReady)
-	return ready != nil && templates.IsReason(ready.Reason)
+	return ready != nil && (templates.IsReason(ready.Reason) || isRuntimeReason(ready.Reason))
 }
 
 func asTemplateError(err error) (templateError, bool) {

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -119,7 +120,7 @@ func (c *Controller) events() handler.EventHandler {
 			switch stepOf(after) {
 			case start:
 				q.AddAfter(requestFor(after), c.options.StartDelay)
-			case pause, resume, observe, release:
+			case pause, resume, resized, observe, release:
 				q.Add(requestFor(after))
 			}
 		},
@@ -159,6 +160,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) error {
 	if s == release {
 		return c.release(ctx, sandbox)
+	}
+	if s == resized {
+		verdict, err := c.verdict(ctx, sandbox)
+		if err != nil {
+			return err
+		}
+		status, err := statusResized(sandbox, verdict, c.clock.Now())
+		if err != nil {
+			return reconcile.TerminalError(err)
+		}
+		return c.patchStatus(ctx, sandbox, status)
 	}
 	var template *runtime.RawExtension
 	if s == start {
@@ -208,6 +220,8 @@ const (
 	start
 	pause
 	resume
+	// resized: it runs, and gets the resources that its claim asks for.
+	resized
 	// observe: it runs, and its spec has changed in what changes nothing here.
 	observe
 	// release: it is being deleted, and held for a pod that there is none of.
@@ -231,7 +245,18 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		return pauseStep(sandbox)
 	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
 		return start
-	case phase == v1alpha1.SandboxRunning && sandbox.Status.ObservedGeneration != sandbox.Generation:
+	case phase == v1alpha1.SandboxRunning:
+		return runningStep(sandbox)
+	}
+	return none
+}
+
+// runningStep is the next step of a sandbox that runs and is to go on.
+func runningStep(sandbox *v1alpha1.Sandbox) step {
+	switch {
+	case resize.Wanted(&sandbox.Status):
+		return resized
+	case sandbox.Status.ObservedGeneration != sandbox.Generation:
 		return observe
 	}
 	return none

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -39,12 +40,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, err
 	}
-	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: message,
-			ObservedGeneration: sandbox.Generation, LastTransitionTime: metav1.NewTime(now),
-		})
-	}
+	set := setter(&status, sandbox.Generation, now)
 	switch s {
 	case observe:
 		for i := range status.Conditions {
@@ -57,6 +53,10 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
+		if resize.Wanted(&status) {
+			set(v1alpha1.SandboxConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonFailed,
+				v1alpha1.ResizeFailedMessage("the sandbox is paused"))
+		}
 		return status, nil
 	case resume:
 		status.Phase = v1alpha1.SandboxResuming
@@ -84,6 +84,16 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	status.PodInfo.PodIP, status.PodInfo.NodeName = status.SandboxIP, NodeName
 	status.PodInfo.PodUID = sandbox.UID // there is no pod to have one of its own
 	return status, nil
+}
+
+// setter returns what sets conditions of a status at a time.
+func setter(status *v1alpha1.SandboxStatus, generation int64, now time.Time) func(kind string, value metav1.ConditionStatus, reason, message string) {
+	return func(kind string, value metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: kind, Status: value, Reason: reason, Message: message,
+			ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
 }
 
 // observed is the status of a sandbox, with what is said of its spec up to date.

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -199,12 +200,20 @@ func waiting(claim *v1alpha1.SandboxClaim) string {
 	switch {
 	case !strings.HasPrefix(message, progress): // there is none, or it is not what the claim takes it for
 		return message
+	case message == progress && resizing(claim):
+		return fmt.Sprintf("Sandboxes of %s are being resized. %s", asked, message)
 	case message == progress && claim.Spec.WarmPool == v1alpha1.WarmPoolNone:
 		return fmt.Sprintf("Sandboxes of %s are being started. %s", asked, message)
 	case message == progress && ptr.Deref(claim.Spec.CreateOnNoStock, true):
 		return fmt.Sprintf("%s has too few available sandboxes, others are being started. %s", asked, message)
 	}
 	return fmt.Sprintf("%s has too few available sandboxes. %s", asked, message)
+}
+
+// resizing says whether sandboxes of the claim are being resized.
+func resizing(claim *v1alpha1.SandboxClaim) bool {
+	update := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	return update != nil && update.Reason == v1alpha1.ReasonInplaceUpdating
 }
 
 func unfinished(claim *v1alpha1.SandboxClaim) bool {

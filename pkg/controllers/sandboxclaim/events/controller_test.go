@@ -248,3 +248,41 @@ func TestMadeAnew(t *testing.T) {
 		t.Errorf("the old one is remembered: %v", f.c.told)
 	}
 }
+
+func TestWhatAClaimWaitsFor(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxClaim)
+		want   string
+	}{
+		"the pool": {
+			func(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = new(false) },
+			"SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/1 claimed",
+		},
+		"a resize": {
+			func(c *v1alpha1.SandboxClaim) {
+				c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClaimConditionInplaceUpdate, Reason: v1alpha1.ReasonInplaceUpdating}}
+			},
+			"Sandboxes of SandboxSet pool are being resized. Claiming sandboxes: 0/1 claimed",
+		},
+		"a resize that is over": {
+			func(c *v1alpha1.SandboxClaim) {
+				c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClaimConditionInplaceUpdate, Reason: v1alpha1.ReasonFailed}}
+			},
+			"SandboxSet pool has too few available sandboxes, others are being started. Claiming sandboxes: 0/1 claimed",
+		},
+		"fresh ones": {
+			func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = v1alpha1.WarmPoolNone },
+			"Sandboxes of SandboxSet pool are being started. Claiming sandboxes: 0/1 claimed",
+		},
+	}
+	for name, tc := range tests {
+		claim := &v1alpha1.SandboxClaim{
+			Spec:   v1alpha1.SandboxClaimSpec{TemplateName: "pool"},
+			Status: v1alpha1.SandboxClaimStatus{Message: v1alpha1.ClaimingMessage(0, 1)},
+		}
+		tc.change(claim)
+		if got := waiting(claim); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}

@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,10 +27,10 @@ func (c *Controller) act(ctx context.Context, o *observation, p plan) (bool, err
 	key := client.ObjectKeyFromObject(o.set)
 	width := func() int {
 		now := c.clock.Now()
-		if now.Sub(o.now) > turn {
+		if now.Sub(o.now) > c.turnOf(key) {
 			return 0
 		}
-		workers := c.bursts.width(key, o.replicas(), c.options.RefillConcurrency, now)
+		workers := c.bursts.width(key, o.target(), c.options.RefillConcurrency, now)
 		if changed(o.set) {
 			return max(workers, 1)
 		}
@@ -44,7 +46,18 @@ func (c *Controller) act(ctx context.Context, o *observation, p plan) (bool, err
 	if err != nil {
 		return false, err
 	}
-	return created == p.create && removed == len(p.remove), nil
+	// Where many are looked at, the next are due before a change of them is told of.
+	more := p.more && created >= maxUnseen/2
+	return created == p.create && removed == len(p.remove) && !more, nil
+}
+
+// turnOf is how long a set may be worked on now. Where all workers are at it, others
+// may wait: then a set gets only as long as makes good for the look at it.
+func (c *Controller) turnOf(set types.NamespacedName) time.Duration {
+	if int(c.busy.Load()) < c.options.Workers {
+		return turn
+	}
+	return c.bursts.gather(set)
 }
 
 // create makes n sandboxes.
@@ -87,14 +100,24 @@ func (c *Controller) create(ctx context.Context, o *observation, n int, width fu
 // remove deletes sandboxes, each only in the very state in which it was judged. A
 // claim that has taken one meanwhile has given it a newer resourceVersion; then
 // the server refuses, and that is well.
+//
+// Claims go on meanwhile. A roll-out that has reached the floor with what they took
+// leaves the rest to the next look; it counts as removed here.
 func (c *Controller) remove(
 	ctx context.Context, o *observation, p plan, width func() int,
 ) (int, error) {
 	key := client.ObjectKeyFromObject(o.set)
 	var mu sync.Mutex
 	deleted := map[removal]int{}
+	spare, err := c.spare(o, p)
+	if err != nil {
+		return 0, err
+	}
 	removed, err := slowStart(ctx, len(p.remove), width, func(i int) error {
 		sandbox := p.remove[i]
+		if useOf(sandbox, o.now) == useAvailable && !spare() {
+			return nil
+		}
 		c.expectations.deleting(key, sandbox.UID)
 		err := c.client.Delete(ctx, sandbox, client.Preconditions{
 			UID:             new(sandbox.UID),
@@ -121,4 +144,28 @@ func (c *Controller) remove(
 	})
 	c.reportRemoved(o.set, deleted, err)
 	return removed, err
+}
+
+// spare says before each deletion of an available sandbox whether the pool can spare
+// one more, given what claims have taken since it was looked at.
+func (c *Controller) spare(o *observation, p plan) (func() bool, error) {
+	if !p.rolling {
+		return func() bool { return true }, nil
+	}
+	floor, err := o.floor()
+	if err != nil {
+		return nil, err
+	}
+	key := client.ObjectKeyFromObject(o.set)
+	var mu sync.Mutex
+	spent := 0
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.bursts.left(key)-spent <= floor {
+			return false
+		}
+		spent++
+		return true
+	}, nil
 }

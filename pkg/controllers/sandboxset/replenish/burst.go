@@ -128,6 +128,17 @@ func (b *bursts) counted(set types.NamespacedName, available int, cost time.Dura
 	s.cost = cost
 }
 
+// left returns how many available sandboxes the last look at the pool found, less
+// those that claims have taken since.
+func (b *bursts) left(set types.NamespacedName) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sets[set]; s != nil {
+		return s.stock
+	}
+	return 0
+}
+
 // width returns how many of the workers a refill may use now. 0 means that it has
 // to give way.
 func (b *bursts) width(set types.NamespacedName, replicas, workers int, now time.Time) int {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +67,13 @@ type users interface {
 	UsersOf(kind, namespace, name string) ([]client.Object, error)
 }
 
+// growing finds sets that claims may make grow in the cache.
+type growing interface {
+	// Growing returns those with a burst that are of this name or refer to the
+	// SandboxTemplate of this name. They are shared and not to be changed.
+	Growing(namespace, name string) ([]*v1alpha1.SandboxSet, error)
+}
+
 // usersOfAll joins what indexes of several kinds find.
 type usersOfAll []users
 
@@ -89,14 +97,20 @@ type Controller struct {
 	pool         pool
 	revisions    revisions
 	users        users
+	growing      growing
 	unheld       *unheld
+	accepted     *accepted
 	resolved     *resolved
 	expectations *expectations
 	bursts       *bursts
+	waiting      *waiting
+	aheads       *aheads
 	failures     *failures
 	shortages    *shortages
 	starts       *starts
 	recorder     recorder.EventRecorder // nil where there are no events
+	// busy is how many sets are being worked on.
+	busy atomic.Int32
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -108,9 +122,12 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		clock:        clk,
 		options:      o,
 		unheld:       newUnheld(),
+		accepted:     newAccepted(),
 		resolved:     newResolved(),
 		expectations: newExpectations(clk),
 		bursts:       newBursts(o.QuietPeriod),
+		waiting:      newWaiting(),
+		aheads:       newAheads(),
 		failures:     newFailures(),
 		shortages:    newShortages(replenishDuration),
 		starts:       newStarts(startDuration),
@@ -138,7 +155,11 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	c.pool, c.revisions, c.users = index, revisions, usersOfAll{users, sandboxes}
+	growing, err := growingIn(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	c.pool, c.revisions, c.users, c.growing = index, revisions, usersOfAll{users, sandboxes}, growing
 	if c.options.Events {
 		c.recorder = mgr.GetEventRecorder(c.Name())
 	}
@@ -151,6 +172,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		}).
 		Watches(&v1alpha1.SandboxSet{}, c.setEvents()).
 		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
+		Watches(&v1alpha1.SandboxClaim{}, c.claimEvents()).
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
 		Watches(&v1alpha1.SandboxTemplate{}, c.revisionEvents())
 	if c.options.Lookup.Cluster {
@@ -161,14 +183,18 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 
 // Reconcile brings one pool nearer to its size.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	c.busy.Add(1)
+	defer c.busy.Add(-1)
 	key := req.NamespacedName
 	set := &v1alpha1.SandboxSet{}
 	if err := c.client.Get(ctx, key, set, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.resolved.forget(key)
 			c.unheld.forget(key)
+			c.accepted.forget(key)
 			c.expectations.forget(key)
 			c.bursts.forget(key)
+			c.aheads.forget(key)
 			c.failures.forget(key)
 			c.shortages.forget(key)
 			hidePool(key)
@@ -202,7 +228,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if pause > 0 {
 		p.create = 0
 	}
-	wait := c.bursts.giveWay(key, o.replicas(), now)
+	wait := c.bursts.giveWay(key, o.target(), now)
 	if wait > 0 && !changed(set) {
 		p.create, p.remove = 0, nil
 	}
@@ -211,12 +237,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		census = o.census() // with what was done
 	}
 	workErr = errors.Join(workErr, o.materializeErr, c.collect(ctx, o))
-	showPool(key, o.replicas(), &census)
+	showPool(key, o, &census)
 	wrote, statusErr := c.writeStatus(ctx, o, o.status(&census, troubleOf(workErr, pause)))
 	if err := errors.Join(workErr, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: sooner(c.again(o, finished, wrote, max(pause, wait)), o.retry)}, nil
+	return reconcile.Result{RequeueAfter: sooner(sooner(c.again(o, finished, wrote, max(pause, wait)), o.retry), o.ahead.over)}, nil
 }
 
 // sooner is the earlier of two times to look again; 0 is never.
@@ -238,14 +264,21 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if err != nil {
 		return nil, err
 	}
-	creates, deletes := c.expectations.snapshot(client.ObjectKeyFromObject(set))
+	key := client.ObjectKeyFromObject(set)
+	wanted, err := c.waitedFor(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	creates, deletes := c.expectations.snapshot(key)
 	sandboxes, err := c.pool.ControlledBy(set.UID)
 	if err != nil {
 		return nil, err
 	}
 	return &observation{
 		set: set, goal: goal, sandboxes: sandboxes,
-		creates: creates, deletes: deletes, now: now,
+		said: c.accepted.of(set, goal.revision), cluster: c.options.Lookup.Cluster,
+		creates: creates, deletes: deletes,
+		ahead: c.aheads.look(key, set.Generation, wanted, now), now: now,
 	}, nil
 }
 

@@ -40,6 +40,7 @@ func TestController(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T, *fixture){
 		"fills":                            testFills,
+		"fills in step":                    testFillsInStep,
 		"old cache":                        testOldCache,
 		"cache that fills after the look":  testCacheFillsAfterLook,
 		"cache of any age":                 testCacheOfAnyAge,
@@ -48,12 +49,15 @@ func TestController(t *testing.T) {
 		"dead ones":                        testDead,
 		"template that only fails":         testFailingTemplate,
 		"rolling update":                   testRollingUpdate,
+		"rolling update during claims":     testRollingUpdateDuringClaims,
 		"quota":                            testQuota,
 		"namespace goes":                   testNamespaceGoes,
 		"set goes":                         testSetGoes,
 		"set goes in the foreground":       testForeground,
 		"storm":                            testStorm,
 		"burst":                            testBurst,
+		"claims wait":                      testClaimsWait,
+		"claims wait on a template":        testClaimsWaitOnTemplate,
 		"status only when it changes":      testStatusOnlyWhenItChanges,
 		"old set":                          testOldSet,
 		"malformed limit":                  testMalformedLimit,
@@ -69,6 +73,8 @@ func TestController(t *testing.T) {
 		"adopts its revision":              testAdoptsRevision,
 		"keeps a revision referred to":     testKeepsReferredRevision,
 		"refills under the old name":       testRefillsUnderOldName,
+		"another network":                  testAnotherNetwork,
+		"a network later":                  testNetworkLater,
 		"name is taken by a template":      testNameIsTakenInline,
 		"holder cannot be made":            testHolderCannotBeMade,
 	} {
@@ -103,6 +109,34 @@ func testFills(t *testing.T, f *fixture) {
 	f.reconcile()
 	f.wantPooled(40)
 	f.wantStatus(40, 15, 40, 15)
+}
+
+// A large set is not made faster than somebody looks at its sandboxes, whether they
+// are available by then or not.
+func testFillsInStep(_ *testing.T, f *fixture) {
+	f.createSet(300)
+	f.reconcile()
+	f.wantPooled(maxUnseen)
+	f.reconcile() // the cache shows none of them
+	f.sync()
+	f.reconcile()
+	pooled := f.wantPooled(maxUnseen)
+	for _, sandbox := range pooled[:100] {
+		sandbox.Status.ObservedGeneration = sandbox.Generation
+		if err := f.api.Status().Update(f.Context(), sandbox); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.sync()
+	if after := f.reconcile().RequeueAfter; after > 10*time.Millisecond || after == 0 {
+		f.Errorf("with more to make, the set is looked at again after %s", after)
+	}
+	f.wantPooled(maxUnseen + 100)
+	f.sync()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	f.wantPooled(300)
 }
 
 func testOldCache(t *testing.T, f *fixture) {
@@ -336,6 +370,37 @@ func testRollingUpdate(t *testing.T, f *fixture) {
 	if now := f.set().Status; now.UpdateRevision == old.UpdateRevision || now.CurrentRevision == old.CurrentRevision {
 		t.Errorf("revisions %s, %s did not change", now.UpdateRevision, now.CurrentRevision)
 	}
+}
+
+// Claims take from the pool while a roll-out deletes: it stops at its floor.
+func testRollingUpdateDuringClaims(t *testing.T, f *fixture) {
+	f.c.options.RefillConcurrency = 1
+	f.createSet(20)
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	f.changeSet(func(set *v1alpha1.SandboxSet) {
+		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(8))
+		set.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"new"}]}}`)}
+	})
+	deleted := 0
+	f.funcs.Delete = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		err := c.Delete(ctx, o, opts...)
+		if deleted++; err == nil && deleted <= 3 {
+			// Which was not to be deleted, or the claim might lose.
+			pooled := f.pooled()
+			slices.SortFunc(pooled, byAge)
+			f.claim(pooled[len(pooled)-1])
+			f.sync()
+		}
+		return err
+	}
+	f.reconcile()
+	if deleted != 5 { // and 3 are taken
+		t.Errorf("%d sandboxes are replaced", deleted)
+	}
+	f.wantPooled(12) // the floor
 }
 
 func testQuota(t *testing.T, f *fixture) {

@@ -27,8 +27,9 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // needed all the same: a status that was made from an old cache is mended then.
 func (c *Controller) setEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			q.Add(requestFor(client.ObjectKeyFromObject(e.Object)))
+			c.wakeGrowing(ctx, e.Object.GetNamespace(), q, e.Object.GetName())
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			request := requestFor(client.ObjectKeyFromObject(e.ObjectNew))
@@ -39,8 +40,9 @@ func (c *Controller) setEvents() handler.EventHandler {
 			}
 			q.AddAfter(request, c.bursts.gather(request.NamespacedName))
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			q.Add(requestFor(client.ObjectKeyFromObject(e.Object)))
+			c.wakeGrowing(ctx, e.Object.GetNamespace(), q, e.Object.GetName())
 		},
 	}
 }
@@ -105,6 +107,8 @@ func (c *Controller) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
 	if owner != nil && v1alpha1.PoolOf(after) == nil {
 		set := types.NamespacedName{Namespace: before.Namespace, Name: owner.Name}
 		c.bursts.took(set, now)
+		c.aheads.took(set, now)
+		c.waiting.took(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion)
 		c.shortages.took(set, now)
 		c.wake(before, q)
 	}

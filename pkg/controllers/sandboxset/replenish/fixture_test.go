@@ -6,6 +6,7 @@ package replenish
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -59,10 +60,11 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			}
 			return c.Get(ctx, k, o, opts...)
 		},
-	}), f.clock, Options{Workers: 1, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
+	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	f.c.pool = f.cache
 	f.c.revisions = holders{f}
 	f.c.users = referrers{f}
+	f.c.growing = growers{f}
 	return f
 }
 
@@ -104,6 +106,27 @@ func (r referrers) UsersOf(_, namespace, name string) ([]client.Object, error) {
 		}
 	}
 	return found, nil
+}
+
+// growers shows the sets with a burst, as the server has them.
+type growers struct{ f *fixture }
+
+func (g growers) Growing(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
+	list := &v1alpha1.SandboxSetList{}
+	if err := g.f.api.List(g.f.Context(), list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var all []*v1alpha1.SandboxSet
+	for i := range list.Items {
+		keys, err := growsFor(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(keys, namespace+"/"+name) {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all, nil
 }
 
 // testCache shows what was delivered to it.

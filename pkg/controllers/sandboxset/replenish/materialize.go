@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/warned"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -32,13 +33,15 @@ func (c *Controller) materialize(
 	}
 	for _, template := range held {
 		if template.Name == name && template.DeletionTimestamp == nil {
-			return nil
+			return c.relabel(ctx, set, template)
 		}
 	}
 	wanted := podtemplate.Materialize(set, revision, resolved)
-	err = c.client.Create(ctx, wanted.DeepCopy())
+	asking, doubts := warned.With(ctx)
+	err = c.client.Create(asking, wanted.DeepCopy())
 	switch {
 	case err == nil:
+		c.accepted.answered(set, revision, doubts.Texts())
 		return nil
 	case !apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("creating SandboxTemplate %s/%s: %w", set.Namespace, name, err)
@@ -57,6 +60,23 @@ func (c *Controller) materialize(
 	default:
 		return fmt.Errorf("SandboxTemplate %s, which is to hold a revision of SandboxSet %s, is not the set's: %w", key, set.Name, errNameTaken)
 	}
+}
+
+// relabel makes the SandboxTemplate of a revision name the template that the set
+// refers to. That is part of a revision only where it has a NetworkPolicy, so another
+// one can have the same revision.
+func (c *Controller) relabel(ctx context.Context, set *v1alpha1.SandboxSet, holder *v1alpha1.SandboxTemplate) error {
+	want := v1alpha1.TemplateLabel(podtemplate.TemplateOf(set))
+	if holder.Labels[v1alpha1.LabelSandboxTemplate] == want {
+		return nil
+	}
+	named := holder.DeepCopy()
+	metav1.SetMetaDataLabel(&named.ObjectMeta, v1alpha1.LabelSandboxTemplate, want)
+	err := c.client.Patch(ctx, named, client.MergeFrom(holder))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("labelling SandboxTemplate %s/%s: %w", holder.Namespace, holder.Name, err)
+	}
+	return nil
 }
 
 // collect deletes the SandboxTemplates of older revisions that no sandbox of the

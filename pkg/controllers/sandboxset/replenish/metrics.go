@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 const (
@@ -40,6 +42,10 @@ var (
 		Name: "sandlot_sandboxset_writes_failed_total",
 		Help: "Rounds of creating or deleting sandboxes of a pool that the API ended with an error.",
 	}, []string{"operation"})
+	templatePatches = prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sandlot_template_patches_total",
+		Help: "Patches of SandboxSets applied to pod templates. What came of one is remembered, so this grows with templates and sets, not with sandboxes.",
+	}, func() float64 { return float64(podtemplate.Patched()) })
 	startDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sandlot_sandbox_start_duration_seconds",
 		Help:    "Time from the creation of a sandbox for a pool until it is available.",
@@ -54,6 +60,10 @@ var (
 		Name: "sandlot_sandboxset_replicas",
 		Help: "Unused sandboxes that a SandboxSet wants.",
 	}, ofSet)
+	setBurst = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sandlot_sandboxset_burst",
+		Help: "Unused sandboxes that a SandboxSet with a burst wants beyond its replicas, because claims wait for them.",
+	}, ofSet)
 	setSandboxes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sandlot_sandboxset_sandboxes",
 		Help: "Sandboxes of a SandboxSet's pool as the controller counts them, by state.",
@@ -65,8 +75,8 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(sandboxesCreated, sandboxesDeleted, writesFailed, startDuration, replenishDuration,
-		setReplicas, setSandboxes, setShortSince)
+	metrics.Registry.MustRegister(sandboxesCreated, sandboxesDeleted, writesFailed, templatePatches, startDuration, replenishDuration,
+		setReplicas, setBurst, setSandboxes, setShortSince)
 	// A rate needs a 0 to begin with.
 	for _, why := range []removal{removalEnded, removalSurplus, removalOutdated} {
 		sandboxesDeleted.WithLabelValues(string(why))
@@ -77,8 +87,13 @@ func init() {
 }
 
 // showPool shows what a look at a pool found.
-func showPool(set types.NamespacedName, replicas int, c *census) {
-	setReplicas.WithLabelValues(set.Namespace, set.Name).Set(float64(replicas))
+func showPool(set types.NamespacedName, o *observation, c *census) {
+	setReplicas.WithLabelValues(set.Namespace, set.Name).Set(float64(o.replicas()))
+	if burstOf(o.set) > 0 {
+		setBurst.WithLabelValues(set.Namespace, set.Name).Set(float64(o.ahead.wanted))
+	} else {
+		setBurst.DeleteLabelValues(set.Namespace, set.Name)
+	}
 	for state, n := range map[string]int{
 		stateAvailable: len(c.available),
 		stateCreating:  len(c.creating) + max(c.pending, 0),
@@ -101,6 +116,7 @@ func showShortage(set types.NamespacedName, since time.Time) {
 func hidePool(set types.NamespacedName) {
 	labels := prometheus.Labels{"sandboxset_namespace": set.Namespace, "sandboxset": set.Name}
 	setReplicas.Delete(labels)
+	setBurst.Delete(labels)
 	setShortSince.Delete(labels)
 	setSandboxes.DeletePartialMatch(labels)
 }

@@ -84,13 +84,9 @@ func (o *observation) outdated(c *census) ([]*v1alpha1.Sandbox, error) {
 	if !o.makes() {
 		return nil, nil // there would be none in their place
 	}
-	limit := o.set.Spec.UpdateStrategy.MaxUnavailable
-	if limit == nil {
-		limit = new(intstr.FromString(v1alpha1.DefaultUpdateMaxUnavailable))
-	}
-	maxUnavailable, err := scaled(limit, o.replicas())
+	floor, err := o.floor()
 	if err != nil {
-		return nil, fmt.Errorf("spec.updateStrategy.maxUnavailable: %w", err)
+		return nil, err
 	}
 	var remove []*v1alpha1.Sandbox
 	for _, sandbox := range c.creating {
@@ -98,11 +94,23 @@ func (o *observation) outdated(c *census) ([]*v1alpha1.Sandbox, error) {
 			remove = append(remove, sandbox)
 		}
 	}
-	floor := max(o.replicas()-maxUnavailable, 0)
 	budget := max(len(c.available)-floor, 0)
 	old := slices.DeleteFunc(slices.Clone(c.available), o.updated)
 	slices.SortFunc(old, byAge)
 	return append(remove, old[:min(budget, len(old))]...), nil
+}
+
+// floor is how many available sandboxes a roll-out leaves at least.
+func (o *observation) floor() (int, error) {
+	limit := o.set.Spec.UpdateStrategy.MaxUnavailable
+	if limit == nil {
+		limit = new(intstr.FromString(v1alpha1.DefaultUpdateMaxUnavailable))
+	}
+	maxUnavailable, err := scaled(limit, o.replicas())
+	if err != nil {
+		return 0, fmt.Errorf("spec.updateStrategy.maxUnavailable: %w", err)
+	}
+	return max(o.replicas()-maxUnavailable, 0), nil
 }
 
 // byAge puts the older sandbox first. Creation times have whole seconds only, so

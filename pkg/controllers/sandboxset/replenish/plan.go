@@ -20,6 +20,10 @@ type observation struct {
 	set *v1alpha1.SandboxSet
 	// goal is what the pool should consist of.
 	goal
+	// said is what the API said of the pods of the goal's revision, or nil; cluster is
+	// whether there is a cluster that it could ask.
+	said    *answer
+	cluster bool
 	// sandboxes are those that the set controls, as the cache shows them.
 	sandboxes []*v1alpha1.Sandbox
 	// creates are sandboxes that this controller has made and whose arrival in the
@@ -29,12 +33,23 @@ type observation struct {
 	// deletes are sandboxes that this controller has deleted, whose end it has not
 	// noticed yet. They are as good as gone.
 	deletes sets.Set[types.UID]
-	now     time.Time
+	// ahead is how far the pool may differ from replicas because claims wait.
+	ahead ahead
+	now   time.Time
 }
+
+// maxUnseen is how many sandboxes of a set may be there that whoever runs sandboxes
+// has not looked at yet. It takes those of all sets in turn, so with more of them a
+// small set, or a claim that has one made, would wait for all of a large set; and a
+// cluster that takes pods slowly would have none the earlier. It is enough to keep
+// it busy.
+const maxUnseen = 128
 
 // plan is what to do.
 type plan struct {
 	create int
+	// more is whether more are to be created as soon as those are looked at.
+	more   bool
 	remove []*v1alpha1.Sandbox
 	// rolling: what is removed beside garbage is of an older revision, not surplus.
 	rolling bool
@@ -46,6 +61,8 @@ type census struct {
 	// creates that the cache does not show) they are the unused sandboxes.
 	available, creating []*v1alpha1.Sandbox
 	pending             int
+	// unseen are those among creating that nobody has looked at yet.
+	unseen int
 	// updated... are those of the current revision.
 	updatedAvailable, updatedCreating, updatedPending int
 	// garbage will never be claimed.
@@ -132,6 +149,9 @@ func (o *observation) census() census {
 			}
 		case useCreating:
 			c.creating = append(c.creating, sandbox)
+			if sandbox.Status.ObservedGeneration == 0 {
+				c.unseen++
+			}
 			if o.updated(sandbox) {
 				c.updatedCreating++
 			}
@@ -147,9 +167,11 @@ func (o *observation) census() census {
 
 // plan decides.
 //
-//   - Too few: make the missing ones, but no more at a time than
-//     scaleStrategy.maxUnavailable lets be unavailable.
-//   - Too many: remove the surplus, the least useful first (see leastUseful).
+//   - Too few, with those that claims wait for: make the missing ones, but no more at a time than
+//     scaleStrategy.maxUnavailable lets be unavailable, and no more than are looked at (see
+//     maxUnseen).
+//   - Too many: remove the surplus, the least useful first (see leastUseful). What
+//     was made for claims that waited is left alone for a while (see aheads).
 //   - Older revision: replace (see outdated).
 //   - No sandbox of the goal can be made: make none, and keep the older ones.
 //
@@ -161,15 +183,16 @@ func (o *observation) census() census {
 // both are available; then two more are removed. With a template that never gets
 // ready it stays at eight old ones that work.
 func (o *observation) plan(c *census) (plan, error) {
-	replicas := o.replicas()
 	p := plan{remove: c.garbage}
-	missing := replicas - c.unused()
+	missing := o.target() - c.unused()
 	if missing > 0 {
 		room, err := o.room(c)
 		if err != nil {
 			return plan{}, err
 		}
-		p.create = min(missing, room)
+		missing = min(missing, room)
+		p.create = min(missing, max(maxUnseen-c.unseen-c.pending, 0))
+		p.more = p.create < missing
 	}
 	if !o.makes() {
 		p.create = 0
@@ -177,8 +200,8 @@ func (o *observation) plan(c *census) (plan, error) {
 	if c.pending > 0 {
 		return p, nil
 	}
-	if missing < 0 {
-		p.remove = append(p.remove, o.leastUseful(c, -missing)...)
+	if surplus := c.unused() - o.replicas() - o.ahead.spared; surplus > 0 {
+		p.remove = append(p.remove, o.leastUseful(c, surplus)...)
 		return p, nil
 	}
 	outdated, err := o.outdated(c)
@@ -196,13 +219,16 @@ func (o *observation) replicas() int {
 	return int(max(*o.set.Spec.Replicas, 0))
 }
 
+// target is how many unused sandboxes there should be now.
+func (o *observation) target() int { return o.replicas() + o.ahead.wanted }
+
 // room is how many sandboxes may be created now.
 func (o *observation) room(c *census) (int, error) {
 	limit := o.set.Spec.ScaleStrategy.MaxUnavailable
 	if limit == nil {
 		return math.MaxInt, nil
 	}
-	maxUnavailable, err := scaled(limit, o.replicas())
+	maxUnavailable, err := scaled(limit, o.target())
 	if err != nil {
 		return 0, fmt.Errorf("spec.scaleStrategy.maxUnavailable: %w", err)
 	}

@@ -36,8 +36,8 @@ func judge(o *observation, c *census, p plan) string {
 	if c.pending < 0 || c.updated() > c.unused() {
 		return fmt.Sprintf("impossible census %+v", *c)
 	}
-	if p.create < 0 || c.unused()+p.create > max(replicas, c.unused()) {
-		return fmt.Sprintf("creates %d with %d of %d there", p.create, c.unused(), replicas)
+	if p.create < 0 || c.unused()+p.create > max(replicas+o.ahead.wanted, c.unused()) {
+		return fmt.Sprintf("creates %d with %d of %d+%d there", p.create, c.unused(), replicas, o.ahead.wanted)
 	}
 	if limit, err := o.room(c); err != nil || p.create > limit {
 		return fmt.Sprintf("creates %d with room for %d, %v", p.create, limit, err)
@@ -70,7 +70,7 @@ func judge(o *observation, c *census, p plan) string {
 	if useful > 0 && c.pending > 0 {
 		return "removes useful ones before own creates are seen"
 	}
-	if surplus := c.unused() - replicas; surplus > 0 && c.pending == 0 {
+	if surplus := c.unused() - replicas - o.ahead.spared; surplus > 0 && c.pending == 0 {
 		if useful != surplus || p.create != 0 {
 			return fmt.Sprintf("with a surplus of %d removes %d and creates %d", surplus, useful, p.create)
 		}
@@ -106,6 +106,10 @@ func randomObservation(r *rand.Rand) *observation {
 	o := &observation{
 		set: set, goal: goalOf(current), now: epoch,
 		creates: map[types.UID]string{}, deletes: sets.Set[types.UID]{},
+	}
+	if r.IntN(3) == 0 {
+		o.ahead.wanted = r.IntN(6)
+		o.ahead.spared = o.ahead.wanted + r.IntN(6)
 	}
 	phases := []v1alpha1.SandboxPhase{
 		"", v1alpha1.SandboxPending, v1alpha1.SandboxRunning, v1alpha1.SandboxRunning, v1alpha1.SandboxRunning,

@@ -29,6 +29,12 @@ func n(count int, one func(string) builder, prefix string) []builder {
 func olderAvailable(name string) builder { return available(name).revision(older) }
 func olderStarting(name string) builder  { return starting(name).revision(older) }
 
+func lookedAt(name string) builder {
+	b := starting(name).phase(v1alpha1.SandboxPending)
+	b.Status.ObservedGeneration = 1
+	return b
+}
+
 func names(removed []*v1alpha1.Sandbox) []string {
 	var all []string
 	for _, sandbox := range removed {
@@ -44,6 +50,7 @@ func TestPlan(t *testing.T) {
 		pool    []builder
 		creates map[types.UID]string
 		deletes []types.UID
+		ahead   ahead
 
 		create int
 		remove []string // in order
@@ -173,6 +180,16 @@ func TestPlan(t *testing.T) {
 		"scale limit 0% stops growth": {
 			set: makeSet(10, scaleLimit(intstr.FromString("0%"))),
 		},
+		"no more than are looked at": {set: makeSet(1000), create: maxUnseen},
+		"no more than are looked at, of which some are": {
+			set: makeSet(1000), pool: append(n(10, starting, "u"), n(300, lookedAt, "s")...),
+			creates: map[types.UID]string{"x": current, "y": current},
+			create:  maxUnseen - 12, counts: counts{312, 0, 312, 0},
+		},
+		"none before those are looked at that are there": {
+			set: makeSet(1000), pool: n(maxUnseen, starting, "u"),
+			counts: counts{maxUnseen, 0, maxUnseen, 0},
+		},
 		"scale limit above what is missing": {
 			set: makeSet(2, scaleLimit(intstr.FromString("100%"))), pool: []builder{available("a")},
 			create: 1, counts: counts{1, 1, 1, 1},
@@ -216,6 +233,51 @@ func TestPlan(t *testing.T) {
 			pool:    append(n(3, available, "a"), starting("f").phase(v1alpha1.SandboxFailed)),
 			creates: map[types.UID]string{"x": current},
 			remove:  []string{"f"}, counts: counts{4, 3, 4, 3},
+		},
+
+		"claims wait: made ahead of replicas": {
+			set: makeSet(3), pool: []builder{available("a")}, ahead: ahead{wanted: 5, spared: 5},
+			create: 7, counts: counts{1, 1, 1, 1},
+		},
+		"claims wait on a set of 0": {
+			set: makeSet(0), ahead: ahead{wanted: 4, spared: 4}, create: 4,
+		},
+		"claims wait, and what they wait for is on its way": {
+			set: makeSet(1), pool: n(3, starting, "s"), ahead: ahead{wanted: 2, spared: 2},
+			counts: counts{3, 0, 3, 0},
+		},
+		"claims wait: the scale limit holds": {
+			set: makeSet(4, scaleLimit(intstr.FromInt32(3))), pool: []builder{starting("s")},
+			ahead: ahead{wanted: 6, spared: 6}, create: 2, counts: counts{1, 0, 1, 0},
+		},
+		"claims wait: a percentage is of all that is wanted": {
+			set: makeSet(4, scaleLimit(intstr.FromString("50%"))), ahead: ahead{wanted: 6, spared: 6}, create: 5,
+		},
+		"claims wait on a set of 0: a percentage is of what they wait for": {
+			set: makeSet(0, scaleLimit(intstr.FromString("50%"))), ahead: ahead{wanted: 6, spared: 6}, create: 3,
+		},
+		"claims wait on a held set": {
+			set: makeSet(4, scaleLimit(intstr.FromInt32(0))), ahead: ahead{wanted: 6, spared: 6},
+		},
+		"claims have gone: what was made for them is spared": {
+			set: makeSet(2), pool: n(5, available, "a"), ahead: ahead{spared: 3},
+			counts: counts{5, 5, 5, 5},
+		},
+		"claims have gone: only what is beyond it is surplus": {
+			set: makeSet(2), pool: append(n(4, available, "a"), starting("s")), ahead: ahead{wanted: 1, spared: 2},
+			remove: []string{"s"}, counts: counts{5, 4, 5, 4},
+		},
+		"claims have gone: none are made in place of those that were claimed": {
+			set: makeSet(2), pool: n(3, available, "a"), ahead: ahead{spared: 3},
+			counts: counts{3, 3, 3, 3},
+		},
+		"claims have gone, and the time is over": {
+			set: makeSet(1), pool: n(3, available, "a"),
+			remove: []string{"a000", "a001"}, counts: counts{3, 3, 3, 3},
+		},
+		"rolling update of what is spared": {
+			set: makeSet(5), pool: n(7, olderAvailable, "o"), ahead: ahead{spared: 2},
+			remove: []string{"o000", "o001", "o002"}, counts: counts{7, 7, 0, 0},
 		},
 
 		"rolling update within the default budget": {
@@ -286,7 +348,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
 				set: test.set, goal: goalOf(current), sandboxes: sandboxes(test.pool...),
-				creates: test.creates, deletes: sets.New(test.deletes...), now: epoch,
+				creates: test.creates, deletes: sets.New(test.deletes...), ahead: test.ahead, now: epoch,
 			}
 			c := o.census()
 			got, err := o.plan(&c)

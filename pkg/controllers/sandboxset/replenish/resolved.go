@@ -6,6 +6,7 @@ package replenish
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,8 @@ type judged struct {
 	uid        types.UID
 	generation int64
 	template   *runtime.RawExtension
+	service    string
+	managed    bool
 
 	revision string
 	err      error
@@ -63,7 +66,7 @@ func (r *resolved) resolve(
 	r.mu.Lock()
 	known, ok := r.sets[key]
 	r.mu.Unlock()
-	if !ok || known.uid != set.UID || known.generation != set.Generation || known.template != found.Template {
+	if !ok || !known.isOf(set, found) {
 		known = judgedOf(set, found)
 		r.mu.Lock()
 		r.sets[key] = known
@@ -72,8 +75,17 @@ func (r *resolved) resolve(
 	return known.revision, found, known.err
 }
 
+// isOf says whether this came of the state of a set that is here now.
+func (j *judged) isOf(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) bool {
+	return j.uid == set.UID && j.generation == set.Generation &&
+		j.template == found.Template && j.service == said(found.Service) && j.managed == found.NetworkManaged
+}
+
 func judgedOf(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) judged {
-	j := judged{uid: set.UID, generation: set.Generation, template: found.Template}
+	j := judged{
+		uid: set.UID, generation: set.Generation,
+		template: found.Template, service: said(found.Service), managed: found.NetworkManaged,
+	}
 	errs := validation.ValidateResolvedTemplate(found.Template, field.NewPath("template"))
 	errs = append(errs, validation.ValidateMounted(
 		found.Template, set.Spec.VolumeClaimTemplates, field.NewPath("spec", "volumeClaimTemplates"))...)
@@ -90,6 +102,14 @@ func judgedOf(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) judged {
 		j.err = fmt.Errorf("%w: %w", templates.ErrInvalid, j.err)
 	}
 	return j
+}
+
+// said is an optional bool as something to compare.
+func said(value *bool) string {
+	if value == nil {
+		return ""
+	}
+	return strconv.FormatBool(*value)
 }
 
 // forget drops all about a set that is gone.

@@ -56,6 +56,7 @@ func (o *observation) status(c *census, trouble *trouble) v1alpha1.SandboxSetSta
 	status.UpdateRevision = o.revision
 	status.CurrentRevision = o.holder
 	o.setResolved(&status)
+	o.setAccepted(&status, c.updatedAvailable)
 	status.Selector = labels.SelectorFromValidatedSet(labels.Set{
 		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
 		v1alpha1.LabelSandboxPool:    o.set.Name,

@@ -428,6 +428,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.kruise.agents.v1alpha1.SandboxSetScaleStrategy
   map:
     fields:
+    - name: burst
+      type:
+        scalar: numeric
     - name: maxUnavailable
       type:
         namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
@@ -575,6 +578,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.kruise.agents.v1alpha1.RuntimeConfig
           elementRelationship: atomic
+    - name: service
+      type:
+        scalar: boolean
     - name: shutdownTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

@@ -46,7 +46,8 @@ type SandboxClaimSpecApplyConfiguration struct {
 	CreateOnNoStock *bool `json:"createOnNoStock,omitempty"`
 	// warmPool says which pools may serve the claim: default (all that match), none
 	// (always fresh sandboxes), or the name of one SandboxSet, which must be one of
-	// those. Default "default", or "none" with the annotation
+	// those. Default "default", or "none" with env or volumeClaimTemplates, for which it
+	// has to be that, and with the annotation
 	// e2b.agents.kruise.io/prewarm-strategy: none.
 	WarmPool *string `json:"warmPool,omitempty"`
 	// reclaimPolicy says what becomes of the sandboxes when the claim goes: Retain
@@ -79,16 +80,17 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// envVars are environment variables handed to the agent-runtime of each claimed
 	// sandbox, for the processes that it starts.
 	EnvVars map[string]string `json:"envVars,omitempty"`
-	// env are environment variables put into the containers of the pod, as far as
-	// the template's envVarsInjectionPolicy allows. A running pod cannot take
-	// them, so they need a fresh sandbox.
+	// env are environment variables put into the containers of the pod, as far as the
+	// envVarsInjectionPolicy of the SandboxTemplate allows that the claim, or the set it
+	// names, refers to. A running pod cannot take them, so they need fresh sandboxes. At
+	// most 256, of 32 KiB in all. Immutable.
 	Env []SandboxClaimEnvVarApplyConfiguration `json:"env,omitempty"`
 	// additionalPodMetadata is put on the pods of the claimed sandboxes. A key that
 	// the template sets to another value is refused rather than overridden.
 	AdditionalPodMetadata *PodMetadataApplyConfiguration `json:"additionalPodMetadata,omitempty"`
 	// volumeClaimTemplates are PersistentVolumeClaims made for each claimed sandbox,
-	// as far as the template's volumeClaimTemplatesPolicy allows. They need a fresh
-	// sandbox.
+	// as far as the template's volumeClaimTemplatesPolicy allows. They need fresh
+	// sandboxes. At most 16. Immutable.
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
 	// inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.
 	InplaceUpdate *SandboxClaimInplaceUpdateOptionsApplyConfiguration `json:"inplaceUpdate,omitempty"`

@@ -35,8 +35,9 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// sandboxes are the claimed sandboxes, in the namespace of the claim.
 	Sandboxes []ClaimedSandboxApplyConfiguration `json:"sandboxes,omitempty"`
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable)
-	// and Finished (the claimed sandboxes have ended).
+	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
+	// InplaceUpdate (how the resize of those went that had less than the template) and
+	// Finished (the claimed sandboxes have ended).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

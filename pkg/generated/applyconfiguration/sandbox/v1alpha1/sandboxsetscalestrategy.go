@@ -12,12 +12,17 @@ import (
 // SandboxSetScaleStrategyApplyConfiguration represents a declarative configuration of the SandboxSetScaleStrategy type for use
 // with apply.
 //
-// SandboxSetScaleStrategy limits how fast a pool grows.
+// SandboxSetScaleStrategy says how fast a pool grows, and how far while claims wait.
 type SandboxSetScaleStrategyApplyConfiguration struct {
 	// maxUnavailable is how many sandboxes may be starting at a time: a number, or
-	// a percentage of replicas, rounded up. 0 stops the pool from growing. Unset
-	// means no limit.
+	// a percentage of replicas, rounded up, with those of a burst among the replicas.
+	// 0 stops the pool from growing. Unset means no limit.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// burst is how many sandboxes beyond replicas may be made while claims wait for
+	// them: as many as are waited for, and no more than this, from 0 to 10000. Claims
+	// that make fresh sandboxes (createOnNoStock) do not wait. What nobody wants any
+	// more in the end is deleted. Default 0.
+	Burst *int32 `json:"burst,omitempty"`
 }
 
 // SandboxSetScaleStrategyApplyConfiguration constructs a declarative configuration of the SandboxSetScaleStrategy type for use with
@@ -31,5 +36,13 @@ func SandboxSetScaleStrategy() *SandboxSetScaleStrategyApplyConfiguration {
 // If called multiple times, the MaxUnavailable field is set to the value of the last call.
 func (b *SandboxSetScaleStrategyApplyConfiguration) WithMaxUnavailable(value intstr.IntOrString) *SandboxSetScaleStrategyApplyConfiguration {
 	b.MaxUnavailable = &value
+	return b
+}
+
+// WithBurst sets the Burst field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Burst field is set to the value of the last call.
+func (b *SandboxSetScaleStrategyApplyConfiguration) WithBurst(value int32) *SandboxSetScaleStrategyApplyConfiguration {
+	b.Burst = &value
 	return b
 }

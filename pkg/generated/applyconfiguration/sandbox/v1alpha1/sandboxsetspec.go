@@ -24,13 +24,15 @@ type SandboxSetSpecApplyConfiguration struct {
 	Patch *runtime.RawExtension `json:"patch,omitempty"`
 	// pauseStrategy is copied to each sandbox.
 	PauseStrategy *PauseStrategyApplyConfiguration `json:"pauseStrategy,omitempty"`
-	// persistentContents says what of a sandbox outlives a pause: any of ip, memory
-	// and filesystem. Copied to each sandbox.
+	// persistentContents says what of a sandbox is to outlive a pause: any of ip,
+	// memory and filesystem. Copied to each sandbox. A pause of type Stop keeps
+	// volumeClaimTemplates alone.
 	PersistentContents []string `json:"persistentContents,omitempty"`
-	// runtimes are programs to run beside the user's containers: agent-runtime, csi
-	// and traffic-proxy are known.
+	// runtimes are programs to run beside the user's containers: names of entries of
+	// the ConfigMap sandbox-injection-config in the namespace of the installation.
+	// Copied to each sandbox.
 	Runtimes []RuntimeConfigApplyConfiguration `json:"runtimes,omitempty"`
-	// scaleStrategy limits how fast the pool grows.
+	// scaleStrategy says how fast the pool grows, and how far while claims wait.
 	ScaleStrategy *SandboxSetScaleStrategyApplyConfiguration `json:"scaleStrategy,omitempty"`
 	// updateStrategy limits how fast sandboxes of an older template are replaced.
 	UpdateStrategy *SandboxSetUpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`

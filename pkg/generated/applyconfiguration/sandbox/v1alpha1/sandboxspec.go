@@ -20,15 +20,20 @@ type SandboxSpecApplyConfiguration struct {
 	Paused *bool `json:"paused,omitempty"`
 	// pauseStrategy says how the sandbox is paused.
 	PauseStrategy *PauseStrategyApplyConfiguration `json:"pauseStrategy,omitempty"`
-	// persistentContents says what outlives a pause: any of ip, memory and
-	// filesystem.
+	// persistentContents says what is to outlive a pause: any of ip, memory and
+	// filesystem. A pause of type Stop keeps volumeClaimTemplates alone.
 	PersistentContents []string `json:"persistentContents,omitempty"`
 	// shutdownTime is when the sandbox is deleted. Unset means never.
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
 	// pauseTime is when paused becomes true by itself. Unset means never.
 	PauseTime *v1.Time `json:"pauseTime,omitempty"`
-	// runtimes are programs to run beside the user's containers.
+	// runtimes are programs to run beside the user's containers: names of entries of
+	// the ConfigMap sandbox-injection-config in the namespace of the installation.
+	// Immutable.
 	Runtimes []RuntimeConfigApplyConfiguration `json:"runtimes,omitempty"`
+	// service says whether the sandbox has a headless Service of its name: true makes
+	// one, false removes it, unset makes none and keeps one that is there.
+	Service *bool `json:"service,omitempty"`
 	// lifecycle are commands to run around an upgrade of the sandbox.
 	Lifecycle *SandboxLifecycleApplyConfiguration `json:"lifecycle,omitempty"`
 	// upgradePolicy says how a change of the template is carried out that is
@@ -95,6 +100,14 @@ func (b *SandboxSpecApplyConfiguration) WithRuntimes(values ...*RuntimeConfigApp
 		}
 		b.Runtimes = append(b.Runtimes, *values[i])
 	}
+	return b
+}
+
+// WithService sets the Service field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Service field is set to the value of the last call.
+func (b *SandboxSpecApplyConfiguration) WithService(value bool) *SandboxSpecApplyConfiguration {
+	b.Service = &value
 	return b
 }
 

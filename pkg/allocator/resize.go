@@ -1,0 +1,138 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// A claim on a template may be served from a pool whose patch makes its sandboxes
+// smaller, because they are cheaper to keep. What such a claim gets is as large as
+// the template says all the same: the transaction that binds the sandbox puts the
+// template's cpu and memory into it and marks it as being resized. Its controller
+// resizes the pod, and the sandbox counts when it is ready again. A claim that names
+// the set itself asks for what the set says.
+
+// raised is the pod template that a candidate is bound with.
+type raised struct {
+	template *runtime.RawExtension
+	// resize: it says more than what the pod runs with.
+	resize bool
+	// failed is why the pod stays smaller than the template, or may be.
+	failed error
+}
+
+// raiseKey is a template in one draft, where the sandboxes of a pool share it.
+type raiseKey struct {
+	pool poolindex.Pool
+	have *runtime.RawExtension
+}
+
+// raise returns the template that a candidate with the template have is bound with.
+func (j *job) raise(ctx context.Context, c poolindex.Candidate, have *runtime.RawExtension) (raised, error) {
+	set := j.a.smallerSet(j.claim, c)
+	if set == nil || have == nil {
+		return raised{template: have}, nil
+	}
+	key := raiseKey{pool: c.Pool, have: have}
+	if known, ok := j.raised[key]; ok {
+		return known, nil
+	}
+	var r raised
+	switch want, err := j.a.wanted(ctx, set); {
+	case err == nil:
+		r = j.a.sizes.raise(have, want)
+	case unresolved(err):
+		r = raised{template: have, failed: err} // not as large as it might be, but there
+	default:
+		return raised{}, err
+	}
+	if j.raised == nil {
+		j.raised = map[raiseKey]raised{}
+	}
+	j.raised[key] = r
+	return r, nil
+}
+
+// wanted is the template that a set refers to, without the set's patch.
+func (a *Allocator) wanted(ctx context.Context, set *v1alpha1.SandboxSet) (*runtime.RawExtension, error) {
+	if err := refusedTemplate(set); err != nil {
+		return nil, err // the pool goes on with an older one, and so do claims
+	}
+	unpatched := *set
+	unpatched.Spec.Patch = nil
+	resolved, err := a.templates.ResolveSet(ctx, &unpatched, a.sizes.lookup)
+	if err != nil {
+		return nil, err
+	}
+	return resolved.Template, nil
+}
+
+// smallerSet returns the set of a candidate's pool if the claim asks for the template
+// that the set refers to, and the candidate may be smaller than that: because of the
+// set's patch, or because it was made from what the set was before.
+func (a *Allocator) smallerSet(claim *v1alpha1.SandboxClaim, c poolindex.Candidate) *v1alpha1.SandboxSet {
+	set := a.catalog.set(c.Pool.Namespace, c.Pool.Name)
+	if set == nil {
+		return nil
+	}
+	asked, byRef := asksFor(claim)
+	if templateOf(set) != asked || !byRef && a.catalog.set(claim.Namespace, asked) != nil {
+		return nil
+	}
+	if !outdated(set, c.Revision) && (set.Spec.Patch == nil || !a.sizes.patched(set)) {
+		return nil
+	}
+	return set
+}
+
+// outdated says whether a sandbox of a revision may have been made from something
+// else than what the set is now.
+func outdated(set *v1alpha1.SandboxSet, revision string) bool {
+	status := &set.Status
+	return status.UpdateRevision != "" &&
+		(status.UpdateRevision != revision || status.ObservedGeneration != set.Generation)
+}
+
+// mark says on a sandbox that is about to be bound what becomes of its size. The
+// binding counts up the generation, which is the one that the conditions are about.
+func (r raised) mark(sb *v1alpha1.Sandbox, now time.Time) {
+	status := metav1.Condition{
+		Type: v1alpha1.SandboxConditionInplaceUpdate, Status: metav1.ConditionFalse,
+		ObservedGeneration: sb.Generation + 1, LastTransitionTime: metav1.NewTime(now),
+	}
+	switch {
+	case r.resize:
+		status.Reason, status.Message = v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage
+		meta.SetStatusCondition(&sb.Status.Conditions, status)
+		status.Type = v1alpha1.SandboxConditionReady
+		meta.SetStatusCondition(&sb.Status.Conditions, status)
+	case r.failed != nil:
+		status.Reason, status.Message = v1alpha1.ReasonFailed, v1alpha1.ResizeFailedMessage(r.failed.Error())
+		meta.SetStatusCondition(&sb.Status.Conditions, status)
+	}
+}
+
+// resizing says whether a sandbox is being resized.
+func resizing(sb *v1alpha1.Sandbox) bool {
+	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+	return update != nil && update.Status == metav1.ConditionFalse && update.Reason == v1alpha1.ReasonInplaceUpdating
+}
+
+func anyResizing(binds []bind) bool {
+	for _, b := range binds {
+		if resizing(b.sandbox) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,215 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dependent keeps objects of the cluster that belong to one of ours, such as
+// the Service of a sandbox: made when it is missing, corrected when somebody changes
+// it, deleted when it is no longer wanted. It goes with its owner, which the garbage
+// collector sees to. One that lost its owner is known by its labels, and gets it back.
+// One of its name that is somebody else's is left alone, and told of by an event on
+// the owner.
+package dependent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+const (
+	// Recheck is how often what brings no event is looked at again, such as an object
+	// of somebody else, and the longest pause between two tries.
+	Recheck = time.Minute
+	// soon is when to look again at what a cache will show any moment.
+	soon = time.Second
+	// maxNote is how long the text of an event may be.
+	maxNote = 1024
+)
+
+// Keeper keeps objects of one kind for owners of one kind. Reasons of its events
+// begin with its Kind: ServiceNameTaken, ServiceFailed.
+type Keeper[T client.Object] struct {
+	// Client reads from a cache, which may be limited to objects that have the labels
+	// of those that Ensure is given, and writes.
+	Client client.Client
+	// Reader asks the server itself.
+	Reader client.Reader
+	// Recorder records events on owners; nil records none.
+	Recorder recorder.EventRecorder
+	// Kind and OwnerKind are the kinds. Owners are of our group.
+	Kind, OwnerKind string
+	// New returns an empty object.
+	New func() T
+	// Corrected returns what is to become of an object, and whether that is something
+	// else. It changes neither.
+	Corrected func(is, want T) (T, bool)
+	// Fixed says whether an object differs in what the server lets nobody change: it is
+	// deleted and made anew. nil is never.
+	Fixed func(is, want T) bool
+}
+
+// Ensure makes the object that an owner wants, or corrects the one that is there.
+func (k *Keeper[T]) Ensure(ctx context.Context, owner client.Object, want T) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(want)
+	is, found, err := k.get(ctx, k.Client, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !found {
+		err = k.Client.Create(ctx, want)
+		if !apierrors.IsAlreadyExists(err) {
+			return reconcile.Result{}, k.told(owner, key, err)
+		}
+		// It may have lost the labels by which the cache has it, or be another's.
+		if is, found, err = k.get(ctx, k.Reader, key); err != nil || !found {
+			return reconcile.Result{RequeueAfter: soon}, err
+		}
+	}
+	return k.correct(ctx, owner, is, want)
+}
+
+// correct brings back what somebody changed, in an object that is the owner's.
+func (k *Keeper[T]) correct(ctx context.Context, owner client.Object, is, want T) (reconcile.Result, error) {
+	switch by := metav1.GetControllerOfNoCopy(is); {
+	case is.GetDeletionTimestamp() != nil:
+		return reconcile.Result{RequeueAfter: Recheck}, nil // made anew when it is gone
+	case isOf(is, owner, want.GetLabels()):
+	case by != nil && by.Kind == k.OwnerKind && by.Name == owner.GetName():
+		// Of one that had the owner's name before: the garbage collector is on its way.
+		return reconcile.Result{RequeueAfter: Recheck}, nil
+	default:
+		k.Warn(owner, "NameTaken", fmt.Sprintf(
+			"%s %s exists and does not belong to this %s: it is left as it is, and there is none of its own",
+			k.Kind, is.GetName(), k.OwnerKind))
+		return reconcile.Result{RequeueAfter: Recheck}, nil
+	}
+	if k.Fixed != nil && k.Fixed(is, want) {
+		return reconcile.Result{RequeueAfter: soon}, k.remove(ctx, is)
+	}
+	fixed, changed := k.Corrected(is, want)
+	if !metav1.IsControlledBy(is, owner) {
+		adopt(fixed, owner, want)
+		changed = true
+	}
+	if !changed {
+		return reconcile.Result{}, nil
+	}
+	err := k.Client.Patch(ctx, fixed, client.MergeFromWithOptions(is, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: soon}, nil
+	}
+	return reconcile.Result{}, k.told(owner, client.ObjectKeyFromObject(is), err)
+}
+
+// hasLabels says whether an object has all of some labels. One alone can be a
+// coincidence; those of ours name the owner, too.
+func hasLabels(object client.Object, want map[string]string) bool {
+	is := object.GetLabels()
+	for key, value := range want {
+		if got, ok := is[key]; !ok || got != value {
+			return false
+		}
+	}
+	return len(want) > 0
+}
+
+// adopt makes an owner the controller of an object, beside the owners that it has.
+func adopt(object, owner, want client.Object) {
+	others := slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
+		return o.UID == owner.GetUID()
+	})
+	object.SetOwnerReferences(append(others, want.GetOwnerReferences()...))
+}
+
+// Remove deletes the object of a name, if it is the owner's, as from shows it. One
+// that has no controller is known by labels.
+func (k *Keeper[T]) Remove(
+	ctx context.Context, from client.Reader, owner client.Object, name string, labels map[string]string,
+) error {
+	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
+	is, found, err := k.get(ctx, from, key)
+	if err != nil || !found || !isOf(is, owner, labels) || is.GetDeletionTimestamp() != nil {
+		return err
+	}
+	return k.remove(ctx, is)
+}
+
+// isOf says whether an object is an owner's, or was, and is nobody else's by now.
+func isOf(object, owner client.Object, labels map[string]string) bool {
+	if by := metav1.GetControllerOfNoCopy(object); by != nil {
+		return by.UID == owner.GetUID()
+	}
+	return hasLabels(object, labels)
+}
+
+// remove deletes an object, unless another one has its name by now.
+func (k *Keeper[T]) remove(ctx context.Context, is T) error {
+	err := k.Client.Delete(ctx, is, client.Preconditions{UID: new(is.GetUID())})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting %s %s: %w", k.Kind, client.ObjectKeyFromObject(is), err)
+	}
+	return nil
+}
+
+// get returns the object of a name, if there is one.
+func (k *Keeper[T]) get(ctx context.Context, reader client.Reader, key client.ObjectKey) (T, bool, error) {
+	object := k.New()
+	switch err := reader.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		return object, false, nil
+	case err != nil:
+		return object, false, fmt.Errorf("getting %s %s: %w", k.Kind, key, err)
+	}
+	return object, true, nil
+}
+
+// told tells the user that the cluster refuses the object, and returns what is to be
+// tried again, ever more slowly: policies and quotas change without the owner. What is
+// wrong with a field of the object comes from the owner, and is for its next change.
+func (k *Keeper[T]) told(owner client.Object, key client.ObjectKey, err error) error {
+	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		k.Warn(owner, "Failed", err.Error())
+	}
+	if blamesField(err) {
+		return nil
+	}
+	return fmt.Errorf("writing %s %s: %w", k.Kind, key, err)
+}
+
+// blamesField says whether the server refuses an object for one of its fields.
+// Policies and webhooks answer Invalid, too, but name no field.
+func blamesField(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
+}
+
+// Warn records a warning, whose reason is the Kind and what is given. The owner is
+// named without its resourceVersion, so that what happens again is one event that is
+// counted up.
+func (k *Keeper[T]) Warn(owner client.Object, reason, note string) {
+	if k.Recorder == nil {
+		return
+	}
+	note = strings.ToValidUTF8(note[:min(len(note), maxNote)], "")
+	k.Recorder.Eventf(&corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: k.OwnerKind,
+		Namespace: owner.GetNamespace(), Name: owner.GetName(), UID: owner.GetUID(),
+	}, nil, corev1.EventTypeWarning, k.Kind+reason, "Reconcile", "%s", note)
+}

@@ -1,0 +1,212 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+)
+
+// resizeAgain is when a pod is looked at again that changed while it was judged.
+const resizeAgain = 50 * time.Millisecond
+
+// inplace is what is known of a pod that is resized. The cache keeps too little of
+// pods for that: few are, and only for a moment.
+type inplace struct {
+	// pod is the whole pod, as the server showed it.
+	pod *corev1.Pod
+	// want are the resources that its containers are to have.
+	want *corev1.PodSpec
+	// asked says that the API was asked for them just now.
+	asked bool
+	// refused tells why they cannot be had, if it is known.
+	refused string
+}
+
+// resizeInPlace goes on with the resize of a sandbox that runs. Until it has ended,
+// one way or the other, the sandbox is not ready.
+func (o *observation) resizeInPlace(p *plan) {
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage)
+	if o.inplace == nil {
+		p.action = inspect
+		return
+	}
+	verdict := o.judgeResize()
+	status, reason, message := metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, verdict.Message
+	switch verdict.Step {
+	case resize.Ask:
+		p.resize, message = verdict.Patch, v1alpha1.InplaceUpdatingMessage
+	case resize.Wait:
+		message = cmp.Or(message, v1alpha1.InplaceUpdatingMessage)
+	case resize.Done:
+		status, reason = metav1.ConditionTrue, v1alpha1.ReasonSucceeded
+		o.followReadiness(p)
+	case resize.Refuse, resize.Fail:
+		reason = v1alpha1.ReasonFailed
+		o.followReadiness(p)
+	}
+	o.setCondition(p, v1alpha1.SandboxConditionInplaceUpdate, status, reason, message)
+}
+
+func (o *observation) judgeResize() resize.Verdict {
+	if o.inplace.refused != "" {
+		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage(o.inplace.refused)}
+	}
+	verdict, err := resize.Judge(o.inplace.pod, o.inplace.want)
+	switch {
+	case err != nil:
+		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage(err.Error())}
+	case o.inplace.asked && verdict.Step == resize.Ask:
+		// To ask for it again would bring the same again.
+		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage("the cluster set other resources than it was asked for")}
+	}
+	return verdict
+}
+
+// giveUpResize ends the resize of a sandbox that does not run any more. A sandbox
+// that is still to start has its pod made as it is to be.
+func (o *observation) giveUpResize(p *plan) {
+	switch phase := p.status.Phase; phase {
+	case v1alpha1.SandboxPending, v1alpha1.SandboxRunning, v1alpha1.SandboxResuming:
+	default:
+		if resize.Wanted(&p.status) {
+			o.setCondition(p, v1alpha1.SandboxConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonFailed,
+				v1alpha1.ResizeFailedMessage("the sandbox is "+strings.ToLower(string(phase))))
+		}
+	}
+}
+
+// inspect looks at the pod of a sandbox that is resized, and plans with that. From
+// now on every change of the pod brings the sandbox here.
+func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
+	c.resizes.begin(key)
+	pod, err := getPod(ctx, c.reader, key)
+	if err != nil {
+		return plan{}, err
+	}
+	o.sure, o.expected = true, false
+	o.pod, o.inplace = nil, nil
+	if pod == nil {
+		return decide(o), nil
+	}
+	o.inplace, err = c.inplaceOf(ctx, o.sandbox, pod)
+	if err != nil {
+		return plan{}, err
+	}
+	o.pod = trim(pod)
+	return decide(o), nil
+}
+
+func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*inplace, error) {
+	full, err := c.whole(ctx, sandbox)
+	if missing, ok := asTemplateError(err); ok {
+		return &inplace{pod: pod, refused: missing.Error()}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("resizing Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+	}
+	known := &inplace{pod: pod}
+	if known.want, err = resize.Spec(full.Spec.Template); err != nil {
+		known.refused = err.Error() // it would be the same the next time
+	}
+	return known, nil
+}
+
+// resize asks the API for the resources and returns the plan as it is then, and
+// after what time to look again.
+//
+//	granted           wait for the node; the pod's events tell
+//	refused           the status tells, and that is the end of it
+//	another version   look again
+//	any other error   returned; nothing is known
+func (c *Controller) resize(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := c.client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.resize), fieldOwner)
+	switch {
+	case err == nil:
+		o.inplace = &inplace{pod: pod, want: o.inplace.want, asked: true}
+		o.pod = trim(pod)
+		return decide(o), 0, nil
+	case apierrors.IsConflict(err):
+		return p, resizeAgain, nil
+	case apierrors.IsNotFound(err):
+		return c.resizeNotFound(ctx, key, o, err)
+	case !isResizeRefusal(err):
+		return plan{}, 0, fmt.Errorf("resizing Pod %s: %w", key, err)
+	}
+	o.inplace.refused = err.Error()
+	return decide(o), 0, nil
+}
+
+// resizeNotFound tells a pod that is gone from a cluster that cannot resize pods.
+func (c *Controller) resizeNotFound(ctx context.Context, key types.NamespacedName, o *observation, why error) (plan, time.Duration, error) {
+	asked := o.pod.UID
+	p, err := c.inspect(ctx, key, o)
+	if err != nil {
+		return plan{}, 0, err
+	}
+	if o.pod != nil && o.pod.UID == asked {
+		o.inplace.refused = why.Error()
+		p = decide(o)
+	}
+	return p, 0, nil
+}
+
+// isResizeRefusal says whether an error is about the request, so that it would not
+// be answered otherwise the next time.
+func isResizeRefusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+	}
+}
+
+// resizes are the sandboxes that are resized: what the cache leaves out of their
+// pods matters.
+type resizes struct {
+	mu   sync.Mutex
+	keys map[types.NamespacedName]struct{}
+}
+
+func newResizes() *resizes { return &resizes{keys: map[types.NamespacedName]struct{}{}} }
+
+func (r *resizes) begin(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys[key] = struct{}{}
+}
+
+func (r *resizes) end(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.keys, key)
+}
+
+func (r *resizes) has(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.keys[key]
+	return ok
+}

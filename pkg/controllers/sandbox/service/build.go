@@ -1,0 +1,138 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// CachedServices says which Services this controller needs in the cache.
+func CachedServices() cache.ByObject {
+	return cache.ByObject{
+		Label: labels.SelectorFromValidatedSet(labels.Set{v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox}),
+	}
+}
+
+// serviceOf is the Service of a sandbox whose pods look like spec. The sandbox has a
+// name that a Service can have, so it is the value of a label, too.
+func serviceOf(sandbox *v1alpha1.Sandbox, spec *corev1.PodSpec) *corev1.Service {
+	owner := metav1.NewControllerRef(sandbox, v1alpha1.SchemeGroupVersion.WithKind("Sandbox"))
+	owner.BlockOwnerDeletion = new(false)
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       sandbox.Namespace,
+			Name:            sandbox.Name,
+			Labels:          labelsOf(sandbox),
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:      corev1.ServiceTypeClusterIP,
+			ClusterIP: corev1.ClusterIPNone,
+			Selector:  map[string]string{v1alpha1.LabelSandboxName: sandbox.Name},
+			Ports:     portsOf(spec),
+		},
+	}
+}
+
+// labelsOf are the labels by which the Service of a sandbox is known.
+func labelsOf(sandbox *v1alpha1.Sandbox) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelCreatedBy:   v1alpha1.CreatedBySandbox,
+		v1alpha1.LabelSandboxName: sandbox.Name,
+	}
+}
+
+// portsOf are the ports of all containers that run along, in their order, each once.
+// Names that containers give come before those that are made up:
+//
+//	{containerPort: 80}                     p-80-tcp
+//	{containerPort: 53, protocol: UDP}      p-53-udp
+//	{containerPort: 8080, name: http}       http
+//	http once more, of another container    p-<port>-<protocol>
+//	{containerPort: 80}, p-80-tcp given     p-80-tcp-2
+func portsOf(spec *corev1.PodSpec) []corev1.ServicePort {
+	type endpoint struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	seen, names := map[endpoint]bool{}, map[string]bool{}
+	var ports []corev1.ServicePort
+	add := func(container *corev1.Container) {
+		for _, port := range container.Ports {
+			at := endpoint{port.ContainerPort, cmp.Or(port.Protocol, corev1.ProtocolTCP)}
+			if seen[at] {
+				continue
+			}
+			seen[at] = true
+			name := port.Name
+			if names[name] {
+				name = ""
+			}
+			names[name] = true
+			ports = append(ports, corev1.ServicePort{
+				Name: name, Port: at.port, Protocol: at.protocol, TargetPort: intstr.FromInt32(at.port),
+			})
+		}
+	}
+	for i := range spec.Containers {
+		add(&spec.Containers[i])
+	}
+	for i := range spec.InitContainers {
+		if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+			add(&spec.InitContainers[i])
+		}
+	}
+	for i := range ports {
+		if ports[i].Name == "" {
+			ports[i].Name = freeName(&ports[i], names)
+			names[ports[i].Name] = true
+		}
+	}
+	return ports
+}
+
+// freeName makes up a name for a port that is not taken.
+func freeName(port *corev1.ServicePort, taken map[string]bool) string {
+	name := fmt.Sprintf("p-%d-%s", port.Port, strings.ToLower(string(port.Protocol)))
+	for free, n := name, 2; ; free, n = fmt.Sprintf("%s-%d", name, n), n+1 {
+		if !taken[free] {
+			return free
+		}
+	}
+}
+
+// fixed says whether a Service has what nobody can change: one with an address of
+// its own, or the name of another host, never becomes headless.
+func fixed(is, want *corev1.Service) bool { return is.Spec.ClusterIP != want.Spec.ClusterIP }
+
+// corrected returns what is to become of a Service, and whether that is something
+// else. What others added beside stays, and so does what the cluster filled in.
+func corrected(is, want *corev1.Service) (*corev1.Service, bool) {
+	fixed := is.DeepCopy()
+	if fixed.Labels == nil {
+		fixed.Labels = map[string]string{}
+	}
+	maps.Copy(fixed.Labels, want.Labels)
+	fixed.Spec.Type = want.Spec.Type
+	fixed.Spec.Selector = want.Spec.Selector
+	fixed.Spec.Ports = want.Spec.Ports
+	fixed.Spec.PublishNotReadyAddresses = want.Spec.PublishNotReadyAddresses
+	fixed.Spec.ExternalIPs, fixed.Spec.ExternalName = nil, ""
+	if fixed.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		fixed.Spec.SessionAffinity, fixed.Spec.SessionAffinityConfig = corev1.ServiceAffinityNone, nil
+	}
+	return fixed, !equality.Semantic.DeepEqual(is, fixed)
+}

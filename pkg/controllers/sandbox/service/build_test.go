@@ -1,0 +1,167 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+func podOf(t *testing.T, text string) *corev1.PodSpec {
+	t.Helper()
+	spec := &corev1.PodSpec{}
+	if err := yaml.UnmarshalStrict([]byte(text), spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func TestPortsOf(t *testing.T) {
+	port := func(name string, number int32, protocol corev1.Protocol) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Port: number, Protocol: protocol, TargetPort: intstr.FromInt32(number)}
+	}
+	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
+	tests := map[string]struct {
+		pod  string
+		want []corev1.ServicePort
+	}{
+		"none": {pod: "containers: [{name: a}]"},
+		"named and not": {
+			pod:  "containers: [{name: a, ports: [{containerPort: 80, name: http}, {containerPort: 53, protocol: UDP}, {containerPort: 53}]}]",
+			want: []corev1.ServicePort{port("http", 80, tcp), port("p-53-udp", 53, udp), port("p-53-tcp", 53, tcp)},
+		},
+		"of several containers, each once": {
+			pod:  "containers: [{name: a, ports: [{containerPort: 80, name: http}]}, {name: b, ports: [{containerPort: 80, name: other}, {containerPort: 81, name: http}]}]",
+			want: []corev1.ServicePort{port("http", 80, tcp), port("p-81-tcp", 81, tcp)},
+		},
+		"a name that is made up is taken": {
+			pod:  "containers: [{name: a, ports: [{containerPort: 80}, {containerPort: 81, name: p-80-tcp}, {containerPort: 82, name: p-80-tcp-2}]}]",
+			want: []corev1.ServicePort{port("p-80-tcp-3", 80, tcp), port("p-80-tcp", 81, tcp), port("p-80-tcp-2", 82, tcp)},
+		},
+		"sidecars, and not what ends": {
+			pod: `
+containers: [{name: a, ports: [{containerPort: 80}]}]
+initContainers:
+- {name: load, ports: [{containerPort: 1}]}
+- {name: agent, restartPolicy: Always, ports: [{containerPort: 49983, name: agent}]}
+`,
+			want: []corev1.ServicePort{port("p-80-tcp", 80, tcp), port("agent", 49983, tcp)},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, portsOf(podOf(t, test.pod))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func box(service *bool) *v1alpha1.Sandbox {
+	return &v1alpha1.Sandbox{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "box", UID: "u", Generation: 1},
+		Spec:       v1alpha1.SandboxSpec{Service: service},
+	}
+}
+
+func TestCorrected(t *testing.T) {
+	want := serviceOf(box(new(true)), podOf(t, "containers: [{name: a, ports: [{containerPort: 80}]}]"))
+	if !metav1.IsControlledBy(want, box(nil)) || want.Spec.ClusterIP != "None" || want.Spec.Selector[v1alpha1.LabelSandboxName] != "box" {
+		t.Errorf("made %+v", want)
+	}
+	tests := map[string]struct {
+		change func(*corev1.Service)
+		drift  bool
+	}{
+		"nothing": {change: func(*corev1.Service) {}},
+		"what the server fills in": {change: func(s *corev1.Service) {
+			s.Spec.ClusterIPs, s.Spec.SessionAffinity = []string{"None"}, corev1.ServiceAffinityNone
+			s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, new(corev1.IPFamilyPolicySingleStack)
+			s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
+		}},
+		"others' metadata":  {change: func(s *corev1.Service) { s.Labels["a"], s.Annotations = "b", map[string]string{"a": "b"} }},
+		"no labels":         {change: func(s *corev1.Service) { s.Labels = nil }, drift: true},
+		"selector":          {change: func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }, drift: true},
+		"more selector":     {change: func(s *corev1.Service) { s.Spec.Selector["a"] = "b" }, drift: true},
+		"port":              {change: func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(81) }, drift: true},
+		"more ports":        {change: func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 9}) }, drift: true},
+		"others' addresses": {change: func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, drift: true},
+		"another host":      {change: func(s *corev1.Service) { s.Spec.ExternalName = "example.com" }, drift: true},
+		"affinity": {change: func(s *corev1.Service) {
+			s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+			s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(5))}}
+		}, drift: true},
+		"not ready ones": {change: func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }, drift: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			is := want.DeepCopy()
+			test.change(is)
+			before := is.DeepCopy()
+			fixed, changed := corrected(is, want)
+			if changed != test.drift {
+				t.Errorf("changed %v", changed)
+			}
+			if diff := cmp.Diff(before, is); diff != "" {
+				t.Errorf("what is there changed (-before +after):\n%s", diff)
+			}
+			if fixed.Spec.SessionAffinityConfig != nil {
+				t.Error("an affinity config stays")
+			}
+			if again, changed := corrected(fixed, want); changed {
+				t.Errorf("corrected, and still not right: %v", again)
+			}
+		})
+	}
+}
+
+// One that has an address, or had none as the name of another host, is not patched.
+func TestFixed(t *testing.T) {
+	want := serviceOf(box(new(true)), podOf(t, "containers: [{name: a}]"))
+	for address, replaced := range map[string]bool{"None": false, "10.96.0.7": true, "": true} {
+		is := want.DeepCopy()
+		is.Spec.ClusterIP = address
+		if fixed(is, want) != replaced {
+			t.Errorf("%q: %v", address, !replaced)
+		}
+	}
+}
+
+// Sandboxes that say nothing of services cost nothing, and neither do the status and
+// the end of those that do.
+func TestConcerned(t *testing.T) {
+	later := func(service *bool, generation int64) *v1alpha1.Sandbox {
+		sandbox := box(service)
+		sandbox.Generation = generation
+		return sandbox
+	}
+	dying := box(new(true))
+	dying.DeletionTimestamp = &metav1.Time{}
+	p := concerned()
+	for name, got := range map[string]bool{
+		"made without":              !p.Create(event.CreateEvent{Object: box(nil)}),
+		"made with":                 p.Create(event.CreateEvent{Object: box(new(true))}),
+		"made with none":            p.Create(event.CreateEvent{Object: box(new(false))}),
+		"found dying":               !p.Create(event.CreateEvent{Object: dying}),
+		"changed without":           !p.Update(event.UpdateEvent{ObjectOld: box(nil), ObjectNew: later(nil, 2)}),
+		"status with":               !p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(true), 1)}),
+		"wanted":                    p.Update(event.UpdateEvent{ObjectOld: box(nil), ObjectNew: later(new(true), 2)}),
+		"unwanted":                  p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(false), 2)}),
+		"left to itself":            !p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(nil, 2)}),
+		"deleted":                   !p.Delete(event.DeleteEvent{Object: box(new(true))}),
+		"changed, with a new image": p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(true), 2)}),
+	} {
+		if !got {
+			t.Errorf("%s: wrong", name)
+		}
+	}
+}

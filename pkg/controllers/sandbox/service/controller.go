@@ -1,0 +1,148 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/dependent"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// Options are what the controller works with.
+type Options struct {
+	// Client reads from the cache and writes. Required.
+	Client client.Client
+	// Reader asks the server itself. Required.
+	Reader client.Reader
+	// Lookup finds the templates that sandboxes refer to. Required.
+	Lookup *templates.Lookup
+	// Recorder records events. Register takes the manager's if there is none yet.
+	Recorder recorder.EventRecorder
+	// Workers is how many sandboxes are worked on at the same time.
+	Workers int
+}
+
+// Controller keeps the Services of sandboxes.
+type Controller struct {
+	Options
+	templates *podtemplate.Cache
+}
+
+var _ reconcile.Reconciler = (*Controller)(nil)
+
+// New returns a Controller.
+func New(o Options) *Controller { return &Controller{Options: o, templates: podtemplate.NewCache()} }
+
+// Name is the name of the controller in logs and metrics.
+func (c *Controller) Name() string { return "sandbox-service" }
+
+// Register adds the controller to a manager, whose cache should be limited to
+// CachedServices.
+func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
+	if c.Recorder == nil {
+		c.Recorder = mgr.GetEventRecorder(c.Name())
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(c.Name()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: c.Workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				100*time.Millisecond, dependent.Recheck),
+		}).
+		For(&v1alpha1.Sandbox{}, builder.WithPredicates(concerned())).
+		Owns(&corev1.Service{}).
+		Complete(c)
+}
+
+// concerned lets through what says something about services. Most sandboxes do not.
+func concerned() predicate.Predicate {
+	says := func(object client.Object) bool {
+		sandbox, ok := object.(*v1alpha1.Sandbox)
+		return ok && sandbox.Spec.Service != nil && sandbox.DeletionTimestamp == nil
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return says(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() && says(e.ObjectNew)
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// Reconcile brings the Service of one sandbox to what it should be.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	sandbox := &v1alpha1.Sandbox{}
+	if err := c.Client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil // its Service goes with it
+		}
+		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
+	}
+	switch wanted := sandbox.Spec.Service; {
+	case wanted == nil || sandbox.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil
+	case !*wanted:
+		return reconcile.Result{}, c.keeper().Remove(ctx, c.removalReader(sandbox), sandbox, sandbox.Name, labelsOf(sandbox))
+	}
+	if problems := validation.IsDNS1123Label(sandbox.Name); len(problems) > 0 {
+		c.keeper().Warn(sandbox, "Failed", "No Service can have the name of this sandbox: "+strings.Join(problems, ", "))
+		return reconcile.Result{}, nil
+	}
+	return c.ensure(ctx, sandbox)
+}
+
+// removalReader is where to look for a Service that is no longer wanted. The cache
+// does not show one that lost its labels. A user who says so is worth asking the
+// server for, each of the many sandboxes of a set is not: they had none before.
+func (c *Controller) removalReader(sandbox *v1alpha1.Sandbox) client.Reader {
+	if v1alpha1.PoolOf(sandbox) != nil {
+		return c.Client
+	}
+	return c.Reader
+}
+
+// ensure makes the Service, or corrects the one that is there.
+func (c *Controller) ensure(ctx context.Context, sandbox *v1alpha1.Sandbox) (reconcile.Result, error) {
+	resolved, err := c.templates.ResolveSandbox(ctx, sandbox, c.Lookup)
+	if err != nil {
+		if templates.ReasonFor(err) != "" { // told by the sandbox's condition Ready
+			return reconcile.Result{RequeueAfter: dependent.Recheck}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	template, err := v1alpha1.PodTemplate(resolved.Template)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	return c.keeper().Ensure(ctx, sandbox, serviceOf(sandbox, &template.Spec))
+}
+
+func (c *Controller) keeper() *dependent.Keeper[*corev1.Service] {
+	return &dependent.Keeper[*corev1.Service]{
+		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
+		Kind: "Service", OwnerKind: "Sandbox",
+		New:       func() *corev1.Service { return &corev1.Service{} },
+		Corrected: corrected, Fixed: fixed,
+	}
+}

@@ -1,0 +1,203 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// waitingClaim is one that waits for warm sandboxes of the set "pool".
+func waitingClaim(name string, replicas int32, change ...func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), ResourceVersion: "10",
+	}}
+	claim.Spec.TemplateName = "pool"
+	claim.Spec.Replicas = &replicas
+	claim.Spec.CreateOnNoStock = new(false)
+	claim.Status.Phase = v1alpha1.SandboxClaimPhaseClaiming
+	for _, f := range change {
+		f(claim)
+	}
+	return claim
+}
+
+func has(n int32, version string) func(*v1alpha1.SandboxClaim) {
+	return func(c *v1alpha1.SandboxClaim) { c.Status.ClaimedReplicas, c.ResourceVersion = n, version }
+}
+
+func TestMissing(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxClaim)
+		want   int
+	}{
+		"all":                         {func(*v1alpha1.SandboxClaim) {}, 5},
+		"some":                        {has(2, "10"), 3},
+		"none":                        {has(5, "10"), 0},
+		"completed":                   {func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }, 0},
+		"deleted":                     {func(c *v1alpha1.SandboxClaim) { c.DeletionTimestamp = new(metav1.NewTime(epoch)) }, 0},
+		"makes fresh ones":            {func(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = new(true) }, 0},
+		"makes fresh ones by default": {func(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = nil }, 0},
+		"not looked at yet":           {func(c *v1alpha1.SandboxClaim) { c.Status.Phase = "" }, 0},
+		"one by default":              {func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = nil }, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := missing(waitingClaim("c", 5, tc.change)); got != tc.want {
+				t.Errorf("waits for %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestServes(t *testing.T) {
+	inline := func(name string) *v1alpha1.SandboxSet {
+		set := makeSet(0)
+		set.Name = name
+		return set
+	}
+	refers := func(name, template, kind string) *v1alpha1.SandboxSet {
+		set := makeSet(0)
+		set.Name, set.Spec.Template = name, nil
+		set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: template, Kind: kind}
+		return set
+	}
+	byName := func(name, pool string) *v1alpha1.SandboxClaim {
+		return waitingClaim("c", 1, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName, c.Spec.WarmPool = name, pool })
+	}
+	byRef := func(name, pool string) *v1alpha1.SandboxClaim {
+		return waitingClaim("c", 1, func(c *v1alpha1.SandboxClaim) {
+			c.Spec.TemplateName, c.Spec.WarmPool = "", pool
+			c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: name}
+		})
+	}
+	tests := map[string]struct {
+		set   *v1alpha1.SandboxSet
+		claim *v1alpha1.SandboxClaim
+		named bool // there is a set of the name that is asked for
+		want  bool
+	}{
+		"set by name":                          {inline("a"), byName("a", ""), true, true},
+		"set by name, said to be default":      {inline("a"), byName("a", "default"), true, true},
+		"other set":                            {inline("a"), byName("b", ""), true, false},
+		"template by name":                     {refers("a", "t", ""), byName("t", ""), false, true},
+		"a set has the template's name":        {refers("a", "t", ""), byName("t", ""), true, false},
+		"... but this one is named as pool":    {refers("a", "t", ""), byName("t", "a"), true, true},
+		"template by reference":                {refers("a", "t", ""), byRef("t", ""), true, true},
+		"template by reference, kind said":     {refers("a", "t", "SandboxTemplate"), byRef("t", ""), false, true},
+		"PodTemplate of that name":             {refers("a", "t", "PodTemplate"), byRef("t", ""), false, false},
+		"set counts as template of its name":   {inline("a"), byRef("a", ""), true, true},
+		"set of that name that refers":         {refers("a", "t", ""), byRef("a", ""), true, false},
+		"set of that name that refers to it":   {refers("a", "a", ""), byRef("a", ""), true, true},
+		"other pool":                           {refers("a", "t", ""), byRef("t", "b"), false, false},
+		"this pool":                            {refers("a", "t", ""), byRef("t", "a"), false, true},
+		"this pool, which is of another":       {refers("a", "t", ""), byRef("u", "a"), false, false},
+		"this pool, by the name of another":    {inline("a"), byName("b", "a"), true, false},
+		"no pool":                              {inline("a"), byName("a", "none"), true, false},
+		"set of a PodTemplate by its own name": {refers("a", "t", "PodTemplate"), byName("a", ""), true, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := serves(tc.set, tc.claim, tc.named); got != tc.want {
+				t.Errorf("serves: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	w := newWaiting()
+	want := func(what string, n int) {
+		t.Helper()
+		got := 0
+		for _, of := range w.on("ns", "pool") {
+			got += of.replicas
+		}
+		if got != n {
+			t.Fatalf("%s: claims wait for %d, want %d", what, got, n)
+		}
+	}
+	saw := func(claim *v1alpha1.SandboxClaim, matters bool) {
+		t.Helper()
+		if got := w.saw(claim); got != matters {
+			t.Fatalf("claim %s: matters %t, want %t", claim.Name, got, matters)
+		}
+	}
+	completed := func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }
+
+	saw(waitingClaim("served at once", 9, completed), false)
+	want("never waited", 0)
+	saw(waitingClaim("a", 3), true)
+	saw(waitingClaim("b", 2), true)
+	saw(waitingClaim("elsewhere", 2, func(c *v1alpha1.SandboxClaim) { c.Namespace = "other" }), true)
+	saw(waitingClaim("other set", 2, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }), true)
+	want("two wait", 5)
+
+	w.took("a-uid", "12")
+	want("one was taken, the claim does not show it", 4)
+	saw(waitingClaim("a", 3, has(0, "11")), true)
+	want("the claim changed otherwise before", 4)
+	saw(waitingClaim("a", 3, has(1, "12")), true)
+	want("the claim shows it", 4)
+	w.took("a-uid", "12")
+	want("the claim was shown first", 4)
+	w.took("nobody", "13")
+	want("taken for a claim that did not wait", 4)
+
+	saw(waitingClaim("a", 3, has(3, "14"), completed), true)
+	want("one is served", 2)
+	saw(waitingClaim("a", 3, has(3, "15"), completed), false)
+	again := waitingClaim("b", 7)
+	again.UID = "again"
+	w.took("b-uid", "20")
+	saw(again, true) // deleted and made again between two looks of the cache
+	want("another of that name", 7)
+	if !w.gone(types.NamespacedName{Namespace: "ns", Name: "b"}) || w.gone(types.NamespacedName{Namespace: "ns", Name: "b"}) {
+		t.Error("a claim that waited is gone once")
+	}
+	want("all gone", 0)
+	for _, name := range []string{"elsewhere", "other set"} {
+		w.gone(types.NamespacedName{Namespace: "ns", Name: name})
+	}
+	w.gone(types.NamespacedName{Namespace: "other", Name: "elsewhere"})
+	if n := fmt.Sprint(len(w.claims), len(w.asking), len(w.uids)); n != "0 0 0" {
+		t.Errorf("%s are left of claims that are gone", n)
+	}
+}
+
+func TestAheads(t *testing.T) {
+	key := types.NamespacedName{Namespace: "ns", Name: "pool"}
+	a := newAheads()
+	look := func(after time.Duration, generation int64, wanted, spared int, over time.Duration) {
+		t.Helper()
+		got := a.look(key, generation, wanted, epoch.Add(after))
+		if want := (ahead{wanted, spared, over}); got != want {
+			t.Fatalf("after %s: %+v, want %+v", after, got, want)
+		}
+	}
+	look(0, 1, 0, 0, 0)
+	look(0, 1, 5, 5, 0)
+	look(1*time.Second, 1, 8, 8, 0)
+	a.took(key, epoch.Add(2*time.Second))
+	look(60*time.Second, 1, 3, 8, 5*time.Second) // five gave up
+	a.took(key, epoch.Add(61*time.Second))
+	look(62*time.Second, 1, 2, 8, 4*time.Second) // claims do not pause
+	look(66*time.Second, 1, 2, 2, 0)
+	look(67*time.Second, 1, 0, 2, 5*time.Second)
+	look(68*time.Second, 1, 2, 2, 0) // others came
+	look(69*time.Second, 1, 1, 2, 5*time.Second)
+	look(69*time.Second, 2, 0, 0, 0) // the user has changed the set
+	look(69*time.Second, 2, 1, 1, 0)
+	look(70*time.Second, 2, 0, 1, 5*time.Second)
+	look(75*time.Second, 2, 0, 0, 0)
+	if len(a.sets) != 0 {
+		t.Errorf("remembers %v of a set without a burst", a.sets)
+	}
+}

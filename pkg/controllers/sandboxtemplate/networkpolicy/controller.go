@@ -1,0 +1,109 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/dependent"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// Options are what the controller works with.
+type Options struct {
+	// Client reads from the cache and writes. Required.
+	Client client.Client
+	// Reader asks the server itself. Required.
+	Reader client.Reader
+	// Namespace is that of the installation. Required.
+	Namespace string
+	// Recorder records events. Register takes the manager's if there is none yet.
+	Recorder recorder.EventRecorder
+	// Workers is how many templates are worked on at the same time.
+	Workers int
+}
+
+// Controller keeps the NetworkPolicies of templates.
+type Controller struct {
+	Options
+}
+
+var _ reconcile.Reconciler = (*Controller)(nil)
+
+// New returns a Controller.
+func New(o Options) *Controller { return &Controller{o} }
+
+// Name is the name of the controller in logs and metrics.
+func (c *Controller) Name() string { return "sandboxtemplate-networkpolicy" }
+
+// Register adds the controller to a manager, whose cache should be limited to
+// CachedPolicies.
+func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
+	if c.Recorder == nil {
+		c.Recorder = mgr.GetEventRecorder(c.Name())
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(c.Name()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: c.Workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				100*time.Millisecond, dependent.Recheck),
+		}).
+		For(&v1alpha1.SandboxTemplate{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&networkingv1.NetworkPolicy{}).
+		Complete(c)
+}
+
+// Reconcile brings the policy of one template to what it should be.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	template := &v1alpha1.SandboxTemplate{}
+	if err := c.Client.Get(ctx, req.NamespacedName, template, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil // its policy goes with it
+		}
+		return reconcile.Result{}, fmt.Errorf("getting SandboxTemplate %s: %w", req, err)
+	}
+	if template.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	keeper := c.keeper()
+	if want := policyOf(template, c.Namespace); want != nil {
+		return keeper.Ensure(ctx, template, want)
+	}
+	name := v1alpha1.NetworkPolicyName(template.Name)
+	return reconcile.Result{}, keeper.Remove(ctx, c.removalReader(template), template, name, labelsOf(template))
+}
+
+// removalReader is where to look for a policy that is no longer wanted. The cache does
+// not show one that lost its labels. A template that was never changed had none to
+// take away, and the revisions of sets never have; of the others the server is asked.
+func (c *Controller) removalReader(template *v1alpha1.SandboxTemplate) client.Reader {
+	if template.Generation > 1 && !podtemplate.IsRevision(template) {
+		return c.Reader
+	}
+	return c.Client
+}
+
+func (c *Controller) keeper() *dependent.Keeper[*networkingv1.NetworkPolicy] {
+	return &dependent.Keeper[*networkingv1.NetworkPolicy]{
+		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
+		Kind: "NetworkPolicy", OwnerKind: "SandboxTemplate",
+		New:       func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
+		Corrected: corrected,
+	}
+}

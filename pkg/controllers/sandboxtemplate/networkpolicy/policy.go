@@ -1,0 +1,113 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package networkpolicy
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// CachedPolicies says which NetworkPolicies this controller needs in the cache.
+func CachedPolicies() cache.ByObject {
+	return cache.ByObject{
+		Label: labels.SelectorFromValidatedSet(labels.Set{v1alpha1.LabelCreatedBy: v1alpha1.CreatedByTemplate}),
+	}
+}
+
+// policyOf is the NetworkPolicy that a template should have, nil for none. namespace
+// is the one of the installation.
+func policyOf(template *v1alpha1.SandboxTemplate, namespace string) *networkingv1.NetworkPolicy {
+	if !podtemplate.HasNetworkPolicy(template) {
+		return nil
+	}
+	owner := metav1.NewControllerRef(template, v1alpha1.SchemeGroupVersion.WithKind("SandboxTemplate"))
+	owner.BlockOwnerDeletion = new(false)
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       template.Namespace,
+			Name:            v1alpha1.NetworkPolicyName(template.Name),
+			Labels:          labelsOf(template),
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{
+				v1alpha1.LabelSandboxTemplate: v1alpha1.TemplateLabel(template.Name),
+			}},
+			// Both, whatever the rules: an empty list denies all.
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		},
+	}
+	if rules := template.Spec.NetworkPolicy; rules != nil {
+		rules = rules.DeepCopy()
+		policy.Spec.Ingress, policy.Spec.Egress = rules.Ingress, rules.Egress
+	} else {
+		policy.Spec.Ingress, policy.Spec.Egress = defaultIngress(namespace), defaultEgress()
+	}
+	setDefaults(&policy.Spec)
+	return policy
+}
+
+// labelsOf are the labels by which the policy of a template is known.
+func labelsOf(template *v1alpha1.SandboxTemplate) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelCreatedBy:       v1alpha1.CreatedByTemplate,
+		v1alpha1.LabelSandboxTemplate: v1alpha1.TemplateLabel(template.Name),
+	}
+}
+
+// defaultIngress lets in what Sandlot itself runs, such as a gateway to sandboxes.
+func defaultIngress(namespace string) []networkingv1.NetworkPolicyIngressRule {
+	return []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+	}}}}
+}
+
+// defaultEgress lets out to public addresses: neither to the cluster and what is
+// beside it, nor to the metadata service of a cloud.
+func defaultEgress() []networkingv1.NetworkPolicyEgressRule {
+	return []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{
+		{IPBlock: &networkingv1.IPBlock{
+			CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"},
+		}},
+		{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: []string{"fc00::/7", "fe80::/10"}}},
+	}}}
+}
+
+// setDefaults fills in what the server would, which else looked like drift.
+func setDefaults(spec *networkingv1.NetworkPolicySpec) {
+	tcp := func(ports []networkingv1.NetworkPolicyPort) {
+		for i := range ports {
+			if ports[i].Protocol == nil {
+				ports[i].Protocol = new(corev1.ProtocolTCP)
+			}
+		}
+	}
+	for i := range spec.Ingress {
+		tcp(spec.Ingress[i].Ports)
+	}
+	for i := range spec.Egress {
+		tcp(spec.Egress[i].Ports)
+	}
+}
+
+// corrected returns what is to become of a policy, and whether that is something
+// else. Labels and annotations that others added stay.
+func corrected(is, want *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool) {
+	fixed := is.DeepCopy()
+	fixed.Spec = want.Spec
+	if fixed.Labels == nil {
+		fixed.Labels = map[string]string{}
+	}
+	maps.Copy(fixed.Labels, want.Labels)
+	return fixed, !equality.Semantic.DeepEqual(is.Spec, fixed.Spec) || !equality.Semantic.DeepEqual(is.Labels, fixed.Labels)
+}

@@ -1,0 +1,65 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestPodNamespace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "namespace")
+	if err := os.WriteFile(file, []byte("mounted\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ variable, file, want string }{
+		"both":       {variable: "told", file: file, want: "told"},
+		"only told":  {variable: "told", file: file + ".not", want: "told"},
+		"only there": {file: file, want: "mounted"},
+		"neither":    {file: file + ".not"},
+	} {
+		getenv := func(variable string) string {
+			if variable != "POD_NAMESPACE" {
+				t.Errorf("%s: asks for %s", name, variable)
+			}
+			return test.variable
+		}
+		if got := podNamespace(getenv, test.file); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// The namespace of the installation is what is said, then where the pod is, then where
+// its lease is.
+func TestNamespaceOfTheInstallation(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  string
+		args []string
+		want string
+	}{
+		"said":          {pod: "pod", args: []string{"--namespace=said", "--leader-election-namespace=lease"}, want: "said"},
+		"of the pod":    {pod: "pod", args: []string{"--leader-election-namespace=lease"}, want: "pod"},
+		"of the lease":  {args: []string{"--leader-election-namespace=lease"}, want: "lease"},
+		"nothing known": {want: "sandlot-system"},
+		"no lease":      {args: []string{"--leader-elect=false", "--leader-election-namespace="}, want: "sandlot-system"},
+	} {
+		t.Setenv(namespaceVariable, test.pod)
+		if test.pod == "" && podNamespace(os.Getenv, namespaceFile) != "" {
+			t.Skip("this runs in a pod itself")
+		}
+		o := NewOptions()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(fs)
+		if err := fs.Parse(test.args); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.withDefaults().controllers().Namespace; got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
