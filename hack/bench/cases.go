@@ -22,7 +22,10 @@ type claimCase struct {
 	clients int
 	// stock is how many sandboxes the pool of the case must have.
 	stock func(*settings) int
-	run   func(context.Context, *settings, *fixture) (*result, error)
+	// held, if set, is how many sandboxes a second pool must have, which is not
+	// refilled.
+	held func(*settings) int
+	run  func(context.Context, *settings, *fixture) (*result, error)
 }
 
 // claimCases share a server, on which each has a pool of its own.
@@ -54,7 +57,12 @@ var claimCases = []claimCase{
 		stock: func(o *settings) int { return 1 + batchSize*o.operations(o.batches()) + o.operations(o.few()) },
 		run:   runBatch,
 	},
-	{name: "direct/c64+refill", clients: manyClients, stock: (*settings).refillPool, run: runRefill},
+	{
+		name: "direct/c64+refill", clients: manyClients,
+		stock: (*settings).refillPool,
+		held:  (*settings).heldPool,
+		run:   runRefill,
+	},
 }
 
 // caseNames are in the order in which the cases run.
@@ -63,7 +71,7 @@ func caseNames() []string {
 	for _, c := range claimCases {
 		names = append(names, c.name)
 	}
-	return append(names, largePool, setsOfTemplate)
+	return append(names, largePool, setsOfTemplate, fillReferring)
 }
 
 // few is how many operations a round has where one client waits for each.
@@ -84,7 +92,7 @@ type bench struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runSets}
+	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runSets, b.runFills}
 	if b.cluster {
 		steps = []func(context.Context) error{b.runCluster}
 	}
@@ -104,35 +112,45 @@ func (b *bench) report(r *result) error {
 // runClaims runs the cases that share a server.
 func (b *bench) runClaims(ctx context.Context) (err error) {
 	var cases []claimCase
-	var pools []pool
+	var pools, all []pool
+	held := map[string]pool{}
 	for _, c := range claimCases {
-		if b.wants(c.name) {
-			cases = append(cases, c)
-			pools = append(pools, pool{namespace: fmt.Sprintf("bench-%d", len(pools)), size: c.stock(b.settings)})
+		if !b.wants(c.name) {
+			continue
+		}
+		cases = append(cases, c)
+		pools = append(pools, pool{namespace: fmt.Sprintf("bench-%d", len(pools)), size: c.stock(b.settings)})
+		if c.held != nil {
+			held[c.name] = pool{namespace: fmt.Sprintf("bench-held-%d", len(pools)), size: c.held(b.settings)}
+			all = append(all, held[c.name])
 		}
 	}
+	all = append(all, pools...)
 	if len(cases) == 0 {
 		return nil
 	}
-	s, err := filledServer(ctx, b.settings, filepath.Join(b.dir, "claims"), pools)
+	s, err := filledServer(ctx, b.settings, filepath.Join(b.dir, "claims"), all)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	for i, c := range cases {
-		if err := b.runClaimCase(ctx, c, s, pools[i]); err != nil {
+		if err := b.runClaimCase(ctx, c, s, pools[i], held[c.name]); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return nil
 }
 
-func (b *bench) runClaimCase(ctx context.Context, c claimCase, s *server, p pool) error {
+func (b *bench) runClaimCase(ctx context.Context, c claimCase, s *server, p, held pool) error {
 	f, err := newFixture(ctx, c.name, c.clients, s, p)
 	if err != nil {
 		return err
 	}
 	f.profiles = b.profiles
+	if held.size > 0 {
+		f.held = newClaimer(s, held)
+	}
 	r, err := c.run(ctx, b.settings, f)
 	if err != nil {
 		return err
@@ -146,6 +164,8 @@ type fixture struct {
 	clients int
 	claimer *claimer
 	plain   *plain
+	// held claims from a pool that is not refilled, where a case has one.
+	held *claimer
 	// profiles is where to keep profiles, if they are wanted.
 	profiles string
 }

@@ -195,6 +195,25 @@ func (s *server) awaitStock(ctx context.Context, p pool) error {
 	return fmt.Errorf("set %s/%s has %d available sandboxes instead of %d after %s", p.namespace, p.name(), available, p.size, poolTimeout)
 }
 
+// awaitRevision waits until all sandboxes of a pool are of the spec that the set has
+// now.
+func (s *server) awaitRevision(ctx context.Context, p pool) error {
+	for deadline := time.Now().Add(poolTimeout); time.Now().Before(deadline); {
+		set, err := s.clients[0].AgentsV1alpha1().SandboxSets(p.namespace).Get(ctx, p.name(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		status := set.Status
+		if status.ObservedGeneration == set.Generation && status.Replicas == status.UpdatedAvailableReplicas {
+			return nil
+		}
+		if err := sleep(ctx, poolInterval); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("set %s/%s is not rolled out after %s", p.namespace, p.name(), poolTimeout)
+}
+
 // copyModels fills the pools in the etcd of a server that does not run. A copy is
 // what the server stored, under another name, UID and address.
 func copyModels(ctx context.Context, dir string, pools []pool, models []*v1alpha1.Sandbox) (err error) {

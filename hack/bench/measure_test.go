@@ -121,6 +121,7 @@ func TestParseCounters(t *testing.T) {
 	got, err := parseCounters(strings.Join([]string{
 		`# HELP process_cpu_seconds_total Total time.`,
 		`process_cpu_seconds_total 1.5`,
+		`sandlot_template_patches_total 3`,
 		`apiserver_request_total{code="201",resource="sandboxes",verb="POST"} 7`,
 		`apiserver_request_total{code="409",resource="sandboxes",verb="POST"} 1`,
 		`apiserver_request_total{code="200",resource="sandboxes",subresource="status",verb="PATCH"} 5`,
@@ -131,7 +132,43 @@ func TestParseCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (counters{created: 7, writes: 15, cpu: 1500 * time.Millisecond}); got != want {
+	if want := (counters{created: 7, writes: 15, patches: 3, cpu: 1500 * time.Millisecond}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestParseAvailable(t *testing.T) {
+	metrics := strings.Join([]string{
+		`# HELP sandlot_pool_sandboxes Sandboxes of a pool in this server's index.`,
+		`sandlot_pool_sandboxes{sandboxset="pool",sandboxset_namespace="a",state="available"} 7`,
+		`sandlot_pool_sandboxes{sandboxset="pool",sandboxset_namespace="a",state="taken"} 1`,
+		`sandlot_pool_sandboxes{sandboxset="pool",sandboxset_namespace="b",state="available"} 1e+03`,
+		`sandlot_pool_replicas{sandboxset="pool",sandboxset_namespace="c"} 5`,
+	}, "\n")
+	for namespace, want := range map[string]int{"a": 7, "b": 1000, "c": 0} {
+		if got, err := parseAvailable(metrics, pool{namespace: namespace}); err != nil || got != want {
+			t.Errorf("%s: got %d, %v; want %d", namespace, got, err, want)
+		}
+	}
+}
+
+func TestNextLook(t *testing.T) {
+	tests := map[string]struct {
+		took            time.Duration
+		available, size int
+		want            time.Duration
+	}{
+		"nothing yet":   {time.Second, 0, 1000, 100 * time.Millisecond},
+		"a tenth":       {200 * time.Millisecond, 100, 1000, 500 * time.Millisecond},
+		"most":          {2 * time.Second, 900, 1000, 111111111},
+		"nearly":        {2 * time.Second, 999, 1000, 20 * time.Millisecond},
+		"more than all": {2 * time.Second, 1001, 1000, 20 * time.Millisecond},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := nextLook(tc.took, tc.available, tc.size); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
 	}
 }

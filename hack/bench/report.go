@@ -79,10 +79,32 @@ type setFigures struct {
 	BytesForReference int `json:"bytes_grown_with_template"`
 }
 
+// fillFigures compare the fill of a set that refers to a template, with a patch, with
+// that of a set with a pod template of its own.
+type fillFigures struct {
+	Filled        int    `json:"sandboxes_per_fill"`
+	ReferringPerS number `json:"referring_fill_per_s"`
+	InlinePerS    number `json:"inline_fill_per_s"`
+	FillRatio     number `json:"fill_ratio"`
+	// What a fill costs the server for one sandbox.
+	ReferringCPU number `json:"referring_cpu_ms"`
+	InlineCPU    number `json:"inline_cpu_ms"`
+	// Patches counts the strategic merge patches that the server has applied since
+	// the sets were made.
+	Patches number `json:"patches_while_filling"`
+	// CacheHit is the time to find a patched pod template again.
+	CacheHit number `json:"cache_hit_ns"`
+}
+
 // refillFigures are the price of a refill.
 type refillFigures struct {
-	// BesidePerS is how many sandboxes came into the pool while claims ran, AlonePerS
-	// how many when the claims had stopped.
+	// BesideP99 is that of claims that come while a refill is at work, WithoutP99 that
+	// of as many on a pool that is not refilled, and P99Ratio the one by the other.
+	BesideP99  number `json:"beside_refill_p99_ms"`
+	WithoutP99 number `json:"without_refill_p99_ms"`
+	P99Ratio   number `json:"p99_ratio"`
+	// BesidePerS is how many sandboxes the refill made beside those claims, AlonePerS
+	// how many when claims had stopped.
 	BesidePerS number `json:"refill_beside_claims_per_s"`
 	AlonePerS  number `json:"refill_alone_per_s"`
 	// What a sandbox costs when refill runs alone, and the requests that it takes.
@@ -122,6 +144,7 @@ type result struct {
 	*poolFigures
 	*setFigures
 	*refillFigures
+	*fillFigures
 	*etcdFigures
 	*writeFigures
 	// Goal is what is to be reached, and OK whether it is, without any failed claim.

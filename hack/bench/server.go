@@ -152,31 +152,75 @@ type counters struct {
 	// created counts sandboxes made through the API, and writes all requests that
 	// change sandboxes and sets. What claims write is in neither.
 	created, writes float64
-	cpu             time.Duration
+	// patches counts strategic merge patches on pod templates.
+	patches float64
+	cpu     time.Duration
 }
 
 func (c counters) plus(other counters) counters {
-	return counters{created: c.created + other.created, writes: c.writes + other.writes, cpu: c.cpu + other.cpu}
+	return counters{
+		created: c.created + other.created, writes: c.writes + other.writes,
+		patches: c.patches + other.patches, cpu: c.cpu + other.cpu,
+	}
 }
 
 func (c counters) minus(other counters) counters {
-	return counters{created: c.created - other.created, writes: c.writes - other.writes, cpu: c.cpu - other.cpu}
+	return counters{
+		created: c.created - other.created, writes: c.writes - other.writes,
+		patches: c.patches - other.patches, cpu: c.cpu - other.cpu,
+	}
 }
 
 func (s *server) counters(ctx context.Context) (counters, error) {
 	var all counters
 	for _, process := range s.measured {
-		text, err := process.Get().AbsPath("/metrics").DoRaw(ctx)
+		text, err := metricsOf(ctx, process)
 		if err != nil {
-			return counters{}, fmt.Errorf("reading metrics: %w", err)
+			return counters{}, err
 		}
-		c, err := parseCounters(string(text))
+		c, err := parseCounters(text)
 		if err != nil {
 			return counters{}, err
 		}
 		all = all.plus(c)
 	}
 	return all, nil
+}
+
+func metricsOf(ctx context.Context, process rest.Interface) (string, error) {
+	text, err := process.Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("reading metrics: %w", err)
+	}
+	return string(text), nil
+}
+
+// available is how many sandboxes of a pool the server has to hand out.
+func (s *server) available(ctx context.Context, p pool) (int, error) {
+	text, err := metricsOf(ctx, s.measured[0])
+	if err != nil {
+		return 0, err
+	}
+	return parseAvailable(text, p)
+}
+
+// parseAvailable returns 0 of a pool that the metrics do not name.
+func parseAvailable(metrics string, p pool) (int, error) {
+	label := func(name, value string) string { return name + `="` + value + `"` }
+	for line := range strings.Lines(metrics) {
+		name, text, ok := cutLast(strings.TrimSpace(line), " ")
+		if !ok || !strings.HasPrefix(name, "sandlot_pool_sandboxes{") ||
+			!strings.Contains(name, label("sandboxset_namespace", p.namespace)) ||
+			!strings.Contains(name, label("sandboxset", p.name())) || !strings.Contains(name, label("state", "available")) {
+			continue
+		}
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", name, err)
+		}
+		return int(value), nil
+	}
+	return 0, nil
 }
 
 // cpu is the processor time that the server has used.
@@ -190,15 +234,19 @@ func parseCounters(metrics string) (counters, error) {
 	for line := range strings.Lines(metrics) {
 		name, text, ok := cutLast(strings.TrimSpace(line), " ")
 		requests := strings.HasPrefix(name, "apiserver_request_total{")
-		if !ok || !requests && name != "process_cpu_seconds_total" {
+		if !ok || !requests && name != "process_cpu_seconds_total" && name != "sandlot_template_patches_total" {
 			continue
 		}
 		value, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return counters{}, fmt.Errorf("metric %s: %w", name, err)
 		}
-		if !requests {
+		switch name {
+		case "process_cpu_seconds_total":
 			c.cpu = time.Duration(value * float64(time.Second))
+			continue
+		case "sandlot_template_patches_total":
+			c.patches = value
 			continue
 		}
 		label := func(name, value string) bool { return strings.Contains(line, name+`="`+value+`"`) }
