@@ -44,6 +44,8 @@ type Allocator struct {
 	store   Store
 	index   *poolindex.Index
 	catalog catalog
+	// late finds templates for claims that are served from a pool.
+	late podtemplate.Lookup
 	// templates remembers patched pod templates.
 	templates *podtemplate.Cache
 	sizes     *sizes
@@ -67,9 +69,9 @@ func New(o Options) *Allocator {
 	registerMetrics()
 	a := &Allocator{
 		options: o, store: observedStore{o.Store, o.Clock}, index: poolindex.New(),
-		templates: podtemplate.NewCache(), lag: lag{clock: o.Clock},
+		templates: podtemplate.NewCache(), sizes: newSizes(), lag: lag{clock: o.Clock},
 	}
-	a.sizes = newSizes(a.store, o.Clock)
+	a.late = newLateLookup(a.store, o.Clock, a.jobs.background)
 	a.queue = newQueue(a.index)
 	a.feed = poolindex.NewFeed(a.index, a.queue, o.Clock.Now)
 	a.jobs.init(o.Clock)

@@ -210,9 +210,14 @@ func poolOf(set *v1alpha1.SandboxSet) poolindex.Pool {
 	return poolindex.Pool{Namespace: set.Namespace, Name: set.Name}
 }
 
-// holds is how many sandboxes a set may come to have for claims that wait.
-func holds(set *v1alpha1.SandboxSet) int32 {
-	return ptr.Deref(set.Spec.Replicas, 0) + ptr.Deref(set.Spec.ScaleStrategy.Burst, 0)
+// holds is how many sandboxes a set may come to have at once, for a claim that it grows
+// for or for one that it does not.
+func holds(set *v1alpha1.SandboxSet, grows bool) int32 {
+	replicas := ptr.Deref(set.Spec.Replicas, 0)
+	if grows && set.DeletionTimestamp == nil {
+		return replicas + ptr.Deref(set.Spec.ScaleStrategy.Burst, 0)
+	}
+	return replicas
 }
 
 // versionOf is a set's resourceVersion as etcd counts it; 0 if it has none.

@@ -54,13 +54,17 @@ func (d *draft) gained() []*v1alpha1.Sandbox {
 	return append(all, d.fresh...)
 }
 
-// date notes on the sandboxes that become the claim's since when they are: a candidate
-// may have been held for long.
+// date notes on the sandboxes from the pool since when they are the claim's: they may
+// have been held for long.
 func (d *draft) date(now time.Time) {
-	stamp := now.UTC().Format(time.RFC3339)
-	for _, sb := range d.gained() {
-		sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = stamp
+	for _, b := range d.binds {
+		stamp(b.sandbox, now)
 	}
+}
+
+// stamp notes on a sandbox since when it is the claim's.
+func stamp(sb *v1alpha1.Sandbox, now time.Time) {
+	sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = now.UTC().Format(time.RFC3339)
 }
 
 // divisible says whether a part of the draft is as true as the whole.

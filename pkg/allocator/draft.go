@@ -41,7 +41,7 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 	if d.claim.Status.ClaimStartTime == nil { // a client rewrote the status
 		d.claim.Status.ClaimStartTime = &metav1.Time{Time: j.start}
 	}
-	j.resolved, j.raised, j.recipe = nil, nil, nil
+	j.resolved, j.goals, j.recipe = nil, nil, nil
 	var err error
 	d.expired = j.at != 0 && !now.Before(j.deadline())
 	if d.supply, err = j.a.supply(ctx, j.claim, j.at == 0); err != nil {
@@ -51,8 +51,8 @@ func (j *job) draft(ctx context.Context) (*draft, error) {
 		d.broken = err // its time is up all the same
 	}
 	j.retryAside(d, now)
-	if d.refused, err = j.refusal(ctx, d); err != nil && ctx.Err() != nil {
-		return nil, err // any other is met again where a sandbox is to be made
+	if d.refused, err = j.refusal(ctx, d); err != nil && (ctx.Err() != nil || j.at == 0) {
+		return nil, err // of one that is stored it is met again where a sandbox is to be made
 	}
 	if d.refused != nil && j.at == 0 {
 		return nil, d.refused

@@ -61,6 +61,19 @@ func (a *Allocator) Run(ctx context.Context) {
 	a.jobs.running.Wait()
 }
 
+// background runs f, which ends with its context, or returns false if this server does
+// no background work.
+func (js *jobs) background(f func(context.Context)) bool {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	ctx := js.ctx
+	if ctx == nil {
+		return false
+	}
+	js.running.Go(func() { f(ctx) })
+	return true
+}
+
 // start lets a job run in the background, as a part of the trace of from. It
 // returns false if this server does no background work, or has the claim in hand
 // already.

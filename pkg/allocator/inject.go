@@ -96,16 +96,12 @@ func (j *job) refusal(ctx context.Context, d *draft) (*RefusedError, error) {
 		int(replicas(d.claim)-d.claim.Status.ClaimedReplicas) <= len(j.fresh) {
 		return nil, nil
 	}
-	var err error
-	if j.at == 0 {
-		j.recipe, err = j.a.newRecipeSurely(ctx, j.claim, &d.supply)
-	} else {
-		j.recipe, err = j.a.newRecipe(ctx, j.claim, &d.supply, j.a.store)
-	}
+	r, err := j.a.newRecipeSurely(ctx, j.claim, &d.supply)
 	if err != nil {
 		return nil, err
 	}
-	return j.recipe.refused, nil
+	j.recipe = r
+	return r.refused, nil
 }
 
 // toldRefusals is how many of the reasons for a refusal the status of a claim has.

@@ -47,15 +47,60 @@ func TestRefusedByWhatIsStored(t *testing.T) {
 			claim := claimOf(withEnv(1))
 			_, previewErr := d.Preview(t.Context(), claim)
 			_, draftErr := d.job(0, withEnv(1)).draft(t.Context())
+			goesOn := d.draft(d.job(5, withEnv(1)))
 			r, err := d.newRecipeSurely(t.Context(), claim, &supply{template: "py"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var refused *RefusedError
-			if errors.As(previewErr, &refused) != tc.refused || errors.As(draftErr, &refused) != tc.refused || (r.refused != nil) != tc.refused {
-				t.Errorf("preview: %v, create: %v, check: %v", previewErr, draftErr, r.refused)
+			if errors.As(previewErr, &refused) != tc.refused || errors.As(draftErr, &refused) != tc.refused || (r.refused != nil) != tc.refused ||
+				(goesOn.refused != nil) != tc.refused || (endOf(goesOn.claim) == resultRejected) != tc.refused {
+				t.Errorf("preview: %v, create: %v, check: %v, later: %v", previewErr, draftErr, r.refused, goesOn.refused)
 			}
 		})
+	}
+}
+
+// TestRefusedBySetsAsTheyAre: and not by what the watch has told of them.
+func TestRefusedBySetsAsTheyAre(t *testing.T) {
+	bySet := func(c *v1alpha1.SandboxClaim) {
+		withEnv(1)(c)
+		c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "pool"
+	}
+	tests := map[string]struct {
+		now     []*v1alpha1.SandboxSet
+		refused bool
+	}{
+		"it refers to another now": {[]*v1alpha1.SandboxSet{setOf("pool", "py", atVersion(12))}, false},
+		"it does not":              {[]*v1alpha1.SandboxSet{setOf("pool", "strict")}, true},
+		"it is gone":               {nil, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, setOf("pool", "strict"))
+			d.shelf.templates["py"], d.shelf.templates["strict"] = templateWith(v1alpha1.InjectionAllowed), templateWith("")
+			d.sets, d.asOf = tc.now, 12
+			drafted, err := d.job(0, bySet).draft(t.Context())
+			if refused := (*RefusedError)(nil); errors.As(err, &refused) != tc.refused || !tc.refused && len(drafted.fresh) != 1 {
+				t.Errorf("%+v, %v", drafted, err)
+			}
+		})
+	}
+}
+
+// TestNobodyCanTellWhetherItIsRefused: a new claim is not stored then; one that is goes
+// on.
+func TestNobodyCanTellWhetherItIsRefused(t *testing.T) {
+	d := newDesk(t)
+	d.podTemplate = errDown
+	d.shelf.templates["py"] = templateWith("")
+	d.shelf.templates["py"].Spec.Template = nil
+	d.shelf.templates["py"].Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Kind: v1alpha1.TemplateKindPodTemplate, Name: "cluster"}
+	if _, err := d.job(0, withEnv(1)).draft(t.Context()); !errors.Is(err, errDown) {
+		t.Errorf("a new claim: %v", err)
+	}
+	if drafted := d.draft(d.job(5, withEnv(1))); !errors.Is(drafted.broken, errDown) || !unfinished(drafted.claim) {
+		t.Errorf("one that goes on: %v, %+v", drafted.broken, drafted.claim.Status)
 	}
 }
 

@@ -38,8 +38,8 @@ type job struct {
 	waiter  *waiter
 	// resolved are the pod templates that candidates refer to. It holds for one draft.
 	resolved map[v1alpha1.SandboxTemplateRef]inlined
-	// raised are the templates that candidates are bound with. It holds for one draft.
-	raised map[raiseKey]raised
+	// goals are what becomes of candidates. It holds for one draft.
+	goals []goal
 	// recipe makes fresh sandboxes. It holds for one draft.
 	recipe *recipe
 
@@ -90,7 +90,7 @@ type freshSandbox struct {
 }
 
 // progressInterval is how often a claim's progress is written while nothing but
-// its count changes.
+// its count changes, or that of its resizes.
 const progressInterval = 500 * time.Millisecond
 
 // inbox is what the watches tell a job.
@@ -244,11 +244,12 @@ func (j *job) atomic(d *draft) bool {
 // hopeless says whether nothing that is on its way can complete the claim.
 func (j *job) hopeless() bool { return j.stuck.Load() && j.unserved && len(j.fresh) == 0 }
 
-// tooSoon holds back a draft that only counts more sandboxes as ready, so that
-// a claim with thousands of fresh ones is not rewritten for each of them.
+// tooSoon holds back a draft that only counts more sandboxes as ready, or as resized,
+// so that a claim with thousands of fresh ones is not rewritten for each of them.
 func (j *job) tooSoon(d *draft) bool {
-	onlyProgress := len(d.binds)+len(d.fresh)+len(d.drops) == 0 && len(d.counts) < j.room/2 && len(d.counts) > 0 &&
-		d.claim.Status.Phase == v1alpha1.SandboxClaimPhaseClaiming
+	onlyProgress := len(d.binds)+len(d.fresh)+len(d.drops) == 0 && len(d.counts) < j.room/2 &&
+		d.claim.Status.Phase == v1alpha1.SandboxClaimPhaseClaiming &&
+		(len(d.counts) > 0 || onlyResizes(j.claim, d.claim))
 	now := j.a.options.Clock.Now()
 	if !onlyProgress || now.Sub(j.wroteAt) >= progressInterval {
 		j.reportAt = time.Time{}
@@ -339,8 +340,8 @@ func (j *job) catchUp(ctx context.Context) {
 		switch {
 		case err == nil && sb != nil && version(sb) > version(known.Sandbox):
 			j.fresh[name] = freshSandbox{sb, known.until}
-		case err != nil, sb == nil && j.a.lag.hasHeard(j.at):
-			j.stale = true // it may be gone
+		case err != nil, sb == nil && j.a.lag.hasHeardBeyond(j.at):
+			j.stale = true // it may be gone: that was a later revision
 		}
 	}
 }

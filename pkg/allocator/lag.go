@@ -48,11 +48,12 @@ func (l *lag) hears(revision int64) {
 	}
 }
 
-// hasHeard says whether the watch of sandboxes has come to a revision.
-func (l *lag) hasHeard(revision int64) bool {
+// hasHeardBeyond says whether the watch of sandboxes has come past a revision, and so
+// has shown all that was written at it.
+func (l *lag) hasHeardBeyond(revision int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.heard >= revision
+	return l.heard > revision
 }
 
 // behind is for how long the index has been waiting for what must come.

@@ -20,6 +20,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
+var errDown = errors.New("it is away")
+
 // shelf answers the reads of an allocator.
 type shelf struct {
 	Store
@@ -34,7 +36,10 @@ type shelf struct {
 	// asked counts questions to the cluster, which has inCluster.
 	asked     int
 	inCluster *corev1.PodTemplate
-	begin     func() Txn
+	// read counts reads of templates, of which unreadable cannot be read.
+	read       map[string]int
+	unreadable string
+	begin      func() Txn
 }
 
 func (s *shelf) Sandbox(_ context.Context, _, name string) (*v1alpha1.Sandbox, error) {
@@ -42,6 +47,12 @@ func (s *shelf) Sandbox(_ context.Context, _, name string) (*v1alpha1.Sandbox, e
 }
 
 func (s *shelf) SandboxTemplate(_ context.Context, _, name string) (*v1alpha1.SandboxTemplate, error) {
+	if s.read != nil {
+		s.read[name]++
+	}
+	if name != "" && name == s.unreadable {
+		return nil, errDown
+	}
 	return s.templates[name], nil
 }
 
@@ -83,7 +94,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
-	store := &shelf{sandboxes: map[string]*v1alpha1.Sandbox{}, templates: map[string]*v1alpha1.SandboxTemplate{}, sets: sets, asOf: 9}
+	store := &shelf{sandboxes: map[string]*v1alpha1.Sandbox{}, templates: map[string]*v1alpha1.SandboxTemplate{}, sets: sets, asOf: 9, read: map[string]int{}}
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	a := New(Options{Store: store, Clock: clock})
 	a.SetListed(sets, 9)
@@ -224,6 +235,17 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			t.Errorf("binds %v, want the one of this revision", drafted.binds)
 		}
 	})
+	t.Run("the cluster is not asked for it in the call", func(t *testing.T) {
+		cluster := setOf("a", "", func(s *v1alpha1.SandboxSet) {
+			s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Kind: v1alpha1.TemplateKindPodTemplate, Name: "cluster"}
+		})
+		d := newDesk(t, cluster)
+		d.stocks("one", cluster, "abc")
+		j := d.job(5, func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "a" })
+		if drafted := d.draft(j); len(drafted.binds) != 0 || d.asked != 0 || !d.aside.has(from("a")) {
+			t.Errorf("binds %d, asked %d times", len(drafted.binds), d.asked)
+		}
+	})
 	t.Run("news while it looks", func(t *testing.T) {
 		d := newDesk(t, set)
 		d.stocks("one", set, "abc")
@@ -241,10 +263,9 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 func TestUnreadableTemplate(t *testing.T) {
 	set := setOf("a", "py")
 	fresh := func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) }
-	down := errors.New("the cluster is away")
 	prepare := func(t *testing.T) *desk {
 		d := newDesk(t, set)
-		d.podTemplate = down
+		d.podTemplate = errDown
 		d.shelf.templates["a-abc"] = templateOfPod("a-abc")
 		d.shelf.templates["py"] = templateOfPod("py")
 		d.shelf.templates["py"].Spec.Template = nil
@@ -257,7 +278,7 @@ func TestUnreadableTemplate(t *testing.T) {
 			d := prepare(t)
 			j := d.job(at, fresh)
 			drafted := d.draft(j)
-			if len(drafted.binds) != 1 || !errors.Is(drafted.broken, down) || drafted.missing != 1 {
+			if len(drafted.binds) != 1 || !errors.Is(drafted.broken, errDown) || drafted.missing != 1 {
 				t.Errorf("binds %d, misses %d, broken %v", len(drafted.binds), drafted.missing, drafted.broken)
 			}
 			if next := j.untilNext(); next < time.Second || next > 6*time.Second {
@@ -268,7 +289,7 @@ func TestUnreadableTemplate(t *testing.T) {
 	t.Run("one that would rather fail", func(t *testing.T) {
 		d := prepare(t)
 		j := d.job(0, func(c *v1alpha1.SandboxClaim) { fresh(c); c.Spec.OnShortage = v1alpha1.ShortageFail })
-		if _, err := j.draft(t.Context()); !errors.Is(err, down) {
+		if _, err := j.draft(t.Context()); !errors.Is(err, errDown) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -277,7 +298,7 @@ func TestUnreadableTemplate(t *testing.T) {
 		j := d.job(5, fresh)
 		d.clock.Step(time.Hour)
 		drafted := d.draft(j)
-		if drafted.claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted || !strings.Contains(drafted.claim.Status.Message, down.Error()) {
+		if drafted.claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted || !strings.Contains(drafted.claim.Status.Message, errDown.Error()) {
 			t.Errorf("status %+v", drafted.claim.Status)
 		}
 	})

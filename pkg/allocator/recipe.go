@@ -37,7 +37,11 @@ func (r *recipe) fresh(b *binding, now time.Time) (*v1alpha1.Sandbox, error) {
 	sb.CreationTimestamp = metav1.NewTime(now)
 	sb.Generation = 0 // apply counts up
 	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
-	return sb, b.apply(sb, starting)
+	if err := b.apply(sb, starting); err != nil {
+		return nil, err
+	}
+	stamp(sb, now)
+	return sb, nil
 }
 
 // newRecipe finds the pod template of fresh sandboxes. Errors are those of the
@@ -68,14 +72,22 @@ func (a *Allocator) newRecipe(
 	return &recipe{model: model}, nil
 }
 
-// newRecipeSurely is newRecipe for a claim that is not stored yet: before it is refused,
-// templates are read as they are now, for what lets it in may have been written a
-// moment ago.
+// newRecipeSurely is newRecipe, but before the claim is refused, which is final, sets
+// and templates are read as they are now: what lets it in may have been written a moment
+// ago. s is changed to the supply that the recipe is of.
 func (a *Allocator) newRecipeSurely(ctx context.Context, claim *v1alpha1.SandboxClaim, s *supply) (*recipe, error) {
 	r, err := a.newRecipe(ctx, claim, s, a.store)
 	if err != nil || r.refused == nil {
 		return r, err
 	}
+	if err := a.refreshSets(ctx, claim.Namespace); err != nil {
+		return nil, err
+	}
+	now, err := a.supply(ctx, claim, false)
+	if err != nil || !now.canMake() {
+		return r, err // with nothing to make it from there is nothing that lets it in
+	}
+	*s = now
 	return a.newRecipe(ctx, claim, s, a.store.TemplatesNow())
 }
 
@@ -219,7 +231,7 @@ func (a *Allocator) rederived(ctx context.Context, sb *v1alpha1.Sandbox) *runtim
 	if set == nil || set.UID != owner.UID {
 		return nil
 	}
-	resolved, err := a.templates.ResolveSet(ctx, set, a.store)
+	resolved, err := a.templates.ResolveSet(ctx, set, a.late)
 	if err != nil {
 		return nil // also if it cannot be read: the candidate comes back
 	}

@@ -4,7 +4,10 @@
 package allocator
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,36 +34,58 @@ type raised struct {
 	failed error
 }
 
-// raiseKey is a template in one draft, where the sandboxes of a pool share it.
-type raiseKey struct {
-	pool poolindex.Pool
-	have *runtime.RawExtension
+// goal is what becomes of the candidates of a pool that are of one revision.
+type goal struct {
+	pool     poolindex.Pool
+	revision string
+	// want is the template that says how large they are to be; nil where they stay as
+	// they are, and failed is why if it should not be so.
+	want   *runtime.RawExtension
+	failed error
+	// have is the template that raised was last worked out for. Candidates of a revision
+	// have the same one, unless a user changed one of them.
+	have   *runtime.RawExtension
+	raised raised
 }
 
 // raise returns the template that a candidate with the template have is bound with.
 func (j *job) raise(ctx context.Context, c poolindex.Candidate, have *runtime.RawExtension) (raised, error) {
-	set := j.a.smallerSet(j.claim, c)
-	if set == nil || have == nil {
-		return raised{template: have}, nil
+	if have == nil {
+		return raised{}, nil
 	}
-	key := raiseKey{pool: c.Pool, have: have}
-	if known, ok := j.raised[key]; ok {
-		return known, nil
-	}
-	var r raised
-	switch want, err := j.a.wanted(ctx, set); {
-	case err == nil:
-		r = j.a.sizes.raise(have, want)
-	case unresolved(err):
-		r = raised{template: have, failed: err} // not as large as it might be, but there
-	default:
+	g, err := j.goal(ctx, c)
+	switch {
+	case err != nil:
 		return raised{}, err
+	case g.want == nil:
+		return raised{template: have, failed: g.failed}, nil
+	case g.have == nil || !bytes.Equal(g.have.Raw, have.Raw):
+		g.have, g.raised = have, j.a.sizes.raise(have, g.want)
 	}
-	if j.raised == nil {
-		j.raised = map[raiseKey]raised{}
+	return g.raised, nil
+}
+
+// goal finds out once in a draft what becomes of the candidates that are like c. The
+// result is good until the next call.
+func (j *job) goal(ctx context.Context, c poolindex.Candidate) (*goal, error) {
+	at := slices.IndexFunc(j.goals, func(g goal) bool { return g.pool == c.Pool && g.revision == c.Revision })
+	if at >= 0 {
+		return &j.goals[at], nil
 	}
-	j.raised[key] = r
-	return r, nil
+	g := goal{pool: c.Pool, revision: c.Revision}
+	if set := j.a.smallerSet(j.claim, c); set != nil {
+		want, err := j.a.wanted(ctx, set)
+		switch {
+		case err == nil:
+			g.want = want
+		case unresolved(err), errors.Is(err, errNoAnswer):
+			g.failed = err // not as large as it might be, but there
+		default:
+			return nil, err
+		}
+	}
+	j.goals = append(j.goals, g)
+	return &j.goals[len(j.goals)-1], nil
 }
 
 // wanted is the template that a set refers to, without the set's patch.
@@ -70,7 +95,7 @@ func (a *Allocator) wanted(ctx context.Context, set *v1alpha1.SandboxSet) (*runt
 	}
 	unpatched := *set
 	unpatched.Spec.Patch = nil
-	resolved, err := a.templates.ResolveSet(ctx, &unpatched, a.sizes.lookup)
+	resolved, err := a.templates.ResolveSet(ctx, &unpatched, a.late)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +26,7 @@ func withCPU(cpu string) *runtime.RawExtension {
 }
 
 func TestRaisesAreRemembered(t *testing.T) {
-	s := newSizes(nil, nil)
+	s := newSizes()
 	raise := func(have, want string) raised { return s.raise(withCPU(have), withCPU(want)) }
 	first := raise("2", "4")
 	if !first.resize || string(first.template.Raw) != string(withCPU("4").Raw) {
@@ -124,7 +123,8 @@ func TestCandidatesAreRaised(t *testing.T) {
 	tests := map[string]struct {
 		set      *v1alpha1.SandboxSet
 		template *v1alpha1.SandboxTemplate
-		down     error
+		// unreadable is a template that the store does not tell of.
+		unreadable string
 		// resize, or else what is told.
 		resize bool
 		told   string
@@ -136,12 +136,15 @@ func TestCandidatesAreRaised(t *testing.T) {
 		"not about size":          {set: setOf("a", "py", patched)},
 		"the template is gone":    {set: setOf("a", "py", smaller), told: "SandboxTemplate py: not found"},
 		"the template is no good": {set: setOf("a", "py", smaller, noGood), template: large(), told: "no good"},
-		"nobody can tell now":     {set: setOf("a", "py", smaller), template: inCluster, down: errDown, err: errDown},
+		"the cluster is away":     {set: setOf("a", "py", smaller), template: inCluster, told: "the cluster has not answered: " + errDown.Error()},
+		"the store is away":       {set: setOf("a", "py", smaller), unreadable: "py", err: errDown},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, tc.set)
-			d.podTemplate = tc.down
+			d.podTemplate, d.unreadable = errDown, tc.unreadable
+			d.jobs.ctx = t.Context()
+			t.Cleanup(d.jobs.running.Wait)
 			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
 			d.shelf.templates["a-abc"].Spec.Template = withCPU("2")
 			d.shelf.templates["py"] = tc.template
@@ -168,38 +171,29 @@ func TestCandidatesAreRaised(t *testing.T) {
 	}
 }
 
-var errDown = errors.New("the cluster is away")
-
-// TestClusterIsAskedOnceInAWhile: a claim that is served from a pool does not wait for
-// a cluster that was asked a moment ago, or is away.
-func TestClusterIsAskedOnceInAWhile(t *testing.T) {
-	d := newDesk(t)
-	ask := func(want *corev1.PodTemplate, wantErr error, asked int) {
-		t.Helper()
-		got, err := d.sizes.lookup.PodTemplate(t.Context(), "ns", "cluster")
-		if got != want || !errors.Is(err, wantErr) || d.asked != asked {
-			t.Errorf("got %v, %v, asked %d times, want %v, %v, %d", got, err, d.asked, want, wantErr, asked)
+// TestLikeCandidatesAreRaisedOnce: sandboxes with templates of their own have the same
+// one, unless somebody changed it, and then they keep that.
+func TestLikeCandidatesAreRaisedOnce(t *testing.T) {
+	set := setOf("a", "py", smaller)
+	d := newDesk(t, set)
+	d.shelf.templates["py"] = templateOfPod("py")
+	d.shelf.templates["py"].Spec.Template = withCPU("4")
+	for _, name := range []string{"one", "own", "two"} {
+		d.stocks(name, set, "abc")
+		d.sandboxes[name].Spec.TemplateRef, d.sandboxes[name].Spec.Template = nil, withCPU("2")
+	}
+	own := d.sandboxes["own"].Spec.Template
+	own.Raw = []byte(strings.Replace(string(own.Raw), `"main"`, `"main","image":"mine"`, 1))
+	drafted := d.draft(d.job(5, warm(3)))
+	if len(drafted.binds) != 3 || d.read["py"] != 1 {
+		t.Errorf("bound %d, read the template %d times", len(drafted.binds), d.read["py"])
+	}
+	for _, b := range drafted.binds {
+		got := string(b.sandbox.Spec.Template.Raw)
+		if !resizing(b.sandbox) || !strings.Contains(got, `"cpu":"4"`) || strings.Contains(got, "mine") != (b.sandbox.Name == "own") {
+			t.Errorf("%s is bound as %s", b.sandbox.Name, got)
 		}
 	}
-	ask(nil, nil, 1)
-	d.podTemplate = errDown
-	ask(nil, errDown, 2)
-	first := &corev1.PodTemplate{}
-	d.podTemplate, d.inCluster = nil, first
-	ask(first, nil, 3) // that there was none is not remembered
-	second := &corev1.PodTemplate{}
-	d.inCluster = second
-	ask(first, nil, 3)
-	d.clock.Step(podTemplateAge)
-	d.podTemplate = errDown
-	ask(first, nil, 4)
-	ask(first, nil, 4)
-	d.clock.Step(podTemplateAge)
-	d.podTemplate = nil
-	ask(second, nil, 5)
-	d.clock.Step(podTemplateAge)
-	d.inCluster = nil
-	ask(nil, nil, 6)
 }
 
 func TestResizingLeavesSomethingToObserve(t *testing.T) {
@@ -313,7 +307,7 @@ func TestBoundAt(t *testing.T) {
 	if err := b.apply(sb, starting); err != nil {
 		t.Fatal(err)
 	}
-	(&draft{binds: []bind{{sandbox: sb}}}).date(birth)
+	stamp(sb, birth)
 	if got := boundAt(sb); !got.Equal(birth) {
 		t.Errorf("bound at %v, want %v", got, birth)
 	}
@@ -342,9 +336,34 @@ func BenchmarkNothingToRaise(b *testing.B) {
 	}
 }
 
+// What it costs a claim to find what becomes of one more candidate with a template of its own.
+func BenchmarkRaiseAnother(b *testing.B) {
+	store := &shelf{templates: map[string]*v1alpha1.SandboxTemplate{"py": templateOfPod("py")}}
+	store.templates["py"].Spec.Template = withCPU("4")
+	a := New(Options{Store: store})
+	a.SetListed([]*v1alpha1.SandboxSet{setOf("spot", "py", smaller)}, 9)
+	j := &job{a: a, claim: claimOf(warm(100))}
+	have := withCPU("2")
+	have.Raw = []byte(strings.Replace(string(have.Raw), `"main"`, `"main","x":"`+strings.Repeat("x", 4000)+`"`, 1))
+	var own [100]*runtime.RawExtension
+	for i := range own {
+		own[i] = have.DeepCopy()
+	}
+	c := poolindex.Candidate{Pool: named("spot"), Revision: "abc"}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%len(own) == 0 {
+			j.goals = nil // the next draft
+		}
+		if r, err := j.raise(b.Context(), c, own[i%len(own)]); err != nil || !r.resize {
+			b.Fatal(r, err)
+		}
+	}
+}
+
 // What it costs a claim to look up what becomes of a template that it has met before.
 func BenchmarkRaiseRemembered(b *testing.B) {
-	s := newSizes(nil, nil)
+	s := newSizes()
 	have, want := withCPU("2"), withCPU("4")
 	for _, t := range []*runtime.RawExtension{have, want} {
 		t.Raw = []byte(strings.Replace(string(t.Raw), `"main"`, `"main","x":"`+strings.Repeat("x", 4000)+`"`, 1))
@@ -352,6 +371,37 @@ func BenchmarkRaiseRemembered(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s.raise(have, want)
+	}
+}
+
+// TestResizesAreToldOnceInAWhile: a claim is not written for each sandbox whose size is
+// what it is to be.
+func TestResizesAreToldOnceInAWhile(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.SandboxClaimStatus)
+		want   bool
+	}{
+		"fewer are being resized": {func(s *v1alpha1.SandboxClaimStatus) { s.Conditions[0].Message = "Resizing 1 sandboxes" }, true},
+		"none is":                 {func(s *v1alpha1.SandboxClaimStatus) { s.Conditions = nil }, true},
+		"something is in the way": {func(s *v1alpha1.SandboxClaimStatus) { s.Conditions, s.Message = nil, "SandboxSet a not found" }, false},
+		"the end":                 {func(s *v1alpha1.SandboxClaimStatus) { s.Conditions, s.Phase = nil, v1alpha1.SandboxClaimPhaseCompleted }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			j := d.job(5, nil)
+			(&resizes{running: 2}).report(j.claim, d.clock.Now())
+			j.wroteAt = d.clock.Now()
+			drafted := &draft{claim: j.claim.DeepCopy()}
+			tc.change(&drafted.claim.Status)
+			if got := j.tooSoon(drafted); got != tc.want || tc.want && j.untilNext() != progressInterval {
+				t.Errorf("held back: %t, looks again after %s", got, j.untilNext())
+			}
+			d.clock.Step(progressInterval)
+			if j.tooSoon(drafted) {
+				t.Error("held back for too long")
+			}
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -116,6 +117,15 @@ func (r *resizes) report(claim *v1alpha1.SandboxClaim, now time.Time) {
 	default:
 		meta.RemoveStatusCondition(&claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	}
+}
+
+// onlyResizes says whether the status of a claim changes in nothing but how its resizes
+// go.
+func onlyResizes(before, after *v1alpha1.SandboxClaim) bool {
+	was, is := before.Status.DeepCopy(), after.Status.DeepCopy()
+	meta.RemoveStatusCondition(&was.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	return apiequality.Semantic.DeepEqual(was, is)
 }
 
 // observeResizes counts the resizes that a written draft has ended.

@@ -38,7 +38,7 @@ func (a *Allocator) setMoved(change setChange) {
 		return
 	}
 	switch {
-	case before == nil, before.UID != set.UID, holds(before) != holds(set),
+	case before == nil, before.UID != set.UID, holds(before, true) != holds(set, true),
 		templateOf(before) != templateOf(set), rankOf(before) != rankOf(set):
 		a.jobs.nudgeServed(before, set)
 	case before.Generation != set.Generation, before.Status.CurrentRevision != set.Status.CurrentRevision:

@@ -46,7 +46,7 @@ func complete(claim *v1alpha1.SandboxClaim, now time.Time) {
 	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, v1alpha1.ReasonAllReplicasClaimed,
 		v1alpha1.ClaimedConditionMessage(n))
 	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllReplicasClaimed,
-		"Every sandbox was ready when it was bound")
+		"Every sandbox was ready when it was counted")
 }
 
 // timeOut ends a claim whose time is up with what it has.

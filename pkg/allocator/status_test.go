@@ -51,7 +51,7 @@ func TestStatus(t *testing.T) {
 			claimed: 2,
 			conditions: []metav1.Condition{
 				{Type: "Completed", Status: "True", Reason: "AllReplicasClaimed", Message: "Successfully claimed all 2 sandboxes"},
-				{Type: "Ready", Status: "True", Reason: "AllReplicasClaimed", Message: "Every sandbox was ready when it was bound"},
+				{Type: "Ready", Status: "True", Reason: "AllReplicasClaimed", Message: "Every sandbox was ready when it was counted"},
 			},
 		},
 		"timed out with a part": {

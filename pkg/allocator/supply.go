@@ -35,7 +35,7 @@ type source struct {
 	pool poolindex.Pool
 	// rank comes before stock: 0 for sandboxes that are what the template says.
 	rank int
-	// holds is how many sandboxes the pool is meant to hold.
+	// holds is how many sandboxes the pool may come to hold for the claim.
 	holds int32
 }
 
@@ -80,7 +80,7 @@ func choose(claim *v1alpha1.SandboxClaim, sets setView) supply {
 		candidates = users
 	}
 
-	s := supply{sources: sourcesOf(candidates...), found: len(candidates) > 0, name: asked, ofTemplate: true}
+	s := supply{sources: sourcesOf(claim, candidates...), found: len(candidates) > 0, name: asked, ofTemplate: true}
 	switch {
 	case named != nil && !byRef:
 		s.set, s.ofTemplate = named, false
@@ -102,7 +102,7 @@ func choose(claim *v1alpha1.SandboxClaim, sets setView) supply {
 	default:
 		for _, set := range slices.Concat(candidates, users) {
 			if set.Name == pool {
-				return supply{sources: sourcesOf(set), set: set, found: true, name: pool}
+				return supply{sources: sourcesOf(claim, set), set: set, found: true, name: pool}
 			}
 		}
 		return supply{name: pool, problem: unfitPool(claim, sets.set(claim.Namespace, pool))}
@@ -110,10 +110,13 @@ func choose(claim *v1alpha1.SandboxClaim, sets setView) supply {
 	return s
 }
 
-func sourcesOf(sets ...*v1alpha1.SandboxSet) []source {
+// sourcesOf are the pools of sets. Sets grow for a claim that waits for them, not for one
+// that has sandboxes made, even while it can have none.
+func sourcesOf(claim *v1alpha1.SandboxClaim, sets ...*v1alpha1.SandboxSet) []source {
+	grow := !createsOnNoStock(claim)
 	sources := make([]source, 0, len(sets))
 	for _, set := range sets {
-		sources = append(sources, source{pool: poolOf(set), rank: rankOf(set), holds: holds(set)})
+		sources = append(sources, source{pool: poolOf(set), rank: rankOf(set), holds: holds(set, grow)})
 	}
 	return sources
 }
@@ -166,7 +169,7 @@ func sourceField(byRef bool) string {
 // canMake says whether there is something to make fresh sandboxes from.
 func (s *supply) canMake() bool { return s.problem == nil && (s.set != nil || s.template != "") }
 
-// holds is how many sandboxes all the pools are meant to hold.
+// holds is how many sandboxes all the pools may come to hold for the claim.
 func (s *supply) holds() int {
 	total := 0
 	for _, from := range s.sources {
