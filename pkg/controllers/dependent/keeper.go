@@ -4,9 +4,10 @@
 // Package dependent keeps objects of the cluster that belong to one of ours, such as
 // the Service of a sandbox: made when it is missing, corrected when somebody changes
 // it, deleted when it is no longer wanted. It goes with its owner, which the garbage
-// collector sees to. One that lost its owner is known by its labels, and gets it back.
-// One of its name that is somebody else's is left alone, and told of by an event on
-// the owner.
+// collector sees to. One that lost its owner is known by its labels, and gets it back;
+// so does one whose owner was deleted and made anew under the same name, before the
+// garbage collector comes. One of its name that is somebody else's is left alone, and
+// told of by an event on the owner.
 package dependent
 
 import (
@@ -20,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -81,14 +84,10 @@ func (k *Keeper[T]) Ensure(ctx context.Context, owner client.Object, want T) (re
 
 // correct brings back what somebody changed, in an object that is the owner's.
 func (k *Keeper[T]) correct(ctx context.Context, owner client.Object, is, want T) (reconcile.Result, error) {
-	switch by := metav1.GetControllerOfNoCopy(is); {
+	switch {
 	case is.GetDeletionTimestamp() != nil:
 		return reconcile.Result{RequeueAfter: Recheck}, nil // made anew when it is gone
-	case isOf(is, owner, want.GetLabels()):
-	case by != nil && by.Kind == k.OwnerKind && by.Name == owner.GetName():
-		// Of one that had the owner's name before: the garbage collector is on its way.
-		return reconcile.Result{RequeueAfter: Recheck}, nil
-	default:
+	case !k.isOf(is, owner, want.GetLabels()):
 		k.Warn(owner, "NameTaken", fmt.Sprintf(
 			"%s %s exists and does not belong to this %s: it is left as it is, and there is none of its own",
 			k.Kind, is.GetName(), k.OwnerKind))
@@ -124,10 +123,11 @@ func hasLabels(object client.Object, want map[string]string) bool {
 	return len(want) > 0
 }
 
-// adopt makes an owner the controller of an object, beside the owners that it has.
+// adopt makes an owner the controller of an object, in place of the one that it has
+// and beside its other owners.
 func adopt(object, owner, want client.Object) {
 	others := slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
-		return o.UID == owner.GetUID()
+		return o.UID == owner.GetUID() || ptr.Deref(o.Controller, false)
 	})
 	object.SetOwnerReferences(append(others, want.GetOwnerReferences()...))
 }
@@ -139,18 +139,28 @@ func (k *Keeper[T]) Remove(
 ) error {
 	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
 	is, found, err := k.get(ctx, from, key)
-	if err != nil || !found || !isOf(is, owner, labels) || is.GetDeletionTimestamp() != nil {
+	if err != nil || !found || !k.isOf(is, owner, labels) || is.GetDeletionTimestamp() != nil {
 		return err
 	}
 	return k.remove(ctx, is)
 }
 
-// isOf says whether an object is an owner's, or was, and is nobody else's by now.
-func isOf(object, owner client.Object, labels map[string]string) bool {
-	if by := metav1.GetControllerOfNoCopy(object); by != nil {
-		return by.UID == owner.GetUID()
+// isOf says whether an object is an owner's, or was, or was that of one that had the
+// owner's name before, and is nobody else's by now.
+func (k *Keeper[T]) isOf(object, owner client.Object, labels map[string]string) bool {
+	by := metav1.GetControllerOfNoCopy(object)
+	if by != nil && by.UID == owner.GetUID() {
+		return true
 	}
-	return hasLabels(object, labels)
+	return (by == nil || k.names(by, owner)) && hasLabels(object, labels)
+}
+
+// names says whether a reference is to what has an owner's kind and name. Of two such
+// in one namespace, one is gone. Should that be the owner, then the cache is old, and
+// will show the other one, which takes back what is its own.
+func (k *Keeper[T]) names(by *metav1.OwnerReference, owner client.Object) bool {
+	gv, err := schema.ParseGroupVersion(by.APIVersion)
+	return err == nil && gv.Group == v1alpha1.GroupName && by.Kind == k.OwnerKind && by.Name == owner.GetName()
 }
 
 // remove deletes an object, unless another one has its name by now.

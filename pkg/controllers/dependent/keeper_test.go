@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 func TestHasLabels(t *testing.T) {
@@ -39,10 +41,23 @@ func TestHasLabels(t *testing.T) {
 }
 
 func TestIsOf(t *testing.T) {
-	owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	keeper := Keeper[*corev1.Service]{OwnerKind: "Sandbox"}
+	owner := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box", UID: "u"}}
 	labels := map[string]string{"made-by": "us", "owner": "box"}
-	by := func(uid types.UID) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{UID: uid, Controller: new(true)}}
+	by := func(uid types.UID, change ...func(*metav1.OwnerReference)) []metav1.OwnerReference {
+		ref := metav1.OwnerReference{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Sandbox", Name: "box", UID: uid, Controller: new(true),
+		}
+		for _, f := range change {
+			f(&ref)
+		}
+		return []metav1.OwnerReference{ref}
+	}
+	named := func(name string) func(*metav1.OwnerReference) {
+		return func(o *metav1.OwnerReference) { o.Name = name }
+	}
+	ofKind := func(apiVersion, kind string) func(*metav1.OwnerReference) {
+		return func(o *metav1.OwnerReference) { o.APIVersion, o.Kind = apiVersion, kind }
 	}
 	for name, test := range map[string]struct {
 		is   metav1.ObjectMeta
@@ -51,11 +66,17 @@ func TestIsOf(t *testing.T) {
 		"owned":                  {metav1.ObjectMeta{OwnerReferences: by("u")}, true},
 		"lost":                   {metav1.ObjectMeta{Labels: labels}, true},
 		"of others as well":      {metav1.ObjectMeta{Labels: labels, OwnerReferences: []metav1.OwnerReference{{UID: "o"}}}, true},
-		"another's":              {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o")}, false},
+		"another's":              {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o", named("bin"))}, false},
+		"of one before":          {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o")}, true},
+		"... and not labelled":   {metav1.ObjectMeta{OwnerReferences: by("o")}, false},
+		"another kind's":         {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o", ofKind("agents.kruise.io/v1alpha1", "SandboxSet"))}, false},
+		"another group's":        {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o", ofKind("agents.x-k8s.io/v1alpha1", "Sandbox"))}, false},
+		"of no version":          {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o", ofKind("a/b/c", "Sandbox"))}, false},
+		"of our next version":    {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o", ofKind("agents.kruise.io/v1", "Sandbox"))}, true},
 		"with one of the labels": {metav1.ObjectMeta{Labels: map[string]string{"made-by": "us"}}, false},
 		"anybody's":              {metav1.ObjectMeta{}, false},
 	} {
-		if got := isOf(&corev1.Service{ObjectMeta: test.is}, owner, labels); got != test.want {
+		if got := keeper.isOf(&corev1.Service{ObjectMeta: test.is}, owner, labels); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -64,11 +85,14 @@ func TestIsOf(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
 	controller := metav1.OwnerReference{Name: "box", UID: "u", Controller: new(true)}
+	before := metav1.OwnerReference{Name: "box", UID: "before", Controller: new(true)}
 	other := metav1.OwnerReference{Name: "other", UID: "o"}
+	none := metav1.OwnerReference{Name: "none", UID: "n", Controller: new(false)}
 	want := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{controller}}}
 	for name, test := range map[string]struct{ is, want []metav1.OwnerReference }{
 		"nobody's":         {want: []metav1.OwnerReference{controller}},
 		"others' as well":  {is: []metav1.OwnerReference{other}, want: []metav1.OwnerReference{other, controller}},
+		"of one before":    {is: []metav1.OwnerReference{before, other, none}, want: []metav1.OwnerReference{other, none, controller}},
 		"ours, in no hand": {is: []metav1.OwnerReference{{Name: "box", UID: "u"}, other}, want: []metav1.OwnerReference{other, controller}},
 	} {
 		object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: test.is}}

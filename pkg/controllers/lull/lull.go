@@ -67,6 +67,13 @@ func (l *Lull) Wait(set types.NamespacedName, now time.Time) time.Duration {
 	return max(over.Sub(now), 0)
 }
 
+// Forget drops all about a set that is gone.
+func (l *Lull) Forget(set types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.storms, set)
+}
+
 // Running says whether claims take from a set, for however long they have.
 func (l *Lull) Running(set types.NamespacedName, now time.Time) bool {
 	l.mu.Lock()

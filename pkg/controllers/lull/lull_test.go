@@ -68,4 +68,8 @@ func TestWait(t *testing.T) {
 	if got := l.Wait(pool, epoch); got != 0 {
 		t.Errorf("without a quiet period it waits %s", got)
 	}
+	l.Forget(pool)
+	if len(l.storms) != 0 {
+		t.Error("a set is remembered that is gone")
+	}
 }

@@ -97,7 +97,7 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 		if from := p.Spec.Ingress[0].From[0].NamespaceSelector; from == nil || from.MatchLabels[corev1.LabelMetadataName] != controlplane.Namespace {
 			return errors.New("is not open to the installation")
 		}
-		if to := p.Spec.Egress[0].To; len(to) != 2 || to[0].IPBlock.CIDR != "0.0.0.0/0" || len(to[0].IPBlock.Except) != 4 {
+		if to := p.Spec.Egress[0].To; len(to) != 2 || to[0].IPBlock.CIDR != "0.0.0.0/0" || len(to[0].IPBlock.Except) != 8 {
 			return errors.New("does not let out to the public")
 		}
 		return nil

@@ -144,8 +144,9 @@ func TestConcerned(t *testing.T) {
 		sandbox.Generation = generation
 		return sandbox
 	}
-	dying := box(new(true))
+	dying, another := box(new(true)), box(new(true))
 	dying.DeletionTimestamp = &metav1.Time{}
+	another.UID = "another"
 	p := concerned()
 	for name, got := range map[string]bool{
 		"made without":              !p.Create(event.CreateEvent{Object: box(nil)}),
@@ -157,6 +158,7 @@ func TestConcerned(t *testing.T) {
 		"wanted":                    p.Update(event.UpdateEvent{ObjectOld: box(nil), ObjectNew: later(new(true), 2)}),
 		"unwanted":                  p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(false), 2)}),
 		"left to itself":            !p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(nil, 2)}),
+		"made anew between looks":   p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: another}),
 		"deleted":                   !p.Delete(event.DeleteEvent{Object: box(new(true))}),
 		"changed, with a new image": p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(true), 2)}),
 	} {

@@ -58,10 +58,12 @@ func (a *accepted) forget(set types.NamespacedName) {
 }
 
 // setAccepted tells in the status whether the cluster takes pods of the revision:
-// surely, once one is available. What was told of the same revision before stays,
-// because a restart forgets it otherwise.
+// surely, once one is available, whatever comes later. What was told of the same
+// revision before stays, because a restart forgets it otherwise; and it stays as it
+// is, with the generation that it is about, while the set serves on at that revision
+// because what it asks for now cannot be used, or not be held yet.
 func (o *observation) setAccepted(status *v1alpha1.SandboxSetStatus, updatedAvailable int) {
-	if !o.cluster {
+	if !o.cluster || o.unresolved != nil || o.materializeErr != nil {
 		return
 	}
 	condition := metav1.Condition{
@@ -72,12 +74,17 @@ func (o *observation) setAccepted(status *v1alpha1.SandboxSetStatus, updatedAvai
 		LastTransitionTime: metav1.NewTime(o.now),
 	}
 	told := meta.FindStatusCondition(o.set.Status.Conditions, v1alpha1.SetConditionTemplateAccepted)
+	if o.set.Status.UpdateRevision != o.revision {
+		told = nil
+	}
 	switch {
-	case updatedAvailable > 0, o.said != nil && len(o.said.doubts) == 0:
+	case updatedAvailable > 0,
+		told != nil && told.Status == metav1.ConditionTrue,
+		o.said != nil && len(o.said.doubts) == 0:
 	case o.said != nil:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonWarned
 		condition.Message = cutMessage(strings.Join(o.said.doubts, "; "))
-	case told != nil && o.set.Status.UpdateRevision == o.revision:
+	case told != nil:
 		condition.Status, condition.Reason, condition.Message = told.Status, told.Reason, told.Message
 	default:
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SetConditionTemplateAccepted)

@@ -46,9 +46,7 @@ func (c *Controller) act(ctx context.Context, o *observation, p plan) (bool, err
 	if err != nil {
 		return false, err
 	}
-	// Where many are looked at, the next are due before a change of them is told of.
-	more := p.more && created >= maxUnseen/2
-	return created == p.create && removed == len(p.remove) && !more, nil
+	return created == p.create && removed == len(p.remove), nil
 }
 
 // turnOf is how long a set may be worked on now. Where all workers are at it, others

@@ -26,44 +26,50 @@ type ahead struct {
 	over time.Duration
 }
 
-// waitedFor is how many sandboxes of a set claims wait for, as far as its burst goes.
+// waitedFor is how many sandboxes of a set claims wait for, as far as its burst goes,
+// and after what time that may be different without an event; 0 is never.
 // A claim that several sets may serve counts for each of them: which of them will
 // have a sandbox first, or at all, nobody knows.
-func (c *Controller) waitedFor(ctx context.Context, set *v1alpha1.SandboxSet) (int, error) {
+func (c *Controller) waitedFor(
+	ctx context.Context, set *v1alpha1.SandboxSet, now time.Time,
+) (int, time.Duration, error) {
 	burst := burstOf(set)
 	if burst == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
 	names, named := []string{set.Name}, true
 	if template := templateOf(set); template != "" && template != set.Name {
 		var err error
 		if named, err = c.isSet(ctx, types.NamespacedName{Namespace: set.Namespace, Name: template}); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		names = append(names, template)
 	}
+	waits, again := c.waiting.on(set.Namespace, now, names...)
 	total := 0
-	for _, w := range c.waiting.on(set.Namespace, names...) {
+	for _, w := range waits {
 		if !serves(set, w.claim, named) {
 			continue
 		}
-		held, err := c.startingFor(w.claim)
+		held, err := c.startingFor(w.claim, now)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		total += max(w.replicas-held, 0)
+		if total += max(w.replicas-held, 0); total >= burst {
+			return burst, again, nil // however many more wait
+		}
 	}
-	return min(total, burst), nil
+	return total, again, nil
 }
 
 // startingFor is how many sandboxes a claim holds that do not count yet: it does not
 // wait for others in their place.
-func (c *Controller) startingFor(claim *v1alpha1.SandboxClaim) (int, error) {
+func (c *Controller) startingFor(claim *v1alpha1.SandboxClaim, now time.Time) (int, error) {
 	sandboxes, err := c.pool.ControlledBy(claim.UID)
 	if err != nil {
 		return 0, err
 	}
-	held, now := 0, c.clock.Now()
+	held := 0
 	for _, sandbox := range sandboxes {
 		if sandbox.Annotations[v1alpha1.AnnotationStarting] == "" || sandbox.DeletionTimestamp != nil {
 			continue

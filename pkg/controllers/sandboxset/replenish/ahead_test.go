@@ -4,6 +4,7 @@
 package replenish
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -185,4 +186,58 @@ func testClaimsWaitOnTemplate(t *testing.T, f *fixture) {
 	f.reconcile()
 	f.wantPooled(7)
 	f.wantStatus(7, 6, 7, 6)
+}
+
+// What a claim holds and is starting for it may fail or go. The claim waits for one
+// more then, which nothing but the sandbox tells.
+func testStartsForClaims(_ *testing.T, f *fixture) {
+	f.createSet(0)
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.ScaleStrategy.Burst = new(int32(5)) })
+	f.show(waitingClaim("a", 2))
+	held := starting("held").label(v1alpha1.LabelSandboxClaimed, v1alpha1.ClaimedTrue).Sandbox
+	held.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxClaim", Name: "a", UID: "a-uid", Controller: new(true),
+	}}
+	held.Annotations = map[string]string{v1alpha1.AnnotationStarting: "true"}
+	changed := func(change func(*v1alpha1.Sandbox)) *v1alpha1.Sandbox {
+		other := held.DeepCopy()
+		change(other)
+		return other
+	}
+	ready := changed(func(s *v1alpha1.Sandbox) { s.Annotations = nil })
+	others := changed(func(s *v1alpha1.Sandbox) { s.OwnerReferences[0].UID = "b-uid" })
+	failed := changed(func(s *v1alpha1.Sandbox) { s.Spec.ShutdownTime = new(metav1.NewTime(f.clock.Now())) })
+	updated := func(before, after *v1alpha1.Sandbox) []string {
+		woken := &wakes{}
+		f.c.sandboxEvents().Update(f.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, woken)
+		return slices.Compact(woken.sets)
+	}
+	gone := func(sandbox *v1alpha1.Sandbox) []string {
+		woken := &wakes{}
+		f.c.sandboxEvents().Delete(f.Context(), event.DeleteEvent{Object: sandbox}, woken)
+		return woken.sets
+	}
+	f.wantWoken(updated(held, failed), "pool")
+	f.wantWoken(updated(held, ready), "pool")
+	f.wantWoken(updated(ready, ready))
+	f.wantWoken(updated(others, others)) // whose claim does not wait
+	f.wantWoken(gone(held), "pool")
+	f.wantWoken(gone(ready))
+	f.wantWoken(gone(others))
+}
+
+// However many claims wait, no more of them are looked into than the burst can serve.
+func testVeryManyClaimsWait(t *testing.T, f *fixture) {
+	f.createSet(0)
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.ScaleStrategy.Burst = new(int32(5)) })
+	for i := range 100 {
+		f.show(waitingClaim(fmt.Sprint("c", i), 2))
+	}
+	lookups := 0
+	f.cache.read = func() { lookups++ }
+	f.reconcile()
+	f.wantPooled(5)
+	if lookups != 4 { // 3 claims, and the pool
+		t.Errorf("sandboxes are looked up %d times", lookups)
+	}
 }

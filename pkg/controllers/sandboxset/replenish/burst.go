@@ -46,7 +46,9 @@ type burst struct {
 	// first is the first take that no reconcile has looked at, or zero.
 	first time.Time
 	last  time.Time
-	stock int
+	// taken is how many were ever taken, and stock how many were left of those that
+	// the last look found.
+	taken, stock int
 	// cost is how long the last look at the pool took.
 	cost time.Duration
 }
@@ -69,7 +71,18 @@ func (b *bursts) took(set types.NamespacedName, now time.Time) {
 	}
 	b.lull.Took(set, now)
 	s.last = now
+	s.taken++
 	s.stock--
+}
+
+// taken returns how many claims have ever taken. Ask before a look at the pool.
+func (b *bursts) taken(set types.NamespacedName) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sets[set]; s != nil {
+		return s.taken
+	}
+	return 0
 }
 
 // hold returns how long a look at the pool should wait.
@@ -114,8 +127,9 @@ func (b *bursts) gather(set types.NamespacedName) time.Duration {
 }
 
 // counted says that a reconcile looked at the pool, which took cost, and found so
-// many available.
-func (b *bursts) counted(set types.NamespacedName, available int, cost time.Duration) {
+// many available when taken had been taken. What was taken since then it may have
+// found: that is no longer there.
+func (b *bursts) counted(set types.NamespacedName, available, taken int, cost time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sets[set]
@@ -124,7 +138,7 @@ func (b *bursts) counted(set types.NamespacedName, available int, cost time.Dura
 		b.sets[set] = s
 	}
 	s.first = time.Time{}
-	s.stock = available
+	s.stock = available - (s.taken - taken)
 	s.cost = cost
 }
 
@@ -159,5 +173,6 @@ func (b *bursts) width(set types.NamespacedName, replicas, workers int, now time
 func (b *bursts) forget(set types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lull.Forget(set)
 	delete(b.sets, set)
 }

@@ -35,7 +35,7 @@ func TestBurstHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBursts(100 * time.Millisecond)
 			if test.stock >= 0 {
-				b.counted(pool1, test.stock, 0)
+				b.counted(pool1, test.stock, b.taken(pool1), 0)
 			}
 			for _, take := range test.takes {
 				b.took(pool1, ms(take))
@@ -46,12 +46,12 @@ func TestBurstHold(t *testing.T) {
 			if got := b.hold(pool2, ms(test.now)); got != 0 {
 				t.Errorf("another set waits %s", got)
 			}
-			b.counted(pool1, 10, 0)
+			b.counted(pool1, 10, b.taken(pool1), 0)
 			if got := b.hold(pool1, ms(test.now)); got != 0 {
 				t.Errorf("waits %s for takes that were looked at", got)
 			}
 			b.forget(pool1)
-			if len(b.sets) != 0 {
+			if len(b.sets) != 0 || b.lull.Running(pool1, ms(test.now)) {
 				t.Error("a deleted set is remembered")
 			}
 		})
@@ -86,7 +86,7 @@ func TestBurstGiveWay(t *testing.T) {
 			for _, take := range test.takes {
 				b.took(pool1, at(take))
 			}
-			b.counted(pool1, test.stock, 0)
+			b.counted(pool1, test.stock, b.taken(pool1), 0)
 			if got := b.giveWay(pool1, 100, at(test.now)); got != test.want {
 				t.Errorf("gives way for %s, want %s", got, test.want)
 			}
@@ -100,7 +100,7 @@ func TestBurstGiveWay(t *testing.T) {
 	}
 	b := newBursts(time.Minute)
 	b.took(pool1, epoch)
-	b.counted(pool1, 99, 0)
+	b.counted(pool1, 99, b.taken(pool1), 0)
 	if got := b.giveWay(pool1, 100, epoch); got != time.Second {
 		t.Errorf("the status is not written for %s", got)
 	}
@@ -113,10 +113,10 @@ func TestBurstWidth(t *testing.T) {
 	if got := width(0); got != 16 {
 		t.Errorf("without claims: %d", got)
 	}
-	b.counted(pool1, 101, 0)
+	b.counted(pool1, 101, b.taken(pool1), 0)
 	b.took(pool1, epoch)
 	for taken, want := range map[int]int{0: 0, 50: 0, 51: 8, 75: 12, 100: 16, 150: 16} {
-		b.counted(pool1, 100-taken, 0)
+		b.counted(pool1, 100-taken, b.taken(pool1), 0)
 		if got := width(0); got != want {
 			t.Errorf("claims run, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
@@ -126,12 +126,12 @@ func TestBurstWidth(t *testing.T) {
 		b.took(pool1, epoch.Add(now))
 	}
 	for taken, want := range map[int]int{0: 1, 25: 4, 50: 8, 75: 12, 100: 16} {
-		b.counted(pool1, 100-taken, 0)
+		b.counted(pool1, 100-taken, b.taken(pool1), 0)
 		if got := width(last); got != want {
 			t.Errorf("claims run for long, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
 	}
-	b.counted(pool1, 100, 0)
+	b.counted(pool1, 100, b.taken(pool1), 0)
 	if got := width(last + 100*time.Millisecond); got != 16 {
 		t.Errorf("quiet again: %d", got)
 	}
@@ -154,9 +154,33 @@ func TestBurstGather(t *testing.T) {
 		30 * time.Millisecond:  300 * time.Millisecond,
 		300 * time.Millisecond: time.Second,
 	} {
-		b.counted(pool1, 1, cost)
+		b.counted(pool1, 1, b.taken(pool1), cost)
 		if got := b.gather(pool1); got != want {
 			t.Errorf("with looks of %s it gathers for %s, want %s", cost, got, want)
 		}
+	}
+}
+
+// What claims take while a pool is looked at, the look may have found.
+func TestBurstLeft(t *testing.T) {
+	b := newBursts(100 * time.Millisecond)
+	if got := b.left(pool1); got != 0 {
+		t.Errorf("of a set never looked at %d are left", got)
+	}
+	b.took(pool1, epoch)
+	before := b.taken(pool1)
+	b.took(pool1, epoch)
+	b.took(pool1, epoch)
+	b.counted(pool1, 10, before, 0)
+	if got := b.left(pool1); got != 8 {
+		t.Errorf("10 were found, 2 taken meanwhile: %d are left", got)
+	}
+	b.took(pool1, epoch)
+	if got := b.left(pool1); got != 7 {
+		t.Errorf("and 1 after that: %d are left", got)
+	}
+	b.counted(pool1, 7, b.taken(pool1), 0)
+	if got := b.left(pool1); got != 7 {
+		t.Errorf("7 were found, none taken since: %d are left", got)
 	}
 }

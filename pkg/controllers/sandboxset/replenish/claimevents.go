@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,21 @@ func (c *Controller) claimEvents() handler.EventHandler {
 				c.wakeServing(ctx, claim, q)
 			}
 		},
+	}
+}
+
+// wakeWaiting wakes the sets that may grow for the claims that hold sandboxes which
+// are starting: when one of them fails, its claim waits for one more, and does not
+// change by that.
+func (c *Controller) wakeWaiting(ctx context.Context, q queue, sandboxes ...*v1alpha1.Sandbox) {
+	for _, sandbox := range sandboxes {
+		owner := metav1.GetControllerOfNoCopy(sandbox)
+		if owner == nil || sandbox.Annotations[v1alpha1.AnnotationStarting] == "" {
+			continue
+		}
+		if claim := c.waiting.claim(owner.UID); claim != nil {
+			c.wakeServing(ctx, claim, q)
+		}
 	}
 }
 

@@ -217,7 +217,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	census := o.census()
-	c.bursts.counted(key, len(census.available), c.clock.Since(now))
+	c.bursts.counted(key, len(census.available), o.taken, c.clock.Since(now))
 	showShortage(key, c.shortages.looked(key, len(census.available), o.replicas(), now))
 	p, err := o.plan(&census)
 	if err != nil {
@@ -242,7 +242,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := errors.Join(workErr, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: sooner(sooner(c.again(o, finished, wrote, max(pause, wait)), o.retry), o.ahead.over)}, nil
+	again := c.again(o, p, finished, wrote, max(pause, wait))
+	return reconcile.Result{RequeueAfter: sooner(sooner(again, o.retry), o.ahead.over)}, nil
 }
 
 // sooner is the earlier of two times to look again; 0 is never.
@@ -258,18 +259,21 @@ func changed(set *v1alpha1.SandboxSet) bool {
 	return set.Generation != set.Status.ObservedGeneration
 }
 
-// observe takes in what is there. The expectations come first, see there.
+// observe takes in what is there. The expectations, and what claims have taken, come
+// before the cache, see there.
 func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (*observation, error) {
 	goal, err := c.goal(ctx, set)
 	if err != nil {
 		return nil, err
 	}
 	key := client.ObjectKeyFromObject(set)
-	wanted, err := c.waitedFor(ctx, set)
+	wanted, again, err := c.waitedFor(ctx, set, now)
 	if err != nil {
 		return nil, err
 	}
+	goal.retry = sooner(goal.retry, again)
 	creates, deletes := c.expectations.snapshot(key)
+	taken := c.bursts.taken(key)
 	sandboxes, err := c.pool.ControlledBy(set.UID)
 	if err != nil {
 		return nil, err
@@ -277,17 +281,19 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	return &observation{
 		set: set, goal: goal, sandboxes: sandboxes,
 		said: c.accepted.of(set, goal.revision), cluster: c.options.Lookup.Cluster,
-		creates: creates, deletes: deletes,
+		creates: creates, deletes: deletes, taken: taken,
 		ahead: c.aheads.look(key, set.Generation, wanted, now), now: now,
 	}, nil
 }
 
 // again returns after what time to reconcile even if no event comes; 0 is never.
-func (c *Controller) again(o *observation, finished, wrote bool, pause time.Duration) time.Duration {
+func (c *Controller) again(o *observation, p plan, finished, wrote bool, pause time.Duration) time.Duration {
 	switch {
 	case !finished:
 		return time.Millisecond
-	case !wrote:
+	case !wrote, p.more && p.create > 0:
+		// As long as those that wait are looked at, the next are due before the changes
+		// of a large pool are gathered.
 		return max(c.options.QuietPeriod, time.Millisecond)
 	case pause > 0:
 		return pause

@@ -114,14 +114,16 @@ func TestServes(t *testing.T) {
 
 func TestWaiting(t *testing.T) {
 	w := newWaiting()
-	want := func(what string, n int) {
+	now := epoch
+	want := func(what string, n int, again time.Duration) {
 		t.Helper()
 		got := 0
-		for _, of := range w.on("ns", "pool") {
+		waits, after := w.on("ns", now, "pool")
+		for _, of := range waits {
 			got += of.replicas
 		}
-		if got != n {
-			t.Fatalf("%s: claims wait for %d, want %d", what, got, n)
+		if got != n || after != again {
+			t.Fatalf("%s: claims wait for %d, which is true for %s, want %d, %s", what, got, after, n, again)
 		}
 	}
 	saw := func(claim *v1alpha1.SandboxClaim, matters bool) {
@@ -133,36 +135,46 @@ func TestWaiting(t *testing.T) {
 	completed := func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }
 
 	saw(waitingClaim("served at once", 9, completed), false)
-	want("never waited", 0)
+	want("never waited", 0, 0)
 	saw(waitingClaim("a", 3), true)
 	saw(waitingClaim("b", 2), true)
 	saw(waitingClaim("elsewhere", 2, func(c *v1alpha1.SandboxClaim) { c.Namespace = "other" }), true)
 	saw(waitingClaim("other set", 2, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }), true)
-	want("two wait", 5)
+	want("two wait", 5, 0)
 
-	w.took("a-uid", "12")
-	want("one was taken, the claim does not show it", 4)
+	w.took("a-uid", "12", epoch)
+	want("one was taken, the claim does not show it", 4, takenTTL)
 	saw(waitingClaim("a", 3, has(0, "11")), true)
-	want("the claim changed otherwise before", 4)
+	want("the claim changed otherwise before", 4, takenTTL)
 	saw(waitingClaim("a", 3, has(1, "12")), true)
-	want("the claim shows it", 4)
-	w.took("a-uid", "12")
-	want("the claim was shown first", 4)
-	w.took("nobody", "13")
-	want("taken for a claim that did not wait", 4)
+	want("the claim shows it", 4, 0)
+	w.took("a-uid", "12", epoch)
+	want("the claim was shown first", 4, 0)
+	w.took("nobody", "13", epoch)
+	want("taken for a claim that did not wait", 4, 0)
+
+	w.took("a-uid", "13", epoch) // and the cache has missed that it was at 12
+	w.took("a-uid", "13", epoch.Add(time.Second))
+	now = epoch.Add(takenTTL - 1)
+	want("it may have been taken after", 2, 1)
+	now = epoch.Add(takenTTL)
+	want("the claim would show it by now", 3, time.Second)
+	now = epoch.Add(takenTTL + time.Second)
+	want("as well", 4, 0)
+	now = epoch
 
 	saw(waitingClaim("a", 3, has(3, "14"), completed), true)
-	want("one is served", 2)
+	want("one is served", 2, 0)
 	saw(waitingClaim("a", 3, has(3, "15"), completed), false)
 	again := waitingClaim("b", 7)
 	again.UID = "again"
-	w.took("b-uid", "20")
+	w.took("b-uid", "20", epoch)
 	saw(again, true) // deleted and made again between two looks of the cache
-	want("another of that name", 7)
+	want("another of that name", 7, 0)
 	if !w.gone(types.NamespacedName{Namespace: "ns", Name: "b"}) || w.gone(types.NamespacedName{Namespace: "ns", Name: "b"}) {
 		t.Error("a claim that waited is gone once")
 	}
-	want("all gone", 0)
+	want("all gone", 0, 0)
 	for _, name := range []string{"elsewhere", "other set"} {
 		w.gone(types.NamespacedName{Namespace: "ns", Name: name})
 	}

@@ -58,18 +58,20 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 				c.sandboxCreated(sandbox, q)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
 			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
 			if okBefore && okAfter {
 				c.sandboxUpdated(before, after, q)
+				c.wakeWaiting(ctx, q, before, after)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
 				c.expectations.gone(sandbox.UID)
 				c.starts.saw(sandbox.UID, useNone, c.clock.Now())
 				c.wake(sandbox, q)
+				c.wakeWaiting(ctx, q, sandbox)
 			}
 		},
 	}
@@ -108,7 +110,7 @@ func (c *Controller) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
 		set := types.NamespacedName{Namespace: before.Namespace, Name: owner.Name}
 		c.bursts.took(set, now)
 		c.aheads.took(set, now)
-		c.waiting.took(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion)
+		c.waiting.took(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
 		c.shortages.took(set, now)
 		c.wake(before, q)
 	}

@@ -21,7 +21,7 @@ type observation struct {
 	// goal is what the pool should consist of.
 	goal
 	// said is what the API said of the pods of the goal's revision, or nil; cluster is
-	// whether there is a cluster that it could ask.
+	// whether there is a cluster, which it could ask and which runs the pods.
 	said    *answer
 	cluster bool
 	// sandboxes are those that the set controls, as the cache shows them.
@@ -33,14 +33,16 @@ type observation struct {
 	// deletes are sandboxes that this controller has deleted, whose end it has not
 	// noticed yet. They are as good as gone.
 	deletes sets.Set[types.UID]
+	// taken is how many claims had taken when sandboxes were looked up, see bursts.
+	taken int
 	// ahead is how far the pool may differ from replicas because claims wait.
 	ahead ahead
 	now   time.Time
 }
 
-// maxUnseen is how many sandboxes of a set may be there that whoever runs sandboxes
-// has not looked at yet. It takes those of all sets in turn, so with more of them a
-// small set, or a claim that has one made, would wait for all of a large set; and a
+// maxUnseen is how many sandboxes of a set may be there in a cluster that whoever runs
+// pods has not looked at yet. It takes those of all sets in turn, so with more of them
+// a small set, or a claim that has one made, would wait for all of a large set; and a
 // cluster that takes pods slowly would have none the earlier. It is enough to keep
 // it busy.
 const maxUnseen = 128
@@ -48,7 +50,7 @@ const maxUnseen = 128
 // plan is what to do.
 type plan struct {
 	create int
-	// more is whether more are to be created as soon as those are looked at.
+	// more is whether more are to be created when some of those are looked at.
 	more   bool
 	remove []*v1alpha1.Sandbox
 	// rolling: what is removed beside garbage is of an older revision, not surplus.
@@ -190,9 +192,10 @@ func (o *observation) plan(c *census) (plan, error) {
 		if err != nil {
 			return plan{}, err
 		}
-		missing = min(missing, room)
-		p.create = min(missing, max(maxUnseen-c.unseen-c.pending, 0))
-		p.more = p.create < missing
+		p.create = min(missing, room)
+		if unseen := max(maxUnseen-c.unseen-c.pending, 0); o.cluster && unseen < p.create {
+			p.create, p.more = unseen, true
+		}
 	}
 	if !o.makes() {
 		p.create = 0

@@ -51,8 +51,10 @@ func TestPlan(t *testing.T) {
 		creates map[types.UID]string
 		deletes []types.UID
 		ahead   ahead
+		cluster bool
 
 		create int
+		more   bool
 		remove []string // in order
 		counts counts
 	}{
@@ -180,15 +182,24 @@ func TestPlan(t *testing.T) {
 		"scale limit 0% stops growth": {
 			set: makeSet(10, scaleLimit(intstr.FromString("0%"))),
 		},
-		"no more than are looked at": {set: makeSet(1000), create: maxUnseen},
+		"no more than are looked at": {set: makeSet(1000), cluster: true, create: maxUnseen, more: true},
+		"as many as are looked at":   {set: makeSet(maxUnseen), cluster: true, create: maxUnseen},
 		"no more than are looked at, of which some are": {
-			set: makeSet(1000), pool: append(n(10, starting, "u"), n(300, lookedAt, "s")...),
+			set: makeSet(1000), cluster: true, pool: append(n(10, starting, "u"), n(300, lookedAt, "s")...),
 			creates: map[types.UID]string{"x": current, "y": current},
-			create:  maxUnseen - 12, counts: counts{312, 0, 312, 0},
+			create:  maxUnseen - 12, more: true, counts: counts{312, 0, 312, 0},
 		},
 		"none before those are looked at that are there": {
+			set: makeSet(1000), cluster: true, pool: n(maxUnseen, starting, "u"),
+			more: true, counts: counts{maxUnseen, 0, maxUnseen, 0},
+		},
+		"no more than the scale limit": {
+			set: makeSet(1000, scaleLimit(intstr.FromInt32(200))), cluster: true, pool: n(150, lookedAt, "s"),
+			create: 50, counts: counts{150, 0, 150, 0},
+		},
+		"all at once without a cluster": {
 			set: makeSet(1000), pool: n(maxUnseen, starting, "u"),
-			counts: counts{maxUnseen, 0, maxUnseen, 0},
+			create: 1000 - maxUnseen, counts: counts{maxUnseen, 0, maxUnseen, 0},
 		},
 		"scale limit above what is missing": {
 			set: makeSet(2, scaleLimit(intstr.FromString("100%"))), pool: []builder{available("a")},
@@ -348,7 +359,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
 				set: test.set, goal: goalOf(current), sandboxes: sandboxes(test.pool...),
-				creates: test.creates, deletes: sets.New(test.deletes...), ahead: test.ahead, now: epoch,
+				creates: test.creates, deletes: sets.New(test.deletes...), ahead: test.ahead, cluster: test.cluster, now: epoch,
 			}
 			c := o.census()
 			got, err := o.plan(&c)
@@ -357,6 +368,9 @@ func TestPlan(t *testing.T) {
 			}
 			if got.create != test.create {
 				t.Errorf("create %d, want %d", got.create, test.create)
+			}
+			if got.more != test.more {
+				t.Errorf("more %t, want %t", got.more, test.more)
 			}
 			if diff := cmp.Diff(test.remove, names(got.remove), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("remove (-want +got):\n%s", diff)

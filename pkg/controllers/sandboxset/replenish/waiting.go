@@ -6,6 +6,7 @@ package replenish
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -28,14 +29,27 @@ type waiting struct {
 // waiter is a claim that waits.
 type waiter struct {
 	claim *v1alpha1.SandboxClaim
-	// taken are the resourceVersions at which sandboxes were seen to be taken for it
-	// that it may not know of: the claim changes in the same transaction, but is
-	// another watch.
+	// taken are the sandboxes that were seen to be taken for it and that it may not
+	// know of: the claim changes in the same transaction, but is another watch.
 	//
 	// Example: a claim for 3 at revision 7 has 0. The cache shows a sandbox taken for
 	// it at 9: it waits for 2. Then the claim at 9 with 1: it still waits for 2.
-	taken []string
+	//
+	// Where the cache has missed changes of a sandbox, it may show it at 12 at first,
+	// when the claim at 9 has been seen. Nothing needs to come of that claim any more,
+	// so what is taken is believed for as long as watches may differ, and no longer.
+	taken []taken
 }
+
+// taken is the resourceVersion at which a sandbox was seen to be taken, and until when
+// its claim may not show it.
+type taken struct {
+	at    string
+	until time.Time
+}
+
+// takenTTL is how long a claim may come later than a sandbox that is taken for it.
+const takenTTL = 10 * time.Second
 
 func newWaiting() *waiting {
 	return &waiting{
@@ -58,7 +72,7 @@ func (w *waiting) saw(claim *v1alpha1.SandboxClaim) bool {
 	}
 	now := &waiter{claim: claim}
 	if before != nil && before.claim.UID == claim.UID {
-		now.taken = slices.DeleteFunc(before.taken, func(at string) bool { return !newer(at, claim.ResourceVersion) })
+		now.taken = slices.DeleteFunc(before.taken, func(t taken) bool { return !newer(t.at, claim.ResourceVersion) })
 	}
 	w.remove(key)
 	w.claims[claim.UID], w.uids[key] = now, claim.UID
@@ -95,12 +109,22 @@ func (w *waiting) remove(key types.NamespacedName) bool {
 
 // took says that the cache shows a sandbox that was taken for a claim at a
 // resourceVersion.
-func (w *waiting) took(claim types.UID, at string) {
+func (w *waiting) took(claim types.UID, at string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if of := w.claims[claim]; of != nil && newer(at, of.claim.ResourceVersion) {
-		of.taken = append(of.taken, at)
+		of.taken = append(of.taken, taken{at, now.Add(takenTTL)})
 	}
+}
+
+// claim returns a claim that waits, or nil.
+func (w *waiting) claim(uid types.UID) *v1alpha1.SandboxClaim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if of := w.claims[uid]; of != nil {
+		return of.claim
+	}
+	return nil
 }
 
 // wait is a claim and how many sandboxes it waits for.
@@ -109,19 +133,25 @@ type wait struct {
 	replicas int
 }
 
-// on returns the claims that ask for one of these names in a namespace.
-func (w *waiting) on(namespace string, names ...string) []wait {
+// on returns the claims that ask for one of these names in a namespace, and after what
+// time that may be different without an event; 0 is never.
+func (w *waiting) on(namespace string, now time.Time, names ...string) ([]wait, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []wait
+	var again time.Duration
 	for _, name := range names {
 		for _, of := range w.asking[types.NamespacedName{Namespace: namespace, Name: name}] {
+			of.taken = slices.DeleteFunc(of.taken, func(t taken) bool { return !now.Before(t.until) })
+			if len(of.taken) > 0 {
+				again = sooner(again, of.taken[0].until.Sub(now))
+			}
 			if n := missing(of.claim) - len(of.taken); n > 0 {
 				all = append(all, wait{of.claim, n})
 			}
 		}
 	}
-	return all
+	return all, again
 }
 
 // newer says whether one resourceVersion comes after another. What cannot be

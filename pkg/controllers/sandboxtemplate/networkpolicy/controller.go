@@ -64,7 +64,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
 				100*time.Millisecond, dependent.Recheck),
 		}).
-		For(&v1alpha1.SandboxTemplate{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.SandboxTemplate{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: dependent.Changed})).
 		Owns(&networkingv1.NetworkPolicy{}).
 		Complete(c)
 }

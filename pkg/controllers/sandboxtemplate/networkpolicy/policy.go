@@ -74,10 +74,19 @@ func defaultIngress(namespace string) []networkingv1.NetworkPolicyIngressRule {
 
 // defaultEgress lets out to public addresses: neither to the cluster and what is
 // beside it, nor to the metadata service of a cloud.
+//
+// Beside the private networks, clouds use those of carriers (100.64/10) and of
+// benchmarks (198.18/15) for pods, Services and what they run themselves. Metadata is at
+// 169.254.169.254 nearly everywhere, at 100.100.100.200 of Alibaba, at 192.0.0.192 of
+// Oracle and at fd00:ec2::254 of AWS; that of Azure's agents is at 168.63.129.16, a
+// public address.
 func defaultEgress() []networkingv1.NetworkPolicyEgressRule {
 	return []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{
 		{IPBlock: &networkingv1.IPBlock{
-			CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"},
+			CIDR: "0.0.0.0/0", Except: []string{
+				"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
+				"100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "168.63.129.16/32",
+			},
 		}},
 		{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: []string{"fc00::/7", "fe80::/10"}}},
 	}}}

@@ -39,7 +39,9 @@ policyTypes: [Ingress, Egress]
 ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: home}}}]}]
 egress:
 - to:
-  - ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16]}
+  - ipBlock:
+      cidr: 0.0.0.0/0
+      except: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16, 100.64.0.0/10, 192.0.0.0/24, 198.18.0.0/15, 168.63.129.16/32]
   - ipBlock: {cidr: "::/0", except: ["fc00::/7", "fe80::/10"]}
 `
 )
