@@ -161,7 +161,7 @@ func (c *catalog) put(set *v1alpha1.SandboxSet) {
 		c.sets = map[poolindex.Pool]*v1alpha1.SandboxSet{}
 	}
 	c.sets[poolOf(set)] = set
-	template := templateOf(set)
+	template := v1alpha1.SandboxTemplateOf(set)
 	if template == "" {
 		return
 	}
@@ -175,7 +175,7 @@ func (c *catalog) put(set *v1alpha1.SandboxSet) {
 
 func (c *catalog) remove(set *v1alpha1.SandboxSet) {
 	delete(c.sets, poolOf(set))
-	key := templateKey{set.Namespace, templateOf(set)}
+	key := templateKey{set.Namespace, v1alpha1.SandboxTemplateOf(set)}
 	rest := slices.DeleteFunc(slices.Clone(c.users[key]), func(other *v1alpha1.SandboxSet) bool { return other.Name == set.Name })
 	if len(rest) == 0 {
 		delete(c.users, key)
@@ -195,15 +195,6 @@ func rankOf(set *v1alpha1.SandboxSet) int {
 		return 1
 	}
 	return 0
-}
-
-// templateOf is the name of the SandboxTemplate that a set refers to, or "".
-func templateOf(set *v1alpha1.SandboxSet) string {
-	ref := set.Spec.TemplateRef
-	if ref == nil || set.Spec.Template != nil || ref.Kind != "" && ref.Kind != v1alpha1.TemplateKindSandboxTemplate {
-		return ""
-	}
-	return ref.Name
 }
 
 func poolOf(set *v1alpha1.SandboxSet) poolindex.Pool {

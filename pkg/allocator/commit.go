@@ -129,7 +129,7 @@ func (j *job) encode(ctx context.Context, d *draft) error {
 // cut makes the next drafts small enough: only n sandboxes fit.
 func (j *job) cut(d *draft, n int) error {
 	if n == 0 || !d.divisible() {
-		asked, _ := asksFor(j.claim)
+		asked, _ := v1alpha1.AskedOf(j.claim)
 		return fmt.Errorf("%w: %d sandboxes of %s fit", ErrTooLarge, n, asked)
 	}
 	j.room = n

@@ -69,9 +69,9 @@ func policies(
 ) (*v1alpha1.SandboxTemplateSpec, error) {
 	name, inline := s.template, false
 	if s.set != nil {
-		name, inline = templateOf(s.set), s.set.Spec.Template != nil
+		name, inline = v1alpha1.SandboxTemplateOf(s.set), s.set.Spec.Template != nil
 	}
-	if asked, byRef := asksFor(claim); byRef {
+	if asked, byRef := v1alpha1.AskedOf(claim); byRef {
 		name = asked
 	}
 	if name == "" {

@@ -107,7 +107,7 @@ func (a *Allocator) shortage(claim *v1alpha1.SandboxClaim, s *supply, wanted, av
 	case p != nil:
 		return &SourceError{Field: p.field, Name: p.name, Missing: p.missing, Message: p.message}
 	case broken != nil && (!s.found || len(s.sources) == 0):
-		asked, byRef := asksFor(claim)
+		asked, byRef := v1alpha1.AskedOf(claim)
 		return &SourceError{Field: sourceField(byRef), Name: asked, Message: broken.Error()}
 	}
 	e := &ShortageError{Wanted: wanted, Available: available, RetryAfter: a.options.RetryAfter}

@@ -28,7 +28,7 @@ const slow = 500 * time.Millisecond
 // ends it and counts how the create went.
 func (a *Allocator) observeCreate(ctx context.Context, claim *v1alpha1.SandboxClaim) (context.Context, func(*v1alpha1.SandboxClaim, error)) {
 	start := a.options.Clock.Now()
-	asked, _ := asksFor(claim)
+	asked, _ := v1alpha1.AskedOf(claim)
 	ctx, span := tracing.Start(ctx, "Bind SandboxClaim",
 		attribute.String("namespace", claim.Namespace),
 		attribute.String("template", asked),

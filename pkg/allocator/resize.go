@@ -110,8 +110,8 @@ func (a *Allocator) smallerSet(claim *v1alpha1.SandboxClaim, c poolindex.Candida
 	if set == nil {
 		return nil
 	}
-	asked, byRef := asksFor(claim)
-	if templateOf(set) != asked || !byRef && a.catalog.set(claim.Namespace, asked) != nil {
+	asked, byRef := v1alpha1.AskedOf(claim)
+	if v1alpha1.SandboxTemplateOf(set) != asked || !byRef && a.catalog.set(claim.Namespace, asked) != nil {
 		return nil
 	}
 	if !outdated(set, c.Revision) && (set.Spec.Patch == nil || !a.sizes.patched(set)) {

@@ -39,7 +39,7 @@ func (a *Allocator) setMoved(change setChange) {
 	}
 	switch {
 	case before == nil, before.UID != set.UID, holds(before, true) != holds(set, true),
-		templateOf(before) != templateOf(set), rankOf(before) != rankOf(set):
+		v1alpha1.SandboxTemplateOf(before) != v1alpha1.SandboxTemplateOf(set), rankOf(before) != rankOf(set):
 		a.jobs.nudgeServed(before, set)
 	case before.Generation != set.Generation, before.Status.CurrentRevision != set.Status.CurrentRevision:
 		a.jobs.nudgeStuck(set.Namespace) // sandboxes can be made of it now, perhaps

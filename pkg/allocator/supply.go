@@ -67,7 +67,7 @@ type setView interface {
 //     for a fresh sandbox can have what the template says. So if all have one it is
 //     the template itself, as it is where there is no set.
 func choose(claim *v1alpha1.SandboxClaim, sets setView) supply {
-	asked, byRef := asksFor(claim)
+	asked, byRef := v1alpha1.AskedOf(claim)
 	named, users := sets.set(claim.Namespace, asked), sets.using(claim.Namespace, asked)
 	var candidates []*v1alpha1.SandboxSet
 	switch {
@@ -130,7 +130,7 @@ func unfitPool(claim *v1alpha1.SandboxClaim, set *v1alpha1.SandboxSet) *problem 
 		reason: v1alpha1.ReasonSandboxSetNotFound, message: v1alpha1.SandboxSetNotFoundMessage(pool),
 	}
 	if set != nil {
-		asked, _ := asksFor(claim)
+		asked, _ := v1alpha1.AskedOf(claim)
 		p.reason = v1alpha1.ReasonWarmPoolMismatch
 		p.message = fmt.Sprintf("SandboxSet %s has no sandboxes of %s", pool, asked)
 	}
@@ -143,7 +143,7 @@ func (s *supply) withoutSets(claim *v1alpha1.SandboxClaim, templateFound bool) {
 	if templateFound && createsOnNoStock(claim) {
 		return
 	}
-	asked, byRef := asksFor(claim)
+	asked, byRef := v1alpha1.AskedOf(claim)
 	s.template = ""
 	s.problem = &problem{
 		field: sourceField(byRef), name: asked, missing: true,
@@ -178,20 +178,11 @@ func (s *supply) holds() int {
 	return total
 }
 
-// asksFor returns the name that a claim asks for, and whether it is surely that of
-// a SandboxTemplate.
-func asksFor(claim *v1alpha1.SandboxClaim) (name string, byRef bool) {
-	if ref := claim.Spec.SandboxTemplateRef; ref != nil {
-		return ref.Name, true
-	}
-	return claim.Spec.TemplateName, false
-}
-
 // concerns says whether a set may be one of those that serve a claim.
 func concerns(claim *v1alpha1.SandboxClaim, set *v1alpha1.SandboxSet) bool {
-	asked, _ := asksFor(claim)
+	asked, _ := v1alpha1.AskedOf(claim)
 	return set != nil && claim.Namespace == set.Namespace &&
-		(asked == set.Name || asked == templateOf(set) || claim.Spec.WarmPool == set.Name)
+		(asked == set.Name || asked == v1alpha1.SandboxTemplateOf(set) || claim.Spec.WarmPool == set.Name)
 }
 
 // byStock puts sources into the order in which they are to be taken from now.

@@ -37,13 +37,12 @@ func (c *Controller) waitedFor(
 	if burst == 0 {
 		return 0, 0, nil
 	}
-	names, named := []string{set.Name}, true
-	if template := templateOf(set); template != "" && template != set.Name {
+	names, named := askable(set), true
+	for _, template := range names[1:] {
 		var err error
 		if named, err = c.isSet(ctx, types.NamespacedName{Namespace: set.Namespace, Name: template}); err != nil {
 			return 0, 0, err
 		}
-		names = append(names, template)
 	}
 	waits, again := c.waiting.on(set.Namespace, now, names...)
 	total := 0

@@ -92,9 +92,9 @@ func growsFor(object any) ([]string, error) {
 	if burstOf(set) == 0 {
 		return nil, nil
 	}
-	keys := []string{set.Namespace + "/" + set.Name}
-	if template := templateOf(set); template != "" && template != set.Name {
-		keys = append(keys, set.Namespace+"/"+template)
+	keys := askable(set)
+	for i, name := range keys {
+		keys[i] = set.Namespace + "/" + name
 	}
 	return keys, nil
 }

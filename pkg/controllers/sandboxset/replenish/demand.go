@@ -23,10 +23,7 @@ func missing(claim *v1alpha1.SandboxClaim) int {
 
 // askedOf is what a claim asks for: a set or a template.
 func askedOf(claim *v1alpha1.SandboxClaim) types.NamespacedName {
-	name := claim.Spec.TemplateName
-	if ref := claim.Spec.SandboxTemplateRef; ref != nil {
-		name = ref.Name
-	}
+	name, _ := v1alpha1.AskedOf(claim)
 	return types.NamespacedName{Namespace: claim.Namespace, Name: name}
 }
 
@@ -36,8 +33,8 @@ func askedOf(claim *v1alpha1.SandboxClaim) types.NamespacedName {
 // and a set of that name with a template of its own is one of them. warmPool leaves
 // one of these. named is whether there is a set of the name that the claim asks for.
 func serves(set *v1alpha1.SandboxSet, claim *v1alpha1.SandboxClaim, named bool) bool {
-	asked := askedOf(claim).Name
-	isAsked, refers := set.Name == asked, templateOf(set) == asked
+	asked, byRef := v1alpha1.AskedOf(claim)
+	isAsked, refers := set.Name == asked, v1alpha1.SandboxTemplateOf(set) == asked
 	only := false
 	switch pool := claim.Spec.WarmPool; pool {
 	case "", v1alpha1.WarmPoolDefault:
@@ -46,19 +43,20 @@ func serves(set *v1alpha1.SandboxSet, claim *v1alpha1.SandboxClaim, named bool) 
 	default:
 		return false
 	}
-	if claim.Spec.SandboxTemplateRef != nil {
+	if byRef {
 		return refers || isAsked && set.Spec.Template != nil
 	}
 	return isAsked || refers && (only || !named)
 }
 
-// templateOf is the name of the SandboxTemplate that a set refers to, or "".
-func templateOf(set *v1alpha1.SandboxSet) string {
-	ref := set.Spec.TemplateRef
-	if ref == nil || set.Spec.Template != nil || ref.Kind != "" && ref.Kind != v1alpha1.TemplateKindSandboxTemplate {
-		return ""
+// askable are the names by which claims may ask for what a set has: its own, and then
+// that of the template that it refers to.
+func askable(set *v1alpha1.SandboxSet) []string {
+	names := []string{set.Name}
+	if template := v1alpha1.SandboxTemplateOf(set); template != "" && template != set.Name {
+		names = append(names, template)
 	}
-	return ref.Name
+	return names
 }
 
 // burstOf is how far a set may grow beyond its replicas.
