@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,13 +115,7 @@ func (k *Keeper[T]) correct(ctx context.Context, owner client.Object, is, want T
 // hasLabels says whether an object has all of some labels. One alone can be a
 // coincidence; those of ours name the owner, too.
 func hasLabels(object client.Object, want map[string]string) bool {
-	is := object.GetLabels()
-	for key, value := range want {
-		if got, ok := is[key]; !ok || got != value {
-			return false
-		}
-	}
-	return len(want) > 0
+	return len(want) > 0 && labels.SelectorFromSet(want).Matches(labels.Set(object.GetLabels()))
 }
 
 // adopt makes an owner the controller of an object, in place of the one that it has
