@@ -117,14 +117,7 @@ func TestGoneBeforeTheJob(t *testing.T) {
 func TestDatedWhenBound(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
-	d.shelf.templates["a-abc"] = templateOfPod("a-abc")
-	d.stocks("one", set, "abc")
-	j := d.job(5, func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
-	b, err := j.prepare(t.Context(), d.queue.take(from("a"), 1, false)[0])
-	if err != nil || b == nil {
-		t.Fatal(b, err)
-	}
-	j.held = append(j.held, *b)
+	j := d.holding(set)
 	d.clock.Step(20 * time.Second)
 	d.stocks("two", set, "abc")
 	drafted := d.draft(j)

@@ -136,6 +136,21 @@ func (d *desk) job(at int64, change func(*v1alpha1.SandboxClaim)) *job {
 	return j
 }
 
+// holding is a job that takes two or none, and holds the one sandbox that a set has.
+func (d *desk) holding(set *v1alpha1.SandboxSet) *job {
+	d.Helper()
+	revision := set.Name + "-abc"
+	d.shelf.templates[revision] = templateOfPod(revision)
+	d.stocks("one", set, "abc")
+	j := d.job(5, func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
+	b, err := j.prepare(d.Context(), d.queue.take(from(set.Name), 1, false)[0])
+	if err != nil || b == nil {
+		d.Fatal(b, err)
+	}
+	j.held = append(j.held, *b)
+	return j
+}
+
 func (d *desk) draft(j *job) *draft {
 	d.Helper()
 	drafted, err := j.draft(d.Context())
@@ -337,14 +352,7 @@ func TestSetMadeAMomentAgo(t *testing.T) {
 func TestHeldGoesBackWithoutSupply(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
-	d.shelf.templates["a-abc"] = templateOfPod("a-abc")
-	d.stocks("one", set, "abc")
-	j := d.job(5, func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
-	b, err := j.prepare(t.Context(), d.queue.take(from("a"), 1, false)[0])
-	if err != nil || b == nil {
-		t.Fatal(b, err)
-	}
-	j.held = append(j.held, *b)
+	j := d.holding(set)
 	d.draft(j)
 	if len(j.held) != 1 {
 		t.Fatalf("holds %d while its pool is there", len(j.held))
