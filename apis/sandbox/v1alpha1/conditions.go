@@ -43,6 +43,9 @@ const (
 	// ReasonVolumeClaimTemplatesRejected goes with Completed true when the template does
 	// not let the claim add its volumeClaimTemplates.
 	ReasonVolumeClaimTemplatesRejected = "VolumeClaimTemplatesRejected"
+	// ReasonTooLarge goes with Completed true when the sandboxes do not fit into one
+	// transaction, as the claim demands, or not even one of them does.
+	ReasonTooLarge = "TooLarge"
 	// ReasonFeatureGateDisabled goes with Completed true when the claim asks for
 	// something that the installation has switched off.
 	ReasonFeatureGateDisabled = "FeatureGateDisabled"

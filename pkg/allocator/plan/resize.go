@@ -1,21 +1,64 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package plan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
+
+// resize waits until the pod of a sandbox is as large as the template that the claim
+// asks for.
+//
+// A claim on a template may be served from a pool whose patch makes its sandboxes
+// smaller, because they are cheaper to keep. What such a claim gets is as large as the
+// template says all the same: the transaction that binds the sandbox puts the
+// template's cpu and memory into it and marks it as being resized. Its controller
+// resizes the pod, and the sandbox counts when it is ready again. A resize that fails
+// leaves the sandbox as it was, and it counts all the same; the claim's condition
+// InplaceUpdate tells. A claim that names the set itself asks for what the set says.
+type resize struct{}
+
+func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
+	if resizing(sb) {
+		return Pending
+	}
+	return Done
+}
+
+// begin notes what becomes of the sandbox's size. The
+// binding counts up the generation, which is the one that the conditions are about.
+func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
+	status := metav1.Condition{
+		Type: v1alpha1.SandboxConditionInplaceUpdate, Status: metav1.ConditionFalse,
+		ObservedGeneration: sb.Generation + 1, LastTransitionTime: metav1.NewTime(now),
+	}
+	switch {
+	case c.Resize:
+		status.Reason, status.Message = v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage
+		meta.SetStatusCondition(&sb.Status.Conditions, status)
+		status.Type = v1alpha1.SandboxConditionReady
+		meta.SetStatusCondition(&sb.Status.Conditions, status)
+	case c.ResizeFailed != nil:
+		status.Reason, status.Message = v1alpha1.ReasonFailed, v1alpha1.ResizeFailedMessage(c.ResizeFailed.Error())
+		meta.SetStatusCondition(&sb.Status.Conditions, status)
+	}
+	return c.Resize
+}
+
+// resizing reports whether a sandbox is being resized.
+func resizing(sb *v1alpha1.Sandbox) bool {
+	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+	return update != nil && update.Status == metav1.ConditionFalse && update.Reason == v1alpha1.ReasonInplaceUpdating
+}
 
 const (
 	// namedFailures is how many sandboxes a claim names that could not be resized.
@@ -42,6 +85,7 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 		r.running++
 	default:
 		r.failed++
+		r.reasons = slices.Clip(r.reasons) // copies of the count share no memory
 		if len(r.reasons) < namedFailures {
 			reason := update.Message
 			if len(reason) > maxReason {
@@ -55,47 +99,6 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 // wasResized says whether a sandbox was resized, or was to be.
 func wasResized(sb *v1alpha1.Sandbox) bool {
 	return meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil
-}
-
-// counted takes in the sandboxes that count since a draft was written.
-func (r *resizes) counted(d *draft) {
-	for _, sb := range d.counts {
-		r.add(sb)
-	}
-	for _, b := range d.binds {
-		if !isStarting(b.sandbox) {
-			r.add(b.sandbox)
-		}
-	}
-}
-
-// settled are the resizes of what the claim holds after the draft.
-func (j *job) settled(d *draft) resizes {
-	r := j.resizes
-	r.reasons = slices.Clip(r.reasons) // the job's own stay
-	leaving := make(map[string]bool, len(d.counts)+len(d.drops))
-	for _, sb := range d.counts {
-		leaving[sb.Name] = true
-		r.add(sb)
-	}
-	for _, sb := range d.drops {
-		leaving[sb.Name] = true
-	}
-	for _, b := range d.binds {
-		r.add(b.sandbox)
-	}
-	var waiting []*v1alpha1.Sandbox
-	for name, sb := range j.fresh {
-		if !leaving[name] && wasResized(sb.Sandbox) {
-			waiting = append(waiting, sb.Sandbox)
-		}
-	}
-	// In a set order, or the same state would be told in other words each time.
-	slices.SortFunc(waiting, func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
-	for _, sb := range waiting {
-		r.add(sb)
-	}
-	return r
 }
 
 // report tells in the claim's status how resizes went; nothing, if there were none.
@@ -117,26 +120,4 @@ func (r *resizes) report(claim *v1alpha1.SandboxClaim, now time.Time) {
 	default:
 		meta.RemoveStatusCondition(&claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	}
-}
-
-// onlyResizes says whether the status of a claim changes in nothing but how its resizes
-// go.
-func onlyResizes(before, after *v1alpha1.SandboxClaim) bool {
-	was, is := before.Status.DeepCopy(), after.Status.DeepCopy()
-	meta.RemoveStatusCondition(&was.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
-	meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
-	return apiequality.Semantic.DeepEqual(was, is)
-}
-
-// observeResizes counts the resizes that a written draft has ended.
-func (d *draft) observeResizes() {
-	var ended resizes
-	ended.counted(d)
-	for _, sb := range d.drops {
-		if wasResized(sb) {
-			claimResizes.WithLabelValues(resultLetGo).Inc()
-		}
-	}
-	claimResizes.WithLabelValues(resultSucceeded).Add(float64(ended.succeeded))
-	claimResizes.WithLabelValues(resultFailed).Add(float64(ended.failed))
 }

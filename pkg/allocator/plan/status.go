@@ -1,16 +1,16 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package allocator
+package plan
 
 import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // The texts and reasons of a claim's status are OpenKruise's: clients read them.
@@ -25,17 +25,17 @@ func begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 	}
 }
 
-// report sets the sandboxes that count as claimed (unlisted is how many more
-// count that are not named), and the message for a claim that goes on: what is in
-// its way, if nothing can serve it as things are.
-func report(claim *v1alpha1.SandboxClaim, counted []v1alpha1.ClaimedSandbox, unlisted int, p *problem) {
-	claim.Status.ObservedGeneration = claim.Generation
-	claim.Status.Phase = v1alpha1.SandboxClaimPhaseClaiming
-	claim.Status.Sandboxes = counted
-	claim.Status.ClaimedReplicas = int32(len(counted) + unlisted)
-	claim.Status.Message = v1alpha1.ClaimingMessage(claim.Status.ClaimedReplicas, replicas(claim))
+// report sets the sandboxes that count as claimed, and the message for a claim that
+// goes on: what is in its way, if nothing can serve it as things are.
+func (a *Assessment) report(p *claims.Problem) {
+	status := &a.claim.Status
+	status.ObservedGeneration = a.claim.Generation
+	status.Phase = v1alpha1.SandboxClaimPhaseClaiming
+	status.Sandboxes = a.listed
+	status.ClaimedReplicas = int32(len(a.listed) + a.unlisted)
+	status.Message = v1alpha1.ClaimingMessage(status.ClaimedReplicas, replicas(a.claim))
 	if p != nil {
-		claim.Status.Message = p.message
+		status.Message = p.Message
 	}
 }
 
@@ -50,13 +50,13 @@ func complete(claim *v1alpha1.SandboxClaim, now time.Time) {
 }
 
 // timeOut ends a claim whose time is up with what it has.
-func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration, p *problem) {
+func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration, p *claims.Problem) {
 	have, want := claim.Status.ClaimedReplicas, replicas(claim)
 	elapsed = elapsed.Round(time.Millisecond)
 	message := v1alpha1.ClaimTimeoutMessage(elapsed, have, want)
 	reason := v1alpha1.ReasonTimeoutReached
 	if p != nil {
-		message, reason = p.message, p.reason
+		message, reason = p.Message, p.Reason
 	}
 	end(claim, now, message)
 	condition(claim, now, v1alpha1.ClaimConditionTimedOut, metav1.ConditionTrue, v1alpha1.ReasonClaimTimeoutReached,
@@ -65,10 +65,17 @@ func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration,
 	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, reason, message)
 }
 
-// unmade adds to the message of a claim that lacks sandboxes why no fresh ones are
+// explain adds to the message of a claim that lacks sandboxes why no fresh ones are
 // made for it.
-func unmade(claim *v1alpha1.SandboxClaim, broken error) {
+func explain(claim *v1alpha1.SandboxClaim, broken error) {
 	claim.Status.Message += "; no fresh sandboxes can be made: " + broken.Error()
+}
+
+// Deleted returns what a claim has come to that was deleted before its end.
+func Deleted(claim *v1alpha1.SandboxClaim, now time.Time) *v1alpha1.SandboxClaim {
+	ended := *claim
+	end(&ended, now, "The claim was deleted")
+	return &ended
 }
 
 func end(claim *v1alpha1.SandboxClaim, now time.Time, message string) {
@@ -99,16 +106,12 @@ func claimed(sb *v1alpha1.Sandbox) v1alpha1.ClaimedSandbox {
 	return entry
 }
 
-// replicas: absent means one, which the defaults have filled in.
-func replicas(claim *v1alpha1.SandboxClaim) int32 {
-	return ptr.Deref(claim.Spec.Replicas, 1)
-}
+// replicas is claims.Replicas in the type of the API.
+func replicas(claim *v1alpha1.SandboxClaim) int32 { return int32(claims.Replicas(claim)) }
 
-func atomicClaim(claim *v1alpha1.SandboxClaim) bool {
-	return claim.Spec.Allocation == v1alpha1.AllocationAllOrNothing
-}
-
-// createsOnNoStock: absent means true, except where the defaults said otherwise.
-func createsOnNoStock(claim *v1alpha1.SandboxClaim) bool {
-	return ptr.Deref(claim.Spec.CreateOnNoStock, true)
+// reject ends a claim that asks for what it cannot have, with what it has.
+func reject(claim *v1alpha1.SandboxClaim, now time.Time, refused *RefusedError) {
+	end(claim, now, refused.Message)
+	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, refused.Reason, refused.Message)
+	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, refused.Reason, refused.Message)
 }
