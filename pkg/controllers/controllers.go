@@ -12,11 +12,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/orphaned"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pausetime"
+	"github.com/sandlot-io/sandlot/pkg/controllers/garbagecollector"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/lifetime"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/shutdown"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
@@ -114,13 +113,13 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	all := []Controller{
 		replenish.New(c, o.Clock, o.Replenish),
 		ttl.New(c, o.Clock, o.TTLWorkers, o.Standalone == nil && o.ClaimEvents == ClaimEventsAll),
-		shutdown.New(c, o.Clock, o.ShutdownWorkers),
-		pausetime.New(c, o.Clock, o.ShutdownWorkers),
+		lifetime.NewShutdown(c, o.Clock, o.ShutdownWorkers),
+		lifetime.NewPause(c, o.Clock, o.ShutdownWorkers),
 	}
 	if s := o.Standalone; s != nil {
 		return append(all,
 			simulated.New(c, lookup, o.Clock, s.Simulated),
-			orphaned.New(c, reader, s.GarbageWorkers),
+			garbagecollector.New(c, reader, s.GarbageWorkers),
 		)
 	}
 	if o.ClaimEvents != ClaimEventsNone {

@@ -1,8 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates finds templates for the controllers that make something of
-// them, and what is to be looked at again when a template changes.
+// Package templates gets the templates that controllers resolve pod templates from, and
+// has the reasons in conditions for why a template cannot be used.
 package templates
 
 import (

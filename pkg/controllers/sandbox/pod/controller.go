@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -65,7 +66,7 @@ type Controller struct {
 	superseded   *superseded
 	creates      *backoff
 	removes      *backoff // of pods whose deletion was refused
-	lull         *lull.Lull
+	lull         *quietperiod.Tracker
 	injector     *injector
 	resizes      *resizes
 }
@@ -86,7 +87,7 @@ func New(o Options) *Controller {
 		superseded:   newSuperseded(o.Clock),
 		creates:      newBackoff(o.Clock),
 		removes:      newBackoff(o.Clock),
-		lull:         lull.New(o.QuietPeriod),
+		lull:         quietperiod.New(o.QuietPeriod),
 		injector:     newInjector(o.Client, o.Namespace),
 		resizes:      newResizes(),
 	}
@@ -98,7 +99,7 @@ func (c *Controller) Name() string { return "sandbox-pod" }
 // Register adds the controller to a manager, whose cache should be limited to
 // CachedPods.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	users, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (c *Controller) noteClaim(before, after client.Object) {
 		return
 	}
 	if pool := v1alpha1.PoolOf(was); pool != nil {
-		c.lull.Took(types.NamespacedName{Namespace: was.Namespace, Name: pool.Name}, c.clock.Now())
+		c.lull.Claimed(types.NamespacedName{Namespace: was.Namespace, Name: pool.Name}, c.clock.Now())
 	}
 }
 

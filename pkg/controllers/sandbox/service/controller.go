@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/dependent"
+	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -61,7 +61,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(dependent.ControllerOptions(c.Workers)).
+		WithOptions(ownedobject.ControllerOptions(c.Workers)).
 		For(&v1alpha1.Sandbox{}, builder.WithPredicates(concerned())).
 		Owns(&corev1.Service{}).
 		Complete(c)
@@ -76,7 +76,7 @@ func concerned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return says(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return dependent.Changed(e) && says(e.ObjectNew)
+			return ownedobject.Changed(e) && says(e.ObjectNew)
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
@@ -120,7 +120,7 @@ func (c *Controller) ensure(ctx context.Context, sandbox *v1alpha1.Sandbox) (rec
 	resolved, err := c.templates.ResolveSandbox(ctx, sandbox, c.Lookup)
 	if err != nil {
 		if templates.ReasonFor(err) != "" { // told by the sandbox's condition Ready
-			return reconcile.Result{RequeueAfter: dependent.Recheck}, nil
+			return reconcile.Result{RequeueAfter: ownedobject.Recheck}, nil
 		}
 		return reconcile.Result{}, err
 	}
@@ -131,8 +131,8 @@ func (c *Controller) ensure(ctx context.Context, sandbox *v1alpha1.Sandbox) (rec
 	return c.keeper().Ensure(ctx, sandbox, serviceOf(sandbox, &template.Spec))
 }
 
-func (c *Controller) keeper() *dependent.Keeper[*corev1.Service] {
-	return &dependent.Keeper[*corev1.Service]{
+func (c *Controller) keeper() *ownedobject.Reconciler[*corev1.Service] {
+	return &ownedobject.Reconciler[*corev1.Service]{
 		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
 		Kind: "Service", OwnerKind: "Sandbox",
 		New:       func() *corev1.Service { return &corev1.Service{} },

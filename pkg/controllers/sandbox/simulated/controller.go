@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -72,7 +73,7 @@ func (c *Controller) Name() string { return "sandbox-simulated" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	users, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/dependent"
+	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -56,8 +56,8 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(dependent.ControllerOptions(c.Workers)).
-		For(&v1alpha1.SandboxTemplate{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: dependent.Changed})).
+		WithOptions(ownedobject.ControllerOptions(c.Workers)).
+		For(&v1alpha1.SandboxTemplate{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: ownedobject.Changed})).
 		Owns(&networkingv1.NetworkPolicy{}).
 		Complete(c)
 }
@@ -92,8 +92,8 @@ func (c *Controller) removalReader(template *v1alpha1.SandboxTemplate) client.Re
 	return c.Client
 }
 
-func (c *Controller) keeper() *dependent.Keeper[*networkingv1.NetworkPolicy] {
-	return &dependent.Keeper[*networkingv1.NetworkPolicy]{
+func (c *Controller) keeper() *ownedobject.Reconciler[*networkingv1.NetworkPolicy] {
+	return &ownedobject.Reconciler[*networkingv1.NetworkPolicy]{
 		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
 		Kind: "NetworkPolicy", OwnerKind: "SandboxTemplate",
 		New:       func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },

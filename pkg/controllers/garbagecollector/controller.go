@@ -1,0 +1,96 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// maxBackoff bounds how long a failed write waits for its next try.
+	maxBackoff = time.Minute
+	// lag gives the caches time to show what the server has already. Not everything
+	// they show brings an event here, so it is looked at again.
+	lag = 50 * time.Millisecond
+)
+
+// Controller collects what has lost its owners, and lets go of owners.
+type Controller struct {
+	client  client.Client
+	reader  client.Reader
+	workers int
+	// caches are those of the kinds that are owned.
+	caches map[string]versioned
+}
+
+// versioned is a cache that knows what it has shown last.
+type versioned interface {
+	LastStoreSyncResourceVersion() string
+}
+
+var _ reconcile.TypedReconciler[request] = (*Controller)(nil)
+
+// New returns a Controller that deletes up to workers objects at a time. reader
+// asks the server itself.
+func New(c client.Client, reader client.Reader, workers int) *Controller {
+	return &Controller{client: c, reader: reader, workers: workers}
+}
+
+// Name is the name of the controller in logs and metrics.
+func (c *Controller) Name() string { return "sandbox-orphaned" }
+
+// Register adds the controller to a manager.
+func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	caches, err := cachesOf(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	c.caches = caches
+	b := builder.TypedControllerManagedBy[request](mgr).
+		Named(c.Name()).
+		WithOptions(controller.TypedOptions[request]{
+			MaxConcurrentReconciles: c.workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[request](5*time.Millisecond, maxBackoff),
+		})
+	for name, kind := range kinds {
+		b.Watches(kind.object(), c.events(name))
+	}
+	return b.Complete(c)
+}
+
+// Reconcile looks at an object, as one that is owned and as one that owns.
+func (c *Controller) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	object := kinds[req.kind].object()
+	if err := c.client.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting %s: %w", req, err)
+	}
+	err := c.collect(ctx, req, object)
+	if err == nil && isLeaving(object) {
+		return c.leave(ctx, req, object)
+	}
+	switch {
+	case apierrors.IsConflict(err):
+		// It changed, and may have other owners now.
+		return reconcile.Result{RequeueAfter: lag}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return reconcile.Result{}, fmt.Errorf("collecting %s: %w", req, err)
+	}
+	return reconcile.Result{}, nil
+}
