@@ -123,7 +123,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 		)
 	}
 	if o.ClaimEvents != ClaimEventsNone {
-		all = append(all, events.New(c, o.Clock, events.Options{All: o.ClaimEvents == ClaimEventsAll}))
+		all = append(all, events.New(c, o.Clock, o.ClaimEvents == ClaimEventsAll))
 	}
 	return append(all,
 		pod.New(pod.Options{

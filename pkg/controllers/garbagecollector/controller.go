@@ -9,21 +9,17 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-const (
-	// maxBackoff bounds how long a failed write waits for its next try.
-	maxBackoff = time.Minute
-	// lag gives the caches time to show what the server has already. Not everything
-	// they show brings an event here, so it is looked at again.
-	lag = 50 * time.Millisecond
-)
+// watchLag gives the caches time to show what the server has already. Not everything
+// they show brings an event here, so the object is looked at again.
+const watchLag = 50 * time.Millisecond
 
 // Controller collects what has lost its owners, and lets go of owners.
 type Controller struct {
@@ -62,10 +58,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	c.caches = caches
 	b := builder.TypedControllerManagedBy[request](mgr).
 		Named(c.Name()).
-		WithOptions(controller.TypedOptions[request]{
-			MaxConcurrentReconciles: c.workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[request](5*time.Millisecond, maxBackoff),
-		})
+		WithOptions(queue.Options[request](c.workers))
 	for name, kind := range kinds {
 		b.Watches(kind.object(), c.events(name))
 	}
@@ -88,7 +81,7 @@ func (c *Controller) Reconcile(ctx context.Context, req request) (reconcile.Resu
 	switch {
 	case apierrors.IsConflict(err):
 		// It changed, and may have other owners now.
-		return reconcile.Result{RequeueAfter: lag}, nil
+		return reconcile.Result{RequeueAfter: watchLag}, nil
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, fmt.Errorf("collecting %s: %w", req, err)
 	}

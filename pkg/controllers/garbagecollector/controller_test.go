@@ -231,7 +231,7 @@ func TestRaces(t *testing.T) {
 				return c.Delete(ctx, o, opts...)
 			},
 		}), api, 1)
-		if got := f.reconcile(racing, requestFor(kindSandbox, sandbox)); got.RequeueAfter != lag {
+		if got := f.reconcile(racing, requestFor(kindSandbox, sandbox)); got.RequeueAfter != watchLag {
 			t.Errorf("requeue after %s", got.RequeueAfter)
 		}
 		f.want("Sandbox sandbox of claim", "SandboxClaim claim")
@@ -252,7 +252,7 @@ func TestRaces(t *testing.T) {
 				return c.Patch(ctx, o, p, opts...)
 			},
 		}), api, 1)
-		if got := f.reconcile(racing, requestFor(kindSandbox, sandbox)); got.RequeueAfter != lag {
+		if got := f.reconcile(racing, requestFor(kindSandbox, sandbox)); got.RequeueAfter != watchLag {
 			t.Errorf("requeue after %s", got.RequeueAfter)
 		}
 		f.settle()
@@ -274,7 +274,7 @@ func TestRaces(t *testing.T) {
 			deleted := &v1alpha1.SandboxClaim{}
 			for _, shown := range []revision{"", "1"} {
 				blind.caches = map[string]versioned{kindSandbox: shown}
-				if got := f.reconcile(blind, requestFor(kindClaim, claim)); got.RequeueAfter != lag {
+				if got := f.reconcile(blind, requestFor(kindClaim, claim)); got.RequeueAfter != watchLag {
 					t.Errorf("%s, cache at %q: requeue after %s", policy, shown, got.RequeueAfter)
 				}
 				if err := api.Get(t.Context(), client.ObjectKeyFromObject(claim), deleted); err != nil {

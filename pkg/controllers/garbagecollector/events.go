@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[request]
+type requests = workqueue.TypedRateLimitingInterface[request]
 
 // events queues an object when it comes or gets other owners (they may have gone
 // before anyone could see that they owned something), and when something happens
@@ -24,7 +24,7 @@ type queue = workqueue.TypedRateLimitingInterface[request]
 // their own: whichever of the two is seen last brings both together.
 func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object, request] {
 	return handler.TypedFuncs[client.Object, request]{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
 			if len(owners(e.Object)) > 0 || isLeaving(e.Object) {
 				q.Add(requestFor(kind, e.Object))
 			}
@@ -32,7 +32,7 @@ func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object
 				c.addOwned(ctx, kind, e.Object, q)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
 			if len(e.ObjectOld.GetOwnerReferences()) > 0 || len(e.ObjectNew.GetOwnerReferences()) > 0 {
 				changedOwners(kind, e.ObjectOld, e.ObjectNew, q)
 			}
@@ -44,7 +44,7 @@ func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object
 				c.addOwned(ctx, kind, e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) {
 			addOwners(e.Object, q, nil)
 			c.addOwned(ctx, kind, e.Object, q)
 		},
@@ -52,7 +52,7 @@ func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object
 }
 
 // changedOwners queues an object that has got other owners, and those it had.
-func changedOwners(kind string, before, after client.Object, q queue) {
+func changedOwners(kind string, before, after client.Object, q requests) {
 	had, has := uids(before), uids(after)
 	if slices.ContainsFunc(has, func(uid types.UID) bool { return !slices.Contains(had, uid) }) {
 		q.Add(requestFor(kind, after))
@@ -70,7 +70,7 @@ func uids(object client.Object) []types.UID {
 
 // addOwners queues the owners of an object but for some: they may have waited for
 // it.
-func addOwners(object client.Object, q queue, but []types.UID) {
+func addOwners(object client.Object, q requests, but []types.UID) {
 	for _, owner := range owners(object) {
 		if !slices.Contains(but, owner.UID) {
 			q.Add(requestOf(object.GetNamespace(), &owner))
@@ -83,7 +83,7 @@ func requestOf(namespace string, owner *metav1.OwnerReference) request {
 }
 
 // addOwned queues what an object owns.
-func (c *Controller) addOwned(ctx context.Context, kind string, owner client.Object, q queue) {
+func (c *Controller) addOwned(ctx context.Context, kind string, owner client.Object, q requests) {
 	if err := c.ownedBy(ctx, kind, owner, func(r request) { q.Add(r) }); err != nil {
 		log.FromContext(ctx).Error(err, "Finding what an object owns that is deleted")
 	}

@@ -43,7 +43,7 @@ func (c *Controller) leave(ctx context.Context, req request, object client.Objec
 	case err != nil:
 		return reconcile.Result{}, err
 	case owns:
-		return reconcile.Result{RequeueAfter: lag}, nil
+		return reconcile.Result{RequeueAfter: watchLag}, nil
 	}
 	left := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), isCollectors)
 	err = c.patch(ctx, req, object, "finalizers", left)

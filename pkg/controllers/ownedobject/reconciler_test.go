@@ -40,7 +40,7 @@ func TestHasLabels(t *testing.T) {
 	}
 }
 
-func TestIsOf(t *testing.T) {
+func TestBelongsTo(t *testing.T) {
 	reconciler := Reconciler[*corev1.Service]{OwnerKind: "Sandbox"}
 	owner := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box", UID: "u"}}
 	labels := map[string]string{"made-by": "us", "owner": "box"}
@@ -74,9 +74,9 @@ func TestIsOf(t *testing.T) {
 		"of no version":          {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o", ofKind("a/b/c", "Sandbox"))}, false},
 		"of our next version":    {metav1.ObjectMeta{Labels: labels, OwnerReferences: by("o", ofKind("agents.kruise.io/v1", "Sandbox"))}, true},
 		"with one of the labels": {metav1.ObjectMeta{Labels: map[string]string{"made-by": "us"}}, false},
-		"anybody's":              {metav1.ObjectMeta{}, false},
+		"unrelated":              {metav1.ObjectMeta{}, false},
 	} {
-		if got := reconciler.isOf(&corev1.Service{ObjectMeta: test.is}, owner, labels); got != test.want {
+		if got := reconciler.belongsTo(&corev1.Service{ObjectMeta: test.is}, owner, labels); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -90,10 +90,10 @@ func TestAdopt(t *testing.T) {
 	none := metav1.OwnerReference{Name: "none", UID: "n", Controller: new(false)}
 	want := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{controller}}}
 	for name, test := range map[string]struct{ is, want []metav1.OwnerReference }{
-		"nobody's":         {want: []metav1.OwnerReference{controller}},
-		"others' as well":  {is: []metav1.OwnerReference{other}, want: []metav1.OwnerReference{other, controller}},
-		"of one before":    {is: []metav1.OwnerReference{before, other, none}, want: []metav1.OwnerReference{other, none, controller}},
-		"ours, in no hand": {is: []metav1.OwnerReference{{Name: "box", UID: "u"}, other}, want: []metav1.OwnerReference{other, controller}},
+		"no owners":       {want: []metav1.OwnerReference{controller}},
+		"others' as well": {is: []metav1.OwnerReference{other}, want: []metav1.OwnerReference{other, controller}},
+		"of one before":   {is: []metav1.OwnerReference{before, other, none}, want: []metav1.OwnerReference{other, none, controller}},
+		"not controlled":  {is: []metav1.OwnerReference{{Name: "box", UID: "u"}, other}, want: []metav1.OwnerReference{other, controller}},
 	} {
 		object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: test.is}}
 		adopt(object, owner, want)
@@ -103,8 +103,9 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// What comes from the owner is for its next change, everything else is tried again.
-func TestTold(t *testing.T) {
+// What is wrong with a field waits for the next change of the owner, everything else is
+// retried.
+func TestHandleWriteError(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("Service").GroupKind()
 	terminating := apierrors.NewForbidden(corev1.Resource("services"), "box", errors.New("the namespace ends"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -123,12 +124,12 @@ func TestTold(t *testing.T) {
 		"forbidden":     {err: apierrors.NewForbidden(corev1.Resource("services"), "box", errors.New("quota")), again: true},
 		"an ending":     {err: terminating},
 		"another state": {err: apierrors.NewConflict(corev1.Resource("services"), "box", errors.New("changed")), again: true},
-		"nobody there":  {err: errors.New("connection refused"), again: true},
-		"a field, told about": {err: fmt.Errorf("asked: %w",
+		"no connection": {err: errors.New("connection refused"), again: true},
+		"a field, wrapped": {err: fmt.Errorf("wrapped: %w",
 			apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")}))},
 	} {
 		reconciler := Reconciler[*corev1.Service]{Kind: "Service"}
-		if err := reconciler.told(&corev1.Pod{}, client.ObjectKey{Name: "box"}, test.err); (err != nil) != test.again {
+		if err := reconciler.handleWriteError(&corev1.Pod{}, client.ObjectKey{Name: "box"}, test.err); (err != nil) != test.again {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

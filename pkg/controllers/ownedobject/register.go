@@ -3,26 +3,11 @@
 
 package ownedobject
 
-import (
-	"time"
+import "sigs.k8s.io/controller-runtime/pkg/event"
 
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-)
-
-// ControllerOptions are those of a controller that keeps dependents, of so many owners
-// at the same time.
-func ControllerOptions(workers int) controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, Recheck),
-	}
-}
-
-// Changed says whether an update is of what an owner wants. It also is where a cache
-// shows one that was deleted and made anew as an update: both are of generation 1.
+// Changed reports whether an update of an owner may change what it wants. It also may
+// where a cache shows an owner that was deleted and created again as an update: both are
+// of generation 1.
 func Changed(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 }

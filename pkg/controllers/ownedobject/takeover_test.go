@@ -16,9 +16,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// What belonged to an owner that was deleted and made anew is the new one's at once: to
-// keep and correct, or to delete. It is SandboxTemplates here that are kept, which our
-// own server has.
+// An object of an owner that was deleted and created again belongs to the new one at
+// once, which corrects or deletes it. The objects are SandboxTemplates here, which our own
+// server has.
 func TestTakeOver(t *testing.T) {
 	server := testutil.Start(t)
 	scheme := runtime.NewScheme()
@@ -32,10 +32,10 @@ func TestTakeOver(t *testing.T) {
 	reconciler := Reconciler[*v1alpha1.SandboxTemplate]{
 		Client: api, Reader: api, Kind: "SandboxTemplate", OwnerKind: "Sandbox",
 		New: func() *v1alpha1.SandboxTemplate { return &v1alpha1.SandboxTemplate{} },
-		Corrected: func(is, want *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxTemplate, bool) {
-			fixed := is.DeepCopy()
-			fixed.Spec = want.Spec
-			return fixed, true
+		Correct: func(current, desired *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxTemplate, bool) {
+			corrected := current.DeepCopy()
+			corrected.Spec = desired.Spec
+			return corrected, true
 		},
 	}
 	ownerOf := func(uid types.UID) *v1alpha1.Sandbox {

@@ -1,9 +1,6 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules about the times at which a sandbox is paused and deleted, on which both
-// controllers must agree. They are pure.
-
 package lifetime
 
 import (
@@ -14,18 +11,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// longestWait is after what time a sandbox is looked at again at the latest.
-const longestWait = time.Hour
-
-// wait is how long to wait for a deadline before looking again. A deadline may be
-// a hundred years away, and a queue keeps what waits in it, even if the sandbox is
-// deleted meanwhile.
-func wait(until, now time.Time) time.Duration {
-	return min(until.Sub(now), longestWait)
-}
-
-// pauseTime is when a sandbox is to be paused by itself, and whether ever: not one
-// that is paused already, has ended or is being deleted.
+// pauseTime returns when a sandbox is to be paused, and whether it ever is: not one that
+// is paused already, has ended or is being deleted. This and the rules below are pure.
+// Both controllers must agree on them.
 func pauseTime(sandbox *v1alpha1.Sandbox) (time.Time, bool) {
 	if sandbox.Spec.PauseTime == nil || sandbox.Spec.Paused || sandbox.DeletionTimestamp != nil {
 		return time.Time{}, false
@@ -37,7 +25,7 @@ func pauseTime(sandbox *v1alpha1.Sandbox) (time.Time, bool) {
 	return sandbox.Spec.PauseTime.Time, true
 }
 
-// shutdownTime is when a sandbox is to be deleted by itself, and whether ever.
+// shutdownTime returns when a sandbox is to be deleted, and whether it ever is.
 //
 // Where the time to pause has come as well, and the sandbox is to be kept for a
 // while after that (see retainedUntil), the pause comes first, even if both are due: it
@@ -54,8 +42,8 @@ func shutdownTime(sandbox *v1alpha1.Sandbox, now time.Time) (time.Time, bool) {
 	return sandbox.Spec.ShutdownTime.Time, true
 }
 
-// retainedUntil is until when a sandbox that is paused by itself now is kept, and
-// whether that is said at all: a sandbox without a time to be deleted at is kept
+// retainedUntil returns until when a sandbox that is paused at its pause time, now, is
+// kept, and whether the sandbox asks for that: one without a shutdown time is kept
 // anyway.
 func retainedUntil(sandbox *v1alpha1.Sandbox, now time.Time) (metav1.Time, bool) {
 	if sandbox.Spec.ShutdownTime == nil {

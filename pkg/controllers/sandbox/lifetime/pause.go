@@ -21,15 +21,18 @@ import (
 
 // NewPause returns a controller that sets spec.paused of sandboxes whose spec.pauseTime
 // has passed, of up to workers at a time. Another controller pauses them.
-func NewPause(c client.Client, clk clock.PassiveClock, workers int) *Timer {
-	return NewTimer(TimerOptions{
-		Name: "sandbox-pausetime", Client: c, Clock: clk, Workers: workers,
-		Due: func(sandbox *v1alpha1.Sandbox, _ time.Time) (time.Time, bool) { return pauseTime(sandbox) },
+func NewPause(c client.Client, clk clock.PassiveClock, workers int) *Timer[*v1alpha1.Sandbox] {
+	return &Timer[*v1alpha1.Sandbox]{
+		Controller: "sandbox-pausetime", Kind: "Sandbox", Client: c, Clock: clk, Workers: workers,
+		Empty: emptySandbox,
+		Due:   func(sandbox *v1alpha1.Sandbox, _ time.Time) (time.Time, bool) { return pauseTime(sandbox) },
 		Act: func(ctx context.Context, sandbox *v1alpha1.Sandbox, due, now time.Time) error {
 			return pause(ctx, c, sandbox, due, now)
 		},
-	})
+	}
 }
+
+func emptySandbox() *v1alpha1.Sandbox { return &v1alpha1.Sandbox{} }
 
 func pause(ctx context.Context, c client.Client, sandbox *v1alpha1.Sandbox, due, now time.Time) error {
 	if end, ok := shutdownTime(sandbox, now); ok && !now.Before(end) {
@@ -47,9 +50,9 @@ func pause(ctx context.Context, c client.Client, sandbox *v1alpha1.Sandbox, due,
 	return nil
 }
 
-// pausePatch pauses the very sandbox that was judged. One that is to be kept for a
-// while has its times moved by that; both, so that it is not paused again as soon as
-// it is resumed.
+// pausePatch returns the patch that pauses the very version of the sandbox that was
+// judged. It moves both times of a sandbox that is to be kept for a while, so that the
+// sandbox is not paused again as soon as it is resumed.
 func pausePatch(sandbox *v1alpha1.Sandbox, now time.Time) ([]byte, error) {
 	spec := map[string]any{"paused": true}
 	if until, ok := retainedUntil(sandbox, now); ok {

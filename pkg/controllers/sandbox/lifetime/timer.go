@@ -9,108 +9,112 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-// maxBackoff bounds how long a failed write waits for its next try.
-const maxBackoff = time.Minute
+// longestWait is after what time an object is looked at again at the latest. A time
+// may be a hundred years away, and a queue keeps what waits in it, even if the object is
+// deleted meanwhile.
+const longestWait = time.Hour
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// TimerOptions say what a Timer does, and when. All are required.
-type TimerOptions struct {
-	// Name is the name of the controller in logs and metrics.
-	Name string
-	// Client reads from the cache.
+// Timer is a controller that acts on objects of one kind when their time comes, without
+// polling. All fields are required.
+type Timer[T client.Object] struct {
+	// Controller is the name of the controller in logs and metrics.
+	Controller string
+	// Kind is the kind of the objects.
+	Kind string
+	// Client reads from the cache and writes.
 	Client client.Client
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Workers is how many sandboxes are worked on at the same time.
+	// Workers is how many objects are worked on at the same time.
 	Workers int
-	// Due is when the time of a sandbox comes, and whether ever.
-	Due func(sandbox *v1alpha1.Sandbox, now time.Time) (time.Time, bool)
-	// Act does what is to be done with a sandbox whose time, due, has come. It has to
-	// do that with the very object that was judged: its time may just have been
-	// extended, or a claim may just have given it another. An answer that it is
-	// another one by now, or none, is no failure: there is an event on its way.
-	Act func(ctx context.Context, sandbox *v1alpha1.Sandbox, due, now time.Time) error
+	// Empty returns an empty object.
+	Empty func() T
+	// Due returns when the time of an object comes, and whether it ever does.
+	Due func(object T, now time.Time) (time.Time, bool)
+	// Act acts on an object whose time, due, has come. It must act on the very version
+	// that it is given: the time may just have been extended. An error that the object
+	// is another one by now, or gone, is no failure: there is an event on its way.
+	Act func(ctx context.Context, object T, due, now time.Time) error
 }
 
-// Timer is a controller that acts on sandboxes when their time comes, without polling.
-type Timer struct {
-	options TimerOptions
-}
-
-var _ reconcile.Reconciler = (*Timer)(nil)
-
-// NewTimer returns a Timer.
-func NewTimer(o TimerOptions) *Timer { return &Timer{options: o} }
+var _ reconcile.Reconciler = (*Timer[client.Object])(nil)
 
 // Name is the name of the controller in logs and metrics.
-func (c *Timer) Name() string { return c.options.Name }
+func (t *Timer[T]) Name() string { return t.Controller }
 
 // Register adds the controller to a manager.
-func (c *Timer) Register(_ context.Context, mgr ctrl.Manager) error {
+func (t *Timer[T]) Register(_ context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		Named(c.Name()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: c.options.Workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				5*time.Millisecond, maxBackoff),
-		}).
-		Watches(&v1alpha1.Sandbox{}, c.events()).
-		Complete(c)
+		Named(t.Name()).
+		WithOptions(queue.Options[reconcile.Request](t.Workers)).
+		Watches(t.Empty(), t.events()).
+		Complete(t)
 }
 
-// events queues a sandbox for its time. The many that have none cost nothing. One
-// whose time is moved, or far away, is queued for earlier, and Reconcile sees that it
-// is not due.
-func (c *Timer) events() handler.EventHandler {
-	enqueue := func(object client.Object, q queue) {
-		sandbox, ok := object.(*v1alpha1.Sandbox)
+// events queues an object for its time. The many that have none cost nothing. An object
+// whose time moves, or is far away, is queued for earlier, and Reconcile sees that it is
+// not due.
+func (t *Timer[T]) events() handler.EventHandler {
+	enqueue := func(object client.Object, q queue.Interface) {
+		typed, ok := object.(T)
 		if !ok {
 			return
 		}
-		now := c.options.Clock.Now()
-		if due, ok := c.options.Due(sandbox, now); ok {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sandbox)}, wait(due, now))
+		now := t.Clock.Now()
+		if due, ok := t.Due(typed, now); ok {
+			q.AddAfter(queue.RequestFor(object), wait(due, now))
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectNew, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) { enqueue(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) { enqueue(e.ObjectNew, q) },
 	}
 }
 
-// Reconcile acts on the sandbox if its time has come.
-func (c *Timer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	sandbox := &v1alpha1.Sandbox{}
-	if err := c.options.Client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
+// Reconcile acts on the object if its time has come.
+func (t *Timer[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := t.Empty()
+	if err := t.Client.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
+		return reconcile.Result{}, fmt.Errorf("getting %s %s: %w", t.Kind, req, err)
 	}
-	now := c.options.Clock.Now()
-	due, ok := c.options.Due(sandbox, now)
+	now := t.Clock.Now()
+	due, ok := t.Due(object, now)
 	if !ok {
 		return reconcile.Result{}, nil
 	}
 	if left := wait(due, now); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	err := c.options.Act(ctx, sandbox, due, now)
+	err := t.Act(ctx, object, due, now)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, err
 }
+
+// Delete deletes the very version of an object that was judged.
+func Delete(ctx context.Context, c client.Client, kind string, object client.Object) error {
+	err := c.Delete(ctx, object, client.Preconditions{
+		UID:             new(object.GetUID()),
+		ResourceVersion: new(object.GetResourceVersion()),
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %s %s, whose time has come: %w", kind, client.ObjectKeyFromObject(object), err)
+	}
+	return nil
+}
+
+func wait(until, now time.Time) time.Duration { return min(until.Sub(now), longestWait) }

@@ -17,11 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -29,19 +27,14 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/index"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-const (
-	// maxBackoff bounds how long a failed write waits for its next try.
-	maxBackoff = time.Minute
-	// conflictDelay gives the cache time to show what a write collided with.
-	conflictDelay = 50 * time.Millisecond
-)
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+// conflictDelay gives the cache time to show what a write collided with.
+const conflictDelay = 50 * time.Millisecond
 
 // Options say how sandboxes are simulated.
 type Options struct {
@@ -79,11 +72,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: c.options.Workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				5*time.Millisecond, maxBackoff),
-		}).
+		WithOptions(queue.Options[reconcile.Request](c.options.Workers)).
 		Watches(&v1alpha1.Sandbox{}, c.events()).
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
 		Complete(c)
@@ -98,21 +87,21 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 // the time in the object has to do.
 func (c *Controller) events() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) {
 			sandbox, ok := e.Object.(*v1alpha1.Sandbox)
 			if !ok {
 				return
 			}
 			switch step := stepOf(sandbox); {
 			case step == start && !e.IsInInitialList:
-				q.AddAfter(requestFor(sandbox), c.options.StartDelay)
+				q.AddAfter(queue.RequestFor(sandbox), c.options.StartDelay)
 			case step == start:
-				q.AddAfter(requestFor(sandbox), c.left(sandbox))
+				q.AddAfter(queue.RequestFor(sandbox), c.left(sandbox))
 			case step != none:
-				q.Add(requestFor(sandbox))
+				q.Add(queue.RequestFor(sandbox))
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
 			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
 			if !okBefore || !okAfter || stepOf(before) == stepOf(after) && before.UID == after.UID {
@@ -120,9 +109,9 @@ func (c *Controller) events() handler.EventHandler {
 			}
 			switch stepOf(after) {
 			case start:
-				q.AddAfter(requestFor(after), c.options.StartDelay)
+				q.AddAfter(queue.RequestFor(after), c.options.StartDelay)
 			case pause, resume, resized, observe, release:
-				q.Add(requestFor(after))
+				q.Add(queue.RequestFor(after))
 			}
 		},
 	}
@@ -300,12 +289,8 @@ func (c *Controller) patchStatus(ctx context.Context, sandbox *v1alpha1.Sandbox,
 }
 
 // wakeUser queues a sandbox that may be waiting for the template that changed.
-func wakeUser(user client.Object, q queue) {
+func wakeUser(user client.Object, q queue.Interface) {
 	if sandbox, ok := user.(*v1alpha1.Sandbox); ok && stepOf(sandbox) == start {
-		q.Add(requestFor(sandbox))
+		q.Add(queue.RequestFor(sandbox))
 	}
-}
-
-func requestFor(sandbox *v1alpha1.Sandbox) reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sandbox)}
 }

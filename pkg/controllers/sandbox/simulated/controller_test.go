@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
@@ -39,7 +40,7 @@ func newSandbox(name, image string) *v1alpha1.Sandbox {
 
 // counting is a queue that counts what is put in.
 type counting struct {
-	queue
+	queue.Interface
 	added int
 }
 
@@ -78,7 +79,7 @@ func TestController(t *testing.T) {
 	// run reconciles a sandbox so long after its creation.
 	run := func(t *testing.T, c client.Client, sandbox *v1alpha1.Sandbox, after time.Duration) reconcile.Result {
 		controller := New(c, &templates.Lookup{Cache: c, Server: c}, clocktesting.NewFakePassiveClock(sandbox.CreationTimestamp.Add(after)), Options{StartDelay: time.Second})
-		result, err := controller.Reconcile(t.Context(), requestFor(sandbox))
+		result, err := controller.Reconcile(t.Context(), queue.RequestFor(sandbox))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ func TestDeletionIsRecorded(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(claim.Status.CompletionTime.Time)
 	events := &reasons{}
 	c := New(api, clock, 1, true)
-	c.recorder = events
+	c.recorder.EventRecorder = events
 	reconcileOnce := func(after time.Duration, want ...string) {
 		t.Helper()
 		clock.SetTime(claim.Status.CompletionTime.Add(after))
@@ -63,6 +63,6 @@ func TestDeletionIsRecorded(t *testing.T) {
 		}
 	}
 	reconcileOnce(time.Minute)
-	reconcileOnce(2*time.Hour, "Normal "+EventTTLDelete)
-	reconcileOnce(3*time.Hour, "Normal "+EventTTLDelete)
+	reconcileOnce(2*time.Hour, "Normal "+eventTTLDelete)
+	reconcileOnce(3*time.Hour, "Normal "+eventTTLDelete)
 }
