@@ -13,7 +13,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-func TestLabelLater(t *testing.T) {
+func TestLabelDelay(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	pooled := func() *v1alpha1.Sandbox {
 		set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool", UID: "set"}}
@@ -39,7 +39,7 @@ func TestLabelLater(t *testing.T) {
 		after   time.Duration
 		want    time.Duration
 	}{
-		"in a storm":          {sandbox: claimed(nothing), want: laterStep},
+		"in a burst":          {sandbox: claimed(nothing), want: labelDelay},
 		"after it":            {sandbox: claimed(nothing), after: 100 * time.Millisecond},
 		"asked for labels":    {sandbox: claimed(`{"annotations":null,"labels":["a"]}`)},
 		"asked for notes":     {sandbox: claimed(`{"annotations":["a"],"labels":null}`)},
@@ -50,15 +50,15 @@ func TestLabelLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{Clock: clocktesting.NewFakePassiveClock(now), QuietPeriod: 100 * time.Millisecond})
 			o := &observation{sandbox: test.sandbox, now: now.Add(test.after)}
-			if got := c.labelLater(o); got != 0 {
+			if got := c.labeler.delay(o); got != 0 {
 				t.Errorf("without claims it waits %s", got)
 			}
-			c.noteClaim(claimed(nothing), claimed(nothing)) // no claim: nothing left the pool
-			if got := c.labelLater(o); got != 0 {
+			c.labeler.noteClaim(claimed(nothing), claimed(nothing)) // no claim: nothing left the pool
+			if got := c.labeler.delay(o); got != 0 {
 				t.Errorf("after a change of a claimed one it waits %s", got)
 			}
-			c.noteClaim(pooled(), claimed(nothing))
-			if got := c.labelLater(o); got != test.want {
+			c.labeler.noteClaim(pooled(), claimed(nothing))
+			if got := c.labeler.delay(o); got != test.want {
 				t.Errorf("waits %s, want %s", got, test.want)
 			}
 		})

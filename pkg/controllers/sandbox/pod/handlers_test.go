@@ -5,11 +5,9 @@ package pod
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -18,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
 // Nothing that is remembered of a sandbox is held against the next of its name.
@@ -28,16 +27,16 @@ func TestForgetsWithTheSandbox(t *testing.T) {
 	before, after := newSandbox(version("1")), newSandbox(version("2"))
 	another := newSandbox(version("3"), func(s *v1alpha1.Sandbox) { s.UID = "another" })
 	tests := map[string]struct {
-		happens func(*Controller, queue)
+		happens func(*Controller, queue.Interface)
 		forgets bool
 	}{
-		"changed": {func(c *Controller, q queue) {
+		"changed": {func(c *Controller, q queue.Interface) {
 			c.sandboxEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 		}, false},
-		"deleted": {func(c *Controller, q queue) {
+		"deleted": {func(c *Controller, q queue.Interface) {
 			c.sandboxEvents().Delete(t.Context(), event.DeleteEvent{Object: before}, q)
 		}, true},
-		"replaced": {func(c *Controller, q queue) {
+		"replaced": {func(c *Controller, q queue.Interface) {
 			c.sandboxEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: another}, q)
 		}, true},
 	}
@@ -46,14 +45,14 @@ func TestForgetsWithTheSandbox(t *testing.T) {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		c.expectations.created(box, "pod")
 		c.creates.tried(box)
-		c.removes.tried(box)
+		c.deletes.tried(box)
 		c.superseded.wrote(box, "1", "2")
 		test.happens(c, q)
 		if q.Len() != 1 {
 			t.Errorf("%s: %d in the queue", name, q.Len())
 		}
 		q.ShutDown()
-		forgotten := []bool{c.expectations.left(box) == 0, c.creates.left(box) == 0, c.removes.left(box) == 0, c.superseded.left(box, "1") == 0}
+		forgotten := []bool{c.expectations.left(box) == 0, c.creates.left(box) == 0, c.deletes.left(box) == 0, c.superseded.left(box, "1") == 0}
 		want := []bool{test.forgets, test.forgets, test.forgets, test.forgets}
 		if diff := cmp.Diff(want, forgotten); diff != "" {
 			t.Errorf("%s: forgotten (-want +got):\n%s", name, diff)
@@ -64,26 +63,10 @@ func TestForgetsWithTheSandbox(t *testing.T) {
 // recorded keeps the last event.
 type recorded struct {
 	recorder.EventRecorder
-	regarding runtime.Object
-	reason    string
-	note      string
+	reason string
+	note   string
 }
 
-func (r *recorded) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
-	r.regarding, r.reason, r.note = regarding, reason, fmt.Sprintf(note, args...)
-}
-
-// Events that differ in the version of the sandbox alone are one.
-func TestEventNamesNoVersion(t *testing.T) {
-	r := &recorded{}
-	c := New(Options{Clock: clocktesting.NewFakePassiveClock(now), Recorder: r})
-	sandbox := newSandbox(func(s *v1alpha1.Sandbox) { s.ResourceVersion = "7" })
-	c.event(sandbox, corev1.EventTypeWarning, reasonPodDeleteFailed, "100 % "+strings.Repeat("x", 2000))
-	want := &corev1.ObjectReference{APIVersion: "agents.kruise.io/v1alpha1", Kind: "Sandbox", Namespace: "ns", Name: "box", UID: "u"}
-	if diff := cmp.Diff(runtime.Object(want), r.regarding); diff != "" {
-		t.Errorf("regarding (-want +got):\n%s", diff)
-	}
-	if len(r.note) > maxMessage || !strings.HasPrefix(r.note, "100 % x") {
-		t.Errorf("note of %d bytes: %s", len(r.note), r.note)
-	}
+func (r *recorded) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	r.reason, r.note = reason, fmt.Sprintf(note, args...)
 }

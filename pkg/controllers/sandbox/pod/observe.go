@@ -4,16 +4,24 @@
 package pod
 
 import (
+	"context"
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// CachedPods says which pods this controller needs in the cache, and what of them:
+// CachedPods selects the pods that this controller needs in the cache, and what of them:
 // the pods of sandboxes, and of each a few hundred bytes.
 func CachedPods() cache.ByObject {
 	return cache.ByObject{
@@ -22,8 +30,8 @@ func CachedPods() cache.ByObject {
 	}
 }
 
-// trimmed is the transform of the cache. What is no pod, such as the note that one
-// was deleted unseen, stays as it is.
+// trimmed is the transform of the cache. What is no pod, such as a tombstone, stays as it
+// is.
 func trimmed(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		return trim(pod), nil
@@ -31,7 +39,7 @@ func trimmed(object any) (any, error) {
 	return object, nil
 }
 
-// trim copies what plans are made from.
+// trim returns a copy of a pod with what plans are made from.
 func trim(pod *corev1.Pod) *corev1.Pod {
 	small := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -91,7 +99,7 @@ func only(from map[string]string, keys ...string) map[string]string {
 	return kept
 }
 
-// differ says whether two trimmed pods could lead to different plans.
+// differ reports whether two trimmed pods could lead to different plans.
 func differ(a, b *corev1.Pod) bool {
 	if a.ResourceVersion == b.ResourceVersion {
 		return false
@@ -99,4 +107,48 @@ func differ(a, b *corev1.Pod) bool {
 	other := *b
 	other.ResourceVersion = a.ResourceVersion
 	return !equality.Semantic.DeepEqual(a, &other)
+}
+
+// observe reads what the cache shows. What is expected of the cache is read first: a pod
+// that arrives in between is then seen twice and not missed.
+func (c *Controller) observe(ctx context.Context, key types.NamespacedName, sandbox *v1alpha1.Sandbox) (*observation, error) {
+	revision, err := podtemplate.SandboxRevision(sandbox)
+	if err != nil {
+		return nil, reconcile.TerminalError(err)
+	}
+	o := &observation{
+		sandbox:  sandbox,
+		revision: revision,
+		expected: c.expectations.left(key) > 0,
+		held:     c.creates.left(key) > 0,
+		now:      c.clock.Now(),
+	}
+	o.pod, err = getPod(ctx, c.client, key, client.UnsafeDisableDeepCopy)
+	return o, err
+}
+
+// ask asks the server for the pod, and plans with that.
+func (c *Controller) ask(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
+	pod, err := getPod(ctx, c.reader, key)
+	if err != nil {
+		return plan{}, err
+	}
+	if pod != nil {
+		pod = trim(pod)
+	}
+	o.pod, o.sure, o.expected = pod, true, false
+	return decide(o), nil
+}
+
+// getPod returns the pod of a name, or nil.
+func getPod(ctx context.Context, reader client.Reader, key types.NamespacedName, opts ...client.GetOption) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := reader.Get(ctx, key, pod, opts...)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting Pod %s: %w", key, err)
+	}
+	return pod, nil
 }
