@@ -17,7 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/apiwarning"
 )
 
-// logged is where warnings go that nobody asked for.
+// logged has the warnings of requests whose context does not collect them.
 type logged struct{ texts []string }
 
 func (l *logged) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {

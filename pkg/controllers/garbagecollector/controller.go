@@ -6,7 +6,6 @@ package garbagecollector
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,22 +16,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-// watchLag gives the caches time to show what the server has already. Not everything
-// they show brings an event here, so the object is looked at again.
-const watchLag = 50 * time.Millisecond
-
-// Controller collects what has lost its owners, and lets go of owners.
+// Controller collects objects without owners, and finalizes owners without dependents.
 type Controller struct {
 	client  client.Client
 	reader  client.Reader
 	workers int
-	// caches are those of the kinds that are owned.
+	// caches are those of the kinds of dependents.
 	caches map[string]versioned
-}
-
-// versioned is a cache that knows what it has shown last.
-type versioned interface {
-	LastStoreSyncResourceVersion() string
 }
 
 var _ reconcile.TypedReconciler[request] = (*Controller)(nil)
@@ -65,7 +55,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return b.Complete(c)
 }
 
-// Reconcile looks at an object, as one that is owned and as one that owns.
+// Reconcile looks at an object, as a dependent and as an owner.
 func (c *Controller) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	object := kinds[req.kind].object()
 	if err := c.client.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
@@ -75,8 +65,8 @@ func (c *Controller) Reconcile(ctx context.Context, req request) (reconcile.Resu
 		return reconcile.Result{}, fmt.Errorf("getting %s: %w", req, err)
 	}
 	err := c.collect(ctx, req, object)
-	if err == nil && isLeaving(object) {
-		return c.leave(ctx, req, object)
+	if err == nil && waitsForDependents(object) {
+		return c.finalize(ctx, req, object)
 	}
 	switch {
 	case apierrors.IsConflict(err):

@@ -114,7 +114,7 @@ func TestCollection(t *testing.T) {
 			},
 			want: []string{"Sandbox a held by " + held},
 		},
-		"a claim, held by somebody": {
+		"a claim with a finalizer": {
 			make: func(f *fixture) {
 				claim := f.create(kindClaim, "claim")
 				f.setFinalizers(claim, `["`+held+`"]`)
@@ -123,7 +123,7 @@ func TestCollection(t *testing.T) {
 			},
 			want: []string{"Sandbox a of claim", "SandboxClaim claim held by " + held},
 		},
-		"a claim, foreground, held by somebody": {
+		"a claim with a finalizer, foreground": {
 			make: func(f *fixture) {
 				claim := f.create(kindClaim, "claim")
 				f.setFinalizers(claim, `["`+held+`"]`)
@@ -185,7 +185,7 @@ func TestCollection(t *testing.T) {
 			},
 			want: []string{"SandboxClaim claim"},
 		},
-		"owners that nobody here knows": {
+		"owners of unknown kinds": {
 			make: func(f *fixture) {
 				f.create(kindSandbox, "a", metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"})
 				f.create(kindSandbox, "b", metav1.OwnerReference{APIVersion: "agents.kruise.io/v9", Kind: "SandboxSet", Name: "x", UID: "x"})
@@ -263,7 +263,7 @@ func TestRaces(t *testing.T) {
 		for _, policy := range []metav1.DeletionPropagation{foreground, orphan} {
 			f := fixtureOf(t, "lagging-"+string(policy[0]|' '))
 			claim := f.create(kindClaim, "claim")
-			for i := range page + 1 { // the first page has only others
+			for i := range pageSize + 1 { // the first pageSize has only others
 				f.create(kindSandbox, "a"+strconv.Itoa(i))
 			}
 			f.create(kindSandbox, "z", of(kindClaim, claim))
@@ -306,7 +306,7 @@ func TestRaces(t *testing.T) {
 		f.want("Sandbox sandbox of claim", "SandboxClaim claim")
 	})
 
-	t.Run("an owner that somebody takes hold of", func(t *testing.T) {
+	t.Run("an owner that gets a finalizer", func(t *testing.T) {
 		f := fixtureOf(t, "held")
 		claim := f.create(kindClaim, "claim")
 		f.delete(claim, foreground)

@@ -2,16 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package garbagecollector does with sandboxes and templates and their owners what the
-// garbage collector of Kubernetes does, where there is none: it deletes what no
-// longer has an owner, such as the unused sandboxes of a deleted SandboxSet and
-// those of a deleted SandboxClaim with reclaimPolicy Delete. An owner that is
-// deleted in the foreground takes them along and goes last; one that is deleted as
-// an orphan's parent leaves them behind and goes last, too. Like that one it asks
-// the server, and not a cache, before it believes that something is gone.
+// garbage collector of Kubernetes does, where there is none: it deletes objects whose
+// owners are gone, such as the unused sandboxes of a deleted SandboxSet and the sandboxes
+// of a deleted SandboxClaim with reclaimPolicy Delete. An owner that is deleted in the
+// foreground is deleted after its dependents; one that is deleted with --cascade=orphan
+// leaves them behind. Like the garbage collector of Kubernetes it asks the server, and not
+// a cache, before it believes that an owner is gone.
 //
-// The work is divided like this. Each object looks at its own owners, and goes or
-// lets go of them (collect.go). An owner in the course of such a deletion looks at
-// nothing but whether something is left that it owns (finalizers.go). The events
-// bring an owner's fate to what it owns, and what has become of that to the owner
-// (events.go).
+// The work is divided like this. Each dependent looks at its own owners, and is deleted or
+// loses the references to them (collect.go). An owner that waits for its dependents looks
+// only at whether there are any left (finalizers.go). The events of an owner queue its
+// dependents, and their events the owner (events.go).
 package garbagecollector

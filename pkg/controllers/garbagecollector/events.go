@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,73 +17,61 @@ import (
 
 type requests = workqueue.TypedRateLimitingInterface[request]
 
-// events queues an object when it comes or gets other owners (they may have gone
-// before anyone could see that they owned something), and when something happens
-// to its owners or to what it owns. An owner and what it owns come from watches of
-// their own: whichever of the two is seen last brings both together.
+// events queues an object when it is created or gets other owners (they may be gone before
+// the cache shows their dependents), and when something happens to its owners or to its
+// dependents. An owner and its dependents come from different watches: the one that is
+// seen last brings both together.
 func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object, request] {
 	return handler.TypedFuncs[client.Object, request]{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
-			if len(owners(e.Object)) > 0 || isLeaving(e.Object) {
+			if len(owners(e.Object)) > 0 || waitsForDependents(e.Object) {
 				q.Add(requestFor(kind, e.Object))
 			}
-			if isLeaving(e.Object) {
-				c.addOwned(ctx, kind, e.Object, q)
+			if waitsForDependents(e.Object) {
+				c.enqueueDependents(ctx, kind, e.Object, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
 			if len(e.ObjectOld.GetOwnerReferences()) > 0 || len(e.ObjectNew.GetOwnerReferences()) > 0 {
-				changedOwners(kind, e.ObjectOld, e.ObjectNew, q)
+				enqueueChangedOwners(kind, e.ObjectOld, e.ObjectNew, q)
 			}
-			if !isLeaving(e.ObjectNew) {
+			if !waitsForDependents(e.ObjectNew) {
 				return
 			}
 			q.Add(requestFor(kind, e.ObjectNew))
-			if fateOf(e.ObjectOld) != fateOf(e.ObjectNew) {
-				c.addOwned(ctx, kind, e.ObjectNew, q)
+			if stateOf(e.ObjectOld) != stateOf(e.ObjectNew) {
+				c.enqueueDependents(ctx, kind, e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) {
-			addOwners(e.Object, q, nil)
-			c.addOwned(ctx, kind, e.Object, q)
+			enqueueOwners(e.Object, q, nil)
+			c.enqueueDependents(ctx, kind, e.Object, q)
 		},
 	}
 }
 
 // changedOwners queues an object that has got other owners, and those it had.
-func changedOwners(kind string, before, after client.Object, q requests) {
+func enqueueChangedOwners(kind string, before, after client.Object, q requests) {
 	had, has := uids(before), uids(after)
 	if slices.ContainsFunc(has, func(uid types.UID) bool { return !slices.Contains(had, uid) }) {
 		q.Add(requestFor(kind, after))
 	}
-	addOwners(before, q, has)
-}
-
-func uids(object client.Object) []types.UID {
-	var all []types.UID
-	for _, owner := range object.GetOwnerReferences() {
-		all = append(all, owner.UID)
-	}
-	return all
+	enqueueOwners(before, q, has)
 }
 
 // addOwners queues the owners of an object but for some: they may have waited for
 // it.
-func addOwners(object client.Object, q requests, but []types.UID) {
+func enqueueOwners(object client.Object, q requests, except []types.UID) {
 	for _, owner := range owners(object) {
-		if !slices.Contains(but, owner.UID) {
-			q.Add(requestOf(object.GetNamespace(), &owner))
+		if !slices.Contains(except, owner.UID) {
+			q.Add(requestForOwner(object.GetNamespace(), &owner))
 		}
 	}
 }
 
-func requestOf(namespace string, owner *metav1.OwnerReference) request {
-	return request{kind: owner.Kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}}
-}
-
-// addOwned queues what an object owns.
-func (c *Controller) addOwned(ctx context.Context, kind string, owner client.Object, q requests) {
-	if err := c.ownedBy(ctx, kind, owner, func(r request) { q.Add(r) }); err != nil {
-		log.FromContext(ctx).Error(err, "Finding what an object owns that is deleted")
+// enqueueDependents queues the dependents of an object.
+func (c *Controller) enqueueDependents(ctx context.Context, kind string, owner client.Object, q requests) {
+	if err := c.eachDependent(ctx, kind, owner, func(r request) { q.Add(r) }); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to look up the dependents of a deleted object", "kind", kind, "object", client.ObjectKeyFromObject(owner))
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// held is a finalizer of somebody else.
+// held is a finalizer of another controller.
 const held = "example.com/held"
 
 // startAPI starts an API server, beside which nothing runs.

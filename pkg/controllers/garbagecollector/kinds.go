@@ -5,6 +5,7 @@ package garbagecollector
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,7 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// The kinds that are looked at.
+// The kinds that are watched.
 const (
 	kindSandbox  = "Sandbox"
 	kindClaim    = "SandboxClaim"
@@ -26,37 +27,37 @@ const (
 	kindTemplate = "SandboxTemplate"
 )
 
-// kind is a kind of objects that are owned or own others.
+// kind is a kind of owners or dependents.
 type kind struct {
 	object func() client.Object
-	// list is nil for kinds of objects that are not owned.
+	// list is nil for kinds that are never dependents.
 	list func() client.ObjectList
-	// owns are the kinds of what an object of this kind may own.
-	owns []string
+	// dependents are the kinds of the dependents of an object of this kind.
+	dependents []string
 }
 
 var kinds = map[string]kind{
 	kindSandbox: {
-		object: func() client.Object { return &v1alpha1.Sandbox{} },
-		list:   func() client.ObjectList { return &v1alpha1.SandboxList{} },
-		owns:   []string{kindSandbox},
+		object:     func() client.Object { return &v1alpha1.Sandbox{} },
+		list:       func() client.ObjectList { return &v1alpha1.SandboxList{} },
+		dependents: []string{kindSandbox},
 	},
 	kindClaim: {
-		object: func() client.Object { return &v1alpha1.SandboxClaim{} },
-		owns:   []string{kindSandbox},
+		object:     func() client.Object { return &v1alpha1.SandboxClaim{} },
+		dependents: []string{kindSandbox},
 	},
 	kindSet: {
-		object: func() client.Object { return &v1alpha1.SandboxSet{} },
-		owns:   []string{kindSandbox, kindTemplate},
+		object:     func() client.Object { return &v1alpha1.SandboxSet{} },
+		dependents: []string{kindSandbox, kindTemplate},
 	},
 	kindTemplate: {
-		object: func() client.Object { return &v1alpha1.SandboxTemplate{} },
-		list:   func() client.ObjectList { return &v1alpha1.SandboxTemplateList{} },
-		owns:   []string{kindSandbox},
+		object:     func() client.Object { return &v1alpha1.SandboxTemplate{} },
+		list:       func() client.ObjectList { return &v1alpha1.SandboxTemplateList{} },
+		dependents: []string{kindSandbox},
 	},
 }
 
-// request names an object to look at.
+// request names an object to reconcile.
 type request struct {
 	kind string
 	types.NamespacedName
@@ -68,22 +69,34 @@ func requestFor(kind string, object client.Object) request {
 	return request{kind: kind, NamespacedName: client.ObjectKeyFromObject(object)}
 }
 
-// owners returns the owners of an object that are looked at.
-func owners(object client.Object) []metav1.OwnerReference {
-	var ours []metav1.OwnerReference
-	for _, owner := range object.GetOwnerReferences() {
-		if isOurs(&owner) {
-			ours = append(ours, owner)
-		}
-	}
-	return ours
+func requestForOwner(namespace string, owner *metav1.OwnerReference) request {
+	return request{kind: owner.Kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}}
 }
 
-func isOurs(owner *metav1.OwnerReference) bool {
+// owners returns the owners of an object that are watched.
+func owners(object client.Object) []metav1.OwnerReference {
+	var watched []metav1.OwnerReference
+	for _, owner := range object.GetOwnerReferences() {
+		if isWatched(&owner) {
+			watched = append(watched, owner)
+		}
+	}
+	return watched
+}
+
+func isWatched(owner *metav1.OwnerReference) bool {
 	return owner.APIVersion == v1alpha1.SchemeGroupVersion.String() && kinds[owner.Kind].object != nil
 }
 
-// ownerUID is the name of the index of owned objects.
+func uids(object client.Object) []types.UID {
+	var all []types.UID
+	for _, owner := range object.GetOwnerReferences() {
+		all = append(all, owner.UID)
+	}
+	return all
+}
+
+// ownerUID is the name of the index of dependents.
 const ownerUID = "sandlot.io/owner-uid"
 
 // addIndexes lets the cache find objects by the UIDs of their owners.
@@ -106,8 +119,13 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// cachesOf returns the caches of the kinds that are owned. An informer that does not
-// show its cache is left out.
+// versioned is a cache that knows the last revision that it has shown.
+type versioned interface {
+	LastStoreSyncResourceVersion() string
+}
+
+// cachesOf returns the caches of the kinds of dependents. An informer that does not show
+// its cache is left out.
 func cachesOf(ctx context.Context, informers cache.Cache) (map[string]versioned, error) {
 	caches := map[string]versioned{}
 	for name, kind := range kinds {
@@ -125,12 +143,12 @@ func cachesOf(ctx context.Context, informers cache.Cache) (map[string]versioned,
 	return caches, nil
 }
 
-// ownedBy calls do for each object that the cache shows as owned by an object of a
-// kind. o may say how many are enough.
-func (c *Controller) ownedBy(ctx context.Context, ownerKind string, owner client.Object, do func(request), o ...client.ListOption) error {
+// eachDependent calls do for each dependent of an object in the cache. o may limit their
+// number.
+func (c *Controller) eachDependent(ctx context.Context, ownerKind string, owner client.Object, do func(request), o ...client.ListOption) error {
 	o = append(o, client.InNamespace(owner.GetNamespace()),
 		client.MatchingFields{ownerUID: string(owner.GetUID())}, client.UnsafeDisableDeepCopy)
-	for _, name := range kinds[ownerKind].owns {
+	for _, name := range kinds[ownerKind].dependents {
 		list := kinds[name].list()
 		err := c.client.List(ctx, list, o...)
 		if err == nil {
@@ -144,8 +162,24 @@ func (c *Controller) ownedBy(ctx context.Context, ownerKind string, owner client
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("looking up what %s %s/%s owns: %w", ownerKind, owner.GetNamespace(), owner.GetName(), err)
+			return fmt.Errorf("looking up the dependents of %s %s/%s: %w", ownerKind, owner.GetNamespace(), owner.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// patch sets a list in the metadata of the very version of an object that was read.
+func (c *Controller) patch(ctx context.Context, req request, object client.Object, field string, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":             object.GetUID(),
+		"resourceVersion": object.GetResourceVersion(),
+		field:             value,
+	}})
+	if err != nil {
+		return err
+	}
+	target := kinds[req.kind].object() // the object itself belongs to the cache
+	target.SetNamespace(req.Namespace)
+	target.SetName(req.Name)
+	return c.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }

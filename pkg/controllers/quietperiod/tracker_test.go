@@ -40,7 +40,7 @@ func TestWait(t *testing.T) {
 		"each claim extends":           {claims: []int{0, 50, 90}, now: 100, want: 90 * time.Millisecond, inBurst: true},
 		"up to the longest wait":       {claims: every50(4950), now: 4950, want: 50 * time.Millisecond, inBurst: true},
 		"the longest wait is over":     {claims: every50(6000), now: 6000, inBurst: true},
-		"a pause begins anew":          {claims: append(every50(6000), 6100), now: 6100, want: 100 * time.Millisecond, inBurst: true},
+		"another burst begins":         {claims: append(every50(6000), 6100), now: 6100, want: 100 * time.Millisecond, inBurst: true},
 		"quiet after the longest wait": {claims: every50(6000), now: 6100},
 	}
 	for name, test := range tests {

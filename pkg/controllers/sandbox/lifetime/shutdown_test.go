@@ -61,7 +61,7 @@ func TestShutdown(t *testing.T) {
 			raced:   func(sandbox *v1alpha1.Sandbox) error { return api.Delete(t.Context(), sandbox) },
 			deleted: true,
 		},
-		"just made anew": {
+		"just recreated": {
 			shutdownTime: at(time.Hour), later: 2 * time.Hour,
 			raced: func(sandbox *v1alpha1.Sandbox) error {
 				if err := api.Delete(t.Context(), sandbox); err != nil {

@@ -158,7 +158,7 @@ func TestConcerned(t *testing.T) {
 		"wanted":                    p.Update(event.UpdateEvent{ObjectOld: box(nil), ObjectNew: later(new(true), 2)}),
 		"unwanted":                  p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(false), 2)}),
 		"left to itself":            !p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(nil, 2)}),
-		"made anew between looks":   p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: another}),
+		"recreated, seen as update": p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: another}),
 		"deleted":                   !p.Delete(event.DeleteEvent{Object: box(new(true))}),
 		"changed, with a new image": p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(true), 2)}),
 	} {

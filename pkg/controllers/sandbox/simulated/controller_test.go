@@ -161,7 +161,7 @@ func TestController(t *testing.T) {
 			t.Error("looks again before there is anything new")
 		}
 		var q counting
-		if wakeUser(waiting, &q); q.added != 1 {
+		if enqueueStarting(waiting, &q); q.added != 1 {
 			t.Error("the template does not wake it")
 		}
 		template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "base"}}
@@ -174,7 +174,7 @@ func TestController(t *testing.T) {
 		if s := got.Status; s.Phase != v1alpha1.SandboxRunning || s.Message != runningMessage || s.UpdateRevision != waiting.Status.UpdateRevision {
 			t.Errorf("status %+v", s)
 		}
-		if wakeUser(got, &q); q.added != 1 {
+		if enqueueStarting(got, &q); q.added != 1 {
 			t.Error("the template wakes a sandbox that runs")
 		}
 	})
@@ -203,21 +203,21 @@ func TestController(t *testing.T) {
 	})
 
 	t.Run("another sandbox of that name", func(t *testing.T) {
-		sandbox := newSandbox("anew", "busybox")
+		sandbox := newSandbox("recreated", "busybox")
 		create(t, sandbox)
 		racing := interceptor.NewClient(api, interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-				if err := api.Delete(ctx, get(t, "anew")); err != nil {
+				if err := api.Delete(ctx, get(t, "recreated")); err != nil {
 					t.Fatal(err)
 				}
-				create(t, newSandbox("anew", "busybox"))
+				create(t, newSandbox("recreated", "busybox"))
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		})
 		if got := run(t, racing, sandbox, time.Second); got.RequeueAfter != conflictDelay {
 			t.Errorf("requeue after %s", got.RequeueAfter)
 		}
-		if got := get(t, "anew"); got.Status.SandboxIP != "" {
+		if got := get(t, "recreated"); got.Status.SandboxIP != "" {
 			t.Errorf("the new one got the status of the old: %+v", got.Status)
 		}
 	})

@@ -25,7 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// recorded is a recorder that keeps what it is told.
+// recorded is a recorder that keeps its events.
 type recorded struct {
 	t      *testing.T
 	events []string
@@ -180,7 +180,7 @@ func TestWarmClaims(t *testing.T) {
 	if due := f.created(claim, false); len(due) != 0 {
 		t.Errorf("a claim that was bound at once is looked at after %v", due)
 	}
-	f.want("told anyway", f.reconcile(claim))
+	f.want("queued anyway", f.reconcile(claim))
 
 	// One that took less than the minWait.
 	before := claim.DeepCopy()
@@ -201,7 +201,7 @@ func TestWarmClaims(t *testing.T) {
 	}
 	f.want("all events", f.reconcile(claim), "Normal ClaimCompleted: Successfully claimed 1/1 sandboxes")
 	f.want("once", f.reconcile(claim))
-	// A status written by somebody else later is no news.
+	// A later write of the status by another client is no news.
 	later := claim.DeepCopy()
 	later.Status.Message = "edited"
 	later.ManagedFields = []metav1.ManagedFieldsEntry{}
@@ -240,9 +240,9 @@ func TestMadeAnew(t *testing.T) {
 	f := newFixture(t, true)
 	claim := f.create("again", 2)
 	f.reconcile(claim)
-	anew := claim.DeepCopy()
-	anew.UID = "other"
-	if due := f.updated(claim, anew); len(due) != 1 {
+	recreated := claim.DeepCopy()
+	recreated.UID = "other"
+	if due := f.updated(claim, recreated); len(due) != 1 {
 		t.Errorf("the new one is looked at after %v", due)
 	}
 	if len(f.c.reported) > 0 {

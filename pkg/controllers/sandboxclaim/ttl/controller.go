@@ -28,7 +28,7 @@ const eventTTLDelete = "SandboxClaimTTLDelete"
 // Controller deletes claims after their time to live.
 type Controller struct {
 	*lifetime.Timer[*v1alpha1.SandboxClaim]
-	// recordEvents says that an event is recorded for each deletion.
+	// recordEvents: an event is recorded for each deletion.
 	recordEvents bool
 	recorder     report.Recorder
 }

@@ -28,7 +28,7 @@ func (r *reasons) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...an
 	r.seen = append(r.seen, kind+" "+reason)
 }
 
-// A deletion is told once, and only when it happens.
+// A deletion is recorded once, and only when it happens.
 func TestDeletionIsRecorded(t *testing.T) {
 	server := testutil.Start(t)
 	scheme := runtime.NewScheme()
