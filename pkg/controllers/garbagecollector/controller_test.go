@@ -54,7 +54,7 @@ func TestCollection(t *testing.T) {
 				f.create(kindSandbox, "of-other", controlled(of(kindSet, other)))
 				f.create(kindSandbox, "of-set", controlled(of(kindSet, set)))
 				f.create(kindTemplate, "revision", controlled(of(kindSet, set)))
-				f.delete(set, background)
+				f.remove(set, background)
 			},
 			want: []string{"Sandbox free", "Sandbox of-other of other", "SandboxSet other"},
 		},
@@ -64,7 +64,7 @@ func TestCollection(t *testing.T) {
 				f.create(kindSandbox, "free")
 				f.create(kindSandbox, "of-set", controlled(of(kindSet, set)))
 				f.create(kindTemplate, "revision", controlled(of(kindSet, set)))
-				f.delete(set, foreground)
+				f.remove(set, foreground)
 			},
 			// The rest is for the controller of the pool.
 			want: []string{"Sandbox free", "SandboxSet set held by " + v1alpha1.FinalizerPool},
@@ -75,7 +75,7 @@ func TestCollection(t *testing.T) {
 				f.create(kindSandbox, "a", controlled(of(kindSet, set)))
 				f.create(kindSandbox, "b", of(kindSet, set))
 				f.create(kindTemplate, "revision", controlled(of(kindSet, set)))
-				f.delete(set, orphan)
+				f.remove(set, orphan)
 			},
 			want: []string{"Sandbox a", "Sandbox b", "SandboxTemplate revision"},
 		},
@@ -84,7 +84,7 @@ func TestCollection(t *testing.T) {
 				claim := f.create(kindClaim, "claim")
 				f.create(kindSandbox, "a", controlled(of(kindClaim, claim)))
 				f.create(kindSandbox, "b", controlled(of(kindClaim, claim)))
-				f.delete(claim, foreground)
+				f.remove(claim, foreground)
 			},
 		},
 		"a claim, foreground, one of whose sandboxes is held": {
@@ -92,7 +92,7 @@ func TestCollection(t *testing.T) {
 				claim := f.create(kindClaim, "claim")
 				f.create(kindSandbox, "a", controlled(of(kindClaim, claim)))
 				f.setFinalizers(f.create(kindSandbox, "b", controlled(of(kindClaim, claim))), `["`+held+`"]`)
-				f.delete(claim, foreground)
+				f.remove(claim, foreground)
 			},
 			want: []string{"Sandbox b of claim held by " + held, "SandboxClaim claim held by foregroundDeletion"},
 		},
@@ -100,7 +100,7 @@ func TestCollection(t *testing.T) {
 			make: func(f *fixture) {
 				claim := f.create(kindClaim, "claim")
 				f.create(kindSandbox, "a", controlled(of(kindClaim, claim)))
-				f.delete(claim, orphan)
+				f.remove(claim, orphan)
 			},
 			want: []string{"Sandbox a"},
 		},
@@ -109,8 +109,8 @@ func TestCollection(t *testing.T) {
 				claim := f.create(kindClaim, "claim")
 				sandbox := f.create(kindSandbox, "a", controlled(of(kindClaim, claim)))
 				f.setFinalizers(sandbox, `["`+held+`"]`)
-				f.delete(sandbox, background)
-				f.delete(claim, orphan)
+				f.remove(sandbox, background)
+				f.remove(claim, orphan)
 			},
 			want: []string{"Sandbox a held by " + held},
 		},
@@ -119,7 +119,7 @@ func TestCollection(t *testing.T) {
 				claim := f.create(kindClaim, "claim")
 				f.setFinalizers(claim, `["`+held+`"]`)
 				f.create(kindSandbox, "a", controlled(of(kindClaim, claim)))
-				f.delete(claim, background)
+				f.remove(claim, background)
 			},
 			want: []string{"Sandbox a of claim", "SandboxClaim claim held by " + held},
 		},
@@ -128,21 +128,21 @@ func TestCollection(t *testing.T) {
 				claim := f.create(kindClaim, "claim")
 				f.setFinalizers(claim, `["`+held+`"]`)
 				f.create(kindSandbox, "a", controlled(of(kindClaim, claim)))
-				f.delete(claim, foreground)
+				f.remove(claim, foreground)
 			},
 			want: []string{"SandboxClaim claim held by " + held},
 		},
 		"sandboxes": {
 			make: func(f *fixture) {
 				for name, policy := range map[string]metav1.DeletionPropagation{"a": background, "b": foreground, "c": orphan} {
-					f.delete(f.create(kindSandbox, name), policy)
+					f.remove(f.create(kindSandbox, name), policy)
 				}
 			},
 		},
 		"templates": {
 			make: func(f *fixture) {
 				for name, policy := range map[string]metav1.DeletionPropagation{"a": background, "b": foreground, "c": orphan} {
-					f.delete(f.create(kindTemplate, name), policy)
+					f.remove(f.create(kindTemplate, name), policy)
 				}
 			},
 		},
@@ -152,7 +152,7 @@ func TestCollection(t *testing.T) {
 					sandbox := f.create(kindSandbox, name)
 					child := f.create(kindSandbox, name+"-child", of(kindSandbox, sandbox))
 					f.create(kindSandbox, name+"-grandchild", of(kindSandbox, child))
-					f.delete(sandbox, policy)
+					f.remove(sandbox, policy)
 				}
 			},
 			want: []string{"Sandbox c-child", "Sandbox c-grandchild of c-child"},
@@ -163,7 +163,7 @@ func TestCollection(t *testing.T) {
 				for name, policy := range map[string]metav1.DeletionPropagation{"a": background, "b": foreground, "c": orphan} {
 					claim := f.create(kindClaim, name)
 					f.create(kindSandbox, "of-"+name, controlled(of(kindClaim, claim)), of(kindSandbox, stays))
-					f.delete(claim, policy)
+					f.remove(claim, policy)
 				}
 			},
 			want: []string{"Sandbox of-a of stays", "Sandbox of-b of stays", "Sandbox of-c of stays", "Sandbox stays"},
@@ -172,14 +172,14 @@ func TestCollection(t *testing.T) {
 			make: func(f *fixture) {
 				a, b := f.create(kindClaim, "a"), f.create(kindSet, "b")
 				f.create(kindSandbox, "sandbox", controlled(of(kindClaim, a)), of(kindSet, b))
-				f.delete(a, foreground)
-				f.delete(b, background)
+				f.remove(a, foreground)
+				f.remove(b, background)
 			},
 		},
 		"an owner of the same name": {
 			make: func(f *fixture) {
 				claim := f.create(kindClaim, "claim")
-				f.delete(claim, background)
+				f.remove(claim, background)
 				f.create(kindClaim, "claim")
 				f.create(kindSandbox, "sandbox", controlled(of(kindClaim, claim)))
 			},
@@ -220,7 +220,7 @@ func TestRaces(t *testing.T) {
 		f := fixtureOf(t, "claimed")
 		set, claim := f.create(kindSet, "set"), f.create(kindClaim, "claim")
 		sandbox := f.create(kindSandbox, "sandbox", controlled(of(kindSet, set)))
-		f.delete(set, background)
+		f.remove(set, background)
 		racing := New(f.cached(interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 				claimed := sandbox.DeepCopyObject().(client.Object)
@@ -241,7 +241,7 @@ func TestRaces(t *testing.T) {
 		f := fixtureOf(t, "patched")
 		claim, other := f.create(kindClaim, "claim"), f.create(kindSandbox, "other")
 		sandbox := f.create(kindSandbox, "sandbox", of(kindClaim, claim))
-		f.delete(claim, orphan)
+		f.remove(claim, orphan)
 		racing := New(f.cached(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				owned := sandbox.DeepCopyObject().(client.Object)
@@ -267,7 +267,7 @@ func TestRaces(t *testing.T) {
 				f.create(kindSandbox, "a"+strconv.Itoa(i))
 			}
 			f.create(kindSandbox, "z", of(kindClaim, claim))
-			f.delete(claim, policy)
+			f.remove(claim, policy)
 			blind := New(interceptor.NewClient(api, interceptor.Funcs{
 				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 			}), api, 1)
@@ -309,7 +309,7 @@ func TestRaces(t *testing.T) {
 	t.Run("an owner that gets a finalizer", func(t *testing.T) {
 		f := fixtureOf(t, "held")
 		claim := f.create(kindClaim, "claim")
-		f.delete(claim, foreground)
+		f.remove(claim, foreground)
 		racing := New(f.cached(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				if err := api.Patch(ctx, claim.DeepCopyObject().(client.Object),
@@ -349,13 +349,13 @@ func TestEvents(t *testing.T) {
 		return claims
 	}
 	for policy, claim := range family("before-") {
-		f.delete(claim, policies[policy])
+		f.remove(claim, policies[policy])
 	}
 	heldBefore := f.create(kindClaim, "held-before")
 	sandboxBefore := f.create(kindSandbox, "held-before", controlled(of(kindClaim, heldBefore)))
 	f.setFinalizers(sandboxBefore, `["`+held+`"]`)
-	f.delete(heldBefore, foreground)
-	f.delete(f.create(kindClaim, "childless-before"), foreground)
+	f.remove(heldBefore, foreground)
+	f.remove(f.create(kindClaim, "childless-before"), foreground)
 	during := family("during-")
 
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -396,16 +396,16 @@ func TestEvents(t *testing.T) {
 		"SandboxClaim during-orphan", "SandboxClaim held-before held by foregroundDeletion")
 	f.setFinalizers(sandboxBefore, "null")
 	for policy, claim := range during {
-		f.delete(claim, policies[policy])
+		f.remove(claim, policies[policy])
 	}
-	f.delete(f.create(kindClaim, "childless-during"), foreground)
+	f.remove(f.create(kindClaim, "childless-during"), foreground)
 	await("Sandbox before-orphan", "Sandbox during-orphan")
 
 	// Somebody changes his mind, and what comes too late.
 	claim := f.create(kindClaim, "claim")
 	f.setFinalizers(claim, `["`+held+`"]`)
 	f.create(kindSandbox, "early", controlled(of(kindClaim, claim)))
-	f.delete(claim, background)
+	f.remove(claim, background)
 	await("Sandbox before-orphan", "Sandbox during-orphan", "Sandbox early of claim", "SandboxClaim claim held by "+held)
 	f.setFinalizers(claim, "null")
 	await("Sandbox before-orphan", "Sandbox during-orphan")

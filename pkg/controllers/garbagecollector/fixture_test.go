@@ -90,7 +90,7 @@ func controlled(owner metav1.OwnerReference) metav1.OwnerReference {
 	return owner
 }
 
-func (f *fixture) delete(object client.Object, policy metav1.DeletionPropagation) {
+func (f *fixture) remove(object client.Object, policy metav1.DeletionPropagation) {
 	f.Helper()
 	if err := f.api.Delete(f.Context(), object, client.PropagationPolicy(policy)); err != nil {
 		f.Fatal(err)

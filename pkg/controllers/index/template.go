@@ -9,15 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -103,13 +102,10 @@ func (x *ByTemplate) UsersOf(kind, namespace, name string) ([]client.Object, err
 	return users, nil
 }
 
-// Queue is the work queue that event handlers add to.
-type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // Events returns a handler that calls enqueue for each object that refers to a template
 // that was created, changed or deleted, a SandboxTemplate or a PodTemplate.
-func (x *ByTemplate) Events(enqueue func(user client.Object, q Queue)) handler.EventHandler {
-	each := func(ctx context.Context, template client.Object, q Queue) {
+func (x *ByTemplate) Events(enqueue func(user client.Object, q queue.Interface)) handler.EventHandler {
+	each := func(ctx context.Context, template client.Object, q queue.Interface) {
 		kind := v1alpha1.TemplateKindSandboxTemplate
 		if _, ok := template.(*corev1.PodTemplate); ok {
 			kind = v1alpha1.TemplateKindPodTemplate
@@ -124,8 +120,8 @@ func (x *ByTemplate) Events(enqueue func(user client.Object, q Queue)) handler.E
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q Queue) { each(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q Queue) { each(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q Queue) { each(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { each(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) { each(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { each(ctx, e.Object, q) },
 	}
 }

@@ -106,23 +106,10 @@ func TestShutdown(t *testing.T) {
 			}
 		})
 	}
-	t.Run("absent", func(t *testing.T) {
-		c := lifetime.NewShutdown(api, clocktesting.NewFakePassiveClock(now), 1)
-		result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "absent"}})
-		if err != nil || result.RequeueAfter != 0 {
-			t.Errorf("%+v, %v", result, err)
-		}
-	})
 }
 
 func sandboxUntil(name string, shutdownTime *metav1.Time) *v1alpha1.Sandbox {
-	return &v1alpha1.Sandbox{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec: v1alpha1.SandboxSpec{
-			ShutdownTime: shutdownTime,
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"i"}]}}`)},
-			},
-		},
-	}
+	sandbox := newSandbox(types.NamespacedName{Namespace: "default", Name: name})
+	sandbox.Spec.ShutdownTime = shutdownTime
+	return sandbox
 }

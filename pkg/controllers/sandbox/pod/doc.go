@@ -38,7 +38,7 @@
 //	core                     pods                    get, list, watch, create, patch, delete
 //	core                     pods/resize             patch
 //	core                     persistentvolumeclaims  get, create
-//	core                     configmaps              get, list, watch (RuntimesConfigMap)
+//	core                     configmaps              get, list, watch (the one with the runtimes)
 //	events.k8s.io (and core) events                  create, patch
 //
 // The finalizers are for clusters with OwnerReferencesPermissionEnforcement: an

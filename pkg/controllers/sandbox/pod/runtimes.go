@@ -21,10 +21,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// RuntimesConfigMap is the name of the ConfigMap with the runtimes,
+// runtimesConfigMap is the name of the ConfigMap with the runtimes,
 // in the namespace of the installation. It is OpenKruise's; the form of its entries
 // is ours (see podtemplate.ParseRuntime).
-const RuntimesConfigMap = "sandbox-injection-config"
+const runtimesConfigMap = "sandbox-injection-config"
 
 const (
 	// injectedKept is how many templates with runtimes in them are remembered, and
@@ -63,7 +63,7 @@ func newInjector(reader client.Reader, namespace string) *injector {
 	return &injector{
 		reader: reader,
 		synced: func() bool { return true },
-		key:    types.NamespacedName{Namespace: namespace, Name: RuntimesConfigMap},
+		key:    types.NamespacedName{Namespace: namespace, Name: runtimesConfigMap},
 		done:   lru.New(injectedKept),
 	}
 }

@@ -47,7 +47,7 @@ func (h *home) List(_ context.Context, into client.ObjectList, _ ...client.ListO
 
 func configOf(version string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: RuntimesConfigMap, UID: "c", ResourceVersion: version},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: runtimesConfigMap, UID: "c", ResourceVersion: version},
 		Data:       data,
 	}
 }
@@ -71,7 +71,7 @@ func TestInject(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		"none, and nobody asks":       {home: &home{err: errors.New("was asked")}},
+		"none, and no request":        {home: &home{err: errors.New("was asked")}},
 		"one":                         {home: h, runtimes: []string{"agent"}},
 		"no ConfigMap":                {home: &home{}, runtimes: []string{"agent"}, reason: "RuntimeNotFound", message: `runtime "agent": there is no ConfigMap home/sandbox-injection-config`},
 		"no such runtime":             {home: h, runtimes: []string{"agent", "csi"}, reason: "RuntimeNotFound", message: `runtime "csi": ConfigMap home/sandbox-injection-config has no such key`},

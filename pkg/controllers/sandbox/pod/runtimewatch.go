@@ -57,7 +57,7 @@ func (i *injector) watch(ctx context.Context, mgr ctrl.Manager, sandboxes client
 		Mapper:     mgr.GetRESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
 			Namespaces: map[string]cache.Config{
-				i.key.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", RuntimesConfigMap)},
+				i.key.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", runtimesConfigMap)},
 			},
 		}},
 		ReaderFailOnMissingInformer: true,

@@ -41,7 +41,7 @@ func New(c client.Client, clk clock.PassiveClock, workers int, events bool) *Con
 		Controller: "sandboxclaim-ttl", Kind: "SandboxClaim", Client: c, Clock: clk, Workers: workers,
 		Empty: func() *v1alpha1.SandboxClaim { return &v1alpha1.SandboxClaim{} },
 		Due:   expiryOf,
-		Act:   controller.delete,
+		Act:   controller.deleteExpired,
 	}
 	return controller
 }
@@ -54,7 +54,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return c.Timer.Register(ctx, mgr)
 }
 
-func (c *Controller) delete(ctx context.Context, claim *v1alpha1.SandboxClaim, expiry, _ time.Time) error {
+func (c *Controller) deleteExpired(ctx context.Context, claim *v1alpha1.SandboxClaim, expiry, _ time.Time) error {
 	if err := lifetime.Delete(ctx, c.Client, c.Kind, claim); err != nil {
 		return err
 	}
