@@ -31,16 +31,9 @@ const held = "example.com/held"
 // startAPI starts an API server, beside which nothing runs.
 func startAPI(t *testing.T) (*rest.Config, *runtime.Scheme, client.WithWatch) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	cfg := testutil.Start(t, testutil.WithOptions(func(o *options.Options) { o.SyncWindow = 0 })).Config
-	api, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg, scheme, api
+	server := testutil.Start(t, testutil.WithOptions(func(o *options.Options) { o.SyncWindow = 0 }))
+	api := server.RuntimeClient(t)
+	return server.Config, api.Scheme(), api
 }
 
 // fixture is a namespace of its own.

@@ -21,14 +21,7 @@ import (
 // server has.
 func TestTakeOver(t *testing.T) {
 	server := testutil.Start(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(server.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := server.RuntimeClient(t)
 	reconciler := Reconciler[*v1alpha1.SandboxTemplate]{
 		Client: api, Reader: api, Kind: "SandboxTemplate", OwnerKind: "Sandbox",
 		New: func() *v1alpha1.SandboxTemplate { return &v1alpha1.SandboxTemplate{} },

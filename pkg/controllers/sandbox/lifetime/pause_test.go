@@ -24,14 +24,7 @@ import (
 )
 
 func TestPause(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.NewWithWatch(testutil.Start(t).Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := testutil.Start(t).RuntimeClient(t)
 	now := time.Now().Truncate(time.Second)
 	at := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(d))) }
 	type spec struct {

@@ -56,14 +56,7 @@ func queued(before, after *v1alpha1.Sandbox) int {
 }
 
 func TestController(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.NewWithWatch(testutil.Start(t).Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := testutil.Start(t).RuntimeClient(t)
 	create := func(t *testing.T, sandbox *v1alpha1.Sandbox) {
 		if err := api.Create(t.Context(), sandbox); err != nil {
 			t.Fatal(err)

@@ -65,14 +65,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, all bool) *fixture {
 	server := testutil.Start(t, testutil.WithOptions(func(o *options.Options) { o.SyncWindow = 0 }))
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := server.RuntimeClient(t)
 	f := &fixture{
 		T: t, server: server, api: api, set: server.Set(t, "default", "pool", 5), events: &recorded{t: t},
 		clock: clocktesting.NewFakePassiveClock(time.Now()),

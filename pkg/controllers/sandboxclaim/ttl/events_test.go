@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -31,14 +30,7 @@ func (r *reasons) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...an
 // A deletion is recorded once, and only when it happens.
 func TestDeletionIsRecorded(t *testing.T) {
 	server := testutil.Start(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(server.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := server.RuntimeClient(t)
 	set := server.Set(t, "default", "pool", 1)
 	server.Stock(t, set, 0, 1)
 	claim := testutil.Claim(set, "old", 1, nil)
