@@ -28,10 +28,10 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
+	"github.com/sandlot-io/sandlot/pkg/controllers/apiwarning"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxtemplate/networkpolicy"
-	"github.com/sandlot-io/sandlot/pkg/controllers/warned"
 )
 
 // leaseName is the name of the leader's lease.
@@ -103,7 +103,7 @@ func clientConfig(cfg *rest.Config, o Options) *rest.Config {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "sandlot-controller-manager")
 	cfg.RateLimiter = nil
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
-	cfg.WarningHandlerWithContext = warned.Handler(log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{}))
+	cfg.WarningHandlerWithContext = apiwarning.Handler(log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{}))
 	return cfg
 }
 

@@ -197,7 +197,7 @@ func TestWarnResize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &recorded{}
 			c := New(Options{Clock: clocktesting.NewFakePassiveClock(now), Recorder: r})
-			c.warnResize(newSandbox(held(test.before)), newSandbox(held(test.after)))
+			c.writer.warnResize(newSandbox(held(test.before)), newSandbox(held(test.after)))
 			if r.reason != test.want || test.want != "" && r.note != test.after.Message {
 				t.Errorf("event %q with %q, want %q", r.reason, r.note, test.want)
 			}

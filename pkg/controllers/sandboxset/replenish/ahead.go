@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
 // ahead is how far a pool may differ from its replicas because claims wait.
@@ -95,7 +95,7 @@ func (c *Controller) isSet(ctx context.Context, key types.NamespacedName) (bool,
 // aheads remember what was made ahead of replicas, so that it is not deleted the
 // moment the claims that it was made for are served otherwise or give up: others
 // mostly follow, and to make it again takes seconds. What nobody has wanted or taken
-// for lull.Patience is surplus like any other. A change of the set's spec ends that at
+// for quietperiod.MaxWait is surplus like any other. A change of the set's spec ends that at
 // once: a user who shrinks a pool means it.
 type aheads struct {
 	mu   sync.Mutex
@@ -122,7 +122,7 @@ func (a *aheads) look(set types.NamespacedName, generation int64, wanted int, no
 		r = &remembered{generation: generation, most: wanted}
 		a.sets[set] = r
 	case r.until.IsZero():
-		r.until = now.Add(lull.Patience)
+		r.until = now.Add(quietperiod.MaxWait)
 	}
 	if r.most == 0 {
 		delete(a.sets, set)
@@ -139,7 +139,7 @@ func (a *aheads) took(set types.NamespacedName, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r := a.sets[set]; r != nil && !r.until.IsZero() {
-		r.until = now.Add(lull.Patience)
+		r.until = now.Add(quietperiod.MaxWait)
 	}
 }
 

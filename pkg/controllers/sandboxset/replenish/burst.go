@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
 // turn is the longest time between two looks at a pool where something happens: a
@@ -22,7 +22,7 @@ const turn = time.Second
 //
 //  1. the pool is looked at, and its status written, once every turn;
 //  2. its refill waits for their end, as long as half of the pool is there, and no
-//     longer than lull.Patience: that is what the pool is for;
+//     longer than quietperiod.MaxWait: that is what the pool is for;
 //  3. from then on it works with few workers while the pool is full, with more the
 //     emptier it gets, and with all of them once it is empty: then claims wait for it.
 //
@@ -33,10 +33,10 @@ const turn = time.Second
 // out.
 //
 // The stock is an estimate, the last count minus what was taken since. When it is
-// wrong, a refill comes up to lull.Patience too late or too early; nothing depends on it.
+// wrong, a refill comes up to quietperiod.MaxWait too late or too early; nothing depends on it.
 type bursts struct {
 	quiet time.Duration
-	lull  *lull.Lull
+	lull  *quietperiod.Tracker
 
 	mu   sync.Mutex
 	sets map[types.NamespacedName]*burst
@@ -54,7 +54,7 @@ type burst struct {
 }
 
 func newBursts(quiet time.Duration) *bursts {
-	return &bursts{quiet: quiet, lull: lull.New(quiet), sets: map[types.NamespacedName]*burst{}}
+	return &bursts{quiet: quiet, lull: quietperiod.New(quiet), sets: map[types.NamespacedName]*burst{}}
 }
 
 // took says that a claim took a sandbox out of the pool.
@@ -69,7 +69,7 @@ func (b *bursts) took(set types.NamespacedName, now time.Time) {
 	if s.first.IsZero() {
 		s.first = now
 	}
-	b.lull.Took(set, now)
+	b.lull.Claimed(set, now)
 	s.last = now
 	s.taken++
 	s.stock--
@@ -159,7 +159,7 @@ func (b *bursts) width(set types.NamespacedName, replicas, workers int, now time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sets[set]
-	if s == nil || replicas <= 0 || !b.lull.Running(set, now) {
+	if s == nil || replicas <= 0 || !b.lull.InBurst(set, now) {
 		return workers
 	}
 	if 2*s.stock >= replicas && b.lull.Wait(set, now) > 0 {

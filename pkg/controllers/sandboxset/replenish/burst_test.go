@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
 func TestBurstHold(t *testing.T) {
@@ -51,7 +51,7 @@ func TestBurstHold(t *testing.T) {
 				t.Errorf("waits %s for takes that were looked at", got)
 			}
 			b.forget(pool1)
-			if len(b.sets) != 0 || b.lull.Running(pool1, ms(test.now)) {
+			if len(b.sets) != 0 || b.lull.InBurst(pool1, ms(test.now)) {
 				t.Error("a deleted set is remembered")
 			}
 		})
@@ -121,7 +121,7 @@ func TestBurstWidth(t *testing.T) {
 			t.Errorf("claims run, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
 	}
-	last := lull.Patience - lull.Patience%(50*time.Millisecond)
+	last := quietperiod.MaxWait - quietperiod.MaxWait%(50*time.Millisecond)
 	for now := 50 * time.Millisecond; now <= last; now += 50 * time.Millisecond {
 		b.took(pool1, epoch.Add(now))
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/cacheindex"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 )
 
 // claimEvents wakes the sets that may grow for a claim when it begins or ceases to
@@ -79,7 +79,7 @@ type growingSets struct{ sets toolscache.Indexer }
 
 // growingIn returns the index of a cache. Call it before the cache starts.
 func growingIn(ctx context.Context, c cache.Cache) (growingSets, error) {
-	sets, err := cacheindex.Add(ctx, c, &v1alpha1.SandboxSet{}, growingIndex, growsFor)
+	sets, err := index.Add(ctx, c, &v1alpha1.SandboxSet{}, growingIndex, growsFor)
 	return growingSets{sets}, err
 }
 

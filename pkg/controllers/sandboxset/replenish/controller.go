@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/ownerindex"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
@@ -139,19 +139,19 @@ func (c *Controller) Name() string { return "sandboxset-replenish" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	index, err := ownerindex.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	pool, err := index.NewByController(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}
-	revisions, err := ownerindex.For(ctx, mgr.GetCache(), &v1alpha1.SandboxTemplate{})
+	revisions, err := index.NewByController(ctx, mgr.GetCache(), &v1alpha1.SandboxTemplate{})
 	if err != nil {
 		return err
 	}
-	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.SandboxSet{})
+	users, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.SandboxSet{})
 	if err != nil {
 		return err
 	}
-	sandboxes, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	sandboxes, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	c.pool, c.revisions, c.users, c.growing = index, revisions, usersOfAll{users, sandboxes}, growing
+	c.pool, c.revisions, c.users, c.growing = pool, revisions, usersOfAll{users, sandboxes}, growing
 	if c.options.Events {
 		c.recorder = mgr.GetEventRecorder(c.Name())
 	}

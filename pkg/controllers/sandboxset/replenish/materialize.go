@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/warned"
+	"github.com/sandlot-io/sandlot/pkg/controllers/apiwarning"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -37,7 +37,7 @@ func (c *Controller) materialize(
 		}
 	}
 	wanted := podtemplate.Materialize(set, revision, resolved)
-	asking, doubts := warned.With(ctx)
+	asking, doubts := apiwarning.Collect(ctx)
 	err = c.client.Create(asking, wanted.DeepCopy())
 	switch {
 	case err == nil:
