@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -85,7 +86,7 @@ func (b *binding) apply(sb *v1alpha1.Sandbox, as standing) error {
 		sb.Spec.PauseTime = nil
 	}
 	observed := false // the template always changes: it names the owner
-	if resizing(sb) {
+	if podresize.InProgress(sb) {
 		sb.Generation++ // and here the pod has to follow
 	} else {
 		observed = nextGeneration(sb)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 )
 
 // draft works out the next true state that can be written now.
@@ -109,7 +110,7 @@ func (j *job) standing(d *draft, ready []*v1alpha1.Sandbox) []v1alpha1.ClaimedSa
 		}
 	}
 	for _, b := range d.binds {
-		if as == starting || resizing(b.sandbox) {
+		if as == starting || podresize.InProgress(b.sandbox) {
 			j.binding.stand(b.sandbox, starting)
 			continue
 		}
@@ -143,7 +144,7 @@ func (j *job) sort(d *draft, now time.Time) []*v1alpha1.Sandbox {
 	for _, name := range slices.Sorted(maps.Keys(j.fresh)) {
 		sb := j.fresh[name]
 		switch state, _ := v1alpha1.StateOf(sb.Sandbox, now); {
-		case state == v1alpha1.StateRunning && sb.Status.PodInfo.PodIP != "" && !resizing(sb.Sandbox):
+		case state == v1alpha1.StateRunning && sb.Status.PodInfo.PodIP != "" && !podresize.InProgress(sb.Sandbox):
 			ready = append(ready, sb.Sandbox)
 		case over, !now.Before(sb.until), ended(sb.Sandbox):
 			failed = append(failed, dropped(sb.Sandbox, j.claim.Spec.ReserveFailedSandbox, now))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -62,7 +63,7 @@ func show(claim *v1alpha1.SandboxClaim, get []*v1alpha1.Sandbox, p *problem, now
 	var resizes resizes
 	for _, sb := range get {
 		resizes.add(sb)
-		if !resizing(sb) {
+		if !podresize.InProgress(sb) {
 			counted = append(counted, claimed(sb))
 		}
 	}

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -128,34 +127,19 @@ func outdated(set *v1alpha1.SandboxSet, revision string) bool {
 		(status.UpdateRevision != revision || status.ObservedGeneration != set.Generation)
 }
 
-// mark says on a sandbox that is about to be bound what becomes of its size. The
-// binding counts up the generation, which is the one that the conditions are about.
+// mark says on a sandbox that is about to be bound what becomes of its size.
 func (r raised) mark(sb *v1alpha1.Sandbox, now time.Time) {
-	status := metav1.Condition{
-		Type: v1alpha1.SandboxConditionInplaceUpdate, Status: metav1.ConditionFalse,
-		ObservedGeneration: sb.Generation + 1, LastTransitionTime: metav1.NewTime(now),
-	}
 	switch {
 	case r.resize:
-		status.Reason, status.Message = v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage
-		meta.SetStatusCondition(&sb.Status.Conditions, status)
-		status.Type = v1alpha1.SandboxConditionReady
-		meta.SetStatusCondition(&sb.Status.Conditions, status)
+		podresize.Begin(sb, now)
 	case r.failed != nil:
-		status.Reason, status.Message = v1alpha1.ReasonFailed, v1alpha1.ResizeFailedMessage(r.failed.Error())
-		meta.SetStatusCondition(&sb.Status.Conditions, status)
+		podresize.Fail(sb, now, r.failed)
 	}
-}
-
-// resizing says whether a sandbox is being resized.
-func resizing(sb *v1alpha1.Sandbox) bool {
-	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
-	return update != nil && update.Status == metav1.ConditionFalse && update.Reason == v1alpha1.ReasonInplaceUpdating
 }
 
 func anyResizing(binds []bind) bool {
 	for _, b := range binds {
-		if resizing(b.sandbox) {
+		if podresize.InProgress(b.sandbox) {
 			return true
 		}
 	}

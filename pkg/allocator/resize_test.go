@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -160,7 +161,7 @@ func TestCandidatesAreRaised(t *testing.T) {
 				t.Fatal(err)
 			}
 			sb := drafted.binds[0].sandbox
-			if resizing(sb) != tc.resize || isStarting(sb) != tc.resize || strings.Contains(string(sb.Spec.Template.Raw), `"cpu":"4"`) != tc.resize {
+			if podresize.InProgress(sb) != tc.resize || isStarting(sb) != tc.resize || strings.Contains(string(sb.Spec.Template.Raw), `"cpu":"4"`) != tc.resize {
 				t.Errorf("bound as %s, %+v", sb.Spec.Template.Raw, sb.Status.Conditions)
 			}
 			if update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate); !tc.resize &&
@@ -190,7 +191,7 @@ func TestLikeCandidatesAreRaisedOnce(t *testing.T) {
 	}
 	for _, b := range drafted.binds {
 		got := string(b.sandbox.Spec.Template.Raw)
-		if !resizing(b.sandbox) || !strings.Contains(got, `"cpu":"4"`) || strings.Contains(got, "mine") != (b.sandbox.Name == "own") {
+		if !podresize.InProgress(b.sandbox) || !strings.Contains(got, `"cpu":"4"`) || strings.Contains(got, "mine") != (b.sandbox.Name == "own") {
 			t.Errorf("%s is bound as %s", b.sandbox.Name, got)
 		}
 	}

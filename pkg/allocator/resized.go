@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 )
 
 const (
@@ -38,7 +39,7 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 	case update == nil:
 	case update.Status == metav1.ConditionTrue:
 		r.succeeded++
-	case resizing(sb):
+	case podresize.InProgress(sb):
 		r.running++
 	default:
 		r.failed++

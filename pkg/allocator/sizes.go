@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 )
 
 // sizesKept is how many raised templates, and how many patches, are remembered.
@@ -41,7 +41,7 @@ func (s *sizes) raise(have, want *runtime.RawExtension) raised {
 	key := sums{sha256.Sum256(have.Raw), sha256.Sum256(want.Raw)}
 	known, ok := s.raises.Get(key)
 	if !ok {
-		template, changed, err := podtemplate.Raise(have, want)
+		template, changed, err := podresize.Raise(have, want)
 		if !changed {
 			template = nil // nothing is kept of one that stays as it is
 		}
@@ -60,7 +60,7 @@ func (s *sizes) patched(set *v1alpha1.SandboxSet) bool {
 	key := setState{set.UID, set.Generation}
 	known, ok := s.patches.Get(key)
 	if !ok {
-		known = podtemplate.PatchesResources(set.Spec.Patch)
+		known = podresize.PatchesResources(set.Spec.Patch)
 		s.patches.Add(key, known)
 	}
 	return known.(bool)

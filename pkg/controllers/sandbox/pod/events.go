@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -125,7 +125,7 @@ func (c *Controller) warnResize(before, after *v1alpha1.Sandbox) {
 		return
 	}
 	reason := reasonInplaceUpdateFailed
-	if resize.IsForbidden(now.Message) {
+	if podresize.IsForbidden(now.Message) {
 		reason = reasonInplaceUpdateForbidden
 	}
 	c.event(after, corev1.EventTypeWarning, reason, now.Message)

@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -162,11 +162,11 @@ func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) 
 		return c.release(ctx, sandbox)
 	}
 	if s == resized {
-		verdict, err := c.verdict(ctx, sandbox)
+		progress, err := c.resize(ctx, sandbox)
 		if err != nil {
 			return err
 		}
-		status, err := statusResized(sandbox, verdict, c.clock.Now())
+		status, err := statusResized(sandbox, progress, c.clock.Now())
 		if err != nil {
 			return reconcile.TerminalError(err)
 		}
@@ -254,7 +254,7 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 // runningStep is the next step of a sandbox that runs and is to go on.
 func runningStep(sandbox *v1alpha1.Sandbox) step {
 	switch {
-	case resize.Wanted(&sandbox.Status):
+	case podresize.InProgress(sandbox):
 		return resized
 	case sandbox.Status.ObservedGeneration != sandbox.Generation:
 		return observe
