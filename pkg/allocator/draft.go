@@ -143,7 +143,7 @@ func (j *job) sort(d *draft, now time.Time) []*v1alpha1.Sandbox {
 	var ready, failed []*v1alpha1.Sandbox
 	for _, name := range slices.Sorted(maps.Keys(j.fresh)) {
 		sb := j.fresh[name]
-		switch state, _ := v1alpha1.StateOf(sb.Sandbox, now); {
+		switch state := v1alpha1.StateOf(sb.Sandbox, now); {
 		case state == v1alpha1.StateRunning && sb.Status.PodInfo.PodIP != "" && !podresize.InProgress(sb.Sandbox):
 			ready = append(ready, sb.Sandbox)
 		case over, !now.Before(sb.until), ended(sb.Sandbox):

@@ -63,7 +63,7 @@ func (j *job) recover(sandboxes []*v1alpha1.Sandbox, now time.Time) {
 			continue
 		}
 		j.resizes.add(sb)
-		if state, _ := v1alpha1.StateOf(sb, now); state != v1alpha1.StateDead && !listed[sb.Name] {
+		if state := v1alpha1.StateOf(sb, now); state != v1alpha1.StateDead && !listed[sb.Name] {
 			j.found = append(j.found, claimed(sb))
 		}
 	}

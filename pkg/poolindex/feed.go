@@ -93,7 +93,7 @@ func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
 // locked or paused it, and it has an address to hand out. One that is to be
 // paused still runs for a moment, but not for whoever claims it.
 func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
-	if state, _ := v1alpha1.StateOf(sb, now); state != v1alpha1.StateAvailable {
+	if state := v1alpha1.StateOf(sb, now); state != v1alpha1.StateAvailable {
 		return Candidate{}, false
 	}
 	if sb.Annotations[v1alpha1.AnnotationLock] != "" || sb.Spec.Paused || sb.Status.PodInfo.PodIP == "" {
