@@ -161,7 +161,7 @@ func TestValidateReferenceOfASet(t *testing.T) {
 			changed := set(t, func(s *v1alpha1.SandboxSet) { s.Spec.Template, s.Spec.TemplateRef = nil, &tc.ref })
 			expect(t, ValidateSandboxSet(changed), tc.want)
 			expect(t, ValidateSandboxSetUpdate(changed, set(t, nil)), tc.want)
-			expect(t, ValidateSandboxSetUpdate(changed, changed), nil) // what is stored already bothers nobody
+			expect(t, ValidateSandboxSetUpdate(changed, changed), nil) // what is stored already is not checked again
 		})
 	}
 }
