@@ -58,7 +58,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 		// The kinds are known, so discovery need not be asked for them.
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return restMapper(), nil },
 		Cache: cache.Options{
-			// Nobody here reads them, and they are a good part of an object.
+			// No controller reads them, and they are a good part of an object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:                 pod.CachedPods(),

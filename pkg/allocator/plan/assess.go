@@ -85,7 +85,7 @@ func (a *Assessment) sort() {
 		case sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" || sb.DeletionTimestamp != nil:
 		case !IsStarting(sb):
 			a.resized.add(sb)
-			if state, _ := v1alpha1.StateOf(sb, a.Now); state != v1alpha1.StateDead && !named[sb.Name] {
+			if state := v1alpha1.StateOf(sb, a.Now); state != v1alpha1.StateDead && !named[sb.Name] {
 				found = append(found, claimed(sb))
 			}
 		default:

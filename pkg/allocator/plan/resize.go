@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 )
 
 // resize waits until the pod of a sandbox is as large as the template that the claim
@@ -28,7 +29,7 @@ import (
 type resize struct{}
 
 func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
-	if resizing(sb) {
+	if podresize.InProgress(sb) {
 		return Pending
 	}
 	return Done
@@ -37,27 +38,13 @@ func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
 // begin notes what becomes of the sandbox's size. The
 // binding counts up the generation, which is the one that the conditions are about.
 func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
-	status := metav1.Condition{
-		Type: v1alpha1.SandboxConditionInplaceUpdate, Status: metav1.ConditionFalse,
-		ObservedGeneration: sb.Generation + 1, LastTransitionTime: metav1.NewTime(now),
-	}
 	switch {
 	case c.Resize:
-		status.Reason, status.Message = v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage
-		meta.SetStatusCondition(&sb.Status.Conditions, status)
-		status.Type = v1alpha1.SandboxConditionReady
-		meta.SetStatusCondition(&sb.Status.Conditions, status)
+		podresize.Begin(sb, now)
 	case c.ResizeFailed != nil:
-		status.Reason, status.Message = v1alpha1.ReasonFailed, v1alpha1.ResizeFailedMessage(c.ResizeFailed.Error())
-		meta.SetStatusCondition(&sb.Status.Conditions, status)
+		podresize.Fail(sb, now, c.ResizeFailed)
 	}
 	return c.Resize
-}
-
-// resizing reports whether a sandbox is being resized.
-func resizing(sb *v1alpha1.Sandbox) bool {
-	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
-	return update != nil && update.Status == metav1.ConditionFalse && update.Reason == v1alpha1.ReasonInplaceUpdating
 }
 
 const (
@@ -81,7 +68,7 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 	case update == nil:
 	case update.Status == metav1.ConditionTrue:
 		r.succeeded++
-	case resizing(sb):
+	case podresize.InProgress(sb):
 		r.running++
 	default:
 		r.failed++

@@ -56,7 +56,7 @@ func (readiness) progress(sb *v1alpha1.Sandbox, now time.Time) Progress {
 	case v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded, v1alpha1.SandboxTerminating:
 		return Failed
 	}
-	state, _ := v1alpha1.StateOf(sb, now)
+	state := v1alpha1.StateOf(sb, now)
 	if state == v1alpha1.StateRunning && sb.Status.PodInfo.PodIP != "" {
 		return Done
 	}

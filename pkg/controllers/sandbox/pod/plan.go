@@ -12,7 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -99,7 +99,9 @@ func decide(o *observation) plan {
 	default:
 		o.run(&p)
 	}
-	o.giveUpResize(&p)
+	if progress, aborted := podresize.Aborted(&p.status); aborted {
+		o.setInplaceUpdate(&p, progress)
+	}
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	return p
 }
@@ -197,7 +199,7 @@ func (o *observation) follow(p *plan, starting bool) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.PodUID = o.pod.UID
-	if resize.Wanted(&p.status) {
+	if podresize.InProgress(o.sandbox) {
 		o.resizeInPlace(p)
 		return
 	}

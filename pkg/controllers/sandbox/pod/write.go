@@ -19,7 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 )
 
 // fieldOwner is the manager of the fields of pods that this controller writes.
@@ -179,7 +179,7 @@ func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
 		return
 	}
 	reason := reasonInplaceUpdateFailed
-	if resize.IsForbidden(now.Message) {
+	if podresize.IsForbidden(now.Message) {
 		reason = reasonInplaceUpdateForbidden
 	}
 	w.recorder.Event(after, corev1.EventTypeWarning, reason, now.Message)

@@ -151,11 +151,11 @@ func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) 
 		return c.release(ctx, sandbox)
 	}
 	if s == resized {
-		verdict, err := c.verdict(ctx, sandbox)
+		progress, err := c.resize(ctx, sandbox)
 		if err != nil {
 			return err
 		}
-		status, err := statusResized(sandbox, verdict, c.clock.Now())
+		status, err := statusResized(sandbox, progress, c.clock.Now())
 		if err != nil {
 			return reconcile.TerminalError(err)
 		}

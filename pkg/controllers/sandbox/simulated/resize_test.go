@@ -117,12 +117,3 @@ func TestResize(t *testing.T) {
 		})
 	}
 }
-
-func TestComparedWithWhatCannotBeRead(t *testing.T) {
-	bad := sized(`{"limits":{"cpu":"much"}}`)
-	for name, pair := range map[string][2]*runtime.RawExtension{"before": {bad, sized(two)}, "after": {sized(two), bad}} {
-		if got := compared(pair[0], pair[1]); got.Message == "" {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}

@@ -104,7 +104,7 @@ func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
 	if sandbox.Annotations[v1alpha1.AnnotationOwner] == v1alpha1.OwnerScaleDown {
 		return useGarbage
 	}
-	state, _ := v1alpha1.StateOf(sandbox, now)
+	state := v1alpha1.StateOf(sandbox, now)
 	locked := sandbox.Annotations[v1alpha1.AnnotationLock] != ""
 	switch {
 	case state == v1alpha1.StateDead:

@@ -9,14 +9,34 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
+
+// HasNetworkPolicy reports whether a template has a NetworkPolicy of its own, which
+// selects pods by the template's name. OpenKruise's templates have none of the
+// fields, and mean none. Those that hold revisions never have one: their pods are
+// labelled with the template that the set refers to.
+func HasNetworkPolicy(template *v1alpha1.SandboxTemplate) bool {
+	if IsRevision(template) {
+		return false
+	}
+	switch template.Spec.NetworkPolicyManagement {
+	case v1alpha1.NetworkPolicyManaged:
+		return true
+	case "":
+		return template.Spec.NetworkPolicy != nil
+	default:
+		return false
+	}
+}
 
 // publicNameServers are for sandboxes that cannot reach those of the cluster.
 var publicNameServers = []any{"8.8.8.8", "1.1.1.1"}
 
 // withoutDefaultDNS is a pod template of the cluster without what kube-apiserver
 // filled in: it has the policy ClusterFirst whenever none was given. Where name
-// servers stand beside, somebody has thought about it.
+// servers are set too, the policy was chosen.
 func withoutDefaultDNS(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	spec := &template.Spec
 	if spec.DNSPolicy != corev1.DNSClusterFirst || spec.DNSConfig != nil && len(spec.DNSConfig.Nameservers) > 0 {

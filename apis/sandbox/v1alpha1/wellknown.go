@@ -3,6 +3,16 @@
 
 package v1alpha1
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
 // Prefixes of the keys that the system writes.
 const (
 	// KeyPrefix is the prefix of the contract's own keys.
@@ -88,8 +98,6 @@ const (
 	AnnotationRuntimeTLSPort = KeyPrefix + "runtime-tls-port"
 	// AnnotationCleanupEnabled is "true" where the sandbox may be recycled.
 	AnnotationCleanupEnabled = KeyPrefix + "cleanup-enabled"
-	// AnnotationCleanup is "true" when the sandbox is asked to be recycled.
-	AnnotationCleanup = KeyPrefix + "cleanup"
 	// AnnotationCleanupRetainOnFailure is how long to keep a sandbox that could not
 	// be recycled.
 	AnnotationCleanupRetainOnFailure = KeyPrefix + "cleanup-retain-on-failure"
@@ -113,8 +121,6 @@ const (
 	AnnotationTemplateMetadata = SandlotKeyPrefix + "template-metadata"
 	// AnnotationInplaceUpdateState is the state of an update in place, on the pod.
 	AnnotationInplaceUpdateState = KeyPrefix + "inplace-update-state"
-	// AnnotationCleanupCandidate marks a SandboxTemplate that is no longer needed.
-	AnnotationCleanupCandidate = KeyPrefix + "cleanup-candidate"
 	// AnnotationHashImmutablePart is the hash of what cannot change in place.
 	AnnotationHashImmutablePart = SandboxKeyPrefix + "hash-immutable-part"
 	// AnnotationHashWithoutImageResources is the older key of the same.
@@ -157,3 +163,54 @@ const (
 	// for a claim: someone waits for it.
 	PriorityClaimed = "100"
 )
+
+// RetainPausedForever is the value of AnnotationReservePausedSandboxDuration for a
+// sandbox that is kept as long as it is paused.
+const RetainPausedForever = "forever"
+
+// forever is what OpenKruise Agents takes for it.
+const forever = 100 * 365 * 24 * time.Hour
+
+// PausedRetention reads a value of AnnotationReservePausedSandboxDuration: how
+// long a sandbox is kept after it was paused by itself. Empty is 0, which says
+// nothing about it.
+func PausedRetention(value string) (time.Duration, error) {
+	switch value {
+	case "":
+		return 0, nil
+	case RetainPausedForever:
+		return forever, nil
+	}
+	retention, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("must be %q or a duration such as 24h: %w", RetainPausedForever, err)
+	}
+	if retention <= 0 {
+		return 0, fmt.Errorf("must be %q or a positive duration such as 24h", RetainPausedForever)
+	}
+	return retention, nil
+}
+
+// TemplateLabel is the value of LabelSandboxTemplate for the template of a
+// name: the name, or where it is too long for a label its beginning and a hash.
+func TemplateLabel(name string) string { return fit(name, validation.LabelValueMaxLength) }
+
+// NetworkPolicyName is the name of the NetworkPolicy of a SandboxTemplate.
+func NetworkPolicyName(template string) string {
+	const suffix = "-network-policy"
+	return fit(template, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+}
+
+// hashLength is how much of a hash stands for what was cut off: 48 bits.
+const hashLength = 12
+
+// fit cuts the name of an object that is longer than limit, and makes it end in a
+// hash of the whole name instead: two long names differ at their ends as a rule.
+func fit(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	head := strings.TrimRight(name[:limit-hashLength-1], "-.")
+	return head + "-" + hex.EncodeToString(sum[:])[:hashLength]
+}

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podtemplate
+package podresize
 
 import (
 	"encoding/json"
@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 func TestRaise(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRaise(t *testing.T) {
 		"requests and limits of cpu and memory": {
 			have:   `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":1,"memory":"1Gi"},"limits":{"cpu":"1500m","memory":"1Gi"}}}]}}`,
 			want:   `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2","memory":"2Gi"},"limits":{"cpu":4,"memory":"2048Mi"}}}]}}`,
-			raised: `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2","memory":"2Gi"},"limits":{"cpu":4,"memory":"2048Mi"}}}]}}`,
+			raised: `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2","memory":"2Gi"},"limits":{"cpu":"4","memory":"2Gi"}}}]}}`,
 		},
 		"what is larger stays": {
 			have:   `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"8","memory":"1Gi"}}}]}}`,
@@ -87,12 +87,12 @@ func TestRaise(t *testing.T) {
 		"a quantity that is none": {
 			have: `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"much"}}}]}}`,
 			want: `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"1"}}}]}}`,
-			err:  "container main: cpu: requests: much: quantities must match",
+			err:  "the template to raise: resources of the pod template: quantities must match",
 		},
 		"a quantity that is none in the goal": {
 			have: `{"spec":{"containers":[{"name":"main","resources":{"limits":{"memory":1}}}]}}`,
 			want: `{"spec":{"containers":[{"name":"main","resources":{"limits":{"memory":true}}}]}}`,
-			err:  "container main: memory: requests: true: ",
+			err:  "the template to raise it to: resources of the pod template: quantities must match",
 		},
 		"a pod as a whole": {
 			have: `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"1"}}}],"resources":{"requests":{"cpu":"2"}}}}`,
@@ -108,10 +108,11 @@ func TestRaise(t *testing.T) {
 		"shapes that fit nothing": {
 			have: `{"spec":{"containers":[7,{"name":8},{"name":"main"}],"initContainers":{}}}`,
 			want: `{"spec":{"containers":[{"name":"other","resources":{"requests":{"cpu":1}}}]}}`,
+			err:  "the template to raise: resources of the pod template: json: cannot unmarshal number",
 		},
 		"resources that are none": {
 			have: `{"spec":{"containers":[{"name":"main","resources":"x"}]}}`, want: `{}`,
-			err: "container main: .resources.limits accessor error",
+			err: "the template to raise: resources of the pod template: json: cannot unmarshal string",
 		},
 	}
 	for name, tc := range tests {
@@ -135,7 +136,7 @@ func TestRaise(t *testing.T) {
 			if !changed {
 				t.Fatal("nothing changed")
 			}
-			if diff := cmp.Diff(generic(t, tc.raised), generic(t, string(raised.Raw))); diff != "" {
+			if diff := cmp.Diff(canonical(t, tc.raised), string(raised.Raw)); diff != "" {
 				t.Errorf("raised (-want +got):\n%s", diff)
 			}
 			if string(have.Raw) != tc.have {
@@ -168,14 +169,16 @@ func TestPatchesResources(t *testing.T) {
 	}
 }
 
-// generic decodes JSON with numbers as they are written.
-func generic(t *testing.T, raw string) any {
+// canonical encodes JSON as a patched template is.
+func canonical(t *testing.T, raw string) string {
 	t.Helper()
-	decoder := json.NewDecoder(strings.NewReader(raw))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
+	var value map[string]any
+	if err := utiljson.Unmarshal([]byte(raw), &value); err != nil { // keeps integers exact
 		t.Fatal(err)
 	}
-	return value
+	out, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }
