@@ -58,6 +58,11 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return strategy.ResetFields()
 }
 
+// AllowUnconditionalUpdate is false, as for custom resources: an update without a
+// resourceVersion would undo what claims and controllers have written since the
+// client read the sandbox. Patches and server-side apply need none.
+func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
+
 // PrepareForCreate drops the client's status. A sandbox is born Pending, like a
 // Pod: that spares the controller's first write of every sandbox, and nobody
 // ever sees the empty phase, which counts as paused on a sandbox without a set.
