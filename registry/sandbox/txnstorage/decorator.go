@@ -22,16 +22,20 @@
 package txnstorage
 
 import (
+	"context"
 	"reflect"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -88,13 +92,36 @@ func decorate(config *storagebackend.ConfigForResource, resourcePrefix string,
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, src)
+	delegator.Stop() // ends its consistency checker, and nothing else
+	checker := consistency.NewChecker(resourcePrefix, config.GroupResource, newListFunc, &betweenRevisions{cached, src}, raw)
+	stop := make(chan struct{})
+	var checking sync.WaitGroup
+	if utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) || consistency.PanicOnCacheInconsistency {
+		checking.Go(func() { checker.Run(stop) })
+	}
 	var once sync.Once
 	destroy := func() {
 		once.Do(func() {
-			delegator.Stop()
+			close(stop)
+			checking.Wait()
 			cached.Stop()
 			destroyRaw()
 		})
 	}
-	return &wholeRevisions{Interface: delegator, raw: raw, source: src}, destroy, nil
+	return &wholeRevisions{Interface: delegator, raw: raw, source: src, checker: checker}, destroy, nil
+}
+
+// betweenRevisions is the cache as the consistency checker lists it. The delegator's
+// own checker lists the cache in the middle of a revision, compares that with the
+// whole revision in etcd, and then has the cache drop its snapshots.
+type betweenRevisions struct {
+	*cacher.Cacher
+	source *source
+}
+
+// GetList lists the cache between two revisions.
+func (c *betweenRevisions) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	c.source.boundary.RLock()
+	defer c.source.boundary.RUnlock()
+	return c.Cacher.GetList(ctx, key, opts, list)
 }

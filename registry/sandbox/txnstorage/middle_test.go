@@ -13,9 +13,11 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/txnstorage"
 )
 
 // members is how many objects a transaction changes here.
@@ -135,6 +137,22 @@ func TestReadInTheMiddle(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	})
+}
+
+// The check that compares the cache with etcd does not take a part of a revision for
+// a cache that has lost something.
+func TestConsistencyInTheMiddle(t *testing.T) {
+	eachMiddle(t, newPool(t), func(t *testing.T, m *middle) {
+		var digest *consistency.Digest
+		var err error
+		m.meanwhile(func() { digest, err = txnstorage.CompareWithEtcd(t.Context(), m.Storage.Storage) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if digest.CacheDigest != digest.EtcdDigest {
+			t.Errorf("cache and etcd differ at %s: %v", digest.ResourceVersion, digest.DiffDetail)
+		}
 	})
 }
 

@@ -34,11 +34,10 @@ type source struct {
 	mu sync.Mutex
 	// whole is the highest revision of which the cache has everything.
 	whole uint64
-	// several are revisions with more than one event, the oldest first; known is
-	// where this knowledge begins, listed the revision of the list that the cache
-	// began with.
-	several       []uint64
-	known, listed uint64
+	// several are revisions that have, or may have, more than one event, the oldest
+	// first; known is where this knowledge begins.
+	several []uint64
+	known   uint64
 	// changed is closed, and replaced, whenever whole grows.
 	changed chan struct{}
 	// asker tells etcd of which watch it is asked.
@@ -72,7 +71,8 @@ func (s *source) Watch(ctx context.Context, key string, opts storage.ListOptions
 }
 
 // begin takes in where a watch goes on from. If that is not where the last one
-// ended, all was listed anew.
+// ended, the cache has listed anew, and how many objects changed at the revision of
+// that list is not known.
 func (s *source) begin(ctx context.Context, opts storage.ListOptions) {
 	from, err := storage.APIObjectVersioner{}.ParseResourceVersion(opts.ResourceVersion)
 	s.mu.Lock()
@@ -81,7 +81,7 @@ func (s *source) begin(ctx context.Context, opts storage.ListOptions) {
 		s.asker = md
 	}
 	if err == nil && from > s.whole {
-		s.restart(from, 0)
+		s.restart(from, true)
 	}
 }
 
@@ -90,22 +90,16 @@ func (s *source) begin(ctx context.Context, opts storage.ListOptions) {
 func (s *source) began(revision uint64, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.restart(revision, objects)
+	s.restart(revision, objects > 1)
 }
 
-func (s *source) restart(revision uint64, objects int) {
-	s.several, s.known, s.listed = nil, revision, revision
-	if objects > 1 {
+// restart begins anew at a revision, which may have more than one event.
+func (s *source) restart(revision uint64, several bool) {
+	s.several, s.known = nil, revision
+	if several {
 		s.several = []uint64{revision}
 	}
 	s.grow(revision)
-}
-
-// isListed says whether the cache began with a list of that revision.
-func (s *source) isListed(revision uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return revision == s.listed
 }
 
 // took notes that the cache has the whole of a revision, which brought a number

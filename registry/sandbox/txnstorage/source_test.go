@@ -140,16 +140,16 @@ func TestIntake(t *testing.T) {
 		single  []uint64
 		several []uint64
 	}{
-		"nothing":                        {from: "5", whole: 5, single: []uint64{5}, several: []uint64{4, 6}},
-		"one by one":                     {from: "5", etcd: "6a 7b 8a", want: "6a 6 7b 7", whole: 7, single: []uint64{5, 6, 7}, several: []uint64{4, 8}},
-		"a revision of several":          {from: "5", etcd: "6a 6b 6c 7a", want: "6a 6b 6c 6", whole: 6, single: []uint64{5}, several: []uint64{6, 7}},
-		"ends in the middle":             {from: "5", etcd: "6a 6b", want: "", whole: 5, single: []uint64{5}, several: []uint64{6}},
-		"progress ends a revision":       {from: "5", etcd: "6a 6b 6", want: "6a 6b 6 6", whole: 6, single: []uint64{5}, several: []uint64{6}},
-		"progress beyond":                {from: "5", etcd: "6a 6b 9", want: "6a 6b 6 9", whole: 9, single: []uint64{5, 7, 8, 9}, several: []uint64{6, 10}},
-		"progress alone":                 {from: "5", etcd: "9", want: "9", whole: 9, single: []uint64{5, 6, 9}, several: []uint64{10}},
-		"an error":                       {from: "5", etcd: "6a error", want: "error", whole: 5, single: []uint64{5}, several: []uint64{6}},
-		"an error after a revision":      {from: "5", etcd: "6a 7b error", want: "6a 6 error", whole: 6, single: []uint64{5, 6}, several: []uint64{7}},
-		"one object twice":               {from: "5", etcd: "6a 6a 7b", want: "6a 6a 6", whole: 6, single: []uint64{5}, several: []uint64{6}},
+		"nothing":                        {from: "5", whole: 5, several: []uint64{4, 5, 6}},
+		"one by one":                     {from: "5", etcd: "6a 7b 8a", want: "6a 6 7b 7", whole: 7, single: []uint64{6, 7}, several: []uint64{4, 5, 8}},
+		"a revision of several":          {from: "5", etcd: "6a 6b 6c 7a", want: "6a 6b 6c 6", whole: 6, several: []uint64{5, 6, 7}},
+		"ends in the middle":             {from: "5", etcd: "6a 6b", want: "", whole: 5, several: []uint64{5, 6}},
+		"progress ends a revision":       {from: "5", etcd: "6a 6b 6", want: "6a 6b 6 6", whole: 6, several: []uint64{5, 6}},
+		"progress beyond":                {from: "5", etcd: "6a 6b 9", want: "6a 6b 6 9", whole: 9, single: []uint64{7, 8, 9}, several: []uint64{5, 6, 10}},
+		"progress alone":                 {from: "5", etcd: "9", want: "9", whole: 9, single: []uint64{6, 9}, several: []uint64{5, 10}},
+		"an error":                       {from: "5", etcd: "6a error", want: "error", whole: 5, several: []uint64{5, 6}},
+		"an error after a revision":      {from: "5", etcd: "6a 7b error", want: "6a 6 error", whole: 6, single: []uint64{6}, several: []uint64{5, 7}},
+		"one object twice":               {from: "5", etcd: "6a 6a 7b", want: "6a 6a 6", whole: 6, several: []uint64{5, 6}},
 		"no revision known":              {from: "0", etcd: "6a 6b 7c", want: "6a 6b 6", whole: 6, single: []uint64{5}, several: []uint64{6}},
 		"initial events":                 {initial: true, etcd: "8a 3b 8c 5d 9 10a 10b 11c", want: "8a 3b 8c 5d 9 10a 10b 10", whole: 10, single: []uint64{9}, several: []uint64{3, 5, 8, 10}},
 		"initial events, unfinished":     {initial: true, etcd: "8a 3b", want: "8a 3b"},
@@ -431,19 +431,27 @@ func TestRememberedRevisions(t *testing.T) {
 	}
 }
 
+// A cache that cannot begin with initial events begins with a list, and its watch
+// goes on from there. How many objects changed at the revision of that list is not
+// known, so that a client which has a part of it must get it again.
 func TestListedAnew(t *testing.T) {
 	fake := newFake()
 	s := newSource(fake)
 	s.took(6, 2)
-	mustWatch(t, s, cacheOptions("6"))
-	if s.single(6) || s.isListed(6) {
+	s.took(7, 1)
+	mustWatch(t, s, cacheOptions("7"))
+	if s.single(6) || !s.single(7) {
 		t.Error("going on from where it ended counts as a list")
 	}
 	mustWatch(t, s, cacheOptions("9"))
-	if !s.single(9) || s.single(6) || s.single(8) || !s.isListed(9) || !s.isWhole(9) {
-		t.Error("a list is not known as whole, or what was before it as single")
+	if s.single(6) || s.single(8) || s.single(9) || !s.isWhole(9) {
+		t.Error("a list is not known as whole, or what is not known is taken as single")
 	}
-	if diff := cmp.Diff([]string{"6", "9"}, []string{fake.watches[0].ResourceVersion, fake.watches[1].ResourceVersion}); diff != "" {
+	s.took(10, 1)
+	if !s.single(10) {
+		t.Error("what comes after the list is not known as single")
+	}
+	if diff := cmp.Diff([]string{"7", "9"}, []string{fake.watches[0].ResourceVersion, fake.watches[1].ResourceVersion}); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
+	clientfeatures "k8s.io/client-go/features"
+	featuretesting "k8s.io/client-go/features/testing"
 )
 
 func since(revision uint64, selector labels.Selector) *metainternalversion.ListOptions {
@@ -157,7 +159,16 @@ func TestWatchFromFirstList(t *testing.T) {
 // server that has started since, receives the rest of the revision as well, or is
 // told to list again.
 func TestResumedOnAnotherServer(t *testing.T) {
-	for name, later := range map[string]bool{"the revision is the last one": false, "there is a later one": true} {
+	tests := map[string]struct {
+		later  bool // there is a later revision
+		listed bool // the server's cache cannot begin with initial events
+	}{
+		"the revision is the last one":      {},
+		"there is a later one":              {later: true},
+		"the cache begins with a list":      {listed: true},
+		"and there is a later revision too": {listed: true, later: true},
+	}
+	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			const n = 10
 			one := newPool(t)
@@ -169,10 +180,11 @@ func TestResumedOnAnotherServer(t *testing.T) {
 				client.next(t)
 			}
 			client.Stop()
-			if later {
+			if tc.later {
 				one.write(t, "single", "single")
 			}
 
+			featuretesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, !tc.listed)
 			two := newPoolOn(t, one.fixture)
 			then := two.mustWatch(t, since(revision, nil))
 			then.view = client.view

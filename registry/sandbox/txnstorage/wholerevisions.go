@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 	"k8s.io/apiserver/pkg/storage/cacher/delegator"
 )
 
@@ -24,8 +25,9 @@ const wholeTimeout = 3 * time.Second
 // wholeRevisions is the storage above the watch cache.
 type wholeRevisions struct {
 	storage.Interface
-	raw    storage.Interface
-	source *source
+	raw     storage.Interface
+	source  *source
+	checker *consistency.Checker // compares cache and etcd now and then
 }
 
 // Get implements storage.Interface. What is asked for at a revision comes from a
@@ -115,24 +117,33 @@ func (s *wholeRevisions) between(ctx context.Context, key string, opts storage.L
 func (s *wholeRevisions) again(ctx context.Context, key string, opts storage.ListOptions, from uint64) (watch.Interface, error) {
 	earlier := opts
 	earlier.ResourceVersion = strconv.FormatUint(from-1, 10)
-	w, err := s.between(ctx, key, earlier)
-	if err != nil {
-		return nil, err
+	w, tooOld, err := s.probe(ctx, key, earlier)
+	if err != nil || !tooOld || s.CompactRevision() >= int64(from) {
+		return w, err
 	}
-	// The cache's history may begin with the very revision asked for: then etcd has
-	// it, unless it was compacted. The cache says so at once.
+	// The cache's history may begin right behind the revision asked for, as it does
+	// after a list at that revision. Then etcd has the events.
+	w.Stop()
+	w, tooOld, err = s.probe(ctx, key, opts)
+	if err != nil || tooOld {
+		return w, err
+	}
+	w.Stop()
+	return s.raw.Watch(ctx, key, earlier)
+}
+
+// probe begins a watch, and reports whether the cache refuses it as too old, which
+// the cache does at once.
+func (s *wholeRevisions) probe(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, bool, error) {
+	w, err := s.between(ctx, key, opts)
+	if err != nil {
+		return nil, false, err
+	}
 	select {
 	case event, ok := <-w.ResultChan():
-		if ok && isTooOld(event) && s.source.isListed(from) {
-			w.Stop()
-			if s.CompactRevision() < int64(from) {
-				return s.raw.Watch(ctx, key, earlier)
-			}
-			return s.between(ctx, key, opts)
-		}
-		return newResumed(w, event, ok), nil
+		return newResumed(w, event, ok), ok && isTooOld(event), nil
 	default:
-		return w, nil
+		return w, false, nil
 	}
 }
 

@@ -24,13 +24,13 @@ import (
 // layer is a storage that notes what it is asked.
 type layer struct {
 	storage.Interface
-	asked     []string
-	current   uint64
-	err       error
-	notReady  error
+	asked    []string
+	current  uint64
+	err      error
+	notReady error
+	// oldest is the first revision that a watch can go on from.
+	oldest    uint64
 	compacted int64
-	// watch is what the first watch gets; later ones get what is never read.
-	watch watch.Interface
 }
 
 func (l *layer) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
@@ -51,26 +51,21 @@ func (l *layer) GetList(_ context.Context, _ string, opts storage.ListOptions, _
 
 func (l *layer) Watch(_ context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
 	l.asked = append(l.asked, "watch "+opts.ResourceVersion)
-	w := l.watch
-	if l.watch = nil; w == nil {
-		w = watch.NewFake()
+	if from, err := l.Versioner().ParseResourceVersion(opts.ResourceVersion); err == nil && from < l.oldest {
+		return tooOld(), l.err
 	}
-	return w, l.err
+	return watch.NewFake(), l.err
 }
 
 // layers are a cache that has all up to revision 10, of which 8 changed several
 // objects, above an etcd that does not say how far it is.
-func layers(listed bool) (cached, raw *layer, s *wholeRevisions) {
+func layers() (cached, raw *layer, s *wholeRevisions) {
 	cached, raw = &layer{current: 12}, &layer{}
 	fake := newFake()
 	fake.askErr = errors.New("no etcd")
 	src := newSource(fake)
-	if listed {
-		src.began(8, 2)
-	} else {
-		src.began(5, 1)
-		src.took(8, 2)
-	}
+	src.began(5, 1)
+	src.took(8, 2)
 	src.took(10, 1)
 	return cached, raw, &wholeRevisions{Interface: cached, raw: raw, source: src}
 }
@@ -188,7 +183,7 @@ func TestReadsFallBack(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			cached, raw, s := layers(false)
+			cached, raw, s := layers()
 			if tc.change != nil {
 				tc.change(cached)
 			}
@@ -212,23 +207,25 @@ func tooOld() watch.Interface {
 	return w
 }
 
-// The revision that the cache's history begins with can be sent again from etcd
+// The revision that the cache's history begins behind can be sent again from etcd
 // only.
 func TestWatchFromWhereHistoryBegins(t *testing.T) {
 	tests := map[string]struct {
-		listed      bool
+		oldest      uint64 // of the cache
 		compacted   int64
 		cached, raw []string
-		err         bool
+		tooOld      bool
 	}{
-		"etcd has it":             {listed: true, compacted: 7, cached: []string{"watch 7"}, raw: []string{"watch 7"}},
-		"nobody has it":           {listed: true, compacted: 8, cached: []string{"watch 7", "watch 8"}},
-		"history begins later on": {listed: false, cached: []string{"watch 7"}, err: true},
+		"long before":    {oldest: 5, cached: []string{"watch 7"}},
+		"with it":        {oldest: 7, cached: []string{"watch 7"}},
+		"behind it":      {oldest: 8, cached: []string{"watch 7", "watch 8"}, raw: []string{"watch 7"}},
+		"but compacted":  {oldest: 8, compacted: 8, cached: []string{"watch 7"}, tooOld: true},
+		"long behind it": {oldest: 9, cached: []string{"watch 7", "watch 8"}, tooOld: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			cached, raw, s := layers(tc.listed)
-			cached.compacted, cached.watch = tc.compacted, tooOld()
+			cached, raw, s := layers()
+			cached.oldest, cached.compacted = tc.oldest, tc.compacted
 			w, err := s.Watch(t.Context(), "/a", storage.ListOptions{ResourceVersion: "8"})
 			if err != nil {
 				t.Fatal(err)
@@ -240,7 +237,7 @@ func TestWatchFromWhereHistoryBegins(t *testing.T) {
 			if diff := cmp.Diff(tc.raw, raw.asked); diff != "" {
 				t.Errorf("asked of etcd (-want +got):\n%s", diff)
 			}
-			if tc.err {
+			if tc.tooOld {
 				if event := <-w.ResultChan(); !isTooOld(event) {
 					t.Errorf("the client is told %v, want that it is too old", event)
 				}
