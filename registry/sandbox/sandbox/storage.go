@@ -66,30 +66,40 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Stor
 	}, nil
 }
 
-// indexedLabels are those by which clients and the allocator look up the
-// sandboxes of one claim or pool among very many.
-var indexedLabels = []string{v1alpha1.LabelClaimName, v1alpha1.LabelSandboxPool}
-
-// match lets the watch cache find what a selector selects by an index.
+// match lets the watch cache find by an index what claims and allocator look up
+// among very many: the sandboxes of a claim, and the unclaimed sandboxes of a pool.
 func match(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: GetAttrs, IndexLabels: indexedLabels}
+	indexed := []string{v1alpha1.LabelClaimName}
+	// The index of pools holds nothing else.
+	if claimed, ok := label.RequiresExactMatch(v1alpha1.LabelSandboxClaimed); ok && claimed == v1alpha1.ClaimedFalse {
+		indexed = append(indexed, v1alpha1.LabelSandboxPool)
+	}
+	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: GetAttrs, IndexLabels: indexed}
 }
 
+// indexers index sandboxes by claim and, while they are unclaimed, by pool. A
+// claimed sandbox keeps the label of its pool, so with it the index would grow with
+// all that was ever claimed.
 func indexers() *cache.Indexers {
-	all := cache.Indexers{}
-	for _, label := range indexedLabels {
-		all[storage.LabelIndex(label)] = func(obj any) ([]string, error) {
-			sb, ok := obj.(*v1alpha1.Sandbox)
-			if !ok {
-				return nil, fmt.Errorf("%T is not a Sandbox", obj)
-			}
-			if value, ok := sb.Labels[label]; ok {
-				return []string{value}, nil
-			}
-			return nil, nil
-		}
+	return &cache.Indexers{
+		storage.LabelIndex(v1alpha1.LabelClaimName): byLabel(v1alpha1.LabelClaimName, labels.Everything()),
+		storage.LabelIndex(v1alpha1.LabelSandboxPool): byLabel(v1alpha1.LabelSandboxPool,
+			labels.SelectorFromSet(labels.Set{v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse})),
 	}
-	return &all
+}
+
+// byLabel indexes the sandboxes that a selector selects by the value of a label.
+func byLabel(label string, only labels.Selector) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		sb, ok := obj.(*v1alpha1.Sandbox)
+		if !ok {
+			return nil, fmt.Errorf("%T is not a Sandbox", obj)
+		}
+		if value, ok := sb.Labels[label]; ok && only.Matches(labels.Set(sb.Labels)) {
+			return []string{value}, nil
+		}
+		return nil, nil
+	}
 }
 
 // ShortNames are the names that kubectl takes for the resource.
