@@ -29,7 +29,7 @@ import (
 // connection to etcd, and the watches that keep its index.
 type allocation struct {
 	allocator *allocator.Allocator
-	etcd      *clientv3.Client
+	etcd      *etcdConnection
 	sandboxes *feed[*v1alpha1.Sandbox]
 	sets      *feed[*v1alpha1.SandboxSet]
 	templates *feed[*v1alpha1.SandboxTemplate]
@@ -38,25 +38,31 @@ type allocation struct {
 	running   sync.WaitGroup
 }
 
-// newAllocation connects to etcd and returns the allocator, which serves once
-// run has synced its index.
-func newAllocation(
-	getter generic.RESTOptionsGetter, stores sandboxrest.Stores, lookup *templateLookup, admitter *admitter, extra *ExtraConfig,
-) (*allocation, error) {
+// etcdConnection is the connection of the allocator, and where all keys begin.
+type etcdConnection struct {
+	*clientv3.Client
+	prefix string
+}
+
+// newAllocator connects to etcd and returns the allocator, which serves once an
+// allocation has synced its index.
+func newAllocator(
+	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter, extra *ExtraConfig,
+) (*allocator.Allocator, *etcdConnection, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sandboxes, _, err := newResource(getter, "sandboxes")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := newEtcdClient(options.StorageConfig.Transport)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, nil, errors.Join(err, client.Close())
 	}
 	registerMetrics()
 	a := allocator.New(allocator.Options{
@@ -71,9 +77,15 @@ func newAllocation(
 		SyncWindow: extra.SyncWindow,
 		Admit:      admitter.admit,
 	})
+	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
+}
+
+// newAllocation returns the allocation of an allocator that binds the claims of a
+// store.
+func newAllocation(a *allocator.Allocator, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
 	return &allocation{
 		allocator: a,
-		etcd:      client,
+		etcd:      etcd,
 		sandboxes: &feed[*v1alpha1.Sandbox]{
 			name: "sandboxes", store: stores.Sandboxes,
 			listed: a.SandboxListed, changed: a.SandboxChanged, deleted: a.SandboxDeleted,
@@ -86,16 +98,11 @@ func newAllocation(
 			name: "sandboxtemplates", store: stores.SandboxTemplates,
 			listed: a.TemplateListed, changed: a.TemplateChanged, deleted: a.TemplateDeleted,
 		},
-		peers: newPeers(client, options.StorageConfig.Prefix, a.PeersChanged),
-	}, nil
-}
-
-// watchClaims completes the allocation with the store of claims, which can be
-// made only once there is an allocator.
-func (a *allocation) watchClaims(store *genericregistry.Store) {
-	a.claims = &feed[*v1alpha1.SandboxClaim]{
-		name: "sandboxclaims", store: store,
-		listed: a.allocator.ClaimsListed, changed: a.allocator.ClaimChanged, deleted: a.allocator.ClaimDeleted,
+		claims: &feed[*v1alpha1.SandboxClaim]{
+			name: "sandboxclaims", store: claims,
+			listed: a.ClaimsListed, changed: a.ClaimChanged, deleted: a.ClaimDeleted,
+		},
+		peers: newPeers(etcd.Client, etcd.prefix, a.PeersChanged),
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // DefaultSyncWindow is how long a create of a claim waits for sandboxes by
@@ -127,30 +126,28 @@ func (c CompletedConfig) etcdServers() []string {
 // storage builds what answers for each resource, with the allocation that makes
 // the create of a claim bind.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
-	var alloc *allocation
 	getter := c.genericConfig.RESTOptionsGetter
-	templates, err := newTemplates(c.cluster)
+	stores, err := sandboxrest.NewStores(Scheme, getter)
 	if err != nil {
 		return nil, err
 	}
-	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, templates.judge, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
-		var err error
-		templates.read(stores)
-		admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-		if alloc, err = newAllocation(getter, stores, templates.lookup, admitter, c.extraConfig); err != nil {
-			return nil, err
-		}
-		return alloc.allocator, nil
-	})
+	cluster, err := newClusterClient(c.cluster)
 	if err != nil {
 		return nil, err
 	}
-	alloc.watchClaims(claims)
-	s.allocation = alloc
-	if err := alloc.addTo(s.GenericAPIServer); err != nil {
+	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster}
+	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
+	alloc, etcd, err := newAllocator(getter, stores, lookup, admitter, c.extraConfig)
+	if err != nil {
 		return nil, err
 	}
-	return storage, nil
+	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
+	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, stores, pods, alloc)
+	if err != nil {
+		return nil, err
+	}
+	s.allocation = newAllocation(alloc, etcd, stores, claims)
+	return storage, s.allocation.addTo(s.GenericAPIServer)
 }
 
 // install serves storage as our group.

@@ -39,8 +39,8 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// NewREST returns the storage of sandboxes and their status.
-func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Storage, error) {
+// NewStore returns the store of sandboxes.
+func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.Sandbox{} },
@@ -58,12 +58,18 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Stor
 	}
 	options := &generic.StoreOptions{RESTOptions: txnstorage.Options(optsGetter), AttrFunc: GetAttrs, Indexers: indexers()}
 	if err := store.CompleteWithOptions(options); err != nil {
-		return Storage{}, fmt.Errorf("completing store of sandboxes: %w", err)
+		return nil, fmt.Errorf("completing store of sandboxes: %w", err)
 	}
+	return store, nil
+}
+
+// NewREST returns what is served from the store of sandboxes.
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store) Storage {
+	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: &REST{Store: store},
 		Status:  status.NewREST(store, NewStatusStrategy(strategy)),
-	}, nil
+	}
 }
 
 // match lets the watch cache find by an index what claims and allocator look up

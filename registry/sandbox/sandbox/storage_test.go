@@ -25,12 +25,12 @@ const resource = "sandboxes"
 
 func newStorage(t *testing.T, fixture *registrytest.Fixture) sandbox.Storage {
 	t.Helper()
-	storage, err := sandbox.NewREST(fixture.Scheme, fixture)
+	store, err := sandbox.NewStore(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(storage.Sandbox.Destroy)
-	return storage
+	t.Cleanup(store.Destroy)
+	return sandbox.NewREST(fixture.Scheme, store)
 }
 
 func TestConventions(t *testing.T) {

@@ -24,14 +24,14 @@ import (
 // Strategy is what create and update mean for a SandboxSet.
 type Strategy struct {
 	strategy.Base
-	judge Judge
+	pods PodValidator
 }
 
-// Judge finds what is wrong with the pods of a set where that takes a look at other
-// objects, or a question to the cluster. It warns of what it cannot find out, so
-// that nobody depends on what it asks.
-type Judge interface {
-	JudgeSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string)
+// PodValidator validates the pods of a set where that takes other objects, or a
+// question to the cluster. It returns errors, and warnings of what it cannot find
+// out, so that no write depends on what it asks.
+type PodValidator interface {
+	ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string)
 }
 
 // StatusStrategy is what an update of a SandboxSet's status means.
@@ -45,10 +45,10 @@ var (
 	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
 )
 
-// NewStrategy returns the strategy of the main resource. Without a judge, a set is
-// judged by itself alone.
-func NewStrategy(typer runtime.ObjectTyper, judge Judge) Strategy {
-	return Strategy{Base: strategy.NewBase(typer), judge: judge}
+// NewStrategy returns the strategy of the main resource. Without pods, a set is
+// validated by itself alone.
+func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
+	return Strategy{Base: strategy.NewBase(typer), pods: pods}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
@@ -104,7 +104,7 @@ func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	if len(errs) > 0 {
 		return errs
 	}
-	return s.judgePods(ctx, set)
+	return s.validatePods(ctx, set)
 }
 
 // ValidateUpdate judges a change of a set.
@@ -114,14 +114,14 @@ func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	if len(errs) > 0 || set.DeletionTimestamp != nil || validation.SamePodsOfSets(&set.Spec, &stored.Spec) {
 		return errs
 	}
-	return s.judgePods(ctx, set)
+	return s.validatePods(ctx, set)
 }
 
-func (s Strategy) judgePods(ctx context.Context, set *v1alpha1.SandboxSet) field.ErrorList {
-	if s.judge == nil {
+func (s Strategy) validatePods(ctx context.Context, set *v1alpha1.SandboxSet) field.ErrorList {
+	if s.pods == nil {
 		return nil
 	}
-	errs, warnings := s.judge.JudgeSet(ctx, set)
+	errs, warnings := s.pods.ValidateSet(ctx, set)
 	strategy.Warn(ctx, warnings)
 	return errs
 }

@@ -19,11 +19,11 @@ import (
 // strict finds something wrong with every template, and with those who use it.
 type strict struct{}
 
-func (strict) JudgeTemplate(_ context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string) {
-	return field.ErrorList{field.Invalid(field.NewPath("spec"), template.Name, "bad")}, []string{"judged"}
+func (strict) ValidateTemplate(_ context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string) {
+	return field.ErrorList{field.Invalid(field.NewPath("spec"), template.Name, "bad")}, []string{"checked"}
 }
 
-func (strict) JudgeUsers(context.Context, *v1alpha1.SandboxTemplate) []string {
+func (strict) WarnOfSets(context.Context, *v1alpha1.SandboxTemplate) []string {
 	return []string{"used"}
 }
 
@@ -32,11 +32,11 @@ type heard struct{ texts []string }
 
 func (h *heard) AddWarning(_, text string) { h.texts = append(h.texts, text) }
 
-func TestJudge(t *testing.T) {
+func TestPodValidation(t *testing.T) {
 	strategy := sandboxtemplate.NewStrategy(registrytest.NewScheme(), strict{})
 	tests := map[string]struct {
 		change          func(*v1alpha1.SandboxTemplate)
-		judged, invalid bool
+		asked, invalid bool
 		// deleted templates only lose their finalizers.
 		deleted bool
 	}{
@@ -44,13 +44,13 @@ func TestJudge(t *testing.T) {
 			change: func(s *v1alpha1.SandboxTemplate) {
 				s.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`)
 			},
-			judged: true,
+			asked: true,
 		},
 		"reference": {
 			change: func(s *v1alpha1.SandboxTemplate) {
 				s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
 			},
-			judged: true,
+			asked: true,
 		},
 		"invalid": {change: func(s *v1alpha1.SandboxTemplate) { s.Spec.Template.Raw = []byte("{}") }, invalid: true},
 		"labels":  {change: func(s *v1alpha1.SandboxTemplate) { s.Labels = map[string]string{"a": "b"} }},
@@ -68,10 +68,10 @@ func TestJudge(t *testing.T) {
 			tc.change(template)
 			var h heard
 			errs := strategy.ValidateUpdate(warning.WithWarningRecorder(t.Context(), &h), template, old)
-			if (len(errs) > 0) != (tc.judged || tc.invalid) || (len(h.texts) > 0) != tc.judged {
+			if (len(errs) > 0) != (tc.asked || tc.invalid) || (len(h.texts) > 0) != tc.asked {
 				t.Errorf("errors %v, warnings %q", errs, h.texts)
 			}
-			if got := strategy.WarningsOnUpdate(t.Context(), template, old); !tc.invalid && (len(got) > 0) != tc.judged {
+			if got := strategy.WarningsOnUpdate(t.Context(), template, old); !tc.invalid && (len(got) > 0) != tc.asked {
 				t.Errorf("warnings for its users %q", got)
 			}
 		})
@@ -81,6 +81,6 @@ func TestJudge(t *testing.T) {
 	}
 	alone := sandboxtemplate.NewStrategy(registrytest.NewScheme(), nil)
 	if errs := alone.Validate(t.Context(), registrytest.NewSandboxTemplate("a")); len(errs) > 0 {
-		t.Errorf("without a judge: %v", errs)
+		t.Errorf("without a validator of pods: %v", errs)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package podvalidation
 
 import (
 	"context"
@@ -29,12 +29,12 @@ var (
 	claimsPath   = field.NewPath("spec", "volumeClaimTemplates")
 )
 
-// Pods knows what pods the cluster takes.
+// Pods validates pods in a cluster.
 type Pods interface {
-	Pod(ctx context.Context, pod *unstructured.Unstructured) Verdict
+	Pod(ctx context.Context, pod *unstructured.Unstructured) Result
 }
 
-// Options are what a Judge works with.
+// Options are what a Validator works with.
 type Options struct {
 	// Lookup finds templates.
 	Lookup podtemplate.Lookup
@@ -42,26 +42,26 @@ type Options struct {
 	Sets func(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, error)
 	// Pods is nil where there is no cluster.
 	Pods Pods
-	// Timeout bounds each judgement. 0 means DefaultTimeout.
+	// Timeout bounds each validation. 0 means DefaultTimeout.
 	Timeout time.Duration
 }
 
-// Judge judges sets and templates.
-type Judge struct {
+// Validator validates the pods of sets and templates.
+type Validator struct {
 	Options
 }
 
-// New returns a Judge.
-func New(options Options) *Judge {
+// New returns a Validator.
+func New(options Options) *Validator {
 	if options.Timeout == 0 {
 		options.Timeout = DefaultTimeout
 	}
-	return &Judge{options}
+	return &Validator{options}
 }
 
-// JudgeSet says what is wrong with the pods of a set, which is valid in itself.
-func (j *Judge) JudgeSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
-	return j.judge(ctx, &subject{
+// ValidateSet validates the pods of a set, which is valid in itself.
+func (v *Validator) ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
+	return v.validate(ctx, &subject{
 		namespace: set.Namespace,
 		who:       fmt.Sprintf("SandboxSet %s/%s", set.Namespace, set.Name),
 		embedded:  &set.Spec.EmbeddedSandboxTemplate,
@@ -70,49 +70,48 @@ func (j *Judge) JudgeSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.E
 		resolve: func(ctx context.Context, patch *runtime.RawExtension) (*podtemplate.Resolved, error) {
 			patched := *set
 			patched.Spec.Patch = patch
-			return podtemplate.ResolveSet(ctx, &patched, j.Lookup)
+			return podtemplate.ResolveSet(ctx, &patched, v.Lookup)
 		},
 	})
 }
 
-// JudgeTemplate says what is wrong with the pods of a template, which is valid in
-// itself.
-func (j *Judge) JudgeTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string) {
-	return j.judge(ctx, &subject{
+// ValidateTemplate validates the pods of a template, which is valid in itself.
+func (v *Validator) ValidateTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string) {
+	return v.validate(ctx, &subject{
 		namespace: template.Namespace,
 		who:       fmt.Sprintf("SandboxTemplate %s/%s", template.Namespace, template.Name),
 		embedded:  &template.Spec.EmbeddedSandboxTemplate,
 		missing:   "no sandbox can be made from this template until it exists",
 		resolve: func(ctx context.Context, _ *runtime.RawExtension) (*podtemplate.Resolved, error) {
-			return podtemplate.ResolveTemplate(ctx, template, j.Lookup)
+			return podtemplate.ResolveTemplate(ctx, template, v.Lookup)
 		},
 	})
 }
 
-// subject is what is judged.
+// subject is what is validated.
 type subject struct {
 	namespace, who string
 	embedded       *v1alpha1.EmbeddedSandboxTemplate
 	patch          *runtime.RawExtension
-	// missing is what it means that a reference leads nowhere.
+	// missing ends the warning about a reference to what does not exist.
 	missing string
 	// resolve follows the reference and applies a patch.
 	resolve func(ctx context.Context, patch *runtime.RawExtension) (*podtemplate.Resolved, error)
 }
 
-func (j *Judge) judge(ctx context.Context, s *subject) (field.ErrorList, []string) {
-	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
+func (v *Validator) validate(ctx context.Context, s *subject) (field.ErrorList, []string) {
+	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
 	if s.embedded.Template != nil {
-		verdict := j.ask(ctx, s, s.embedded.Template)
-		return under(templatePath, verdict.Faults), about(templatePath, verdict.Warnings)
+		result := v.ask(ctx, s, s.embedded.Template)
+		return under(templatePath, result.Causes), about(templatePath, result.Warnings)
 	}
 	resolved, err := s.resolve(ctx, s.patch)
 	if err != nil {
 		return s.unresolved(err)
 	}
 	if errs := validation.ValidateResolvedTemplate(resolved.Template, patchPath); len(errs) > 0 {
-		if j.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool {
+		if v.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool {
 			return len(validation.ValidateResolvedTemplate(plain, nil)) == 0
 		}) {
 			return errs, nil
@@ -122,28 +121,27 @@ func (j *Judge) judge(ctx context.Context, s *subject) (field.ErrorList, []strin
 	if errs := validation.ValidateMounted(resolved.Template, s.embedded.VolumeClaimTemplates, claimsPath); len(errs) > 0 {
 		return errs, nil
 	}
-	return j.judgeResolved(ctx, s, resolved.Template)
+	return v.validateResolved(ctx, s, resolved.Template)
 }
 
-// judgeResolved asks the cluster about a template at the end of references.
-func (j *Judge) judgeResolved(ctx context.Context, s *subject, template *runtime.RawExtension) (field.ErrorList, []string) {
-	verdict := j.ask(ctx, s, template)
+// validateResolved asks the cluster about a template at the end of references.
+func (v *Validator) validateResolved(ctx context.Context, s *subject, template *runtime.RawExtension) (field.ErrorList, []string) {
+	result := v.ask(ctx, s, template)
 	at := refPath
 	if s.patch != nil {
 		at = patchPath
 	}
-	if len(verdict.Faults) == 0 {
-		return nil, about(at, verdict.Warnings)
+	if len(result.Causes) == 0 {
+		return nil, about(at, result.Warnings)
 	}
-	if j.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool { return len(j.ask(ctx, s, plain).Faults) == 0 }) {
-		return under(patchPath, verdict.Faults), about(at, verdict.Warnings)
+	if v.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool { return len(v.ask(ctx, s, plain).Causes) == 0 }) {
+		return under(patchPath, result.Causes), about(at, result.Warnings)
 	}
-	return s.badReference(under(field.NewPath("template"), verdict.Faults)), about(at, verdict.Warnings)
+	return s.badReference(under(field.NewPath("template"), result.Causes)), about(at, result.Warnings)
 }
 
-// spoiltByPatch says whether it is the patch to which a template owes its faults:
-// whether it is good without it.
-func (j *Judge) spoiltByPatch(ctx context.Context, s *subject, good func(*runtime.RawExtension) bool) bool {
+// spoiltByPatch reports whether a bad template is good without its patch.
+func (v *Validator) spoiltByPatch(ctx context.Context, s *subject, good func(*runtime.RawExtension) bool) bool {
 	if s.patch == nil {
 		return false
 	}
@@ -152,10 +150,10 @@ func (j *Judge) spoiltByPatch(ctx context.Context, s *subject, good func(*runtim
 }
 
 // ask makes a pod of a template and asks the cluster about it. Whose template it is
-// makes no difference, so that the verdict is remembered for all who share it.
-func (j *Judge) ask(ctx context.Context, s *subject, template *runtime.RawExtension) Verdict {
-	if j.Pods == nil {
-		return Verdict{}
+// makes no difference, so that the result is remembered for all who share it.
+func (v *Validator) ask(ctx context.Context, s *subject, template *runtime.RawExtension) Result {
+	if v.Pods == nil {
+		return Result{}
 	}
 	sandbox := &v1alpha1.Sandbox{}
 	sandbox.Namespace, sandbox.Name = s.namespace, dryRunPrefix[:len(dryRunPrefix)-1]
@@ -163,15 +161,16 @@ func (j *Judge) ask(ctx context.Context, s *subject, template *runtime.RawExtens
 	sandbox.Spec.VolumeClaimTemplates = s.embedded.VolumeClaimTemplates
 	pod, err := podtemplate.Pod(sandbox, "dry-run")
 	if err != nil {
-		return Verdict{Warnings: []string{"no pod can be made from it: " + err.Error()}}
+		return Result{Warnings: []string{"no pod can be made from it: " + err.Error()}}
 	}
 	pod.SetOwnerReferences(nil) // there is no such sandbox
 	pod.SetName("")
 	pod.SetGenerateName(dryRunPrefix)
-	return j.Pods.Pod(ctx, pod)
+	return v.Pods.Pod(ctx, pod)
 }
 
-// unresolved says what it means that a reference could not be followed.
+// unresolved returns the errors or warnings about a reference that could not be
+// followed.
 func (s *subject) unresolved(err error) (field.ErrorList, []string) {
 	why := strings.TrimPrefix(err.Error(), s.who+": ")
 	name := s.embedded.TemplateRef.Name

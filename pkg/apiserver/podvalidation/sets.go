@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package podvalidation
 
 import (
 	"context"
@@ -16,31 +16,31 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// Of many sets, those that are looked at and those that are named. Warnings are
-// for people, and headers of an answer.
+// Of many sets, some are checked and fewer are named: warnings are for people, and
+// headers of an answer.
 const (
-	maxUsers = 500
-	maxNamed = 10
+	maxSetsChecked = 500
+	maxSetsNamed   = 10
 )
 
-// JudgeUsers warns of the sets that use a template, straight or through others, and
+// WarnOfSets warns of the sets that use a template, straight or through others, and
 // cannot follow a change of it. The change is made all the same: they keep what
 // they have.
-func (j *Judge) JudgeUsers(ctx context.Context, template *v1alpha1.SandboxTemplate) []string {
-	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
+func (v *Validator) WarnOfSets(ctx context.Context, template *v1alpha1.SandboxTemplate) []string {
+	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
-	sets, err := j.Sets(ctx, template.Namespace)
+	sets, err := v.Sets(ctx, template.Namespace)
 	if err != nil {
 		return []string{fmt.Sprintf("the sets that use this template could not be looked up, and are not checked: %v", err)}
 	}
-	after := &afterChange{Lookup: j.Lookup, template: template, podTemplates: map[string]podTemplateAnswer{}}
+	after := &afterChange{Lookup: v.Lookup, template: template, podTemplates: map[string]podTemplateAnswer{}}
 	var warnings []string
 	looked := 0
 	for _, set := range sets {
 		if set.Spec.TemplateRef == nil || set.DeletionTimestamp != nil {
 			continue
 		}
-		if looked++; looked > maxUsers {
+		if looked++; looked > maxSetsChecked {
 			break
 		}
 		after.used = false
@@ -48,7 +48,7 @@ func (j *Judge) JudgeUsers(ctx context.Context, template *v1alpha1.SandboxTempla
 		if why == "" || !after.used {
 			continue
 		}
-		if len(warnings) == maxNamed {
+		if len(warnings) == maxSetsNamed {
 			return append(warnings, "and more sets like these")
 		}
 		warnings = append(warnings, fmt.Sprintf("SandboxSet %s cannot follow this change, and keeps its sandboxes as they are: %s", set.Name, why))
@@ -56,7 +56,7 @@ func (j *Judge) JudgeUsers(ctx context.Context, template *v1alpha1.SandboxTempla
 	return warnings
 }
 
-// whyNot says why no sandboxes can be made for a set, if so.
+// whyNot returns why no sandboxes can be made for a set; empty if they can.
 func whyNot(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) string {
 	resolved, err := podtemplate.ResolveSet(ctx, set, lookup)
 	if err != nil {
@@ -74,7 +74,7 @@ func whyNot(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lo
 type afterChange struct {
 	podtemplate.Lookup
 	template *v1alpha1.SandboxTemplate
-	// used says whether that one was asked for.
+	// used: that one was asked for.
 	used bool
 	// podTemplates keeps what many sets ask of the cluster.
 	podTemplates map[string]podTemplateAnswer

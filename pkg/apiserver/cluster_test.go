@@ -12,13 +12,9 @@ import (
 // The cluster is asked in writes and claims: no client's own limit may hold them up.
 func TestClusterClientIsNotLimited(t *testing.T) {
 	cluster := &restclient.Config{Host: "https://localhost:1"}
-	templates, err := newTemplates(cluster)
+	client, err := newClusterClient(cluster)
 	if err != nil {
 		t.Fatal(err)
-	}
-	client, ok := templates.lookup.podTemplates.(interface{ RESTClient() restclient.Interface })
-	if !ok {
-		t.Fatalf("client is a %T", templates.lookup.podTemplates)
 	}
 	if limiter := client.RESTClient().GetRateLimiter(); limiter != nil {
 		t.Errorf("limited to %v a second", limiter.QPS())

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package podvalidation
 
 import (
 	"context"
@@ -21,26 +21,26 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// Verdicts are kept by the thousand: none may be big.
-func TestVerdictsAreBounded(t *testing.T) {
+// Results are kept by the thousand: none may be big.
+func TestResultsAreBounded(t *testing.T) {
 	var errs field.ErrorList
-	for i := range 10 * maxFaults {
+	for i := range 10 * maxCauses {
 		errs = append(errs, field.Required(field.NewPath("spec", "containers").Index(i), ""))
 	}
-	got, sure := verdictOf(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "x", errs))
-	if len(got.Faults) != maxFaults || !sure {
-		t.Errorf("%d faults, sure: %v", len(got.Faults), sure)
+	got, sure := resultOf(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "x", errs))
+	if len(got.Causes) != maxCauses || !sure {
+		t.Errorf("%d causes, sure: %v", len(got.Causes), sure)
 	}
 }
 
-func TestVerdictOf(t *testing.T) {
+func TestResultOf(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
 	pods := schema.GroupResource{Resource: "pods"}
 	policy := apierrors.NewInvalid(kind, "x", nil)
 	policy.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "no sandboxes on Sundays"}}
 	tests := map[string]struct {
 		err      error
-		faults   []metav1.StatusCause
+		causes   []metav1.StatusCause
 		warnings []string
 		sure     bool
 	}{
@@ -49,7 +49,7 @@ func TestVerdictOf(t *testing.T) {
 			err: apierrors.NewInvalid(kind, "x", field.ErrorList{
 				field.Invalid(field.NewPath("spec", "nodeName"), "A b", "no name"), field.Required(field.NewPath("spec", "os"), ""),
 			}),
-			faults: []metav1.StatusCause{
+			causes: []metav1.StatusCause{
 				{Type: "FieldValueInvalid", Message: `Invalid value: "A b": no name`, Field: "spec.nodeName"},
 				{Type: "FieldValueRequired", Message: "Required value", Field: "spec.os"},
 			},
@@ -67,9 +67,9 @@ func TestVerdictOf(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, sure := verdictOf(tc.err)
-			if diff := cmp.Diff(tc.faults, got.Faults); diff != "" || sure != tc.sure {
-				t.Errorf("sure: %v; faults (-want +got):\n%s", sure, diff)
+			got, sure := resultOf(tc.err)
+			if diff := cmp.Diff(tc.causes, got.Causes); diff != "" || sure != tc.sure {
+				t.Errorf("sure: %v; causes (-want +got):\n%s", sure, diff)
 			}
 			expect(t, got.Warnings, tc.warnings)
 		})
@@ -84,7 +84,7 @@ func TestUnder(t *testing.T) {
 		{Type: "FieldValueForbidden", Message: "Forbidden: never", Field: "metadata.labels[a]"},
 		{Type: "FieldValueNotSupported", Message: `Unsupported value: "a": supported values: "b"`, Field: "spec.dnsPolicy"},
 	})
-	expect(t, judged(errs, nil), []string{
+	expect(t, flat(errs, nil), []string{
 		`spec.patch.spec.nodeName: Invalid value: "A b": no name`,
 		"spec.patch.spec.os: Required value",
 		"spec.patch.spec.future: Invalid value: of tomorrow",
@@ -122,11 +122,11 @@ func TestUnreachable(t *testing.T) {
 	}
 	ask := func(ctx context.Context, image string, want int) {
 		t.Helper()
-		verdict := dryRun.Pod(ctx, pod(image))
-		if len(verdict.Faults) > 0 {
-			t.Errorf("faults %v", verdict.Faults)
+		result := dryRun.Pod(ctx, pod(image))
+		if len(result.Causes) > 0 {
+			t.Errorf("causes %v", result.Causes)
 		}
-		expect(t, verdict.Warnings, []string{"the cluster could not be asked: "})
+		expect(t, result.Warnings, []string{"the cluster could not be asked: "})
 		if asked != want {
 			t.Errorf("asked %d times, want %d", asked, want)
 		}
@@ -134,7 +134,7 @@ func TestUnreachable(t *testing.T) {
 	ask(t.Context(), "a", 1)
 	ask(t.Context(), "a", 1)
 	ask(t.Context(), "b", 2)
-	clock.Step(rememberDoubt + time.Second)
+	clock.Step(doubtTTL + time.Second)
 	ask(t.Context(), "a", 3)
 
 	gone, cancel := context.WithCancel(t.Context())

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package podvalidation
 
 import (
 	"fmt"
@@ -20,28 +20,28 @@ var errorTypes = []field.ErrorType{
 	field.ErrorTypeTypeInvalid,
 }
 
-// under makes the faults of a pod errors of the template that it is made from,
-// which lies at path.
+// under returns the causes of an invalid pod as errors of the template at path that
+// the pod is made from.
 //
 //	spec.containers[0].image -> spec.template.spec.containers[0].image
-func under(path *field.Path, faults []metav1.StatusCause) field.ErrorList {
+func under(path *field.Path, causes []metav1.StatusCause) field.ErrorList {
 	var errs field.ErrorList
-	for _, fault := range faults {
-		kind := field.ErrorType(fault.Type)
+	for _, cause := range causes {
+		kind := field.ErrorType(cause.Type)
 		if !slices.Contains(errorTypes, kind) {
 			kind = field.ErrorTypeInvalid
 		}
 		errs = append(errs, &field.Error{
 			Type:     kind,
-			Field:    path.String() + "." + fault.Field,
+			Field:    path.String() + "." + cause.Field,
 			BadValue: field.OmitValueType{}, // the message quotes it
-			Detail:   strings.TrimPrefix(fault.Message, kind.String()+": "),
+			Detail:   strings.TrimPrefix(cause.Message, kind.String()+": "),
 		})
 	}
 	return errs
 }
 
-// about says what field warnings are about.
+// about prefixes warnings with the path that they are about.
 func about(path *field.Path, texts []string) []string {
 	warnings := make([]string, 0, len(texts))
 	for _, text := range texts {

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package podvalidation
 
 import (
 	"context"
@@ -50,17 +50,17 @@ func (s *store) PodTemplate(_ context.Context, _, name string) (*corev1.PodTempl
 // cluster refuses pods with a node name, and warns of those with a host name.
 type cluster struct{ pods []*unstructured.Unstructured }
 
-func (c *cluster) Pod(_ context.Context, pod *unstructured.Unstructured) Verdict {
+func (c *cluster) Pod(_ context.Context, pod *unstructured.Unstructured) Result {
 	c.pods = append(c.pods, pod)
 	spec := pod.Object["spec"].(map[string]any)
-	var verdict Verdict
+	var result Result
 	if spec["nodeName"] != nil {
-		verdict.Faults = []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "spec.nodeName", Message: `Invalid value: "x": no`}}
+		result.Causes = []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "spec.nodeName", Message: `Invalid value: "x": no`}}
 	}
 	if spec["hostname"] != nil {
-		verdict.Warnings = []string{"a host name"}
+		result.Warnings = []string{"a host name"}
 	}
-	return verdict
+	return result
 }
 
 func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
@@ -118,8 +118,8 @@ func newStore() *store {
 	}}
 }
 
-// judged is a judgement as its readers see it.
-func judged(errs field.ErrorList, warnings []string) []string {
+// flat is what a client reads of a validation.
+func flat(errs field.ErrorList, warnings []string) []string {
 	var texts []string
 	for _, err := range errs {
 		texts = append(texts, err.Error())
@@ -145,7 +145,7 @@ func expect(t *testing.T, got, want []string) {
 	}
 }
 
-func TestJudgeSet(t *testing.T) {
+func TestValidateSet(t *testing.T) {
 	tests := map[string]struct {
 		set *v1alpha1.SandboxSet
 		// alone is what is found without a cluster, with what one adds.
@@ -196,23 +196,23 @@ func TestJudgeSet(t *testing.T) {
 				tc.set.Spec.VolumeClaimTemplates = []runtime.RawExtension{*raw(`{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`)}
 			}
 			before := tc.set.DeepCopy()
-			expect(t, judged(New(Options{Lookup: newStore()}).JudgeSet(t.Context(), tc.set)), tc.alone)
-			expect(t, judged(New(Options{Lookup: newStore(), Pods: &cluster{}}).JudgeSet(t.Context(), tc.set)), append(tc.alone, tc.with...))
+			expect(t, flat(New(Options{Lookup: newStore()}).ValidateSet(t.Context(), tc.set)), tc.alone)
+			expect(t, flat(New(Options{Lookup: newStore(), Pods: &cluster{}}).ValidateSet(t.Context(), tc.set)), append(tc.alone, tc.with...))
 			if diff := cmp.Diff(before, tc.set); diff != "" {
-				t.Errorf("the judge has changed the set (-want +got):\n%s", diff)
+				t.Errorf("the validator has changed the set (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestJudgeInline(t *testing.T) {
+func TestValidateInline(t *testing.T) {
 	s := set("", "")
 	s.Spec.TemplateRef, s.Spec.Template = nil, raw(`{"spec":{"nodeName":"x","hostname":"y","containers":[{"name":"main","image":"busybox:1"}]}}`)
 	want := []string{`spec.template.spec.nodeName: Invalid value: "x": no`, "Warning: spec.template: a host name"}
 	pods := &cluster{}
-	expect(t, judged(New(Options{Pods: pods}).JudgeSet(t.Context(), s)), want)
+	expect(t, flat(New(Options{Pods: pods}).ValidateSet(t.Context(), s)), want)
 	// The same from a template of another name is the same question.
-	expect(t, judged(New(Options{Pods: pods}).JudgeTemplate(t.Context(), template("other", string(s.Spec.Template.Raw)))), want)
+	expect(t, flat(New(Options{Pods: pods}).ValidateTemplate(t.Context(), template("other", string(s.Spec.Template.Raw)))), want)
 	if diff := cmp.Diff(pods.pods[0], pods.pods[1]); diff != "" {
 		t.Errorf("two questions (-set +template):\n%s", diff)
 	}
@@ -225,7 +225,7 @@ func TestJudgeInline(t *testing.T) {
 	}
 }
 
-func TestJudgeTemplate(t *testing.T) {
+func TestValidateTemplate(t *testing.T) {
 	tests := map[string]struct {
 		template *v1alpha1.SandboxTemplate
 		want     []string
@@ -247,12 +247,12 @@ func TestJudgeTemplate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			expect(t, judged(New(Options{Lookup: newStore(), Pods: &cluster{}}).JudgeTemplate(t.Context(), tc.template)), tc.want)
+			expect(t, flat(New(Options{Lookup: newStore(), Pods: &cluster{}}).ValidateTemplate(t.Context(), tc.template)), tc.want)
 		})
 	}
 }
 
-func TestJudgeUsers(t *testing.T) {
+func TestWarnOfSets(t *testing.T) {
 	named := func(name string, s *v1alpha1.SandboxSet) *v1alpha1.SandboxSet { s.Name = name; return s }
 	inline := named("inline", set("", ""))
 	inline.Spec.TemplateRef, inline.Spec.Template = nil, raw(plain)
@@ -264,7 +264,7 @@ func TestJudgeUsers(t *testing.T) {
 		named("elsewhere", set("nowhere", "")), // bad, but not by this
 		inline, going,
 	}
-	j := New(Options{
+	v := New(Options{
 		Lookup: newStore(), Pods: &cluster{},
 		Sets: func(_ context.Context, in string) ([]*v1alpha1.SandboxSet, error) {
 			if in != namespace {
@@ -273,29 +273,29 @@ func TestJudgeUsers(t *testing.T) {
 			return sets, nil
 		},
 	})
-	expect(t, j.JudgeUsers(t.Context(), template("plain", plain)), nil)
-	expect(t, j.JudgeUsers(t.Context(), template("plain", `{"spec":{"containers":[{"name":"side","image":"x"}]}}`)), []string{
+	expect(t, v.WarnOfSets(t.Context(), template("plain", plain)), nil)
+	expect(t, v.WarnOfSets(t.Context(), template("plain", `{"spec":{"containers":[{"name":"side","image":"x"}]}}`)), []string{
 		"SandboxSet through cannot follow this change, and keeps its sandboxes as they are: template.spec.containers: Required value",
 	})
-	expect(t, j.JudgeUsers(t.Context(), referring("plain", v1alpha1.SandboxTemplateRef{Name: "gone"})), []string{
+	expect(t, v.WarnOfSets(t.Context(), referring("plain", v1alpha1.SandboxTemplateRef{Name: "gone"})), []string{
 		"SandboxSet good cannot follow this change, and keeps its sandboxes as they are: SandboxTemplate plain -> SandboxTemplate gone: not found",
 		"SandboxSet through cannot follow this change",
 	})
 
 	sets = nil
-	for i := range 3 * maxNamed {
+	for i := range 3 * maxSetsNamed {
 		sets = append(sets, named(fmt.Sprintf("s%d", i), set("plain", "")))
 	}
 	lookup := newStore()
-	j.Lookup = lookup
-	got := j.JudgeUsers(t.Context(), referring("plain", v1alpha1.SandboxTemplateRef{Name: "none", Kind: "PodTemplate"}))
-	if len(got) != maxNamed+1 || got[maxNamed] != "and more sets like these" {
+	v.Lookup = lookup
+	got := v.WarnOfSets(t.Context(), referring("plain", v1alpha1.SandboxTemplateRef{Name: "none", Kind: "PodTemplate"}))
+	if len(got) != maxSetsNamed+1 || got[maxSetsNamed] != "and more sets like these" {
 		t.Errorf("%d warnings: %q", len(got), got)
 	}
 	if len(lookup.asked) != 1 {
 		t.Errorf("the cluster was asked for %q", lookup.asked)
 	}
 
-	j.Sets = func(context.Context, string) ([]*v1alpha1.SandboxSet, error) { return nil, errors.New("etcd is down") }
-	expect(t, j.JudgeUsers(t.Context(), template("plain", plain)), []string{"the sets that use this template could not be looked up"})
+	v.Sets = func(context.Context, string) ([]*v1alpha1.SandboxSet, error) { return nil, errors.New("etcd is down") }
+	expect(t, v.WarnOfSets(t.Context(), template("plain", plain)), []string{"the sets that use this template could not be looked up"})
 }

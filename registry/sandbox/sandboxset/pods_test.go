@@ -20,8 +20,8 @@ import (
 // strict finds something wrong with every set.
 type strict struct{}
 
-func (strict) JudgeSet(_ context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
-	return field.ErrorList{field.Invalid(field.NewPath("spec"), set.Name, "bad")}, []string{"judged"}
+func (strict) ValidateSet(_ context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
+	return field.ErrorList{field.Invalid(field.NewPath("spec"), set.Name, "bad")}, []string{"checked"}
 }
 
 // heard keeps warnings.
@@ -29,34 +29,34 @@ type heard struct{ texts []string }
 
 func (h *heard) AddWarning(_, text string) { h.texts = append(h.texts, text) }
 
-func TestJudge(t *testing.T) {
+func TestPodValidation(t *testing.T) {
 	strategy := sandboxset.NewStrategy(registrytest.NewScheme(), strict{})
 	refers := func(s *v1alpha1.SandboxSet) {
 		s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "t"}
 	}
 	tests := map[string]struct {
 		old, change func(*v1alpha1.SandboxSet)
-		// judged says whether the judge is asked. What is invalid in itself is not
+		// asked: the validator of pods is. What is invalid in itself is not
 		// worth its time.
-		judged  bool
+		asked  bool
 		invalid bool
 	}{
 		"template": {
 			change: func(s *v1alpha1.SandboxSet) {
 				s.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`)
 			},
-			judged: true,
+			asked: true,
 		},
-		"reference": {change: refers, judged: true},
+		"reference": {change: refers, asked: true},
 		"patch": {
-			old: refers, change: func(s *v1alpha1.SandboxSet) { s.Spec.Patch = &runtime.RawExtension{Raw: []byte("{}")} }, judged: true,
+			old: refers, change: func(s *v1alpha1.SandboxSet) { s.Spec.Patch = &runtime.RawExtension{Raw: []byte("{}")} }, asked: true,
 		},
 		"volumes": {
 			old: refers,
 			change: func(s *v1alpha1.SandboxSet) {
 				s.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`)}}
 			},
-			judged: true,
+			asked: true,
 		},
 		"template, invalid":             {change: func(s *v1alpha1.SandboxSet) { s.Spec.Template.Raw = []byte("{}") }, invalid: true},
 		"replicas":                      {change: func(s *v1alpha1.SandboxSet) { *s.Spec.Replicas++ }},
@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 			tc.change(set)
 			var h heard
 			errs := strategy.ValidateUpdate(warning.WithWarningRecorder(t.Context(), &h), set, old)
-			if (len(errs) > 0) != (tc.judged || tc.invalid) || (len(h.texts) > 0) != tc.judged {
+			if (len(errs) > 0) != (tc.asked || tc.invalid) || (len(h.texts) > 0) != tc.asked {
 				t.Errorf("errors %v, warnings %q", errs, h.texts)
 			}
 		})

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package podvalidation
 
 import (
 	"context"
@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// Verdicts are remembered while a template is being worked on and rolled out.
+	// Results are remembered while a template is being worked on and rolled out.
 	// The rules of a cluster change seldom; what is there in a namespace (quotas,
 	// service accounts) or out of reach changes at any time, and is remembered only
 	// for as long as a write may be tried again.
-	rememberVerdict = 5 * time.Minute
-	rememberDoubt   = 10 * time.Second
-	remembered      = 4096
-	// maxFaults is how many faults, and how many warnings, of a pod are told and kept.
-	maxFaults = 20
+	resultTTL  = 5 * time.Minute
+	doubtTTL   = 10 * time.Second
+	maxResults = 4096
+	// maxCauses bounds the causes, and the warnings, that a Result has.
+	maxCauses = 20
 
 	dryRunPrefix = "sandlot-dry-run-"
 	dryRunOwner  = "sandlot-apiserver"
 )
 
-// Verdict is what a cluster says of a pod.
-type Verdict struct {
-	// Faults are the fields that no pod of this cluster may have so.
-	Faults []metav1.StatusCause
+// Result is the answer of a cluster about a pod.
+type Result struct {
+	// Causes name the invalid fields.
+	Causes []metav1.StatusCause
 	// Warnings are everything else: what the cluster warns of, what it refuses for
 	// now (a quota, pod security, a webhook), or that it could not be asked.
 	Warnings []string
@@ -53,30 +53,30 @@ type DryRun struct {
 
 // NewDryRun returns a DryRun. pods is a client of core/v1.
 func NewDryRun(pods rest.Interface, clock clock.PassiveClock) *DryRun {
-	return &DryRun{pods: pods, seen: cache.NewLRUExpireCacheWithClock(remembered, clock)}
+	return &DryRun{pods: pods, seen: cache.NewLRUExpireCacheWithClock(maxResults, clock)}
 }
 
-// Pod returns the cluster's verdict on a pod, which may be remembered.
-func (d *DryRun) Pod(ctx context.Context, pod *unstructured.Unstructured) Verdict {
+// Pod implements Pods. The result may be remembered.
+func (d *DryRun) Pod(ctx context.Context, pod *unstructured.Unstructured) Result {
 	body, err := json.Marshal(pod.Object)
 	if err != nil {
-		return Verdict{Warnings: []string{"its pod cannot be written as JSON: " + err.Error()}}
+		return Result{Warnings: []string{"its pod cannot be written as JSON: " + err.Error()}}
 	}
 	key := sha256.Sum256(body) // the namespace is part of it
-	if verdict, ok := d.seen.Get(key); ok {
-		return verdict.(Verdict)
+	if result, ok := d.seen.Get(key); ok {
+		return result.(Result)
 	}
 	warned, err := d.create(ctx, pod.GetNamespace(), body)
-	verdict, sure := verdictOf(err)
-	verdict.Warnings = append(verdict.Warnings, warned...)
-	verdict.Warnings = verdict.Warnings[:min(len(verdict.Warnings), maxFaults)]
+	result, sure := resultOf(err)
+	result.Warnings = append(result.Warnings, warned...)
+	result.Warnings = result.Warnings[:min(len(result.Warnings), maxCauses)]
 	switch {
 	case sure:
-		d.seen.Add(key, verdict, rememberVerdict)
+		d.seen.Add(key, result, resultTTL)
 	case !errors.Is(ctx.Err(), context.Canceled): // or it says nothing about the cluster
-		d.seen.Add(key, verdict, rememberDoubt)
+		d.seen.Add(key, result, doubtTTL)
 	}
-	return verdict
+	return result
 }
 
 func (d *DryRun) create(ctx context.Context, namespace string, body []byte) ([]string, error) {
@@ -91,44 +91,44 @@ func (d *DryRun) create(ctx context.Context, namespace string, body []byte) ([]s
 	return warned.texts, err
 }
 
-// verdictOf reads an answer, and says whether it is one that would be given again.
-func verdictOf(err error) (verdict Verdict, sure bool) {
+// resultOf reads an answer, and reports whether the same would be answered again.
+func resultOf(err error) (result Result, sure bool) {
 	if err == nil {
-		return Verdict{}, true
+		return Result{}, true
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || unanswered(status.Status().Code) {
-		return Verdict{Warnings: []string{"the cluster could not be asked: " + err.Error()}}, false
+		return Result{Warnings: []string{"the cluster could not be asked: " + err.Error()}}, false
 	}
 	if apierrors.IsInvalid(err) {
 		// Policies and webhooks answer like this as well, but name no field. They may
 		// say something else tomorrow.
-		if faults := faultsOf(status.Status().Details); len(faults) > 0 {
-			return Verdict{Faults: faults}, true
+		if causes := causesOf(status.Status().Details); len(causes) > 0 {
+			return Result{Causes: causes}, true
 		}
 	}
-	return Verdict{Warnings: []string{fmt.Sprintf("the cluster refuses its pods for now: %v", err)}}, false
+	return Result{Warnings: []string{fmt.Sprintf("the cluster refuses its pods for now: %v", err)}}, false
 }
 
-// unanswered tells the answers that are about the cluster and not about the pod.
+// unanswered reports whether an answer is about the cluster and not about the pod.
 func unanswered(code int32) bool {
 	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusUnauthorized
 }
 
-func faultsOf(details *metav1.StatusDetails) []metav1.StatusCause {
+func causesOf(details *metav1.StatusDetails) []metav1.StatusCause {
 	if details == nil {
 		return nil
 	}
-	var faults []metav1.StatusCause
+	var causes []metav1.StatusCause
 	for _, cause := range details.Causes {
-		if len(faults) == maxFaults {
+		if len(causes) == maxCauses {
 			break
 		}
 		if cause.Field != "" {
-			faults = append(faults, cause)
+			causes = append(causes, cause)
 		}
 	}
-	return faults
+	return causes
 }
 
 // warnings are the warnings of one answer.
