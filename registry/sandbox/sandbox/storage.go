@@ -17,14 +17,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/sandbox/status"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/txnstorage"
 )
 
 // Storage is what is served for sandboxes.
 type Storage struct {
 	Sandbox *REST
-	Status  *status.REST
+	Status  *base.StatusREST
 }
 
 // REST serves sandboxes.
@@ -68,7 +68,7 @@ func NewREST(scheme *runtime.Scheme, store *genericregistry.Store) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: &REST{Store: store},
-		Status:  status.NewREST(store, NewStatusStrategy(strategy)),
+		Status:  base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}
 }
 

@@ -19,13 +19,13 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
-	"github.com/sandlot-io/sandlot/registry/sandbox/status"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Storage is what is served for claims.
 type Storage struct {
 	SandboxClaim *REST
-	Status       *status.REST
+	Status       *base.StatusREST
 }
 
 // REST serves claims. Creating one binds its sandboxes: see bindingStorage.
@@ -63,7 +63,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 	}
 	return Storage{
 		SandboxClaim: &REST{Store: store, binder: binder},
-		Status:       status.NewREST(store, NewStatusStrategy(strategy)),
+		Status:       base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}, nil
 }
 

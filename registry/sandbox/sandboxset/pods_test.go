@@ -38,7 +38,7 @@ func TestPodValidation(t *testing.T) {
 		old, change func(*v1alpha1.SandboxSet)
 		// asked: the validator of pods is. What is invalid in itself is not
 		// worth its time.
-		asked  bool
+		asked   bool
 		invalid bool
 	}{
 		"template": {

@@ -13,13 +13,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/sandbox/status"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Storage is what is served for sets.
 type Storage struct {
 	SandboxSet *REST
-	Status     *status.REST
+	Status     *base.StatusREST
 	Scale      *ScaleREST
 }
 
@@ -66,7 +66,7 @@ func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, pods PodValid
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
 	return Storage{
 		SandboxSet: &REST{Store: &served},
-		Status:     status.NewREST(&served, NewStatusStrategy(strategy)),
+		Status:     base.NewStatusREST(&served, NewStatusStrategy(strategy)),
 		Scale:      newScaleREST(&served, clock.RealClock{}),
 	}
 }

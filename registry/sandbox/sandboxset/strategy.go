@@ -17,13 +17,12 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
-	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Strategy is what create and update mean for a SandboxSet.
 type Strategy struct {
-	strategy.Base
+	base.Strategy
 	pods PodValidator
 }
 
@@ -36,7 +35,7 @@ type PodValidator interface {
 
 // StatusStrategy is what an update of a SandboxSet's status means.
 type StatusStrategy struct {
-	Strategy
+	base.StatusStrategy
 }
 
 var (
@@ -48,18 +47,18 @@ var (
 // NewStrategy returns the strategy of the main resource. Without pods, a set is
 // validated by itself alone.
 func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
-	return Strategy{Base: strategy.NewBase(typer), pods: pods}
+	return Strategy{Strategy: base.NewStrategy(typer), pods: pods}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
 func NewStatusStrategy(s Strategy) StatusStrategy {
-	return StatusStrategy{Strategy: s}
+	return StatusStrategy{base.StatusStrategy{Strategy: s.Strategy}}
 }
 
 // GetResetFields keeps server-side apply from owning the status, which a write
 // of the main resource never changes.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.ResetFields()
+	return base.ResetFields()
 }
 
 // PrepareForCreate drops the client's status: it counts what the controller
@@ -76,14 +75,14 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
 	updated.Status = stored.Status
 	canonicalize(&updated.Spec)
-	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
 	}
 }
 
 func canonicalize(spec *v1alpha1.SandboxSetSpec) {
-	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
-	spec.Patch = rawjson.CanonicalExtension(spec.Patch)
+	base.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
+	spec.Patch = base.CanonicalExtension(spec.Patch)
 }
 
 // CheckGracefulDelete gives a set that is deleted in the foreground the finalizer
@@ -100,7 +99,7 @@ func (Strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, optio
 // Validate judges a new set.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	set := obj.(*v1alpha1.SandboxSet)
-	errs := append(strategy.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
+	errs := append(base.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -122,7 +121,7 @@ func (s Strategy) validatePods(ctx context.Context, set *v1alpha1.SandboxSet) fi
 		return nil
 	}
 	errs, warnings := s.pods.ValidateSet(ctx, set)
-	strategy.Warn(ctx, warnings)
+	base.Warn(ctx, warnings)
 	return errs
 }
 
@@ -136,22 +135,11 @@ func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) [
 	return s.WarningsOnCreate(ctx, obj)
 }
 
-// WarningsOnUpdate is silent: who writes a status cannot mend the spec.
-func (StatusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
-}
-
-// GetResetFields keeps server-side apply from owning what a write of the status
-// never changes.
-func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.StatusResetFields()
-}
-
 // PrepareForUpdate lets nothing but the status through.
 func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
 	updated.Spec = stored.Spec
-	strategy.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
 }
 
 // ValidateUpdate judges a change of the status.

@@ -35,7 +35,7 @@ func (h *heard) AddWarning(_, text string) { h.texts = append(h.texts, text) }
 func TestPodValidation(t *testing.T) {
 	strategy := sandboxtemplate.NewStrategy(registrytest.NewScheme(), strict{})
 	tests := map[string]struct {
-		change          func(*v1alpha1.SandboxTemplate)
+		change         func(*v1alpha1.SandboxTemplate)
 		asked, invalid bool
 		// deleted templates only lose their finalizers.
 		deleted bool

@@ -17,13 +17,12 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
-	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Strategy is what create and update mean for a SandboxTemplate.
 type Strategy struct {
-	strategy.Base
+	base.Strategy
 	pods PodValidator
 }
 
@@ -41,7 +40,7 @@ var _ rest.RESTCreateUpdateStrategy = Strategy{}
 // NewStrategy returns the strategy of the resource. Without pods, a template is
 // validated by itself alone.
 func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
-	return Strategy{Base: strategy.NewBase(typer), pods: pods}
+	return Strategy{Strategy: base.NewStrategy(typer), pods: pods}
 }
 
 // PrepareForCreate starts the count of changes.
@@ -55,19 +54,19 @@ func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	canonicalize(&updated.Spec)
-	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
 	}
 }
 
 func canonicalize(spec *v1alpha1.SandboxTemplateSpec) {
-	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
+	base.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
 }
 
 // Validate judges a new template.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	template := obj.(*v1alpha1.SandboxTemplate)
-	errs := append(strategy.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
+	errs := append(base.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -78,7 +77,7 @@ func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	errs := validation.ValidateSandboxTemplateUpdate(template, stored)
-	if isRevision(stored) && strategy.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
+	if isRevision(stored) && base.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
 		return append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
 			"belongs to SandboxSet %s: change the set or the template that it refers to", metav1.GetControllerOfNoCopy(stored).Name)))
 	}
@@ -100,7 +99,7 @@ func (s Strategy) validatePods(ctx context.Context, template *v1alpha1.SandboxTe
 		return nil
 	}
 	errs, warnings := s.pods.ValidateTemplate(ctx, template)
-	strategy.Warn(ctx, warnings)
+	base.Warn(ctx, warnings)
 	return errs
 }
 

@@ -1,10 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package table turns objects and lists into the tables that `kubectl get`
-// prints. A kind states its columns; headers, rows, list metadata and the
-// printing of ages live here, once for all kinds.
-package table
+package base
 
 import (
 	"context"
@@ -41,16 +38,16 @@ type Column[T Object] struct {
 	Cell func(obj T, now time.Time) any
 }
 
-// String is a column of text.
-func String[T Object](name, description string, cell func(T) string) Column[T] {
+// StringColumn is a column of text.
+func StringColumn[T Object](name, description string, cell func(T) string) Column[T] {
 	return Column[T]{
 		TableColumnDefinition: metav1.TableColumnDefinition{Name: name, Type: "string", Description: description},
 		Cell:                  func(obj T, _ time.Time) any { return cell(obj) },
 	}
 }
 
-// Integer is a column of whole numbers.
-func Integer[T Object](name, description string, cell func(T) int32) Column[T] {
+// IntegerColumn is a column of whole numbers.
+func IntegerColumn[T Object](name, description string, cell func(T) int32) Column[T] {
 	return Column[T]{
 		TableColumnDefinition: metav1.TableColumnDefinition{Name: name, Type: "integer", Description: description},
 		// Tables cross the wire as JSON and are decoded there as int64.
@@ -58,16 +55,16 @@ func Integer[T Object](name, description string, cell func(T) int32) Column[T] {
 	}
 }
 
-// Name is the first column of every kind. The format tells kubectl to prefix
+// NameColumn is the first column of every kind. The format tells kubectl to prefix
 // it with the kind where several kinds are printed together.
-func Name[T Object]() Column[T] {
-	column := String("Name", metaDescriptions["name"], func(obj T) string { return obj.GetName() })
+func NameColumn[T Object]() Column[T] {
+	column := StringColumn("Name", metaDescriptions["name"], func(obj T) string { return obj.GetName() })
 	column.Format = "name"
 	return column
 }
 
-// Age is the time since creation, as kubectl prints it for built-in kinds.
-func Age[T Object]() Column[T] {
+// AgeColumn is the time since creation, as kubectl prints it for built-in kinds.
+func AgeColumn[T Object]() Column[T] {
 	return Column[T]{
 		TableColumnDefinition: metav1.TableColumnDefinition{Name: "Age", Type: "date", Description: metaDescriptions["creationTimestamp"]},
 		Cell: func(obj T, now time.Time) any {
@@ -94,9 +91,9 @@ func OrNone(text string) string {
 	return text
 }
 
-// Time is a point in time as the object itself holds it. Not an age: most of
+// FormatTime is a point in time as the object itself holds it. Not an age: most of
 // the times shown in columns lie ahead, and printers show those as invalid.
-func Time(t *metav1.Time) string {
+func FormatTime(t *metav1.Time) string {
 	if t.IsZero() {
 		return None
 	}
@@ -107,24 +104,24 @@ func Time(t *metav1.Time) string {
 // documentation of their metadata.
 var metaDescriptions = metav1.ObjectMeta{}.SwaggerDoc()
 
-type convertor[T Object] struct {
+type tableConvertor[T Object] struct {
 	columns     []Column[T]
 	definitions []metav1.TableColumnDefinition
 	clock       clock.PassiveClock
 }
 
-// NewConvertor makes the table convertor of a kind out of its columns.
-func NewConvertor[T Object](c clock.PassiveClock, columns ...Column[T]) rest.TableConvertor {
+// NewTableConvertor makes the table convertor of a kind out of its columns.
+func NewTableConvertor[T Object](c clock.PassiveClock, columns ...Column[T]) rest.TableConvertor {
 	definitions := make([]metav1.TableColumnDefinition, 0, len(columns))
 	for _, column := range columns {
 		definitions = append(definitions, column.TableColumnDefinition)
 	}
-	return &convertor[T]{columns: columns, definitions: definitions, clock: c}
+	return &tableConvertor[T]{columns: columns, definitions: definitions, clock: c}
 }
 
 // ConvertToTable implements rest.TableConvertor for one object, and for a list
 // with its position in a chunked or watched listing.
-func (c *convertor[T]) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
+func (c *tableConvertor[T]) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	if options, ok := tableOptions.(*metav1.TableOptions); !ok || !options.NoHeaders {
 		table.ColumnDefinitions = c.definitions
@@ -164,7 +161,7 @@ func (c *convertor[T]) ConvertToTable(_ context.Context, object runtime.Object, 
 	return table, nil
 }
 
-func (c *convertor[T]) row(item runtime.Object, now time.Time) (metav1.TableRow, error) {
+func (c *tableConvertor[T]) row(item runtime.Object, now time.Time) (metav1.TableRow, error) {
 	obj, ok := item.(T)
 	if !ok {
 		return metav1.TableRow{}, fmt.Errorf("table of %T cannot show %T", *new(T), item)

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rawjson
+package base
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func TestCanonical(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Canonical([]byte(tc.in))
+			got, err := CanonicalJSON([]byte(tc.in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestCanonical(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 
-			again, err := Canonical(got)
+			again, err := CanonicalJSON(got)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestCanonicalRefuses(t *testing.T) {
 		"trailing brace": `{}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := Canonical([]byte(in)); err == nil {
+			if got, err := CanonicalJSON([]byte(in)); err == nil {
 				t.Errorf("got %s, want an error", got)
 			}
 		})

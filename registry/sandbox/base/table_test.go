@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package table
+package base
 
 import (
 	"testing"
@@ -15,8 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-
 // config is any kind that is not ours: the package knows none.
 func config(name string, age time.Duration) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -26,10 +24,10 @@ func config(name string, age time.Duration) *corev1.ConfigMap {
 
 func columns() []Column[*corev1.ConfigMap] {
 	return []Column[*corev1.ConfigMap]{
-		Name[*corev1.ConfigMap](),
-		Integer("Keys", "how many", func(c *corev1.ConfigMap) int32 { return int32(len(c.Data)) }),
-		Age[*corev1.ConfigMap](),
-		Wide(String("Note", "free text", func(c *corev1.ConfigMap) string { return OrNone(c.Data["note"]) })),
+		NameColumn[*corev1.ConfigMap](),
+		IntegerColumn("Keys", "how many", func(c *corev1.ConfigMap) int32 { return int32(len(c.Data)) }),
+		AgeColumn[*corev1.ConfigMap](),
+		Wide(StringColumn("Note", "free text", func(c *corev1.ConfigMap) string { return OrNone(c.Data["note"]) })),
 	}
 }
 
@@ -82,7 +80,7 @@ func TestConvertToTable(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			convertor := NewConvertor(testclock.NewFakePassiveClock(now), columns()...)
+			convertor := NewTableConvertor(testclock.NewFakePassiveClock(now), columns()...)
 			got, err := convertor.ConvertToTable(t.Context(), tc.object, tc.options)
 			if err != nil {
 				t.Fatal(err)
@@ -95,7 +93,7 @@ func TestConvertToTable(t *testing.T) {
 }
 
 func TestConvertToTableOfAnotherKind(t *testing.T) {
-	convertor := NewConvertor(testclock.NewFakePassiveClock(now), columns()...)
+	convertor := NewTableConvertor(testclock.NewFakePassiveClock(now), columns()...)
 	if _, err := convertor.ConvertToTable(t.Context(), &corev1.Secret{}, nil); err == nil {
 		t.Error("want an error")
 	}
@@ -112,7 +110,7 @@ func TestTime(t *testing.T) {
 		"in UTC": {new(metav1.NewTime(now.In(zone))), "2026-09-01T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Time(tc.in); got != tc.want {
+			if got := FormatTime(tc.in); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

@@ -1,10 +1,10 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package strategy holds what the strategies of all kinds of this group have
-// in common, so that the strategy of a kind reads as what is special to it.
-// It knows no single kind and does no I/O.
-package strategy
+// Package base holds what the storages of all kinds of the group have in common, so
+// that the package of a kind reads as what is special to it: strategies, the status
+// subresource, tables, and raw JSON in one canonical form.
+package base
 
 import (
 	"context"
@@ -23,48 +23,56 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Base answers the questions to which every kind of the group gives the same
-// answer. Strategies embed it.
-type Base struct {
+// Strategy answers the questions to which every kind of the group gives the same
+// answer. The strategies of the kinds embed it.
+type Strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
 }
 
-// NewBase returns a Base that finds kinds in typer, a scheme as a rule.
-func NewBase(typer runtime.ObjectTyper) Base {
-	return Base{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator}
+// NewStrategy returns a Strategy that finds kinds in typer, a scheme as a rule.
+func NewStrategy(typer runtime.ObjectTyper) Strategy {
+	return Strategy{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator}
 }
 
 // NamespaceScoped is true: no kind of the group is cluster scoped.
-func (Base) NamespaceScoped() bool { return true }
+func (Strategy) NamespaceScoped() bool { return true }
 
 // AllowCreateOnUpdate is false, so that PUT never creates. A claim that came
 // into being through PUT would go past the call that binds its sandboxes.
-func (Base) AllowCreateOnUpdate(context.Context) bool { return false }
+func (Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
 // AllowUnconditionalUpdate is true: a merge patch that names no
 // resourceVersion, and an update by `kubectl replace`, mean the latest object.
-func (Base) AllowUnconditionalUpdate(context.Context) bool { return true }
+func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
 
 // Canonicalize does nothing. Raw JSON is canonicalized before validation, in
 // PrepareForCreate and PrepareForUpdate, because the generation depends on it.
-func (Base) Canonicalize(runtime.Object) {}
+func (Strategy) Canonicalize(runtime.Object) {}
 
 // WarningsOnCreate has nothing to warn about unless a kind says otherwise.
-func (Base) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+func (Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
 
 // WarningsOnUpdate has nothing to warn about unless a kind says otherwise.
-func (Base) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string { return nil }
+func (Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// StatusStrategy is what the strategies of all status subresources have in common.
+type StatusStrategy struct {
+	Strategy
+}
+
+// GetResetFields keeps server-side apply from owning what a write of the status
+// never changes.
+func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
+}
 
 // ResetFields are the fields that writes of a main resource leave alone, for
 // server-side apply: whoever applies them must not come to own them.
 func ResetFields(extra ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
 	return resetFields(append(extra, fieldpath.MakePathOrDie("status"))...)
-}
-
-// StatusResetFields are the fields that writes of a status leave alone.
-func StatusResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
 }
 
 func resetFields(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
@@ -83,7 +91,7 @@ func KeepMetadata(updated, stored *metav1.ObjectMeta) {
 	updated.ManagedFields = managedFields
 }
 
-// SpecChanged says whether an update asks for something else than before, which
+// SpecChanged reports whether an update asks for something else than before, which
 // is what a new generation stands for. updated is canonical already. stored
 // need not be: objects written by a transaction of the allocator have not passed
 // any strategy. So a difference counts only if it outlasts canonicalizing.

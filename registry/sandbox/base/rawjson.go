@@ -1,11 +1,12 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rawjson brings schemaless parts of a spec (pod templates, volume
-// claim templates, patches) into one canonical form, so that two ways to write
-// the same JSON are the same bytes: in etcd, in a comparison of specs, and in
-// a hash. It never judges content; that is validation's task.
-package rawjson
+package base
+
+// Schemaless parts of a spec (pod templates, volume claim templates, patches) are
+// brought into one canonical form, so that two ways to write the same JSON are the
+// same bytes: in etcd, in a comparison of specs, and in a hash. Their content is
+// validated elsewhere.
 
 import (
 	"bytes"
@@ -22,7 +23,7 @@ import (
 // errTrailing is what a second value after the first is refused with.
 var errTrailing = errors.New("more than one JSON value")
 
-// Canonical rewrites JSON compactly, with sorted keys and numbers digit for
+// CanonicalJSON rewrites JSON compactly, with sorted keys and numbers digit for
 // digit as they were. Decoding numbers as floats instead would silently change
 // a large integer in a field that the server does not know.
 //
@@ -30,7 +31,7 @@ var errTrailing = errors.New("more than one JSON value")
 // codec makes of it, which is why <, > and & stay escaped.
 //
 //	{ "b": 1e3, "a": 9007199254740993 }  ->  {"a":9007199254740993,"b":1e3}
-func Canonical(raw []byte) ([]byte, error) {
+func CanonicalJSON(raw []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var value any
@@ -56,7 +57,7 @@ func CanonicalExtension(extension *runtime.RawExtension) *runtime.RawExtension {
 	if err != nil {
 		return extension
 	}
-	canonical, err := Canonical(raw)
+	canonical, err := CanonicalJSON(raw)
 	if err != nil {
 		return extension
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package strategy
+package base
 
 import (
 	"testing"
@@ -17,13 +17,12 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
 )
 
 var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 
 func TestBase(t *testing.T) {
-	base := NewBase(runtime.NewScheme())
+	base := NewStrategy(runtime.NewScheme())
 	if !base.NamespaceScoped() || base.AllowCreateOnUpdate(t.Context()) || !base.AllowUnconditionalUpdate(t.Context()) {
 		t.Error("the group is namespaced, PUT does not create, and needs no resourceVersion")
 	}
@@ -57,7 +56,7 @@ func TestKeepMetadata(t *testing.T) {
 }
 
 func TestSpecChanged(t *testing.T) {
-	canonicalize := func(spec *v1alpha1.SandboxSpec) { rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate) }
+	canonicalize := func(spec *v1alpha1.SandboxSpec) { CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate) }
 	spec := func(template string) *v1alpha1.SandboxSpec {
 		s := &v1alpha1.SandboxSpec{}
 		s.Template = &runtime.RawExtension{Raw: []byte(template)}
@@ -146,7 +145,7 @@ func TestResetFields(t *testing.T) {
 	if main.Has(fieldpath.MakePathOrDie("spec")) {
 		t.Error("main resource resets spec")
 	}
-	status := StatusResetFields()[version]
+	status := StatusStrategy{}.GetResetFields()[version]
 	if !status.Has(fieldpath.MakePathOrDie("spec")) || !status.Has(fieldpath.MakePathOrDie("metadata")) || status.Has(fieldpath.MakePathOrDie("status")) {
 		t.Errorf("status resets %s", status)
 	}
