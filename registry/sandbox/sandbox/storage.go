@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/revisioncache"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
-	"github.com/sandlot-io/sandlot/registry/sandbox/txnstorage"
 )
 
 // Storage is what is served for sandboxes.
@@ -56,7 +56,7 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 
 		TableConvertor: NewTableConvertor(clock.RealClock{}),
 	}
-	options := &generic.StoreOptions{RESTOptions: txnstorage.Options(optsGetter), AttrFunc: GetAttrs, Indexers: indexers()}
+	options := &generic.StoreOptions{RESTOptions: revisioncache.Options(optsGetter), AttrFunc: GetAttrs, Indexers: indexers()}
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, fmt.Errorf("completing store of sandboxes: %w", err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package txnstorage_test
+package revisioncache_test
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/revisioncache"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/txnstorage"
 )
 
 // members is how many objects a transaction changes here.
@@ -146,7 +146,7 @@ func TestConsistencyInTheMiddle(t *testing.T) {
 	eachMiddle(t, newPool(t), func(t *testing.T, m *middle) {
 		var digest *consistency.Digest
 		var err error
-		m.meanwhile(func() { digest, err = txnstorage.CompareWithEtcd(t.Context(), m.Storage.Storage) })
+		m.meanwhile(func() { digest, err = revisioncache.CompareWithEtcd(t.Context(), m.Storage.Storage) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package txnstorage_test
+package revisioncache_test
 
 import (
 	"context"
@@ -29,9 +29,9 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/revisioncache"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
-	"github.com/sandlot-io/sandlot/registry/sandbox/txnstorage"
 )
 
 // plain shows what the tests of this package are for: with it, they run on the
@@ -69,7 +69,7 @@ func newPoolOn(t *testing.T, fixture *registrytest.Fixture) *pool {
 	t.Helper()
 	var getter generic.RESTOptionsGetter = fixture
 	if !*plain {
-		getter = txnstorage.Options(fixture)
+		getter = revisioncache.Options(fixture)
 	}
 	strategy := sandbox.NewStrategy(fixture.Scheme, clock.RealClock{})
 	p := &pool{

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package txnstorage
+package revisioncache
 
 import (
 	"context"
@@ -59,15 +59,15 @@ func (l *layer) Watch(_ context.Context, _ string, opts storage.ListOptions) (wa
 
 // layers are a cache that has all up to revision 10, of which 8 changed several
 // objects, above an etcd that does not say how far it is.
-func layers() (cached, raw *layer, s *wholeRevisions) {
+func layers() (cached, raw *layer, s *consistentReader) {
 	cached, raw = &layer{current: 12}, &layer{}
 	fake := newFake()
 	fake.askErr = errors.New("no etcd")
 	src := newSource(fake)
-	src.began(5, 1)
-	src.took(8, 2)
-	src.took(10, 1)
-	return cached, raw, &wholeRevisions{Interface: cached, raw: raw, source: src}
+	src.restarted(5, false)
+	src.handedOver(8, 2)
+	src.handedOver(10, 1)
+	return cached, raw, &consistentReader{Interface: cached, raw: raw, source: src}
 }
 
 // What the cache cannot be sure to have comes from etcd.
@@ -246,8 +246,8 @@ func TestWatchFromWhereHistoryBegins(t *testing.T) {
 	}
 }
 
-// The event that was looked at comes first, and whoever stops the watch need not
-// read it to the end.
+// The event that was looked at comes first, and a watch that is stopped need not be
+// read to the end.
 func TestResumed(t *testing.T) {
 	tests := map[string]struct {
 		first string // none if the watch had ended

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package txnstorage is storage with a watch cache for a resource of which one
+// Package revisioncache is storage with a watch cache for a resource of which one
 // transaction may change several objects.
 //
 // The watch cache of k8s.io/apiserver takes in one event at a time and counts
@@ -19,7 +19,7 @@
 // So a list waits until the cache has the whole revision, and a watch from a
 // revision that changed several objects sends all of that revision again, which
 // level-triggered clients take twice without harm.
-package txnstorage
+package revisioncache
 
 import (
 	"context"
@@ -56,14 +56,14 @@ func (o options) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	return all, err
 }
 
-// isUncached says whether a decorator leaves the watch cache out, as with
+// isUncached reports whether a decorator leaves the watch cache out, as with
 // --watch-cache=false: then there is nothing to mend.
 func isUncached(decorator generic.StorageDecorator) bool {
 	return reflect.ValueOf(decorator).Pointer() == reflect.ValueOf(generic.UndecoratedStorage).Pointer()
 }
 
 // decorate builds the storage as genericregistry.StorageWithCacher does, with a
-// source below the cache and a wholeRevisions above it.
+// source below the cache and a consistentReader above it.
 func decorate(config *storagebackend.ConfigForResource, resourcePrefix string,
 	keyFunc func(obj runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
 	getAttrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
@@ -108,7 +108,7 @@ func decorate(config *storagebackend.ConfigForResource, resourcePrefix string,
 			destroyRaw()
 		})
 	}
-	return &wholeRevisions{Interface: delegator, raw: raw, source: src, checker: checker}, destroy, nil
+	return &consistentReader{Interface: delegator, raw: raw, source: src, checker: checker}, destroy, nil
 }
 
 // betweenRevisions is the cache as the consistency checker lists it. The delegator's

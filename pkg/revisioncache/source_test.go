@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package txnstorage
+package revisioncache
 
 import (
 	"context"
@@ -129,7 +129,7 @@ func all(t *testing.T, w watch.Interface) string {
 	}
 }
 
-func TestIntake(t *testing.T) {
+func TestEventBatcher(t *testing.T) {
 	tests := map[string]struct {
 		from    string
 		initial bool
@@ -174,16 +174,16 @@ func TestIntake(t *testing.T) {
 			if diff := cmp.Diff(tc.want, all(t, w)); diff != "" {
 				t.Errorf("the cache gets (-want +got):\n%s", diff)
 			}
-			if s.whole != tc.whole || s.isWhole(tc.whole+1) || !s.isWhole(tc.whole) {
-				t.Errorf("whole is %d, want %d", s.whole, tc.whole)
+			if s.complete != tc.whole || s.isComplete(tc.whole+1) || !s.isComplete(tc.whole) {
+				t.Errorf("whole is %d, want %d", s.complete, tc.whole)
 			}
 			for _, revision := range tc.single {
-				if !s.single(revision) {
+				if !s.isSingle(revision) {
 					t.Errorf("%d is not known as single", revision)
 				}
 			}
 			for _, revision := range tc.several {
-				if s.single(revision) {
+				if s.isSingle(revision) {
 					t.Errorf("%d is taken as single", revision)
 				}
 			}
@@ -219,7 +219,7 @@ func TestCacheGoesOn(t *testing.T) {
 			}
 			read(cut)
 			if cut > 0 && version != "5" {
-				if v, _ := strconv.ParseUint(version, 10, 64); !s.isWhole(v) {
+				if v, _ := strconv.ParseUint(version, 10, 64); !s.isComplete(v) {
 					t.Errorf("after %q the cache goes on from %s, of which it has not all", etcd[cut-1], version)
 				}
 			}
@@ -235,7 +235,7 @@ func TestCacheGoesOn(t *testing.T) {
 	}
 }
 
-// Nobody may look while the cache has a part of a revision, and the last event of
+// No read may begin while the cache has a part of a revision, and the last event of
 // one is taken in when the boundary is free again.
 func TestBoundary(t *testing.T) {
 	fake := newFake()
@@ -255,19 +255,19 @@ func TestBoundary(t *testing.T) {
 		if got := formatEvent(<-w.ResultChan()); got != want {
 			t.Fatalf("got %s, want %s", got, want)
 		}
-		if free() || s.isWhole(6) {
+		if free() || s.isComplete(6) {
 			t.Errorf("after %s the revision counts as whole", want)
 		}
 	}
 	<-w.ResultChan() // the bookmark behind the events
 	<-w.ResultChan() // etcd's
-	if !free() || !s.isWhole(6) {
+	if !free() || !s.isComplete(6) {
 		t.Error("the revision does not count as whole")
 	}
 }
 
 // etcd is asked for the end of a revision once, and again when it keeps silent.
-func TestIntakeAsksForTheEnd(t *testing.T) {
+func TestEventBatcherRequestsProgress(t *testing.T) {
 	fake := newFake()
 	s := newSource(fake)
 	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs("source", "cache"))
@@ -313,8 +313,8 @@ func TestOtherWatchesPass(t *testing.T) {
 	})
 }
 
-// Whoever stops a watch need not read it to the end.
-func TestIntakeStops(t *testing.T) {
+// A watch that is stopped need not be read to the end.
+func TestEventBatcherStops(t *testing.T) {
 	tests := map[string]struct {
 		etcd string
 		read int
@@ -398,7 +398,7 @@ func TestWait(t *testing.T) {
 }
 
 // A request for progress ends with who waits for it, not with etcd's answer.
-func TestAskEnds(t *testing.T) {
+func TestRequestProgressEnds(t *testing.T) {
 	fake := newFake()
 	s := newSource(fake)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -411,23 +411,23 @@ func TestAskEnds(t *testing.T) {
 	<-asked.Done()
 }
 
-func TestRememberedRevisions(t *testing.T) {
+func TestMultipleRevisions(t *testing.T) {
 	s := newSource(newFake())
-	s.took(1, 1)
-	for i := range rememberedRevisions + 10 {
-		s.took(uint64(10+10*i), 2)
+	s.handedOver(1, 1)
+	for i := range maxMultiple + 10 {
+		s.handedOver(uint64(10+10*i), 2)
 	}
-	last := uint64(10 + 10*(rememberedRevisions+9))
+	last := uint64(10 + 10*(maxMultiple+9))
 	for revision, want := range map[uint64]bool{
 		1: false, 10: false, 15: false, 100: false, // forgotten
 		115: true, 120: false, last - 1: true, last: false, last + 1: false,
 	} {
-		if got := s.single(revision); got != want {
+		if got := s.isSingle(revision); got != want {
 			t.Errorf("%d is single: %t", revision, got)
 		}
 	}
-	if len(s.several) != rememberedRevisions {
-		t.Errorf("%d are remembered", len(s.several))
+	if len(s.multiple) != maxMultiple {
+		t.Errorf("%d are remembered", len(s.multiple))
 	}
 }
 
@@ -437,18 +437,18 @@ func TestRememberedRevisions(t *testing.T) {
 func TestListedAnew(t *testing.T) {
 	fake := newFake()
 	s := newSource(fake)
-	s.took(6, 2)
-	s.took(7, 1)
+	s.handedOver(6, 2)
+	s.handedOver(7, 1)
 	mustWatch(t, s, cacheOptions("7"))
-	if s.single(6) || !s.single(7) {
+	if s.isSingle(6) || !s.isSingle(7) {
 		t.Error("going on from where it ended counts as a list")
 	}
 	mustWatch(t, s, cacheOptions("9"))
-	if s.single(6) || s.single(8) || s.single(9) || !s.isWhole(9) {
+	if s.isSingle(6) || s.isSingle(8) || s.isSingle(9) || !s.isComplete(9) {
 		t.Error("a list is not known as whole, or what is not known is taken as single")
 	}
-	s.took(10, 1)
-	if !s.single(10) {
+	s.handedOver(10, 1)
+	if !s.isSingle(10) {
 		t.Error("what comes after the list is not known as single")
 	}
 	if diff := cmp.Diff([]string{"7", "9"}, []string{fake.watches[0].ResourceVersion, fake.watches[1].ResourceVersion}); diff != "" {

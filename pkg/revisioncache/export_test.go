@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package txnstorage
+package revisioncache
 
 import (
 	"context"
@@ -12,5 +12,5 @@ import (
 
 // CompareWithEtcd does what the consistency checker of a storage does now and then.
 func CompareWithEtcd(ctx context.Context, s storage.Interface) (*consistency.Digest, error) {
-	return s.(*wholeRevisions).checker.CalculateDigests(ctx)
+	return s.(*consistentReader).checker.CalculateDigests(ctx)
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package txnstorage
+package revisioncache
 
 import (
 	"context"
@@ -18,12 +18,12 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher/delegator"
 )
 
-// wholeTimeout is how long a read waits for the cache to have all of a revision
+// completeTimeout is how long a read waits for the cache to have all of a revision
 // before it is made from etcd instead.
-const wholeTimeout = 3 * time.Second
+const completeTimeout = 3 * time.Second
 
-// wholeRevisions is the storage above the watch cache.
-type wholeRevisions struct {
+// consistentReader is the storage above the watch cache.
+type consistentReader struct {
 	storage.Interface
 	raw     storage.Interface
 	source  *source
@@ -32,8 +32,8 @@ type wholeRevisions struct {
 
 // Get implements storage.Interface. What is asked for at a revision comes from a
 // cache that has the whole of it.
-func (s *wholeRevisions) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	from, err := s.having(ctx, opts.ResourceVersion)
+func (s *consistentReader) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	from, err := s.cacheAt(ctx, opts.ResourceVersion)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *wholeRevisions) Get(ctx context.Context, key string, opts storage.GetOp
 // from a cache that has the whole of what there was when the list began. It may
 // still show a part of what comes in meanwhile; a watch that goes on from there
 // brings the rest.
-func (s *wholeRevisions) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+func (s *consistentReader) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	cached := opts
 	if opts.ResourceVersion == "" && opts.ResourceVersionMatch == "" && opts.Predicate.Continue == "" && delegator.ConsistentReadSupported() {
 		now, err := s.GetCurrentResourceVersion(ctx)
@@ -54,7 +54,7 @@ func (s *wholeRevisions) GetList(ctx context.Context, key string, opts storage.L
 		cached.ResourceVersion = strconv.FormatUint(now, 10)
 		cached.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	}
-	from, err := s.having(ctx, cached.ResourceVersion)
+	from, err := s.cacheAt(ctx, cached.ResourceVersion)
 	if err != nil {
 		return err
 	}
@@ -64,14 +64,14 @@ func (s *wholeRevisions) GetList(ctx context.Context, key string, opts storage.L
 	return from.GetList(ctx, key, cached, list)
 }
 
-// having returns the cache once it has the whole of a version, or etcd if that
+// cacheAt returns the cache once it has the whole of a version, or etcd if that
 // takes too long.
-func (s *wholeRevisions) having(ctx context.Context, version string) (storage.Interface, error) {
+func (s *consistentReader) cacheAt(ctx context.Context, version string) (storage.Interface, error) {
 	revision, err := s.Versioner().ParseResourceVersion(version)
-	if err != nil || revision == 0 || s.source.isWhole(revision) || s.ReadinessCheck() != nil {
+	if err != nil || revision == 0 || s.source.isComplete(revision) || s.ReadinessCheck() != nil {
 		return s.Interface, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, wholeTimeout)
+	waiting, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
 	if err := s.source.wait(waiting, revision); err != nil {
 		return s.raw, ctx.Err()
@@ -82,7 +82,7 @@ func (s *wholeRevisions) having(ctx context.Context, version string) (storage.In
 // Watch implements storage.Interface. A watch begins between two revisions: the
 // cache drops what comes at the revision that a watch began at. It sends the
 // revision that it goes on from again, unless that changed one object only.
-func (s *wholeRevisions) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (s *consistentReader) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	from, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion)
 	if err != nil {
 		return s.Interface.Watch(ctx, key, opts)
@@ -97,24 +97,24 @@ func (s *wholeRevisions) Watch(ctx context.Context, key string, opts storage.Lis
 			}
 			opts.ResourceVersion = strconv.FormatUint(from, 10)
 		}
-		if cache, err := s.having(ctx, opts.ResourceVersion); err != nil || cache == s.raw {
+		if cache, err := s.cacheAt(ctx, opts.ResourceVersion); err != nil || cache == s.raw {
 			return s.raw.Watch(ctx, key, opts)
 		}
-	case from != 0 && !s.source.single(from):
-		return s.again(ctx, key, opts, from)
+	case from != 0 && !s.source.isSingle(from):
+		return s.watchWith(ctx, key, opts, from)
 	}
-	return s.between(ctx, key, opts)
+	return s.watchBetween(ctx, key, opts)
 }
 
-// between begins a watch between two revisions.
-func (s *wholeRevisions) between(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+// watchBetween begins a watch between two revisions.
+func (s *consistentReader) watchBetween(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	s.source.boundary.RLock()
 	defer s.source.boundary.RUnlock()
 	return s.Interface.Watch(ctx, key, opts)
 }
 
-// again begins a watch with the events of a revision.
-func (s *wholeRevisions) again(ctx context.Context, key string, opts storage.ListOptions, from uint64) (watch.Interface, error) {
+// watchWith begins a watch with the events of the revision that it goes on from.
+func (s *consistentReader) watchWith(ctx context.Context, key string, opts storage.ListOptions, from uint64) (watch.Interface, error) {
 	earlier := opts
 	earlier.ResourceVersion = strconv.FormatUint(from-1, 10)
 	w, tooOld, err := s.probe(ctx, key, earlier)
@@ -134,8 +134,8 @@ func (s *wholeRevisions) again(ctx context.Context, key string, opts storage.Lis
 
 // probe begins a watch, and reports whether the cache refuses it as too old, which
 // the cache does at once.
-func (s *wholeRevisions) probe(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, bool, error) {
-	w, err := s.between(ctx, key, opts)
+func (s *consistentReader) probe(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, bool, error) {
+	w, err := s.watchBetween(ctx, key, opts)
 	if err != nil {
 		return nil, false, err
 	}
