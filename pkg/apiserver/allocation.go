@@ -34,7 +34,7 @@ type allocation struct {
 	sets      *feed[*v1alpha1.SandboxSet]
 	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
-	peers     *peers
+	members   *membership
 	running   sync.WaitGroup
 }
 
@@ -102,7 +102,7 @@ func newAllocation(a *allocator.Allocator, etcd *etcdConnection, stores *sandbox
 			name: "sandboxclaims", store: claims,
 			listed: a.ClaimsListed, changed: a.ClaimChanged, deleted: a.ClaimDeleted,
 		},
-		peers: newPeers(etcd.Client, etcd.prefix, a.PeersChanged),
+		members: newMembership(etcd.Client, etcd.prefix, a.PeersChanged),
 	}
 }
 
@@ -114,7 +114,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.sets.run(hook) })
 		a.running.Go(func() { a.templates.run(hook) })
 		a.running.Go(func() { a.claims.run(hook) })
-		a.running.Go(func() { a.peers.run(hook) })
+		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		return nil
 	})

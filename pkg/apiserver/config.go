@@ -82,7 +82,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = withPatchRules(handler, c.kinds, config.MaxRequestBodyBytes)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
-			handler = withFarewell(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
+			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
 		return handler
 	}

@@ -21,17 +21,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// peerTTL is how long a server that died still counts as one of its store, in
-// seconds. Until then the others leave its share of the pools for last.
-const peerTTL = 15
+// memberTTL is how long a server that died still counts as a member, in seconds.
+// Until then the others leave its share of the pools for last.
+const memberTTL = 15
 
-// errPeersLost means that the list of servers can no longer be relied on.
-var errPeersLost = errors.New("the lease of this server in etcd ended")
+// errLeaseLost means that the list of servers can no longer be relied on.
+var errLeaseLost = errors.New("the lease of this server in etcd ended")
 
-// peers keeps the list of the servers of one store, this one among them. It is
+// membership keeps the list of the servers of one store, this one among them. It is
 // for preferences only: when it is wrong, servers want the same sandboxes, and
 // the store decides as always.
-type peers struct {
+type membership struct {
 	client *clientv3.Client
 	// prefix begins the keys of all servers, and only those.
 	prefix string
@@ -41,40 +41,40 @@ type peers struct {
 	changed func(self string, servers []string)
 }
 
-func newPeers(client *clientv3.Client, storagePrefix string, changed func(self string, servers []string)) *peers {
-	return &peers{
+func newMembership(client *clientv3.Client, storagePrefix string, changed func(self string, servers []string)) *membership {
+	return &membership{
 		client: client, prefix: path.Join("/", storagePrefix, "sandlot-servers") + "/",
 		self: string(uuid.NewUUID()), changed: changed,
 	}
 }
 
-// run keeps this server in the list and tells of changes, until ctx is done.
-func (p *peers) run(ctx context.Context) {
+// run keeps this server in the list and notifies of changes, until ctx is done.
+func (m *membership) run(ctx context.Context) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 5, Cap: 30 * time.Second}
-	again(ctx, clock.RealClock{}, backoff, func(ctx context.Context) {
-		if err := p.take(ctx); ctx.Err() == nil {
+	repeat(ctx, clock.RealClock{}, backoff, func(ctx context.Context) {
+		if err := m.join(ctx); ctx.Err() == nil {
 			klog.FromContext(ctx).Info("The list of servers is read again", "reason", err)
 			// Alone as far as this server knows: all sandboxes are as good.
-			p.changed(p.self, nil)
+			m.changed(m.self, nil)
 		}
 	})
 }
 
-// again runs sessions one after the other until ctx is done, with pauses that grow
+// repeat runs sessions one after the other until ctx is done, with pauses that grow
 // as long as none of them lasts. After one that did, the next begins at once.
-func again(ctx context.Context, clk clock.PassiveClock, backoff wait.Backoff, session func(context.Context)) {
+func repeat(ctx context.Context, clk clock.PassiveClock, backoff wait.Backoff, session func(context.Context)) {
 	for ctx.Err() == nil {
 		_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			began := clk.Now()
 			session(ctx)
-			return clk.Since(began) > peerTTL*time.Second, nil
+			return clk.Since(began) > memberTTL*time.Second, nil
 		}) // fails when ctx is done, and then only
 	}
 }
 
-// take enters this server and follows the list until something fails.
-func (p *peers) take(ctx context.Context) error {
-	session, err := concurrency.NewSession(p.client, concurrency.WithTTL(peerTTL), concurrency.WithContext(ctx))
+// join enters this server and follows the list until something fails.
+func (m *membership) join(ctx context.Context) error {
+	session, err := concurrency.NewSession(m.client, concurrency.WithTTL(memberTTL), concurrency.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("making a lease in etcd: %w", err)
 	}
@@ -83,65 +83,65 @@ func (p *peers) take(ctx context.Context) error {
 		// The others need not wait for the lease to run out.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, _ = p.client.Revoke(ctx, session.Lease()) // or it runs out
+		_, _ = m.client.Revoke(ctx, session.Lease()) // or it runs out
 	}()
-	list, err := p.enter(ctx, session.Lease())
+	list, err := m.enter(ctx, session.Lease())
 	if err != nil {
 		return err
 	}
 	servers := map[string]bool{}
 	for _, kv := range list.Kvs {
-		servers[p.name(kv.Key)] = true
+		servers[m.name(kv.Key)] = true
 	}
-	p.tell(servers)
+	m.notify(servers)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	changes := p.client.Watch(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithRev(list.Header.Revision+1))
+	changes := m.client.Watch(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithRev(list.Header.Revision+1))
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-session.Done():
-			return errPeersLost
+			return errLeaseLost
 		case change, ok := <-changes:
 			if err := change.Err(); err != nil || !ok {
-				return fmt.Errorf("watching %s: %w", p.prefix, errors.Join(err, ctx.Err()))
+				return fmt.Errorf("watching %s: %w", m.prefix, errors.Join(err, ctx.Err()))
 			}
 			for _, event := range change.Events {
 				if event.Type == clientv3.EventTypeDelete {
-					delete(servers, p.name(event.Kv.Key))
+					delete(servers, m.name(event.Kv.Key))
 				} else {
-					servers[p.name(event.Kv.Key)] = true
+					servers[m.name(event.Kv.Key)] = true
 				}
 			}
-			p.tell(servers)
+			m.notify(servers)
 		}
 	}
 }
 
 // enter puts this server into the list and reads it, if that can be done before
 // the lease would have run out: calls to an etcd that does not answer wait for it,
-// and nobody would see the lease end.
-func (p *peers) enter(ctx context.Context, lease clientv3.LeaseID) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, peerTTL*time.Second)
+// and would not notice that the lease has ended.
+func (m *membership) enter(ctx context.Context, lease clientv3.LeaseID) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, memberTTL*time.Second)
 	defer cancel()
-	if _, err := p.client.Put(ctx, p.prefix+p.self, "", clientv3.WithLease(lease)); err != nil {
-		return nil, fmt.Errorf("entering %s: %w", p.prefix+p.self, err)
+	if _, err := m.client.Put(ctx, m.prefix+m.self, "", clientv3.WithLease(lease)); err != nil {
+		return nil, fmt.Errorf("entering %s: %w", m.prefix+m.self, err)
 	}
-	list, err := p.client.Get(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	list, err := m.client.Get(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", p.prefix, err)
+		return nil, fmt.Errorf("listing %s: %w", m.prefix, err)
 	}
 	return list, nil
 }
 
-func (p *peers) name(key []byte) string { return strings.TrimPrefix(string(key), p.prefix) }
+func (m *membership) name(key []byte) string { return strings.TrimPrefix(string(key), m.prefix) }
 
-func (p *peers) tell(servers map[string]bool) {
+func (m *membership) notify(servers map[string]bool) {
 	names := make([]string, 0, len(servers))
 	for name := range servers {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	p.changed(p.self, names)
+	m.changed(m.self, names)
 }

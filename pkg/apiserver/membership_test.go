@@ -16,12 +16,12 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 )
 
-// peerPatience is when a failing test gives up.
-const peerPatience = 2 * time.Minute
+// patience is when a failing test gives up.
+const patience = 2 * time.Minute
 
 // member is a server in the list, run by a test.
 type member struct {
-	*peers
+	*membership
 	lists chan []string
 	stop  func()
 }
@@ -29,7 +29,7 @@ type member struct {
 func join(t *testing.T, client *clientv3.Client) *member {
 	t.Helper()
 	m := &member{lists: make(chan []string, 100)}
-	m.peers = newPeers(client, "/test", func(self string, servers []string) {
+	m.membership = newMembership(client, "/test", func(self string, servers []string) {
 		if self != m.self {
 			t.Errorf("told as %s, want %s", self, m.self)
 		}
@@ -55,7 +55,7 @@ func (m *member) sees(t *testing.T, servers ...*member) {
 	}
 	slices.Sort(want)
 	var last []string
-	for deadline := time.After(peerPatience); ; {
+	for deadline := time.After(patience); ; {
 		select {
 		case last = <-m.lists:
 			if slices.Equal(last, want) {
@@ -67,7 +67,7 @@ func (m *member) sees(t *testing.T, servers ...*member) {
 	}
 }
 
-func TestPeersComeAndGo(t *testing.T) {
+func TestMembersComeAndGo(t *testing.T) {
 	etcd, err := embeddedetcd.Start(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -105,13 +105,13 @@ func TestPeersComeAndGo(t *testing.T) {
 }
 
 // A session that lasted starts the pauses over: here they would be an hour.
-func TestPeersComeBackAfterALongSession(t *testing.T) {
+func TestMembersComeBackAfterALongSession(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	ctx, cancel := context.WithTimeout(t.Context(), peerPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	sessions := 0
-	again(ctx, clock, wait.Backoff{Duration: time.Hour, Factor: 2, Steps: 5}, func(context.Context) {
-		clock.SetTime(clock.Now().Add((peerTTL + 1) * time.Second))
+	repeat(ctx, clock, wait.Backoff{Duration: time.Hour, Factor: 2, Steps: 5}, func(context.Context) {
+		clock.SetTime(clock.Now().Add((memberTTL + 1) * time.Second))
 		if sessions++; sessions == 5 {
 			cancel()
 		}
@@ -122,11 +122,11 @@ func TestPeersComeBackAfterALongSession(t *testing.T) {
 }
 
 // Sessions that fail at once do not follow each other at once.
-func TestPeersPauseAfterAShortSession(t *testing.T) {
+func TestMembersPauseAfterAShortSession(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	sessions := 0
-	again(ctx, clocktesting.NewFakePassiveClock(time.Unix(0, 0)), wait.Backoff{Duration: time.Hour, Factor: 2, Steps: 5},
+	repeat(ctx, clocktesting.NewFakePassiveClock(time.Unix(0, 0)), wait.Backoff{Duration: time.Hour, Factor: 2, Steps: 5},
 		func(context.Context) { sessions++ })
 	if sessions != 1 {
 		t.Errorf("%d sessions", sessions)

@@ -17,13 +17,13 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestFarewellWaits makes sure that nobody is sent away before the server has been
+// TestDrainWaits makes sure that no client is sent away before the server has been
 // ending for half of its delay.
-func TestFarewellWaits(t *testing.T) {
+func TestDrainWaits(t *testing.T) {
 	const delay = 10 * time.Second
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	ending := make(chan struct{})
-	handler := withFarewell(ok(), ending, delay, clock)
+	handler := withDrain(ok(), ending, delay, clock)
 	ask := func() (closed bool) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -49,11 +49,11 @@ func TestFarewellWaits(t *testing.T) {
 	}
 }
 
-// TestFarewellSpares makes sure that probes and metrics are answered to the end.
-func TestFarewellSpares(t *testing.T) {
+// TestDrainSparesProbes makes sure that probes and metrics are answered to the end.
+func TestDrainSparesProbes(t *testing.T) {
 	ending := make(chan struct{})
 	close(ending)
-	handler := withFarewell(ok(), ending, 0, clock.RealClock{})
+	handler := withDrain(ok(), ending, 0, clock.RealClock{})
 	for _, path := range []string{"/readyz", "/livez/ping", "/healthz", "/metrics"} {
 		w := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodGet, path, nil)
@@ -65,14 +65,14 @@ func TestFarewellSpares(t *testing.T) {
 	}
 }
 
-// TestFarewell lets a server end whose one connection carries the requests of many.
-// One of them is told to come again, the others are served where they are, and all
+// TestDrain lets a server end whose one connection carries the requests of many.
+// One of them is asked to retry, the others are served where they are, and all
 // that come later find another connection.
-func TestFarewell(t *testing.T) {
+func TestDrain(t *testing.T) {
 	const clients = 10
 	ending := make(chan struct{})
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	handler := withFarewell(ok(), ending, 0, clock)
+	handler := withDrain(ok(), ending, 0, clock)
 	arrived := make(chan struct{}, 2*clients)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		arrived <- struct{}{}
@@ -113,7 +113,7 @@ func TestFarewell(t *testing.T) {
 			default:
 			}
 			if clock.HasWaiters() {
-				clock.Step(hush)
+				clock.Step(quiet)
 			}
 			runtime.Gosched()
 		}
