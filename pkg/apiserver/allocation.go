@@ -124,7 +124,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 	server.RegisterDestroyFunc(func() {
 		a.running.Wait() // the hook's context is done by now, or the hook never ran
 		if err := a.etcd.Close(); err != nil {
-			klog.ErrorS(err, "Closing the connection to etcd")
+			klog.ErrorS(err, "Closing the connection to etcd failed")
 		}
 	})
 	if err := server.AddLivezChecks(0, healthz.NamedCheck("pool-index", a.alive)); err != nil {
@@ -140,7 +140,7 @@ const stalled = 2 * time.Minute
 // alive fails when the watch that feeds the index hangs.
 func (a *allocation) alive(*http.Request) error {
 	if behind := a.allocator.IndexBehind(); behind > stalled {
-		return fmt.Errorf("the watch of sandboxes has not shown for %s what was written", behind.Round(time.Second))
+		return fmt.Errorf("the watch of sandboxes has been behind the writes of this server for %s", behind.Round(time.Second))
 	}
 	return nil
 }
@@ -150,13 +150,13 @@ func (a *allocation) alive(*http.Request) error {
 func (a *allocation) ready(*http.Request) error {
 	switch {
 	case !a.sandboxes.synced.Load():
-		return errors.New("the index does not know the sandboxes yet")
+		return errors.New("the index of sandboxes is not synced")
 	case !a.sets.synced.Load():
-		return errors.New("the index does not know the sets yet")
+		return errors.New("the sets are not synced")
 	case !a.templates.synced.Load():
-		return errors.New("changes of templates are not followed yet")
+		return errors.New("the templates are not synced")
 	case !a.claims.synced.Load():
-		return errors.New("the unfinished claims are not known yet")
+		return errors.New("the claims are not synced")
 	}
 	return nil
 }

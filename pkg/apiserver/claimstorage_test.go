@@ -203,7 +203,7 @@ func TestClaimConventions(t *testing.T) {
 		},
 	}.Run(t)
 
-	// Each of the claims got its sandbox, and nobody else did.
+	// Each of the claims got its sandbox, and no other did.
 	bound := s.bound(t)
 	if len(bound) == 0 || len(bound) >= stock {
 		t.Errorf("%d of %d are bound: too few to show anything", len(bound), stock)

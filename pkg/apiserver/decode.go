@@ -5,12 +5,12 @@ package apiserver
 
 import (
 	"errors"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -61,7 +61,7 @@ func checkResourceVersion(obj runtime.Object) error {
 		return nil
 	}
 	version := object.GetResourceVersion()
-	if _, err := strconv.ParseUint(version, 10, 64); err != nil {
+	if _, err := (storage.APIObjectVersioner{}).ParseResourceVersion(version); err != nil {
 		path := field.NewPath("metadata", "resourceVersion")
 		return errors.New(field.Invalid(path, version, "must be as the server sent it").Error())
 	}

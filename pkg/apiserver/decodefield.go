@@ -119,7 +119,7 @@ func undecodableSlice(values []json.RawMessage, t reflect.Type, path *field.Path
 	return nil
 }
 
-// isObject says whether js is what every field of raw JSON in our types holds.
+// isObject reports whether js is what every field of raw JSON in our types holds.
 func isObject(js json.RawMessage) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(js, " \t\r\n"), []byte("{"))
 }
@@ -143,7 +143,7 @@ func wrongType(js json.RawMessage, want string, path *field.Path) *field.Error {
 	return field.Invalid(path, value, fmt.Sprintf("must be %s", want))
 }
 
-// holdsSecrets says whether a field is, or is in, the environment of a claim, which is
+// holdsSecrets reports whether a field is, or is in, the environment of a claim, which is
 // never quoted: an error ends up in logs, and a password may be a number.
 func holdsSecrets(path *field.Path) bool {
 	rest, ok := strings.CutPrefix(path.String(), "spec.env")

@@ -142,7 +142,7 @@ func TestDrain(t *testing.T) {
 	if refused != 1 {
 		t.Errorf("%d of %d requests were refused, want 1", refused, clients)
 	}
-	// Whoever still comes is sent away by a new connection as well.
+	// A new connection gets GOAWAY as well.
 	var last answer
 	asking.Go(func() { last = ask() })
 	pass(&asking)

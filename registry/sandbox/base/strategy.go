@@ -70,7 +70,7 @@ func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 }
 
 // ResetFields are the fields that writes of a main resource leave alone, for
-// server-side apply: whoever applies them must not come to own them.
+// server-side apply: its managers must not come to own them.
 func ResetFields(extra ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
 	return resetFields(append(extra, fieldpath.MakePathOrDie("status"))...)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
-// noBinder is a binder that nobody calls.
+// noBinder is a binder that is not called.
 type noBinder struct{}
 
 func (noBinder) Create(context.Context, *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {

@@ -63,7 +63,7 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 // PrepareForCreate drops the client's status. A sandbox is born Pending, like a
-// Pod: that spares the controller's first write of every sandbox, and nobody
+// Pod: that spares the controller's first write of every sandbox, and no client
 // ever sees the empty phase, which counts as paused on a sandbox without a set.
 func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	sandbox := obj.(*v1alpha1.Sandbox)
@@ -112,13 +112,13 @@ func canonicalize(spec *v1alpha1.SandboxSpec) {
 	spec.PauseTime = base.WholeSeconds(spec.PauseTime)
 }
 
-// Validate judges a new sandbox.
+// Validate validates a new sandbox.
 func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	sandbox := obj.(*v1alpha1.Sandbox)
 	return append(base.ForbidVersion(&sandbox.ObjectMeta), validation.ValidateSandbox(sandbox)...)
 }
 
-// ValidateUpdate judges a change of a sandbox.
+// ValidateUpdate validates a change of a sandbox.
 func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
 }
@@ -167,7 +167,7 @@ func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
 }
 
-// ValidateUpdate judges a change of the status.
+// ValidateUpdate validates a change of the status.
 func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxStatusUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
 }

@@ -89,8 +89,8 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 }
 
 // admittedLast admits only claims that can be served as they ask, as far as can be seen.
-// A claim that is admitted is charged to the namespace's quota, and nobody gives
-// back what was charged for one that fails then: a client that tries again until
+// A claim that is admitted is charged to the namespace's quota, and what was charged
+// for one that fails then is not given back: a client that tries again until
 // there is stock would use up its quota for nothing.
 func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
 	if admit == nil || dryrun.IsDryRun(dryRun) {

@@ -82,8 +82,8 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	canonicalize(&updated.Spec)
 	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
-		// Nothing is left to do for a claim that is Completed, so nobody comes to
-		// observe the change, for which kubectl wait would wait.
+		// Nothing is left to do for a claim that is Completed, so no controller observes
+		// the change, for which kubectl wait would wait.
 		if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
 			updated.Status.ObservedGeneration = updated.Generation
 		}
@@ -112,13 +112,13 @@ func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
 	}
 }
 
-// Validate judges a new claim.
+// Validate validates a new claim.
 func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	claim := obj.(*v1alpha1.SandboxClaim)
 	return append(base.ForbidVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim)...)
 }
 
-// ValidateUpdate judges a change of a claim.
+// ValidateUpdate validates a change of a claim.
 func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxClaimUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
 }
@@ -153,7 +153,7 @@ func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
 }
 
-// ValidateUpdate judges a change of the status.
+// ValidateUpdate validates a change of the status.
 func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxClaimStatusUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
 }

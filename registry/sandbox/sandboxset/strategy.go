@@ -96,7 +96,7 @@ func (Strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, optio
 	return false
 }
 
-// Validate judges a new set.
+// Validate validates a new set.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	set := obj.(*v1alpha1.SandboxSet)
 	errs := append(base.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
@@ -106,7 +106,7 @@ func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	return s.validatePods(ctx, set)
 }
 
-// ValidateUpdate judges a change of a set.
+// ValidateUpdate validates a change of a set.
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	set, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
 	errs := validation.ValidateSandboxSetUpdate(set, stored)
@@ -142,7 +142,7 @@ func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
 }
 
-// ValidateUpdate judges a change of the status.
+// ValidateUpdate validates a change of the status.
 func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxSetStatusUpdate(obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet))
 }

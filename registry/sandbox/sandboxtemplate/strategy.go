@@ -63,7 +63,7 @@ func canonicalize(spec *v1alpha1.SandboxTemplateSpec) {
 	base.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
 }
 
-// Validate judges a new template.
+// Validate validates a new template.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	template := obj.(*v1alpha1.SandboxTemplate)
 	errs := append(base.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
@@ -73,7 +73,7 @@ func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	return s.validatePods(ctx, template)
 }
 
-// ValidateUpdate judges a change of a template.
+// ValidateUpdate validates a change of a template.
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	errs := validation.ValidateSandboxTemplateUpdate(template, stored)
@@ -87,7 +87,7 @@ func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	return s.validatePods(ctx, template)
 }
 
-// isRevision says whether a template holds a revision of a set, whose name is a
+// isRevision reports whether a template holds a revision of a set, whose name is a
 // hash of it.
 func isRevision(template *v1alpha1.SandboxTemplate) bool {
 	owner := metav1.GetControllerOfNoCopy(template)
