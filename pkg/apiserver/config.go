@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -127,7 +128,7 @@ func (c CompletedConfig) etcdServers() []string {
 // the create of a claim bind.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	getter := c.genericConfig.RESTOptionsGetter
-	stores, err := sandboxrest.NewStores(Scheme, getter)
+	stores, err := sandboxrest.NewStores(scheme, getter)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
-	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, stores, pods, alloc)
+	storage, claims, err := sandboxrest.NewStorage(scheme, getter, stores, pods, alloc)
 	if err != nil {
 		return nil, err
 	}
@@ -152,11 +153,11 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 
 // install serves storage as our group.
 func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
-	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, ParameterCodec, Codecs)
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, scheme, metav1.ParameterCodec, Codecs)
 	group.NegotiatedSerializer = fieldNamingSerializer{withoutProtobuf(group.NegotiatedSerializer)}
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
 	for resource, store := range storage {
-		kinds, _, err := Scheme.ObjectKinds(store.New())
+		kinds, _, err := scheme.ObjectKinds(store.New())
 		if err != nil {
 			return fmt.Errorf("kind of %s: %w", resource, err)
 		}

@@ -74,7 +74,7 @@ func checkUnknown(data []byte, kind schema.GroupVersionKind) error {
 	if kind.Group != v1alpha1.GroupName {
 		return nil
 	}
-	obj, err := Scheme.New(kind)
+	obj, err := scheme.New(kind)
 	if err != nil {
 		return nil //nolint:nilerr // not one of ours: the caller has its own error for that
 	}
@@ -97,7 +97,7 @@ func checkFields(data []byte, kind schema.GroupVersionKind) error {
 	if kind.Group != v1alpha1.GroupName {
 		return nil
 	}
-	obj, err := Scheme.New(kind)
+	obj, err := scheme.New(kind)
 	if err != nil {
 		return nil //nolint:nilerr // not one of ours: the caller has its own error for that
 	}

@@ -22,7 +22,7 @@ type Storage struct {
 
 // NewStorage builds the storage of every resource, with the allocation.
 func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*Storage, error) {
-	stores, err := sandboxrest.NewStores(Scheme, getter)
+	stores, err := sandboxrest.NewStores(scheme, getter)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	resources, claims, err := sandboxrest.NewStorage(Scheme, getter, stores, nil, a)
+	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a)
 	if err != nil {
 		return nil, err
 	}

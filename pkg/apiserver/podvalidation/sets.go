@@ -27,7 +27,7 @@ const (
 // cannot follow a change of it. The change is made all the same: they keep what
 // they have.
 func (v *Validator) WarnOfSets(ctx context.Context, template *v1alpha1.SandboxTemplate) []string {
-	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sets, err := v.Sets(ctx, template.Namespace)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// DefaultTimeout is how long a write waits for the cluster at most.
-const DefaultTimeout = 5 * time.Second
+// timeout is how long a write waits for the cluster at most.
+const timeout = 5 * time.Second
 
 var (
 	templatePath = field.NewPath("spec", "template")
@@ -42,8 +42,6 @@ type Options struct {
 	Sets func(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, error)
 	// Pods is nil where there is no cluster.
 	Pods Pods
-	// Timeout bounds each validation. 0 means DefaultTimeout.
-	Timeout time.Duration
 }
 
 // Validator validates the pods of sets and templates.
@@ -52,12 +50,7 @@ type Validator struct {
 }
 
 // New returns a Validator.
-func New(options Options) *Validator {
-	if options.Timeout == 0 {
-		options.Timeout = DefaultTimeout
-	}
-	return &Validator{options}
-}
+func New(options Options) *Validator { return &Validator{options} }
 
 // ValidateSet validates the pods of a set, which is valid in itself.
 func (v *Validator) ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
@@ -100,7 +93,7 @@ type subject struct {
 }
 
 func (v *Validator) validate(ctx context.Context, s *subject) (field.ErrorList, []string) {
-	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if s.embedded.Template != nil {
 		result := v.ask(ctx, s, s.embedded.Template)

@@ -23,7 +23,7 @@ import (
 // errTrailing is what a second value after the first is refused with.
 var errTrailing = errors.New("more than one JSON value")
 
-// CanonicalJSON rewrites JSON compactly, with sorted keys and numbers digit for
+// canonicalJSON rewrites JSON compactly, with sorted keys and numbers digit for
 // digit as they were. Decoding numbers as floats instead would silently change
 // a large integer in a field that the server does not know.
 //
@@ -31,7 +31,7 @@ var errTrailing = errors.New("more than one JSON value")
 // codec makes of it, which is why <, > and & stay escaped.
 //
 //	{ "b": 1e3, "a": 9007199254740993 }  ->  {"a":9007199254740993,"b":1e3}
-func CanonicalJSON(raw []byte) ([]byte, error) {
+func canonicalJSON(raw []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var value any
@@ -57,7 +57,7 @@ func CanonicalExtension(extension *runtime.RawExtension) *runtime.RawExtension {
 	if err != nil {
 		return extension
 	}
-	canonical, err := CanonicalJSON(raw)
+	canonical, err := canonicalJSON(raw)
 	if err != nil {
 		return extension
 	}

@@ -32,7 +32,7 @@ func TestCanonical(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := CanonicalJSON([]byte(tc.in))
+			got, err := canonicalJSON([]byte(tc.in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestCanonical(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 
-			again, err := CanonicalJSON(got)
+			again, err := canonicalJSON(got)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestCanonicalRefuses(t *testing.T) {
 		"trailing brace": `{}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := CanonicalJSON([]byte(in)); err == nil {
+			if got, err := canonicalJSON([]byte(in)); err == nil {
 				t.Errorf("got %s, want an error", got)
 			}
 		})
