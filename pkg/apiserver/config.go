@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -80,7 +81,9 @@ func (cfg *Config) Complete() CompletedConfig {
 	}
 	generic := cfg.GenericConfig
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		handler = withPatchRules(handler, c.kinds, config.MaxRequestBodyBytes)
+		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
+			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
+		})
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
@@ -154,7 +157,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 // install serves storage as our group.
 func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, scheme, metav1.ParameterCodec, Codecs)
-	group.NegotiatedSerializer = fieldNamingSerializer{withoutProtobuf(group.NegotiatedSerializer)}
+	group.NegotiatedSerializer = decoding.NewSerializer(group.NegotiatedSerializer, scheme)
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
 	for resource, store := range storage {
 		kinds, _, err := scheme.ObjectKinds(store.New())

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package decoding
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -25,7 +26,17 @@ import (
 // patchTypes are the kinds of patches that our group takes.
 var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
 
-// withPatchRules adds to patches of our group what the generic handlers lack.
+// PatchOptions are what patches are checked by.
+type PatchOptions struct {
+	Scheme *runtime.Scheme
+	Codecs runtime.NegotiatedSerializer
+	// Kinds are the kinds of resources and subresources.
+	Kinds map[string]schema.GroupVersionKind
+	// MaxBytes bounds a patch.
+	MaxBytes int64
+}
+
+// WithPatchRules adds to patches of our group what the generic handlers lack.
 //
 //  1. Strategic merge patches are refused, as they are for custom resources, in
 //     whose place our kinds stand: pod templates are raw JSON here, so their
@@ -35,7 +46,7 @@ var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchTy
 //     Server-side apply finds that out by its schema alone, and answers 500.
 //
 // It runs after authentication and authorization.
-func withPatchRules(handler http.Handler, kinds map[string]schema.GroupVersionKind, maxBytes int64) http.Handler {
+func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !info.IsResourceRequest || info.Verb != "patch" || info.APIGroup != v1alpha1.GroupName {
@@ -58,37 +69,37 @@ func withPatchRules(handler http.Handler, kinds map[string]schema.GroupVersionKi
 			}}
 		case types.ApplyYAMLPatchType, types.MergePatchType:
 			applied := mediaType == string(types.ApplyYAMLPatchType)
-			err = checkPatchFields(req, kinds[resourceKey(info.Resource, info.Subresource)], applied, maxBytes)
+			err = o.check(req, o.Kinds[resourceKey(info.Resource, info.Subresource)], applied)
 		}
 		if err != nil {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-			responsewriters.ErrorNegotiated(err, Codecs, gv, w, req)
+			responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
 			return
 		}
 		handler.ServeHTTP(w, req)
 	})
 }
 
-// checkPatchFields reads the body, leaves it to be read again, and decodes it.
+// check reads the body, leaves it to be read again, and decodes it.
 // A merge patch is a partial object too, with null for what is to be removed;
 // the generic handlers deal with its unknown fields as the client wants.
-func checkPatchFields(req *http.Request, kind schema.GroupVersionKind, applied bool, maxBytes int64) error {
+func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied bool) error {
 	if kind.Empty() {
 		return nil
 	}
 	defer req.Body.Close()
-	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, maxBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, o.MaxBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBytes))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", o.MaxBytes))
 	case err != nil:
 		return apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	err = checkFields(body, kind)
+	err = checkFields(o.Scheme, body, kind)
 	if err == nil && applied {
-		err = checkUnknown(body, kind)
+		err = checkUnknown(o.Scheme, body, kind)
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, err))

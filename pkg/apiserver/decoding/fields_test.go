@@ -1,12 +1,15 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package decoding
 
 import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/install"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
@@ -122,6 +125,8 @@ func TestFindUndecodable(t *testing.T) {
 }
 
 func TestCheckFields(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
 	claim := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
 	other := claim
 	other.Group = "apps"
@@ -129,16 +134,16 @@ func TestCheckFields(t *testing.T) {
 	unknown.Kind = "Frob"
 	bad := []byte("spec:\n  claimTimeout: abc\n")
 
-	if err := checkFields(bad, claim); err == nil || !strings.HasPrefix(err.Error(), "spec.claimTimeout: ") {
+	if err := checkFields(scheme, bad, claim); err == nil || !strings.HasPrefix(err.Error(), "spec.claimTimeout: ") {
 		t.Errorf("YAML: %v", err)
 	}
-	if err := checkFields(bad, other); err != nil {
+	if err := checkFields(scheme, bad, other); err != nil {
 		t.Errorf("another group: %v", err)
 	}
-	if err := checkFields(bad, unknown); err != nil {
+	if err := checkFields(scheme, bad, unknown); err != nil {
 		t.Errorf("a kind that is not served: %v", err)
 	}
-	if err := checkFields([]byte("{"), claim); err != nil {
+	if err := checkFields(scheme, []byte("{"), claim); err != nil {
 		t.Errorf("no YAML: %v", err)
 	}
 }
