@@ -1,0 +1,221 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// attempts are the transactions that write the claim "one", in the order in which they
+// came. They come one after the other.
+type attempts []*tapTxn
+
+// onAttempts lets do decide about the transactions that write the claim "one"; i counts
+// them. All others pass.
+func (kv *tapKV) onAttempts(do func(i int, all attempts) (*clientv3.TxnResponse, error)) {
+	var mu sync.Mutex
+	var all attempts
+	kv.decide(func(t *tapTxn) (*clientv3.TxnResponse, error) {
+		if !t.putsClaim("one") {
+			return t.send()
+		}
+		mu.Lock()
+		all = append(all, t)
+		seen := slices.Clone(all)
+		mu.Unlock()
+		return do(len(seen)-1, seen)
+	})
+}
+
+// A create that fails has stored nothing and never will: etcd may still hold a
+// transaction that it did not answer, and write it after the caller has the error.
+func TestFailedCreateIsNotStoredLater(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.SandboxClaim){"bound": fails, "waiting": waits} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stock := 3
+			if name == "waiting" {
+				stock = 0
+			}
+			s, kv, set := startTapped(t, stock, withSyncWindow(time.Millisecond))
+			var first *tapTxn
+			kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
+				if i == 0 {
+					first = all[0]
+					return nil, errLost // it stays proposed
+				}
+				return nil, rpctypes.ErrTooManyRequests
+			})
+			_, err := create(t, s, testutil.Claim(set, "one", 3, change))
+			if err == nil {
+				t.Fatal("the create succeeds although nothing was written")
+			}
+			if apierrors.IsTimeout(err) {
+				t.Fatalf("the outcome is said to be unknown, which can be found out: %v", err)
+			}
+			kv.decide(nil)
+			if _, err := first.send(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := claimsOf(s).Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the create failed, and then the claim appeared: %v", err)
+			}
+			if n := bound(t, s); n != 0 {
+				t.Errorf("the create failed, and then %d sandboxes were bound", n)
+			}
+			if _, err := create(t, s, testutil.Claim(set, "one", 3, change)); err != nil {
+				t.Errorf("creating it again: %v", err)
+			}
+			if n := bound(t, s); n != stock {
+				t.Errorf("creating it again has bound %d in all, want %d", n, stock)
+			}
+		})
+	}
+}
+
+// A claim that was stored and then deleted stays deleted, also if the server had no
+// answer and does not find it when it looks.
+func TestDeletedClaimIsNotStoredAgain(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.SandboxClaim){"bound": fails, "waiting": waits} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stock := 0
+			if name == "bound" {
+				stock = 9
+			}
+			s, kv, set := startTapped(t, stock, withSyncWindow(time.Millisecond))
+			kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
+				resp, err := all[i].send()
+				if i > 0 || err != nil {
+					return resp, err
+				}
+				if err := claimsOf(s).Delete(context.WithoutCancel(t.Context()), "one", metav1.DeleteOptions{}); err != nil {
+					t.Errorf("deleting: %v", err)
+				}
+				return nil, errLost
+			})
+			claim, err := create(t, s, testutil.Claim(set, "one", 3, change))
+			t.Logf("the create is answered %q, %v", claim.Status.Message, err)
+			if _, err := claimsOf(s).Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the claim that was deleted is there again: %v", err)
+			}
+			if n := bound(t, s); n != min(stock, 3) {
+				t.Errorf("%d sandboxes are bound, want the %d that the claim had", n, min(stock, 3))
+			}
+		})
+	}
+}
+
+// Another client may take the name while the server does not know whether it has it.
+func TestUnknownOutcomeAndTheNameIsTaken(t *testing.T) {
+	t.Parallel()
+	s, kv, set := startTapped(t, 10)
+	kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
+		if i > 0 {
+			return all[i].send()
+		}
+		if _, err := create(t, s, testutil.Claim(set, "one", 1, fails)); err != nil {
+			t.Errorf("the other client: %v", err)
+		}
+		return nil, errLost
+	})
+	if claim, err := create(t, s, testutil.Claim(set, "one", 3, fails)); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("got %+v, %v; want AlreadyExists", claim.Status, err)
+	}
+	stored := eventually(t, s, "one", completed)
+	if n := bound(t, s); n != 1 || stored.Status.ClaimedReplicas != 1 {
+		t.Errorf("%d sandboxes are bound and the claim has %d, want 1: that of the other client", n, stored.Status.ClaimedReplicas)
+	}
+	if _, err := create(t, s, testutil.Claim(set, "rest", 9, fails)); err != nil {
+		t.Errorf("claiming the rest of the pool: %v", err)
+	}
+}
+
+// A transaction may be written after the claim was read and not found.
+func TestWrittenAfterTheClaimWasNotFound(t *testing.T) {
+	t.Parallel()
+	s, kv, set := startTapped(t, 10)
+	var late *tapTxn
+	land := func() {
+		if late == nil {
+			return
+		}
+		if _, err := late.send(); err != nil {
+			t.Errorf("writing late: %v", err)
+		}
+		late = nil
+	}
+	kv.onPut = land
+	sent := false
+	kv.decide(func(txn *tapTxn) (*clientv3.TxnResponse, error) {
+		if txn.putsClaim("one") && !sent {
+			late, sent = txn, true
+			return nil, errLost
+		}
+		if txn.puts() > 0 {
+			land() // before whatever is written next
+		}
+		return txn.send()
+	})
+	claim, err := create(t, s, testutil.Claim(set, "one", 3, fails))
+	if err != nil {
+		t.Fatalf("the create of a claim that is stored fails: %v", err)
+	}
+	if n := bound(t, s); n != 3 || claim.Status.ClaimedReplicas != 3 {
+		t.Errorf("%d sandboxes are bound and the answer says %d, want 3", n, claim.Status.ClaimedReplicas)
+	}
+	if _, err := create(t, s, testutil.Claim(set, "rest", 7, fails)); err != nil {
+		t.Errorf("claiming the rest of the pool: %v", err)
+	}
+}
+
+// A caller that leaves while the transaction is on its way leaves a claim that is whole.
+func TestCallerLeavesDuringTheTransaction(t *testing.T) {
+	for name, lost := range map[string]bool{"answered": false, "not answered": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, kv, set := startTapped(t, 10)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			answered := make(chan struct{})
+			kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
+				if i > 0 {
+					return all[i].send()
+				}
+				leave()
+				<-answered // the client has gone
+				time.Sleep(50 * time.Millisecond)
+				if lost {
+					return nil, errLost
+				}
+				return all[i].send()
+			})
+			_, err := claimsOf(s).Create(ctx, testutil.Claim(set, "one", 3, fails), metav1.CreateOptions{})
+			close(answered)
+			if err == nil {
+				t.Fatal("the call of a client that left succeeds")
+			}
+			claim := eventually(t, s, "one", completed)
+			if n := bound(t, s); n != 3 || claim.Status.ClaimedReplicas != 3 {
+				t.Errorf("%d sandboxes are bound and the claim says %d, want 3", n, claim.Status.ClaimedReplicas)
+			}
+			if _, err := create(t, s, testutil.Claim(set, "rest", 7, fails)); err != nil {
+				t.Errorf("claiming the rest of the pool: %v", err)
+			}
+		})
+	}
+}
