@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
@@ -214,6 +215,57 @@ func TestCallerLeavesDuringTheTransaction(t *testing.T) {
 				t.Errorf("%d sandboxes are bound and the claim says %d, want 3", n, claim.Status.ClaimedReplicas)
 			}
 			if _, err := create(t, s, testutil.Claim(set, "rest", 7, fails)); err != nil {
+				t.Errorf("claiming the rest of the pool: %v", err)
+			}
+		})
+	}
+}
+
+// A candidate that changed in a harmless way, or was unready for a moment, is lost to the
+// claim that had taken it, and can be claimed on that server afterwards.
+func TestLostCandidatesComeBack(t *testing.T) {
+	ready := testutil.ReadyStatus(1, time.Now())
+	unready := *ready.DeepCopy()
+	unready.Conditions[0].Status = metav1.ConditionFalse
+	tests := map[string]func(t *testing.T, s *testutil.Server, name string){
+		"labelled": func(t *testing.T, s *testutil.Server, name string) {
+			if _, err := s.Client.AgentsV1alpha1().Sandboxes("default").
+				Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"yes"}}}`), metav1.PatchOptions{}); err != nil {
+				t.Error(err)
+			}
+		},
+		"unready for a moment": func(t *testing.T, s *testutil.Server, name string) {
+			for _, status := range []v1alpha1.SandboxStatus{unready, ready} {
+				sb, err := s.Client.AgentsV1alpha1().Sandboxes("default").Get(t.Context(), name, metav1.GetOptions{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				become(t, s, *sb, status)
+			}
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const stock = 6
+			s, kv, set := startTapped(t, stock)
+			kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
+				for n := range stock {
+					if i == 0 {
+						change(t, s, testutil.AvailableSandbox(set, n).Name)
+					}
+				}
+				return all[i].send()
+			})
+			before := kv.writes.Load()
+			if _, err := create(t, s, testutil.Claim(set, "one", stock/2, fails)); err != nil {
+				t.Fatalf("a claim that loses its candidates: %v", err)
+			}
+			if kv.writes.Load()-before < 2 {
+				t.Error("no candidate was lost")
+			}
+			if _, err := create(t, s, testutil.Claim(set, "rest", stock/2, fails)); err != nil {
 				t.Errorf("claiming the rest of the pool: %v", err)
 			}
 		})

@@ -16,7 +16,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -116,40 +115,6 @@ func TestStockThatIsKeptForOthersIsNotAvailable(t *testing.T) {
 	}
 	s.Stock(t, set, 1, 2)
 	eventually(t, s, "first", completed)
-	checkInvariants(t, s)
-}
-
-// A sandbox that changed in a harmless way, or was unready for a moment, can be claimed
-// afterwards, also if a claim met it meanwhile.
-func TestLostCandidatesComeBack(t *testing.T) {
-	const stock = 20
-	s, set := stocked(t, stock)
-	knows(t, s, set, stock)
-	for round := range 5 {
-		for i := range stock {
-			name := fmt.Sprintf("pool-%06d", i)
-			if i%2 == 0 {
-				patch := fmt.Sprintf(`{"metadata":{"labels":{"round":"r%d"}}}`, round)
-				if _, err := sandboxes(s).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
-			sb, err := sandboxes(s).Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			unready := sb.DeepCopy()
-			unready.Status.Conditions[0].Status = metav1.ConditionFalse
-			if unready, err = sandboxes(s).UpdateStatus(t.Context(), unready, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			setStatus(t, s, unready, sb.Status)
-		}
-	}
-	// The server has not heard of all of it yet, so its first candidates have moved.
-	create(t, s, testutil.Claim(set, "part", stock/2, fails))
-	create(t, s, testutil.Claim(set, "rest", stock/2, fails))
 	checkInvariants(t, s)
 }
 
