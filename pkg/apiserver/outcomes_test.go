@@ -203,7 +203,11 @@ func TestCallerLeavesDuringTheTransaction(t *testing.T) {
 				if lost {
 					return nil, errLost
 				}
-				return all[i].send()
+				resp, err := all[i].send()
+				if gone := all[i].ctx.Err(); gone != nil {
+					return nil, gone // as etcd's client does
+				}
+				return resp, err
 			})
 			_, err := claimsOf(s).Create(ctx, testutil.Claim(set, "one", 3, fails), metav1.CreateOptions{})
 			close(answered)
@@ -269,5 +273,56 @@ func TestLostCandidatesComeBack(t *testing.T) {
 				t.Errorf("claiming the rest of the pool: %v", err)
 			}
 		})
+	}
+}
+
+// A claim that is deleted and made again under its name is another claim: the work of
+// the one before ends, and what was started for it is let go. The server that had it
+// reads it only after both.
+func TestClaimMadeAgainUnderItsName(t *testing.T) {
+	t.Parallel()
+	s, kv, set := startTapped(t, 0, withSyncWindow(time.Millisecond))
+	if _, err := create(t, s, testutil.Claim(set, "one", 2, func(c *v1alpha1.SandboxClaim) {
+		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
+	})); err != nil {
+		t.Fatal(err)
+	}
+	its := madeFor(t, s, "one", 2)
+	release := kv.holdReads()
+	if err := claimsOf(s).Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := create(t, s, testutil.Claim(set, "one", 1, waits))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	get := func(name string) v1alpha1.Sandbox {
+		sb, err := s.Client.AgentsV1alpha1().Sandboxes("default").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *sb
+	}
+	for i, sb := range its {
+		for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			if sb = get(sb.Name); sb.Annotations[v1alpha1.AnnotationOwner] == "" && sb.Spec.ShutdownTime != nil {
+				break
+			}
+			if time.Since(begin) > patience/4 {
+				t.Fatalf("sandbox %s is not let go: %v", sb.Name, sb.Annotations)
+			}
+		}
+		if i == 0 {
+			become(t, s, sb, testutil.ReadyStatus(1, time.Now())) // too late
+		}
+	}
+	s.Stock(t, set, 10, 2)
+	claim := eventually(t, s, "one", completed)
+	if claim.UID != again.UID || len(claim.Status.Sandboxes) != 1 || bound(t, s) != 1 {
+		t.Errorf("ends with %+v, and %d sandboxes are bound", claim.Status, bound(t, s))
+	}
+	if _, err := create(t, s, testutil.Claim(set, "rest", 1, fails)); err != nil {
+		t.Errorf("claiming the rest of the pool: %v", err)
 	}
 }

@@ -35,6 +35,8 @@ type tapKV struct {
 	onTxn func(*tapTxn) (*clientv3.TxnResponse, error)
 	// onPut is called before a write that is no transaction.
 	onPut func()
+	// onGet is called before a read of one key.
+	onGet func()
 }
 
 // decide sets what becomes of transactions from now on; nil lets them pass.
@@ -42,6 +44,16 @@ func (kv *tapKV) decide(onTxn func(*tapTxn) (*clientv3.TxnResponse, error)) {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	kv.onTxn = onTxn
+}
+
+// holdReads lets reads of one key wait until the returned function is called, or for 2
+// seconds.
+func (kv *tapKV) holdReads() (release func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	kv.onGet = func() { <-ctx.Done() }
+	return cancel
 }
 
 // calls is how many reads and writes have passed.
@@ -76,6 +88,12 @@ type tappedKV struct {
 
 func (kv *tappedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	kv.tap.reads.Add(1)
+	kv.tap.mu.Lock()
+	before := kv.tap.onGet
+	kv.tap.mu.Unlock()
+	if before != nil {
+		before()
+	}
 	return kv.KV.Get(ctx, key, opts...)
 }
 

@@ -4,7 +4,9 @@
 package integration
 
 import (
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
@@ -37,6 +40,17 @@ func withQuota(t *testing.T, limit int64) (testutil.Option, kubernetes.Interface
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limit", ResourceVersion: "1"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
 		Status:     corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{countSandboxes: resource.MustParse("0")}},
+	})
+	var version atomic.Int64
+	cluster.PrependReactor("update", "resourcequotas", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		update, ok := action.(clienttesting.UpdateAction)
+		if !ok {
+			return false, nil, nil
+		}
+		if charged, ok := update.GetObject().(*corev1.ResourceQuota); ok { // by which the plugin knows what is newer
+			charged.ResourceVersion = strconv.FormatInt(version.Add(1)+1, 10)
+		}
+		return false, nil, nil
 	})
 	o := genericoptions.NewAdmissionOptions()
 	quota.AddTo(o)
