@@ -160,6 +160,12 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 			return nil, false, err
 		}
 		stored, err := a.committer.write(ctx, true, p, t.hand)
+		if errors.Is(err, errNotWritten) {
+			// It was on its way, and is seen through also if the caller has left.
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), a.options.ResolveTimeout)
+			defer cancel()
+		}
 		if errors.Is(err, errAgain) {
 			continue
 		}

@@ -26,6 +26,9 @@ import (
 // been put aside, and that another plan may fit.
 var errAgain = errors.New("plan again")
 
+// errNotWritten is an errAgain after a transaction that etcd had not answered for.
+var errNotWritten = fmt.Errorf("%w: the transaction was not written", errAgain)
+
 // errClaimMoved means that the claim, or a sandbox that it holds, is not what the plan
 // was made from.
 var errClaimMoved = errors.New("the claim or a sandbox of it has changed")
@@ -45,7 +48,7 @@ type committer struct {
 // stored. A plan for a claim that is new is created, and when etcd does not answer, it
 // is found out what became of it.
 //
-// Errors: errAgain, errClaimMoved, ErrClaimExists, ErrTooLarge, nothing written;
+// Errors: errAgain, errNotWritten, errClaimMoved, ErrClaimExists, ErrTooLarge, nothing written;
 // ErrUnknownOutcome or etcdtxn.ErrUnknownOutcome; and those of the store.
 func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand) (*v1alpha1.SandboxClaim, error) {
 	txn, err := c.encode(ctx, isNew, p, h)
@@ -222,5 +225,5 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *ha
 		c.queue.Discard(h.taken[0].from)
 		h.taken = slices.Delete(h.taken, 0, 1)
 	}
-	return nil, errAgain
+	return nil, errNotWritten
 }

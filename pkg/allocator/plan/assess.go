@@ -121,8 +121,14 @@ func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 	}
 }
 
-// room is how many more sandboxes the transaction may change.
-func (a *Assessment) room() int { return max(0, a.Room-len(a.released)-len(a.counted)) }
+// room is how many more sandboxes the transaction may change. With AllOrNothing all go
+// into one, or the claim cannot be served.
+func (a *Assessment) room() int {
+	if claims.AllOrNothing(a.claim) {
+		return claims.Replicas(a.claim)
+	}
+	return max(0, a.Room-len(a.released)-len(a.counted))
+}
 
 // Missing is how many sandboxes the claim lacks that are neither counted nor on
 // their way.

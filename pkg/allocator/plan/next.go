@@ -67,8 +67,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 func (a *Assessment) stand(bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
-		n := len(a.ready) + len(bound)
-		all = n >= claims.Replicas(a.claim) && n <= a.room() && !a.LetsGo() && !slices.Contains(waits, true)
+		all = len(a.ready)+len(bound) >= claims.Replicas(a.claim) && !a.LetsGo() && !slices.Contains(waits, true)
 		if all {
 			a.count(a.ready)
 		}
