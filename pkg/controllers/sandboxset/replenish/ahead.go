@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
 )
 
@@ -33,7 +34,7 @@ type ahead struct {
 func (c *Controller) waitedFor(
 	ctx context.Context, set *v1alpha1.SandboxSet, now time.Time,
 ) (int, time.Duration, error) {
-	burst := burstOf(set)
+	burst := claims.Burst(set)
 	if burst == 0 {
 		return 0, 0, nil
 	}
@@ -47,7 +48,7 @@ func (c *Controller) waitedFor(
 	waits, again := c.waiting.on(set.Namespace, now, names...)
 	total := 0
 	for _, w := range waits {
-		if !serves(set, w.claim, named) {
+		if !claims.Serves(set, w.claim, named) {
 			continue
 		}
 		held, err := c.startingFor(w.claim, now)

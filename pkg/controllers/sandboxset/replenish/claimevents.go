@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/cacheindex"
 )
 
@@ -89,7 +90,7 @@ func growsFor(object any) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("indexing sets that may grow: got a %T", object)
 	}
-	if burstOf(set) == 0 {
+	if claims.Burst(set) == 0 {
 		return nil, nil
 	}
 	keys := askable(set)

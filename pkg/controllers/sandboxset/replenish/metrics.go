@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 const (
@@ -89,7 +91,7 @@ func init() {
 // showPool shows what a look at a pool found.
 func showPool(set types.NamespacedName, o *observation, c *census) {
 	setReplicas.WithLabelValues(set.Namespace, set.Name).Set(float64(o.replicas()))
-	if burstOf(o.set) > 0 {
+	if claims.Burst(o.set) > 0 {
 		setBurst.WithLabelValues(set.Namespace, set.Name).Set(float64(o.ahead.wanted))
 	} else {
 		setBurst.DeleteLabelValues(set.Namespace, set.Name)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // observation is all that a plan is made from.
@@ -104,6 +105,9 @@ func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
 	if sandbox.Annotations[v1alpha1.AnnotationOwner] == v1alpha1.OwnerScaleDown {
 		return useGarbage
 	}
+	if claims.Available(sandbox, now) {
+		return useAvailable
+	}
 	state, _ := v1alpha1.StateOf(sandbox, now)
 	locked := sandbox.Annotations[v1alpha1.AnnotationLock] != ""
 	switch {
@@ -114,8 +118,6 @@ func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
 		return useGarbage
 	case locked || sandbox.Spec.Paused:
 		return useNone
-	case state == v1alpha1.StateAvailable && sandbox.Status.PodInfo.PodIP != "":
-		return useAvailable
 	default:
 		return useCreating
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // waiting knows the claims that wait for sandboxes of pools, as the cache shows
@@ -66,7 +67,7 @@ func (w *waiting) saw(claim *v1alpha1.SandboxClaim) bool {
 	defer w.mu.Unlock()
 	key := client.ObjectKeyFromObject(claim)
 	before := w.claims[w.uids[key]]
-	if missing(claim) == 0 {
+	if claims.Waiting(claim) == 0 {
 		w.remove(key)
 		return before != nil
 	}
@@ -146,7 +147,7 @@ func (w *waiting) on(namespace string, now time.Time, names ...string) ([]wait, 
 			if len(of.taken) > 0 {
 				again = sooner(again, of.taken[0].until.Sub(now))
 			}
-			if n := missing(of.claim) - len(of.taken); n > 0 {
+			if n := claims.Waiting(of.claim) - len(of.taken); n > 0 {
 				all = append(all, wait{of.claim, n})
 			}
 		}
