@@ -125,11 +125,11 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 		}
 	}
 	again(f.c.options.QuietPeriod)
-	f.wantPooled(maxUnseen)
+	f.wantPooled(maxUnobserved)
 	again(expectationTTL + time.Second) // the cache shows none of them
 	f.sync()
 	again(0) // until some are looked at
-	pooled := f.wantPooled(maxUnseen)
+	pooled := f.wantPooled(maxUnobserved)
 	for _, sandbox := range pooled[:100] {
 		sandbox.Status.ObservedGeneration = sandbox.Generation
 		if err := f.api.Status().Update(f.Context(), sandbox); err != nil {
@@ -137,9 +137,9 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 		}
 	}
 	f.sync()
-	f.c.bursts.counted(f.key, 0, 0, time.Minute) // looks are dear, and changes gathered
+	f.state(func(s *setState) { s.burst.counted(0, 0, time.Minute) }) // counts are dear, and changes gathered
 	again(f.c.options.QuietPeriod)
-	f.wantPooled(maxUnseen + 100)
+	f.wantPooled(maxUnobserved + 100)
 	f.sync()
 	f.start(f.pooled()...)
 	f.sync()
@@ -319,7 +319,7 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 		}
 		f.wantPooled(0)
 		f.wantStatus(0, 0, 0, 0)
-		if conditions := f.set().Status.Conditions; len(conditions) != 1 || conditions[0].Reason != ReasonSandboxesFail {
+		if conditions := f.set().Status.Conditions; len(conditions) != 1 || conditions[0].Reason != reasonSandboxesFail {
 			t.Errorf("conditions %+v", conditions)
 		}
 		f.sync()
@@ -441,7 +441,7 @@ func testQuota(t *testing.T, f *fixture) {
 	mu.Unlock()
 	f.wantStatus(5, 0, 5, 0)
 	conditions := f.set().Status.Conditions
-	if len(conditions) != 1 || conditions[0].Type != ConditionReplicaFailure || !strings.Contains(conditions[0].Message, "exceeded quota") {
+	if len(conditions) != 1 || conditions[0].Type != conditionReplicaFailure || !strings.Contains(conditions[0].Message, "exceeded quota") {
 		t.Errorf("conditions %+v", conditions)
 	}
 	f.funcs.Create = nil
@@ -467,12 +467,12 @@ func testNamespaceGoes(_ *testing.T, f *fixture) {
 func testSetGoes(t *testing.T, f *fixture) {
 	f.createSet(3)
 	f.reconcile()
-	f.c.bursts.took(f.key, f.clock.Now())
 	if err := f.api.Delete(t.Context(), f.set()); err != nil {
 		t.Fatal(err)
 	}
 	f.reconcile()
-	if len(f.c.expectations.sets)+len(f.c.expectations.setOf)+len(f.c.bursts.sets)+len(f.c.failures.sets) != 0 {
+	f.sync() // events that come after it begin nothing
+	if len(f.c.states.sets) != 0 {
 		t.Error("remembers a set that is gone")
 	}
 }

@@ -5,7 +5,6 @@ package replenish
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -61,10 +60,9 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			return c.Get(ctx, k, o, opts...)
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
-	f.c.pool = f.cache
-	f.c.revisions = holders{f}
-	f.c.users = referrers{f}
-	f.c.growing = growers{f}
+	*f.c.caches = caches{
+		sandboxes: f.cache, revisionTemplates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, surging: surging{f},
+	}
 	return f
 }
 
@@ -85,40 +83,48 @@ func (h holders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error
 	return all, nil
 }
 
-// referrers shows what refers to a template straight, as the server has it.
-type referrers struct{ f *fixture }
+// setUsers and sandboxUsers show what refers to a template straight, as the server has
+// it.
+type (
+	setUsers     struct{ f *fixture }
+	sandboxUsers struct{ f *fixture }
+)
 
-func (r referrers) UsersOf(_, namespace, name string) ([]client.Object, error) {
-	sets, sandboxes := &v1alpha1.SandboxSetList{}, &v1alpha1.SandboxList{}
-	if err := errors.Join(r.f.api.List(r.f.Context(), sets, client.InNamespace(namespace)),
-		r.f.api.List(r.f.Context(), sandboxes, client.InNamespace(namespace))); err != nil {
-		return nil, err
-	}
+func (u setUsers) UsersOf(_, namespace, name string) ([]client.Object, error) {
+	list := &v1alpha1.SandboxSetList{}
+	err := u.f.api.List(u.f.Context(), list, client.InNamespace(namespace))
 	var found []client.Object
-	for i := range sets.Items {
-		if ref := sets.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
-			found = append(found, &sets.Items[i])
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
+			found = append(found, &list.Items[i])
 		}
 	}
-	for i := range sandboxes.Items {
-		if ref := sandboxes.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
-			found = append(found, &sandboxes.Items[i])
-		}
-	}
-	return found, nil
+	return found, err
 }
 
-// growers shows the sets with a burst, as the server has them.
-type growers struct{ f *fixture }
+func (u sandboxUsers) UsersOf(_, namespace, name string) ([]client.Object, error) {
+	list := &v1alpha1.SandboxList{}
+	err := u.f.api.List(u.f.Context(), list, client.InNamespace(namespace))
+	var found []client.Object
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
+			found = append(found, &list.Items[i])
+		}
+	}
+	return found, err
+}
 
-func (g growers) Growing(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
+// surging shows the sets with a burst, as the server has them.
+type surging struct{ f *fixture }
+
+func (s surging) Surging(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
 	list := &v1alpha1.SandboxSetList{}
-	if err := g.f.api.List(g.f.Context(), list, client.InNamespace(namespace)); err != nil {
+	if err := s.f.api.List(s.f.Context(), list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
 	var all []*v1alpha1.SandboxSet
 	for i := range list.Items {
-		keys, err := growsFor(&list.Items[i])
+		keys, err := surgingKeys(&list.Items[i])
 		if err != nil {
 			return nil, err
 		}
@@ -171,11 +177,11 @@ func (f *fixture) deliver(uid types.UID, now *v1alpha1.Sandbox) {
 	f.cache.mu.Unlock()
 	switch {
 	case before == nil && now != nil:
-		f.c.sandboxCreated(now, noQueue{})
+		f.c.watches.sandboxCreated(now, noQueue{})
 	case before != nil && now != nil:
-		f.c.sandboxUpdated(before, now, noQueue{})
+		f.c.watches.sandboxUpdated(before, now, noQueue{})
 	case before != nil:
-		f.c.expectations.gone(uid)
+		f.c.watches.sandboxDeleted(before, noQueue{})
 	}
 }
 
@@ -201,6 +207,9 @@ func (f *fixture) sync() {
 	f.Helper()
 	f.catchUp(func() bool { return true })
 }
+
+// state calls a function with what the controller remembers of the set.
+func (f *fixture) state(look func(*setState)) { f.c.states.update(f.key, look) }
 
 func (f *fixture) createSet(replicas int32) {
 	f.Helper()

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -47,7 +48,7 @@ func (r *recorded) want(what string, events ...string) {
 // One event tells of a whole round, whatever its size.
 func testEvents(t *testing.T, f *fixture) {
 	events := &recorded{t: t}
-	f.c.recorder = events
+	f.c.report.recorder = events
 	f.createSet(16)
 	f.reconcile()
 	events.want("a fill", "Normal SandboxCreated: Created 16 sandboxes")
@@ -70,7 +71,7 @@ func testEvents(t *testing.T, f *fixture) {
 	f.funcs.Create = func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 		return errors.New("exceeded quota" + strings.Repeat("ü", 1000))
 	}
-	if _, err := f.c.Reconcile(t.Context(), requestFor(f.key)); err == nil {
+	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
 		t.Error("the failure is not returned")
 	}
 	events.want("a failure and a refusal",
