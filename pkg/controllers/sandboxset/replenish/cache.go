@@ -24,9 +24,9 @@ type caches struct {
 	sandboxes interface {
 		ControlledBy(types.UID) ([]*v1alpha1.Sandbox, error)
 	}
-	// revisionTemplates finds the SandboxTemplates whose controller has a UID: those that hold
+	// templates finds the SandboxTemplates whose controller has a UID: those that hold
 	// the revisions of a set.
-	revisionTemplates interface {
+	templates interface {
 		ControlledBy(types.UID) ([]*v1alpha1.SandboxTemplate, error)
 	}
 	// setUsers and sandboxUsers find what refers to a template, straight or through

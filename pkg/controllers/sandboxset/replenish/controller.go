@@ -49,6 +49,7 @@ type Controller struct {
 	caches    *caches
 	states    *setStates
 	revisions *revisions
+	templates *revisionTemplates
 	demand    *demand
 	writer    *writer
 	watches   *watches
@@ -57,16 +58,15 @@ type Controller struct {
 
 // New returns a Controller that reads and writes through c.
 func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
-	found, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
+	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
+	tmpl := &revisionTemplates{client: c, server: o.Lookup.Server, clock: clk, caches: cached, states: states, report: report}
 	return &Controller{
-		client: c, clock: clk, options: o, caches: found, states: states, report: report,
-		revisions: &revisions{
-			client: c, clock: clk, lookup: o.Lookup, caches: found, states: states, report: report,
-			podTemplates: podtemplate.NewCache(),
-		},
-		demand:  &demand{client: c, caches: found, claims: claims},
-		writer:  &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
-		watches: &watches{clock: clk, caches: found, states: states, claims: claims},
+		client: c, clock: clk, options: o, caches: cached, states: states, report: report,
+		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: podtemplate.NewCache(), templates: tmpl},
+		templates: tmpl,
+		demand:    &demand{client: c, caches: cached, claims: claims},
+		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
+		watches:   &watches{clock: clk, caches: cached, states: states, claims: claims},
 	}
 }
 
@@ -96,7 +96,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	*c.caches = caches{
-		sandboxes: sandboxes, revisionTemplates: revisionTemplates,
+		sandboxes: sandboxes, templates: revisionTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, surging: surging,
 	}
 	if c.options.Events {
@@ -113,7 +113,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Sandbox{}, c.watches.sandboxes()).
 		Watches(&v1alpha1.SandboxClaim{}, c.watches.waitingClaims()).
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
-		Watches(&v1alpha1.SandboxTemplate{}, c.watches.revisionTemplates())
+		Watches(&v1alpha1.SandboxTemplate{}, c.watches.templates())
 	if c.options.Lookup.Cluster {
 		b = b.Watches(&corev1.PodTemplate{}, setUsers.Events(enqueue))
 	}

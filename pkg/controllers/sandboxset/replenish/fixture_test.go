@@ -61,7 +61,7 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
 	*f.c.caches = caches{
-		sandboxes: f.cache, revisionTemplates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, surging: surging{f},
+		sandboxes: f.cache, templates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, surging: surging{f},
 	}
 	return f
 }

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,10 +22,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
-
-// templateRetry is after what time a SandboxTemplate that could not be created, for a
-// reason that does not go away by itself, is tried again.
-const templateRetry = time.Minute
 
 // targetRevision is the revision that the pool of a set should consist of: what its
 // spec asks for, or, while what it refers to cannot be used, the last that could.
@@ -61,16 +56,12 @@ func newProblem(reason string, err error) *problem {
 	return &problem{reason, truncate(err.Error(), maxMessage)}
 }
 
-// revisions finds the revision that the pool of a set should consist of, and keeps
-// the SandboxTemplates that hold revisions.
+// revisions finds the revision that the pool of a set should consist of.
 type revisions struct {
-	client       client.Client
-	clock        clock.PassiveClock
 	lookup       *templates.Lookup
-	caches       *caches
 	states       *setStates
-	report       *reporter
 	podTemplates *podtemplate.Cache
+	templates    *revisionTemplates
 }
 
 // target finds out what the pool should consist of, and creates the SandboxTemplate
@@ -89,12 +80,12 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	}
 	if set.Spec.Template != nil {
 		// Its sandboxes do not need the SandboxTemplate.
-		if t.retry = r.ensureInlineTemplate(ctx, set, revision, resolved); t.retry > 0 {
+		if t.retry = r.templates.ensureInline(ctx, set, revision, resolved); t.retry > 0 {
 			t.templateName = set.Status.CurrentRevision
 		}
 		return t, nil
 	}
-	if err := r.ensureTemplate(ctx, set, revision, resolved); err != nil {
+	if err := r.templates.ensure(ctx, set, revision, resolved); err != nil {
 		return r.targetWithoutTemplate(ctx, set, resolved, err)
 	}
 	return t, nil

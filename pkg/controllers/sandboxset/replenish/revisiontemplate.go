@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,16 +24,30 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
+// templateRetry is after what time a SandboxTemplate that could not be created, for a
+// reason that does not go away by itself, is tried again.
+const templateRetry = time.Minute
+
 // errNameTaken means that a SandboxTemplate of the name is not the set's.
 var errNameTaken = errors.New("the name is taken")
 
-// ensureTemplate creates the SandboxTemplate that holds a revision of a set, unless it
+// revisionTemplates keeps the SandboxTemplates that hold the revisions of sets.
+type revisionTemplates struct {
+	client client.Client
+	server client.Reader // reads past the cache
+	clock  clock.PassiveClock
+	caches *caches
+	states *setStates
+	report *reporter
+}
+
+// ensure creates the SandboxTemplate that holds a revision of a set, unless it
 // is there. It comes before the sandboxes that refer to it.
-func (r *revisions) ensureTemplate(
+func (r *revisionTemplates) ensure(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) error {
 	name := podtemplate.RevisionName(set, revision)
-	owned, err := r.caches.revisionTemplates.ControlledBy(set.UID)
+	owned, err := r.caches.templates.ControlledBy(set.UID)
 	if err != nil {
 		return err
 	}
@@ -56,7 +71,7 @@ func (r *revisions) ensureTemplate(
 	// Created before, and not in the cache yet, or not the set's.
 	existing := &v1alpha1.SandboxTemplate{}
 	key := client.ObjectKey{Namespace: set.Namespace, Name: name}
-	if err := r.lookup.Server.Get(ctx, key, existing); err != nil {
+	if err := r.server.Get(ctx, key, existing); err != nil {
 		return fmt.Errorf("getting SandboxTemplate %s: %w", key, err)
 	}
 	switch {
@@ -69,10 +84,10 @@ func (r *revisions) ensureTemplate(
 	}
 }
 
-// ensureInlineTemplate creates the SandboxTemplate for the revision of a set with a
+// ensureInline creates the SandboxTemplate for the revision of a set with a
 // template of its own, whose sandboxes do not need it. Where that fails, it returns
 // after what time to try again: no pool should suffer from it.
-func (r *revisions) ensureInlineTemplate(
+func (r *revisionTemplates) ensureInline(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) time.Duration {
 	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
@@ -81,7 +96,7 @@ func (r *revisions) ensureInlineTemplate(
 	if wait := before.retryAt.Sub(now); before.revision == revision && wait > 0 {
 		return wait
 	}
-	err := r.ensureTemplate(ctx, set, revision, resolved)
+	err := r.ensure(ctx, set, revision, resolved)
 	switch {
 	case err == nil:
 		r.states.update(key, func(s *setState) { s.revisionMissing = revisionMissing{} })
@@ -100,7 +115,7 @@ func (r *revisions) ensureInlineTemplate(
 // relabel makes the SandboxTemplate of a revision name the template that the set
 // refers to. That is part of a revision only where it has a NetworkPolicy, so another
 // one can have the same revision.
-func (r *revisions) relabel(ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate) error {
+func (r *revisionTemplates) relabel(ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate) error {
 	want := v1alpha1.TemplateLabel(podtemplate.TemplateOf(set))
 	if template.Labels[v1alpha1.LabelSandboxTemplate] == want {
 		return nil
@@ -146,7 +161,7 @@ func jsonValue(spec *v1alpha1.SandboxTemplateSpec) (any, error) {
 }
 
 // adopt makes a template the set's, unless it has changed since it was read.
-func (r *revisions) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxTemplate) error {
+func (r *revisionTemplates) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxTemplate) error {
 	adopted := existing.DeepCopy()
 	adopted.OwnerReferences = append([]metav1.OwnerReference(nil), wanted.OwnerReferences...)
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
@@ -159,8 +174,8 @@ func (r *revisions) adopt(ctx context.Context, existing, wanted *v1alpha1.Sandbo
 // deleteUnused deletes the SandboxTemplates of older revisions that no sandbox of the
 // pool refers to any more, nor anything else. Claimed sandboxes do not: a claim
 // makes them hold their template themselves.
-func (r *revisions) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, target string, p *pool) error {
-	owned, err := r.caches.revisionTemplates.ControlledBy(set.UID)
+func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, target string, p *pool) error {
+	owned, err := r.caches.templates.ControlledBy(set.UID)
 	if err != nil || len(owned) == 0 || len(owned) == 1 && owned[0].Name == target {
 		return err
 	}

@@ -177,10 +177,10 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue, sandboxes ...*v
 	}
 }
 
-// revisionTemplates enqueues a set when a template that holds a revision of it is
+// templates enqueues a set when a template that holds a revision of it is
 // gone, for it may be needed, and when one that had the name of such a template is
 // gone or has lost its owner: the name is free.
-func (w *watches) revisionTemplates() handler.EventHandler {
+func (w *watches) templates() handler.EventHandler {
 	lost := func(template client.Object, q queue) {
 		for _, set := range setsOfTemplate(template) {
 			w.states.update(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
