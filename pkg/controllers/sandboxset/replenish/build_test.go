@@ -32,7 +32,7 @@ func targetOf(revision string) targetRevision {
 // builder makes a sandbox of the set "pool"; each method changes it.
 type builder struct{ *v1alpha1.Sandbox }
 
-// starting is a sandbox that nobody has looked at yet.
+// starting is a sandbox that no controller of pods has taken up yet.
 func starting(name string) builder {
 	return builder{&v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
 		Namespace:         "ns",

@@ -76,7 +76,7 @@ func TestWaitingClaims(t *testing.T) {
 	want("the claim shows it", 4, 0)
 	w.took("a-uid", "12", epoch)
 	want("the claim was shown first", 4, 0)
-	w.took("nobody", "13", epoch)
+	w.took("stranger", "13", epoch)
 	want("taken for a claim that did not wait", 4, 0)
 
 	w.took("a-uid", "13", epoch) // and the cache has missed that it was at 12
@@ -162,13 +162,8 @@ func (f *fixture) wantWoken(woken []string, want ...string) {
 	}
 }
 
-func (f *fixture) pass(d time.Duration) {
-	f.Helper()
-	f.clock.SetTime(f.clock.Now().Add(d))
-}
-
-// A set of none with a burst makes what claims wait for, and what nobody takes goes
-// again when nobody has wanted it for a while.
+// A set of none with a burst makes what claims wait for, and what none of them takes goes
+// again when no claim has waited for it for a while.
 func testClaimsWait(t *testing.T, f *fixture) {
 	f.createSet(0)
 	f.reconcile()
@@ -185,7 +180,7 @@ func testClaimsWait(t *testing.T, f *fixture) {
 	f.wantPooled(5) // no more than the burst
 
 	// A claim takes one. The cache shows that of the sandbox first, and then of the
-	// claim: in between none is made in its place, for which nobody waits.
+	// claim: in between none is made in its place, for which no claim waits.
 	f.start(pooled[0])
 	taken := pooled[0].DeepCopy()
 	taken.OwnerReferences = nil
@@ -269,7 +264,7 @@ func testClaimsWaitOnTemplate(t *testing.T, f *fixture) {
 	f.wantWoken(woken.sets, "template", "pool")
 	f.pass(time.Minute)
 	f.reconcile()
-	f.wantPooled(4) // since when nobody wants them is known by that look alone
+	f.wantPooled(4) // since when no claim waits is known by that reconcile alone
 	f.pass(5 * time.Second)
 	f.reconcile()
 	f.sync()

@@ -286,9 +286,40 @@ func (f *fixture) claim(sandbox *v1alpha1.Sandbox) {
 	}
 }
 
+func (f *fixture) pass(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+
+func (f *fixture) request() reconcile.Request { return reconcile.Request{NamespacedName: f.key} }
+
+// wantRetry reconciles, which has to fail.
+func (f *fixture) wantRetry() {
+	f.Helper()
+	if _, err := f.c.Reconcile(f.Context(), f.request()); err == nil {
+		f.Error("no error, so no retry")
+	}
+}
+
+// fill reconciles until the pool is full and available.
+func (f *fixture) fill() {
+	f.Helper()
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+}
+
+// refuseTemplates makes creates of SandboxTemplates fail.
+func (f *fixture) refuseTemplates(err error) {
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
+			return err
+		}
+		return c.Create(ctx, o, opts...)
+	}
+}
+
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
-	result, err := f.c.Reconcile(f.Context(), reconcile.Request{NamespacedName: f.key})
+	result, err := f.c.Reconcile(f.Context(), f.request())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -58,7 +58,7 @@ var (
 	}, []string{"reason"})
 	writesFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandlot_sandboxset_writes_failed_total",
-		Help: "Rounds of creating or deleting sandboxes of a pool that the API ended with an error.",
+		Help: "Rounds of creating or deleting sandboxes of a pool that ended with an error of the API.",
 	}, []string{"operation"})
 	templatePatches = prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sandlot_template_patches_total",

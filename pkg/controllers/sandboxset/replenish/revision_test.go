@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -189,10 +188,7 @@ func testTemplateRollsOut(_ *testing.T, f *fixture) {
 	const replicas, floor = 100, 80
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(replicas, `{"spec":{"nodeSelector":{"a":"b"}}}`)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	old := f.set().Status.UpdateRevision
 	generation := f.set().Generation
 	f.changeBase(podOf("other"))
@@ -237,10 +233,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	f.c.report.recorder = recorder
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(4, `{"spec":{"containers":[{"name":"c","env":[{"name":"A","value":"b"}]}]}}`)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	old := f.set().Status
 
 	// The patch now adds a container that has no image.
@@ -250,7 +243,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	f.claim(f.pooled()[0])
 	f.sync()
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(maxTurn))
+		f.pass(maxTurn)
 		f.reconcile()
 		f.sync()
 	}
@@ -290,7 +283,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	}
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(maxTurn))
+	f.pass(maxTurn)
 	f.reconcile()
 	f.wantPooled(2)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
@@ -302,7 +295,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	f.sync()
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(maxTurn))
+	f.pass(maxTurn)
 	f.reconcile()
 	f.wantPooled(1)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
@@ -364,7 +357,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, conditionReplicaFailure) != nil {
 		f.Errorf("status %+v", s)
 	}
-	f.clock.SetTime(f.clock.Now().Add(templateRetry))
+	f.pass(templateRetry)
 	f.reconcile()
 	if tries != 2 {
 		f.Errorf("%d tries, want one a minute", tries)
@@ -381,7 +374,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
 		f.Fatal(err)
 	}
-	f.clock.SetTime(f.clock.Now().Add(templateRetry))
+	f.pass(templateRetry)
 	f.reconcile()
 	f.wantHolders(f.set().Status.UpdateRevision)
 	if got := f.set().Status.CurrentRevision; got != name {
@@ -394,25 +387,15 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 func testHolderOfChangeCannotBeMade(_ *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(3, "")
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	old := f.set().Status
-	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
-			return apierrors.NewServiceUnavailable("not now")
-		}
-		return c.Create(ctx, o, opts...)
-	}
+	f.refuseTemplates(apierrors.NewServiceUnavailable("not now"))
 	f.changeBase(podOf("other"))
 	f.claim(f.pooled()[0])
 	f.sync()
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(maxTurn))
-		if _, err := f.c.Reconcile(f.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
-			f.Error("no error, so no retry")
-		}
+		f.pass(maxTurn)
+		f.wantRetry()
 		f.sync()
 	}
 	now := f.set().Status
@@ -497,7 +480,7 @@ func testRefillsUnderOldName(_ *testing.T, f *fixture) {
 	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = "missing" })
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(maxTurn))
+	f.pass(maxTurn)
 	f.reconcile()
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
 	if got := f.wantPooled(1)[0].Labels[v1alpha1.LabelSandboxTemplate]; got != "base" {
@@ -508,15 +491,8 @@ func testRefillsUnderOldName(_ *testing.T, f *fixture) {
 func testHolderCannotBeMade(t *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(2, "")
-	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
-			return apierrors.NewForbidden(v1alpha1.Resource("sandboxtemplates"), o.GetName(), errors.New("exceeded quota"))
-		}
-		return c.Create(ctx, o, opts...)
-	}
-	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
-		t.Error("no error, so no retry")
-	}
+	f.refuseTemplates(apierrors.NewForbidden(v1alpha1.Resource("sandboxtemplates"), "", errors.New("exceeded quota")))
+	f.wantRetry()
 	f.wantPooled(0)
 	if got := meta.FindStatusCondition(f.set().Status.Conditions, conditionReplicaFailure); got == nil || !strings.Contains(got.Message, "exceeded quota") {
 		t.Errorf("condition %+v", got)

@@ -255,7 +255,7 @@ const maxBatch = 64
 
 // slowStart calls do(0) ... do(n-1), in batches of 1, 2, 4, ... calls, and stops
 // after the first batch with a failure: what refuses one sandbox (a quota, a
-// webhook) mostly refuses all, and thousands of refused calls help nobody. width
+// webhook) mostly refuses all, and thousands of refused calls are of no use. width
 // is asked before each batch how many calls may run at once; 0 stops.
 //
 // It returns how many calls succeeded, and the first failure.
