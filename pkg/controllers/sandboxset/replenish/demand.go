@@ -127,18 +127,18 @@ func (w *waitingClaims) claim(uid types.UID) *v1alpha1.SandboxClaim {
 	return nil
 }
 
-// missing is how many sandboxes a claim waits for.
-type missing struct {
+// claimDemand is how many sandboxes a claim waits for.
+type claimDemand struct {
 	claim    *v1alpha1.SandboxClaim
 	replicas int
 }
 
 // askingFor returns what claims that ask for one of these names in a namespace wait
 // for, and after what time that may be different without an event; 0 is never.
-func (w *waitingClaims) askingFor(namespace string, names []string, now time.Time) ([]missing, time.Duration) {
+func (w *waitingClaims) askingFor(namespace string, names []string, now time.Time) ([]claimDemand, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all []missing
+	var all []claimDemand
 	var again time.Duration
 	for _, name := range names {
 		for _, of := range w.byAsked[types.NamespacedName{Namespace: namespace, Name: name}] {
@@ -147,7 +147,7 @@ func (w *waitingClaims) askingFor(namespace string, names []string, now time.Tim
 				again = earlier(again, of.taken[0].until.Sub(now))
 			}
 			if n := claims.Waiting(of.SandboxClaim) - len(of.taken); n > 0 {
-				all = append(all, missing{of.SandboxClaim, n})
+				all = append(all, claimDemand{of.SandboxClaim, n})
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func newer(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// earlier is the earlier of two times to look again; 0 is never.
+// earlier is the earlier of two times to reconcile again; 0 is never.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -245,15 +245,15 @@ func (d *demand) of(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time
 	}
 	all, again := d.claims.askingFor(set.Namespace, names, now)
 	total := 0
-	for _, missing := range all {
-		if !claims.Serves(set, missing.claim, namedExists) {
+	for _, waiting := range all {
+		if !claims.Serves(set, waiting.claim, namedExists) {
 			continue
 		}
-		starting, err := d.startingFor(missing.claim, now)
+		starting, err := d.startingFor(waiting.claim, now)
 		if err != nil {
 			return 0, 0, err
 		}
-		if total += max(missing.replicas-starting, 0); total >= burst {
+		if total += max(waiting.replicas-starting, 0); total >= burst {
 			return burst, again, nil // however many more wait
 		}
 	}

@@ -136,29 +136,31 @@ func TestSurgeMemory(t *testing.T) {
 	next(75*time.Second, 2, 0, 0, 0)
 }
 
-// wakes notes which sets were woken.
-type wakes struct {
+// enqueuedSets notes which sets were enqueued.
+type enqueuedSets struct {
 	noQueue
 	sets []string
 }
 
-func (w *wakes) Add(r reconcile.Request)                       { w.sets = append(w.sets, r.Name) }
-func (w *wakes) AddAfter(r reconcile.Request, _ time.Duration) { w.sets = append(w.sets, r.Name) }
+func (e *enqueuedSets) Add(r reconcile.Request) { e.sets = append(e.sets, r.Name) }
+func (e *enqueuedSets) AddAfter(r reconcile.Request, _ time.Duration) {
+	e.sets = append(e.sets, r.Name)
+}
 
 // show delivers a claim, and returns which sets that woke.
 func (f *fixture) show(claim *v1alpha1.SandboxClaim) []string {
 	f.Helper()
 	claim.Namespace = f.key.Namespace
-	woken := &wakes{}
-	f.c.watches.waitingClaims().Update(f.Context(), event.UpdateEvent{ObjectOld: claim, ObjectNew: claim}, woken)
-	slices.Sort(woken.sets)
-	return woken.sets
+	enqueued := &enqueuedSets{}
+	f.c.watches.waitingClaims().Update(f.Context(), event.UpdateEvent{ObjectOld: claim, ObjectNew: claim}, enqueued)
+	slices.Sort(enqueued.sets)
+	return enqueued.sets
 }
 
-func (f *fixture) wantWoken(woken []string, want ...string) {
+func (f *fixture) wantEnqueued(enqueued []string, want ...string) {
 	f.Helper()
-	if !slices.Equal(woken, want) {
-		f.Fatalf("woken: %q, want %q", woken, want)
+	if !slices.Equal(enqueued, want) {
+		f.Fatalf("enqueued: %q, want %q", enqueued, want)
 	}
 }
 
@@ -167,14 +169,14 @@ func (f *fixture) wantWoken(woken []string, want ...string) {
 func testClaimsWait(t *testing.T, f *fixture) {
 	f.createSet(0)
 	f.reconcile()
-	f.wantWoken(f.show(makeClaim("a", 4)))
+	f.wantEnqueued(f.show(makeClaim("a", 4)))
 	f.reconcile()
 	f.wantPooled(0) // it has no burst
 	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.ScaleStrategy.Burst = new(int32(5)) })
 	f.reconcile()
 	pooled := f.wantPooled(4)
 	f.wantStatus(4, 0, 4, 0)
-	f.wantWoken(f.show(makeClaim("b", 3)), "pool")
+	f.wantEnqueued(f.show(makeClaim("b", 3)), "pool")
 	f.sync()
 	f.reconcile()
 	f.wantPooled(5) // no more than the burst
@@ -202,9 +204,9 @@ func testClaimsWait(t *testing.T, f *fixture) {
 	// Both give up. What was made for them is left alone for as long as claims may
 	// still come.
 	completed := func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }
-	f.wantWoken(f.show(makeClaim("a", 2, completed)), "pool")
-	f.wantWoken(f.show(makeClaim("b", 2, completed)), "pool")
-	f.wantWoken(f.show(makeClaim("b", 2, completed)))
+	f.wantEnqueued(f.show(makeClaim("a", 2, completed)), "pool")
+	f.wantEnqueued(f.show(makeClaim("b", 2, completed)), "pool")
+	f.wantEnqueued(f.show(makeClaim("b", 2, completed)))
 	f.start(f.pooled()...)
 	f.sync()
 	if after := f.reconcile().RequeueAfter; after <= 0 || after > 5*time.Second {
@@ -245,10 +247,10 @@ func testClaimsWaitOnTemplate(t *testing.T, f *fixture) {
 	f.wantPooled(1)
 
 	onTemplate := func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "template" }
-	f.wantWoken(f.show(makeClaim("elsewhere", 9, onTemplate, func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "other" })), "pool")
+	f.wantEnqueued(f.show(makeClaim("elsewhere", 9, onTemplate, func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "other" })), "pool")
 	f.reconcile()
 	f.wantPooled(1) // not its to serve
-	f.wantWoken(f.show(makeClaim("a", 3, onTemplate)), "pool")
+	f.wantEnqueued(f.show(makeClaim("a", 3, onTemplate)), "pool")
 	f.reconcile()
 	f.sync()
 	f.wantPooled(4)
@@ -259,9 +261,9 @@ func testClaimsWaitOnTemplate(t *testing.T, f *fixture) {
 	if err := f.api.Create(ctx, named); err != nil {
 		t.Fatal(err)
 	}
-	woken := &wakes{}
-	f.c.watches.sets().Create(ctx, event.CreateEvent{Object: named}, woken)
-	f.wantWoken(woken.sets, "template", "pool")
+	enqueued := &enqueuedSets{}
+	f.c.watches.sets().Create(ctx, event.CreateEvent{Object: named}, enqueued)
+	f.wantEnqueued(enqueued.sets, "template", "pool")
 	f.pass(time.Minute)
 	f.reconcile()
 	f.wantPooled(4) // since when no claim waits is known by that reconcile alone
@@ -323,22 +325,22 @@ func testStartsForClaims(_ *testing.T, f *fixture) {
 	others := changed(func(s *v1alpha1.Sandbox) { s.OwnerReferences[0].UID = "b-uid" })
 	failed := changed(func(s *v1alpha1.Sandbox) { s.Spec.ShutdownTime = new(metav1.NewTime(f.clock.Now())) })
 	updated := func(before, after *v1alpha1.Sandbox) []string {
-		woken := &wakes{}
-		f.c.watches.sandboxes().Update(f.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, woken)
-		return slices.Compact(woken.sets)
+		enqueued := &enqueuedSets{}
+		f.c.watches.sandboxes().Update(f.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, enqueued)
+		return slices.Compact(enqueued.sets)
 	}
 	gone := func(sandbox *v1alpha1.Sandbox) []string {
-		woken := &wakes{}
-		f.c.watches.sandboxes().Delete(f.Context(), event.DeleteEvent{Object: sandbox}, woken)
-		return woken.sets
+		enqueued := &enqueuedSets{}
+		f.c.watches.sandboxes().Delete(f.Context(), event.DeleteEvent{Object: sandbox}, enqueued)
+		return enqueued.sets
 	}
-	f.wantWoken(updated(held, failed), "pool")
-	f.wantWoken(updated(held, ready), "pool")
-	f.wantWoken(updated(ready, ready))
-	f.wantWoken(updated(others, others)) // whose claim does not wait
-	f.wantWoken(gone(held), "pool")
-	f.wantWoken(gone(ready))
-	f.wantWoken(gone(others))
+	f.wantEnqueued(updated(held, failed), "pool")
+	f.wantEnqueued(updated(held, ready), "pool")
+	f.wantEnqueued(updated(ready, ready))
+	f.wantEnqueued(updated(others, others)) // whose claim does not wait
+	f.wantEnqueued(gone(held), "pool")
+	f.wantEnqueued(gone(ready))
+	f.wantEnqueued(gone(others))
 }
 
 // However many claims wait, no more of them are looked into than the burst can serve.

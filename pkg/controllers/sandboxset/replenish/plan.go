@@ -79,7 +79,7 @@ type plan struct {
 // both are available; then two more are removed. With a template that never gets
 // ready it stays at eight old ones that work.
 func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
-	create, more, err := o.missing(c)
+	create, more, err := o.toCreate(c)
 	if err != nil {
 		return plan{}, err
 	}
@@ -104,9 +104,9 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 	return p, nil
 }
 
-// missing is how many sandboxes to create, and whether more are missing that have to
+// toCreate is how many sandboxes to create, and whether more are missing that have to
 // wait until some of these are taken up.
-func (o *observation) missing(c *poolCounts) (n int, more bool, err error) {
+func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
 	n = o.desired() - c.unused()
 	if n <= 0 || !o.canCreate() {
 		return 0, false, nil

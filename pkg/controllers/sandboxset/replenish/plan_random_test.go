@@ -25,13 +25,13 @@ func TestPlanProperties(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if problem := judge(o, &c, p); problem != "" {
+		if problem := brokenRule(o, &c, p); problem != "" {
 			t.Fatalf("seed %d: %s", seed, problem)
 		}
 	}
 }
 
-func judge(o *observation, c *poolCounts, p plan) string {
+func brokenRule(o *observation, c *poolCounts, p plan) string {
 	replicas := o.replicas()
 	if c.pending < 0 || c.updated() > c.unused() {
 		return fmt.Sprintf("impossible counts %+v", *c)
@@ -173,7 +173,7 @@ func TestPlanConverges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if problem := judge(o, &c, p); problem != "" {
+			if problem := brokenRule(o, &c, p); problem != "" {
 				t.Fatalf("seed %d, step %d: %s", seed, steps, problem)
 			}
 			gone := sets.New(p.remove...)

@@ -36,13 +36,6 @@ const (
 	removalOutdated removalReason = "outdated"
 )
 
-// The states in which the sandboxes of a pool are counted, see poolCounts.
-const (
-	stateAvailable = "available"
-	stateCreating  = "creating"
-	stateEnded     = "ended"
-)
-
 var (
 	// Not just namespace: that is what a target's own namespace is called where
 	// Prometheus finds its targets in a cluster.
@@ -118,7 +111,7 @@ func (g poolGauges) show(set types.NamespacedName) {
 	} else {
 		setBurst.DeleteLabelValues(set.Namespace, set.Name)
 	}
-	for state, n := range map[string]int{stateAvailable: g.available, stateCreating: g.creating, stateEnded: g.ended} {
+	for state, n := range map[string]int{"available": g.available, "creating": g.creating, "ended": g.ended} {
 		setSandboxes.WithLabelValues(state, set.Namespace, set.Name).Set(float64(n))
 	}
 }

@@ -42,7 +42,7 @@ type targetRevision struct {
 	// templateErr is why the SandboxTemplate could not be created, where that is no
 	// fault of the pod template and sandboxes need it.
 	templateErr error
-	// retry is after what time to look again even if no event comes; 0 is never.
+	// retry is after what time to reconcile again even if no event comes; 0 is never.
 	retry time.Duration
 }
 

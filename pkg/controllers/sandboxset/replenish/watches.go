@@ -92,7 +92,7 @@ func (w *watches) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue) {
 
 func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
 	if before.UID != after.UID {
-		// Deleted and created again between two looks of the cache.
+		// Deleted and created again between two events of the cache.
 		w.sandboxDeleted(before, q)
 		w.sandboxCreated(after, q)
 		return
@@ -129,8 +129,8 @@ func (w *watches) sandboxDeleted(sandbox *v1alpha1.Sandbox, q queue) {
 
 func (w *watches) useObserved(s *setState, sandbox *v1alpha1.Sandbox) {
 	now := w.clock.Now()
-	if took, ok := s.starts.observed(sandbox.UID, useOf(sandbox, now), now); ok {
-		startDuration.Observe(took.Seconds())
+	if duration, ok := s.starts.observed(sandbox.UID, useOf(sandbox, now), now); ok {
+		startDuration.Observe(duration.Seconds())
 	}
 }
 
