@@ -232,8 +232,8 @@ type demand struct {
 // A claim that several sets may serve counts for each of them: it cannot be known
 // which of them will have a sandbox first, or at all.
 func (d *demand) of(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (int, time.Duration, error) {
-	burst := claims.Burst(set)
-	if burst == 0 {
+	limit := claims.Burst(set)
+	if limit == 0 {
 		return 0, 0, nil
 	}
 	names, namedExists := namesAskedFor(set), true
@@ -253,8 +253,8 @@ func (d *demand) of(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time
 		if err != nil {
 			return 0, 0, err
 		}
-		if total += max(waiting.replicas-starting, 0); total >= burst {
-			return burst, again, nil // however many more wait
+		if total += max(waiting.replicas-starting, 0); total >= limit {
+			return limit, again, nil // however many more wait
 		}
 	}
 	return total, again, nil

@@ -212,8 +212,8 @@ func asSeen(sandbox *v1alpha1.Sandbox) client.Preconditions {
 func (w *writer) removeFinalizer(ctx context.Context, set *v1alpha1.SandboxSet) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": set.ResourceVersion,
-		// Not nil, which would leave them as they are.
-		"finalizers": slices.DeleteFunc(append([]string{}, set.Finalizers...), func(f string) bool { return f == v1alpha1.FinalizerPool }),
+		// Empty, not nil, where there is no other: that would leave them as they are.
+		"finalizers": slices.DeleteFunc(slices.Clone(set.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerPool }),
 	}})
 	if err != nil {
 		return err
