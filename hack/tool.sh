@@ -4,7 +4,7 @@
 
 # Prints the path of a tool in bin/, building it first when it is missing or
 # older than the go.mod that pins it. Nothing is taken from PATH, so that
-# everybody runs the same version. The tools are installed rather than run by
+# everyone runs the same version. The tools are installed rather than run by
 # "go tool", because checking a build of this size takes seconds each time.
 #
 # usage: hack/tool.sh NAME, with a name from the list below

@@ -57,7 +57,7 @@ never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|controllers|manager|standalone
 # The background is a client of the API like any other.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|standalone)|$server|$etcd"
-never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|podtemplate|poolindex|runtime)|$server|$etcd"
+never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|podresize|podtemplate|poolindex|runtime)|$server|$etcd"
 # Tests and tools stay out of what is shipped.
 never "$product" "hack|artifacts|$tests"
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Fails when go mod tidy would change the go.mod or go.sum of any module here:
-# an untidy one breaks or changes somebody's build later.
+# an untidy one breaks or changes a build later.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -16,7 +16,7 @@ for script in hack/verify-*.sh; do
 done
 
 echo "=== clean tree"
-# Untracked files count too: a generated file that nobody added is a difference.
+# Untracked files count too: a generated file that was not added is a difference.
 changes="$(git status --porcelain --untracked-files=all)"
 if [[ -n "$changes" ]]; then
   echo "these differ from the commit:"

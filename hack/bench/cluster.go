@@ -168,7 +168,7 @@ func (b *bench) aggregated(name string, clients, count int, goalOf func(*result)
 	}
 }
 
-// settle waits until the pool is full and nobody writes any more.
+// settle waits until the pool is full and writes have stopped.
 func (c *cluster) settle(ctx context.Context, p pool) error {
 	if err := c.awaitStock(ctx, p); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (b *bench) compareFills(ctx context.Context, s *server) (*result, error) {
 	referring := &filler{server: s, pool: pool{namespace: "bench-referring", size: b.fillOf(), template: templateName}}
 	inline := &filler{server: s, pool: pool{namespace: "bench-inline", size: b.fillOf()}}
 	for _, f := range []*filler{referring, inline} {
-		if err := f.make(ctx); err != nil {
+		if err := f.create(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -99,8 +99,8 @@ type filler struct {
 	pool   pool
 }
 
-// make makes the set, with one sandbox, so that all that is done once has been done.
-func (f *filler) make(ctx context.Context) error {
+// create makes the set, with one sandbox, so that all that is done once has been done.
+func (f *filler) create(ctx context.Context) error {
 	if _, err := f.server.makeModel(ctx, f.pool); err != nil {
 		return err
 	}

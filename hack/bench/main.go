@@ -91,7 +91,7 @@ func (o *settings) validate() error {
 	return fmt.Errorf("-cases: none of %s matches %q", strings.Join(known, " "), o.cases)
 }
 
-// wants says whether a case was asked for.
+// wants reports whether a case was asked for.
 func (o *settings) wants(name string) bool {
 	for pattern := range strings.SplitSeq(o.cases, ",") {
 		if matched, err := path.Match(pattern, name); pattern == "*" || matched && err == nil {

@@ -84,10 +84,10 @@ func (b *bench) runPool(ctx context.Context, large, small *fixture) (*result, er
 	return r, nil
 }
 
-// nobody waits for sandboxes.
-type nobody struct{}
+// noWaiters is told of stock that no claim waits for.
+type noWaiters struct{}
 
-func (nobody) Stocked(poolindex.Pool) {}
+func (noWaiters) Stocked(poolindex.Pool) {}
 
 // bytesPerSandbox is what the index of n sandboxes adds to the sandboxes
 // themselves, which are in memory anyway, in the watch cache.
@@ -97,7 +97,7 @@ func bytesPerSandbox(n int) (float64, error) {
 		sandboxes[i] = indexedSandbox(i)
 	}
 	index := poolindex.New()
-	feed := poolindex.NewFeed(index, nobody{}, time.Now)
+	feed := poolindex.NewFeed(index, noWaiters{}, time.Now)
 	before := heapInUse()
 	for _, sandbox := range sandboxes {
 		feed.SandboxChanged(sandbox)

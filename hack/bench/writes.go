@@ -21,7 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// quietFor is how long nobody may write until everything in the wake of something
+// quietFor is how long there may be no write until everything in the wake of something
 // has been written. Leases are renewed all the time and do not count.
 const quietFor = 3 * time.Second
 
@@ -79,7 +79,7 @@ func (w writes) per(n float64) writes {
 	return writes{own: each(w.own), cluster: each(w.cluster), transactions: w.transactions / n}
 }
 
-// quiet returns what was written when nobody has written for a while.
+// quiet returns what was written when there was no write for a while.
 func (c *cluster) quiet(ctx context.Context) (writes, error) {
 	last, err := c.writes(ctx)
 	for since := time.Now(); err == nil && time.Since(since) < quietFor; {
@@ -128,7 +128,7 @@ var verbs = map[string]string{
 	"POST": "create", "PUT": "update", "PATCH": "patch", "APPLY": "apply", "DELETE": "delete", "DELETECOLLECTION": "deletecollection",
 }
 
-// unrelated resources are written all the time, whatever anybody does.
+// unrelated resources are written all the time, whatever clients do.
 var unrelated = []string{"leases", "subjectaccessreviews", "tokenreviews", "selfsubjectreviews", "nodes"}
 
 func countWrites(families map[string]*dto.MetricFamily, into tallies, counts func(group string) bool) {

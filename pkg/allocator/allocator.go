@@ -5,12 +5,18 @@ package allocator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -21,40 +27,32 @@ type Options struct {
 	Store Store
 	// Clock tells the time; the real one if nil.
 	Clock clock.WithTicker
-	// SyncWindow is how long a create call waits for its claim to complete
-	// before it answers Claiming. It should end well before 60 s, where
-	// kube-apiserver cuts proxied requests.
+	// SyncWindow is how long a create call waits for its claim to complete before it
+	// answers Claiming. It should end well before 60 s, where kube-apiserver cuts proxied
+	// requests.
 	SyncWindow time.Duration
 	// RetryAfter is what a claim that fails for shortage is told; 1 s if 0.
 	RetryAfter time.Duration
 	// CommitTimeout bounds one transaction; 10 s if 0.
 	CommitTimeout time.Duration
-	// ResolveTimeout bounds finding out what became of a transaction that was
-	// not answered; 15 s if 0.
+	// ResolveTimeout bounds finding out what became of a transaction that was not
+	// answered; 15 s if 0.
 	ResolveTimeout time.Duration
-	// Admit judges the sandboxes that are about to be made for a claim, and may
-	// change them, as the API does with all that is created; nil lets all pass. The
-	// claim is not to be changed.
+	// Admit judges the sandboxes that are about to be made for a claim, and may change
+	// them, as the API does with all that is created; nil lets all pass. The claim is not
+	// to be changed.
 	Admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
 }
 
 // Allocator binds sandboxes to claims, in the call and in the background.
 type Allocator struct {
-	options Options
-	store   Store
-	index   *poolindex.Index
-	catalog catalog
-	// late finds templates for claims that are served from a pool.
-	late podtemplate.Lookup
-	// templates remembers patched pod templates.
-	templates *podtemplate.Cache
-	sizes     *sizes
-	queue     *queue
-	aside     aside
-	feed      *poolindex.Feed
-	flights   flights
-	jobs      jobs
-	lag       lag
+	options   Options
+	planner   *planner
+	committer *committer
+	worker    *worker
+	stock     *stock
+	feeds     *Feeds
+	lag       *lag
 }
 
 // New returns an Allocator. It serves calls at once; what is left to do in the
@@ -67,71 +65,152 @@ func New(o Options) *Allocator {
 	o.CommitTimeout = orDefault(o.CommitTimeout, 10*time.Second)
 	o.ResolveTimeout = orDefault(o.ResolveTimeout, 15*time.Second)
 	registerMetrics()
-	a := &Allocator{
-		options: o, store: observedStore{o.Store, o.Clock}, index: poolindex.New(),
-		templates: podtemplate.NewCache(), sizes: newSizes(), lag: lag{clock: o.Clock},
+	a := &Allocator{options: o, lag: &lag{clock: o.Clock}}
+	store := observedStore{o.Store, o.Clock}
+	index := poolindex.New()
+	lines := queue.New(index, o.Clock)
+	a.stock = &stock{
+		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), timeout: o.ResolveTimeout,
+		setChanged: func(change setChange) { a.feeds.setChanged(change) },
+		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.worker.confirm(ctx, sources) },
 	}
-	a.late = newLateLookup(a.store, o.Clock, a.jobs.background)
-	a.queue = newQueue(a.index)
-	a.feed = poolindex.NewFeed(a.index, a.queue, o.Clock.Now)
-	a.jobs.init(o.Clock)
+	late := newLateLookup(store, o.Clock, func(f func(context.Context)) bool { return a.worker.background(f) })
+	a.planner = &planner{
+		templates: &templates{cache: podtemplate.NewCache(), sizes: newSizes(), late: late},
+		stock:     a.stock, clock: o.Clock, admit: o.Admit,
+	}
+	a.committer = &committer{
+		store: store, clock: o.Clock, queue: lines, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
+	}
+	a.worker = newWorker(a.planner, a.committer, o.SyncWindow)
+	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, lag: a.lag}
 	return a
 }
 
-// Create stores a claim that was admitted, with the sandboxes that it asks for,
-// and returns it as stored.
+// Run finishes claims in the background until ctx is done, and returns when
+// everything it started has stopped. Claims that are unfinished then are taken up by
+// the next server that runs.
+func (a *Allocator) Run(ctx context.Context) {
+	defer live.add(a)()
+	a.worker.run(ctx)
+}
+
+// Feeds returns what the watches are to tell of.
+func (a *Allocator) Feeds() *Feeds { return a.feeds }
+
+// PeersChanged says which servers, by name, allocate from the same store, self among
+// them, so that each can begin with a share of its own, and works at a share of the
+// unfinished claims. nil is this one alone.
+func (a *Allocator) PeersChanged(self string, servers []string) {
+	prefers := poolindex.Share(self, servers)
+	a.stock.index.Prefer(prefers)
+	a.worker.prefers.Store(&prefers)
+	a.worker.known.wake(func(*unfinished) bool { return true })
+}
+
+// IndexBehind is for how long the index has been waiting to hear of a sandbox that
+// this server wrote; 0 if it has heard of all of them.
+func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
+
+// Create stores a claim that was admitted, with the sandboxes that it asks for, and
+// returns it as stored.
 //
-// What can be bound at once is in the first transaction. A claim that needs
-// more waits, in the order in which claims came, for the sync window and never
-// beyond ctx; then it is returned as it stands, Claiming, and goes on in the
-// background. A ctx that is done before the first transaction costs nothing;
-// afterwards it only ends the waiting.
+// What can be bound at once is in the first transaction. A claim that needs more
+// waits, in the order in which claims came, for the sync window and never beyond ctx;
+// then it is returned as it stands, Claiming, and goes on in the background. A ctx that
+// is done before the first transaction costs nothing; afterwards it only ends the
+// waiting.
 //
 // Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, *RefusedError, ErrTooLarge,
-// those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome, the
-// error of ctx, and those of the store.
+// those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
+// the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
-	ctx, answered := a.observeCreate(ctx, claim)
+	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
 	created, err := a.create(ctx, claim)
 	answered(created, err)
 	return created, err
 }
 
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
-	j, err := a.newJob(claim.DeepCopy(), a.options.Clock.Now())
-	if err != nil {
-		return nil, err
+	now := a.options.Clock.Now()
+	known := a.worker.known
+	u := known.open(claim.UID, now)
+	stored, waits, err := a.first(ctx, u, claim, now)
+	if err != nil || !claims.Unfinished(stored) {
+		known.forget(u, claim.UID)
+		return stored, a.refusal(ctx, claim, err)
 	}
-	if err := j.open(ctx); err != nil {
-		return nil, a.unlessExists(ctx, claim, err)
+	known.begin(u, claim.UID)
+	if waits && a.worker.isRunning() {
+		a.await(ctx, u)
 	}
-	if j.finished() {
-		return j.claim, nil
-	}
-	canWait := !j.hopeless()
-	switch started := a.start(ctx, j); {
-	case !started:
-		j.letGo() // nobody goes on with it here
-	case canWait:
-		a.await(ctx, j)
-	}
-	return j.published.Load().DeepCopy(), nil
+	return u.latest().DeepCopy(), nil
 }
 
-// PeersChanged says which servers, by name, allocate from the same store, self
-// among them, so that each can begin with a share of its own. nil is this one
-// alone.
-func (a *Allocator) PeersChanged(self string, servers []string) {
-	a.index.Prefer(poolindex.Share(self, servers))
+// first writes the claim's first state, with what can be bound now, or fails and
+// leaves nothing behind. It reports whether it is worth waiting for more.
+func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
+	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err // a caller that is gone costs nothing
+		}
+		p, err := t.plan(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		stored, err := a.committer.write(ctx, true, p, t.hand)
+		if errors.Is(err, errAgain) {
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if stored == p.Claim {
+			all, _ := p.Sandboxes()
+			u.wrote(stored, all)
+		} else {
+			u.claimIs(stored) // found out by reading: what it holds has to be read, too
+		}
+		u.planned(&t.state, p)
+		u.work.wrote(p, now)
+		return stored, !u.hopeless, nil
+	}
 }
 
-// IndexBehind is for how long the index has been waiting to hear of a sandbox
-// that this server wrote; 0 if it has heard of all of them.
-func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
+// refusal is what the client is told when its claim could not be created.
+func (a *Allocator) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
+	if errors.Is(err, etcdtxn.ErrTooLarge) && !errors.Is(err, ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	if short := (*ShortageError)(nil); errors.As(err, &short) {
+		short.RetryAfter = a.options.RetryAfter
+	}
+	return a.unlessExists(ctx, claim, err)
+}
 
-// await waits for the job's end within the sync window, and not beyond ctx,
-// less what is needed to answer in time.
-func (a *Allocator) await(ctx context.Context, j *job) {
+// unlessExists returns ErrClaimExists in the place of a refusal if the claim's name is
+// taken: who tries again, because the first answer was lost, must not be told that
+// nothing was bound.
+func (a *Allocator) unlessExists(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
+	var shortage *ShortageError
+	var refused *RefusedError
+	if !errors.As(err, &shortage) && !errors.As(err, &refused) && !errors.Is(err, ErrSetNotFound) {
+		return err
+	}
+	stored, readErr := a.planner.stock.store.Claim(ctx, claim.Namespace, claim.Name)
+	switch {
+	case readErr != nil:
+		return readErr
+	case stored != nil:
+		return ErrClaimExists
+	}
+	return err
+}
+
+// await waits for the claim's end within the sync window, and not beyond ctx, less
+// what is needed to answer in time.
+func (a *Allocator) await(ctx context.Context, u *unfinished) {
 	_, span := tracing.Start(ctx, "Wait for sandboxes")
 	defer span.End(slow)
 	window := a.options.SyncWindow
@@ -142,17 +221,68 @@ func (a *Allocator) await(ctx context.Context, j *job) {
 	timer := a.options.Clock.NewTimer(max(0, window))
 	defer timer.Stop()
 	select {
-	case <-j.done:
+	case <-u.done:
 	case <-timer.C():
 	case <-ctx.Done():
 	}
 }
 
-// detached returns a context that outlives the request: once a transaction is on
-// its way it is seen through, so that a caller who leaves cannot make its
-// outcome unknown.
-func (a *Allocator) detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+// Preview returns what Create would return now, and writes and takes nothing. A claim
+// that would have to wait is shown Claiming with what it would have got. Errors:
+// ErrSetNotFound, *RefusedError and *ShortageError, as from Create, and the store's.
+func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
+	t := &turn{planner: a.planner, hand: newHand(), dry: true, state: plan.State{Claim: claim, New: true, Start: a.options.Clock.Now()}}
+	t.room = claims.Replicas(claim) // all its transactions in one
+	p, err := t.plan(ctx)
+	if err != nil {
+		return nil, a.refusal(ctx, claim, err)
+	}
+	return p.Claim, nil
+}
+
+// Check refuses, as Create would, a claim that would rather fail than wait and finds
+// too few sandboxes, or one that adds what its template does not take. It takes nothing,
+// so Create can find less. It is for what should not be done for nothing before that,
+// such as charging a quota, which nobody gives back.
+func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail && !claims.CreatesOnNoStock(claim)
+	if !fails && !v1alpha1.NeedsFresh(&claim.Spec) {
+		return nil
+	}
+	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
+	err := a.check(ctx, claim)
+	if err != nil {
+		answered(nil, err) // otherwise it is Create that answers
+	}
+	return err
+}
+
+// check finds the refusals of a claim. What cannot be read now is for Create to tell.
+func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+	e, err := a.stock.eligible(ctx, claim, true)
+	if err != nil {
+		return err
+	}
+	if v1alpha1.NeedsFresh(&claim.Spec) {
+		if !e.CanMake() {
+			return nil
+		}
+		if model, err := a.planner.surelyRefused(ctx, claim, &e); err == nil && model.refused != nil {
+			return a.refusal(ctx, claim, model.refused)
+		}
+		return nil
+	}
+	wanted := claims.Replicas(claim)
+	if a.stock.queue.Free(sourcesOf(&e)) >= wanted {
+		return nil
+	}
+	if e, err = a.stock.lookAgain(ctx, claim, e, wanted); err != nil {
+		return err
+	}
+	if available := a.stock.queue.Free(sourcesOf(&e)); available < wanted {
+		return a.refusal(ctx, claim, shortage(claim, &e, wanted, available, nil))
+	}
+	return nil
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {

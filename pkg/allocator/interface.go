@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -53,15 +54,7 @@ func (e *SourceError) Unwrap() error { return ErrSetNotFound }
 
 // RefusedError means that the template does not take what the claim adds to its
 // sandboxes. Nothing was written.
-type RefusedError struct {
-	// Reason is the one that the claim's conditions give should it end like this.
-	Reason string
-	// Errors name the fields of the claim. No values are in them.
-	Errors field.ErrorList
-}
-
-// Error implements error.
-func (e *RefusedError) Error() string { return e.message() }
+type RefusedError = plan.RefusedError
 
 // ShortageError means that a claim with onShortage Fail found too few available
 // sandboxes. Nothing was written and nothing taken.
@@ -85,10 +78,10 @@ func (e *ShortageError) Error() string {
 
 // Store is what the allocator needs of the API's storage.
 type Store interface {
-	// Sandbox returns a sandbox from the watch cache: it may lag, which the
-	// transaction finds out. The caller must not change it. nil, nil means
-	// that there is none.
-	Sandbox(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
+	// Sandbox returns a sandbox from the watch cache, no older than a resourceVersion;
+	// it may be newer in etcd, which the transaction finds out. The caller must not
+	// change it. nil, nil means that there is none.
+	Sandbox(ctx context.Context, namespace, name string, notOlderThan uint64) (*v1alpha1.Sandbox, error)
 
 	// Lookup returns templates from the watch cache, or, if the cache does not know
 	// one, from etcd, so that a template made a moment ago is found.
@@ -135,4 +128,13 @@ type Txn interface {
 	Bytes() int
 	// Commit fails with the errors of etcdtxn.Txn.Commit.
 	Commit(ctx context.Context) error
+	// Guard lets the transaction be settled although it updates no object, if it has
+	// room for that: see etcdtxn.Txn.Guard. token differs from those of all others.
+	Guard(ctx context.Context, token string, now time.Time) error
+	// Settle finds out, after Commit did not, whether the transaction was written that
+	// binds sandboxes to the claim of a UID, and keeps it from being written later. Its
+	// errors are those of etcdtxn.Txn.Settle.
+	Settle(ctx context.Context, claim types.UID) (written bool, err error)
+	// Release is called when the transaction is done with.
+	Release()
 }

@@ -17,26 +17,27 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
-	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
 // slow is how long a part of a claim may take before it is logged.
 const slow = 500 * time.Millisecond
 
-// observeCreate begins a span for the create of a claim. The returned function
-// ends it and counts how the create went.
-func (a *Allocator) observeCreate(ctx context.Context, claim *v1alpha1.SandboxClaim) (context.Context, func(*v1alpha1.SandboxClaim, error)) {
-	start := a.options.Clock.Now()
+// observeCreate begins a span for the create of a claim. The returned function ends
+// it and counts how the create went.
+func observeCreate(ctx context.Context, c clock.PassiveClock, claim *v1alpha1.SandboxClaim) (context.Context, func(*v1alpha1.SandboxClaim, error)) {
+	start := c.Now()
 	asked, _ := v1alpha1.AskedOf(claim)
 	ctx, span := tracing.Start(ctx, "Bind SandboxClaim",
 		attribute.String("namespace", claim.Namespace),
 		attribute.String("template", asked),
-		attribute.Int("replicas", int(replicas(claim))))
+		attribute.Int("replicas", claims.Replicas(claim)))
 	return ctx, func(created *v1alpha1.SandboxClaim, err error) {
 		outcome := outcomeOf(created, err)
-		claimDuration.WithLabelValues(outcome).Observe(a.options.Clock.Since(start).Seconds())
-		claimReplicas.Observe(float64(replicas(claim)))
+		claimDuration.WithLabelValues(outcome).Observe(c.Since(start).Seconds())
+		claimReplicas.Observe(float64(claims.Replicas(claim)))
 		span.AddEvent("Answered", attribute.String("outcome", outcome))
 		span.RecordError(err)
 		span.End(slow)
@@ -53,7 +54,7 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 	var refusal apierrors.APIStatus
 	var refused *RefusedError
 	switch {
-	case err == nil && unfinished(claim):
+	case err == nil && claims.Unfinished(claim):
 		return outcomeWaiting
 	case err == nil:
 		return outcomeOfEnd[endOf(claim)]
@@ -77,11 +78,11 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 	return outcomeError
 }
 
-// endOf says how a claim ended.
+// endOf is how a claim ended.
 func endOf(claim *v1alpha1.SandboxClaim) string {
 	completed := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionCompleted)
 	switch conditions := claim.Status.Conditions; {
-	case completed != nil && (completed.Reason == v1alpha1.ReasonEnvVarsInjectionRejected || completed.Reason == v1alpha1.ReasonVolumeClaimTemplatesRejected):
+	case completed != nil && (completed.Reason == v1alpha1.ReasonEnvVarsInjectionRejected || completed.Reason == v1alpha1.ReasonVolumeClaimTemplatesRejected || completed.Reason == v1alpha1.ReasonTooLarge):
 		return resultRejected
 	case meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionTimedOut):
 		return resultTimedOut
@@ -91,24 +92,22 @@ func endOf(claim *v1alpha1.SandboxClaim) string {
 	return resultDeleted
 }
 
-// observeAccepted counts what a transaction has done for a claim; first says that
-// it was the one that stored the claim.
-func (j *job) observeAccepted(d *draft, first bool) {
-	sandboxesBound.WithLabelValues(sourcePool).Add(float64(len(d.binds)))
-	sandboxesBound.WithLabelValues(sourceFresh).Add(float64(len(d.fresh)))
-	d.observeResizes()
-	if len(d.sandboxes()) > 0 {
-		j.a.lag.wrote(version(d.claim))
-	}
-	if !first && j.finished() {
-		j.observeEnd()
+// observeWritten counts what a transaction has done for a claim.
+func observeWritten(isNew bool, p *plan.Plan) {
+	sandboxesBound.WithLabelValues(sourcePool).Add(float64(len(p.Bound)))
+	sandboxesBound.WithLabelValues(sourceFresh).Add(float64(len(p.Made)))
+	resized := p.Resizes()
+	claimResizes.WithLabelValues(resultSucceeded).Add(float64(resized.Succeeded))
+	claimResizes.WithLabelValues(resultFailed).Add(float64(resized.Failed))
+	claimResizes.WithLabelValues(resultLetGo).Add(float64(resized.LetGo))
+	if !isNew && p.Ends() {
+		observeEnd(p.Claim, p.Took())
 	}
 }
 
 // observeEnd counts the end of a claim that took more than one transaction.
-func (j *job) observeEnd() {
-	took := j.a.options.Clock.Since(claimStart(j.claim, j.start))
-	claimCompletion.WithLabelValues(endOf(j.claim)).Observe(took.Seconds())
+func observeEnd(claim *v1alpha1.SandboxClaim, took time.Duration) {
+	claimCompletion.WithLabelValues(endOf(claim)).Observe(took.Seconds())
 }
 
 // observeResolved counts what was found out after etcd did not answer.
@@ -205,23 +204,4 @@ func (t *observedTxn) result(err error) string {
 		return resultUnknown
 	}
 	return resultError
-}
-
-// demand is what claims wait for.
-type demand struct{ claims, sandboxes int }
-
-// demands returns what claims in line wait for, by pool. A claim that several pools
-// may serve is in the demand of each.
-func (q *queue) demands() map[poolindex.Pool]demand {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	demands := make(map[poolindex.Pool]demand, len(q.waiting))
-	for p, line := range q.waiting {
-		d := demand{claims: len(line)}
-		for _, w := range line {
-			d.sandboxes += w.need
-		}
-		demands[p] = d
-	}
-	return demands
 }

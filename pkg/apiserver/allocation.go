@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -65,26 +67,28 @@ func newAllocation(
 			sandboxes:       stores.Sandboxes,
 			sets:            stores.SandboxSets,
 			client:          etcdtxn.NewClient(extra.wrap(client)),
+			guards:          etcdtxn.NewGuards(client, path.Join("/", options.StorageConfig.Prefix, "sandlot-guards", string(uuid.NewUUID()))+"/"),
 			claimResource:   claims,
 			sandboxResource: sandboxes,
 		},
 		SyncWindow: extra.SyncWindow,
 		Admit:      admitter.admit,
 	})
+	feeds := a.Feeds()
 	return &allocation{
 		allocator: a,
 		etcd:      client,
 		sandboxes: &feed[*v1alpha1.Sandbox]{
 			name: "sandboxes", store: stores.Sandboxes,
-			listed: a.SandboxListed, changed: a.SandboxChanged, deleted: a.SandboxDeleted,
+			listed: feeds.SandboxListed, changed: feeds.SandboxChanged, deleted: feeds.SandboxDeleted,
 		},
 		sets: &feed[*v1alpha1.SandboxSet]{
 			name: "sandboxsets", store: stores.SandboxSets,
-			listed: a.SetListed, changed: a.SetChanged, deleted: a.SetDeleted,
+			listed: feeds.SetListed, changed: feeds.SetChanged, deleted: feeds.SetDeleted,
 		},
 		templates: &feed[*v1alpha1.SandboxTemplate]{
 			name: "sandboxtemplates", store: stores.SandboxTemplates,
-			listed: a.TemplateListed, changed: a.TemplateChanged, deleted: a.TemplateDeleted,
+			listed: feeds.TemplateListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateDeleted,
 		},
 		peers: newPeers(client, options.StorageConfig.Prefix, a.PeersChanged),
 	}, nil
@@ -93,9 +97,10 @@ func newAllocation(
 // watchClaims completes the allocation with the store of claims, which can be
 // made only once there is an allocator.
 func (a *allocation) watchClaims(store *genericregistry.Store) {
+	feeds := a.allocator.Feeds()
 	a.claims = &feed[*v1alpha1.SandboxClaim]{
 		name: "sandboxclaims", store: store,
-		listed: a.allocator.ClaimsListed, changed: a.allocator.ClaimChanged, deleted: a.allocator.ClaimDeleted,
+		listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
 	}
 }
 

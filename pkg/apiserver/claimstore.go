@@ -6,11 +6,15 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -30,6 +34,7 @@ type claimStore struct {
 	sandboxes, sets *genericregistry.Store
 
 	client          *etcdtxn.Client
+	guards          *etcdtxn.Guards
 	claimResource   *etcdtxn.Resource
 	sandboxResource *etcdtxn.Resource
 }
@@ -47,8 +52,21 @@ func newResource(getter generic.RESTOptionsGetter, resource string) (*etcdtxn.Re
 }
 
 // Sandbox implements allocator.Store.
-func (s *claimStore) Sandbox(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
-	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "0")
+func (s *claimStore) Sandbox(ctx context.Context, namespace, name string, notOlderThan uint64) (*v1alpha1.Sandbox, error) {
+	sb, err := get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "0")
+	if err != nil || sb != nil && parsedVersion(sb) >= notOlderThan {
+		return sb, err
+	}
+	// The index is ahead of this read, which may be from another moment of the cache.
+	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, strconv.FormatUint(notOlderThan, 10))
+}
+
+func parsedVersion(sb *v1alpha1.Sandbox) uint64 {
+	version, err := storage.APIObjectVersioner{}.ObjectResourceVersion(sb)
+	if err != nil {
+		return 0
+	}
+	return version
 }
 
 // Set implements allocator.Store.
@@ -182,4 +200,20 @@ func (t *claimTxn) CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) erro
 func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error {
 	r := t.store.sandboxResource
 	return t.Update(ctx, r, r.Key(sb.Namespace, sb.Name), sb, at)
+}
+
+// Guard implements allocator.Txn.
+func (t *claimTxn) Guard(ctx context.Context, token string, now time.Time) error {
+	return t.Txn.Guard(ctx, t.store.guards, token, now)
+}
+
+// Release implements allocator.Txn.
+func (t *claimTxn) Release() { t.Txn.Release(t.store.guards) }
+
+// Settle implements allocator.Txn.
+func (t *claimTxn) Settle(ctx context.Context, claim types.UID) (written bool, err error) {
+	return t.Txn.Settle(ctx, func(obj runtime.Object) bool {
+		sb, ok := obj.(*v1alpha1.Sandbox)
+		return ok && sb.Annotations[v1alpha1.AnnotationOwner] == string(claim)
+	})
 }

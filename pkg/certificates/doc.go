@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certificates makes, keeps, rotates and publishes the certificates of an
-// install, so that nobody has to and no call fails of it. It knows two
+// install, so that users need not and no call fails because of it. It knows two
 // authorities, each with a CA of its own:
 //
 //   - serving: the certificate of sandlot-apiserver. The caBundle of the APIService

@@ -123,7 +123,7 @@ func (f *fixture) grant() {
 	)
 }
 
-// registerAPI creates the APIService, which nobody serves.
+// registerAPI creates the APIService, which has no server.
 func (f *fixture) registerAPI(insecure bool) {
 	f.t.Helper()
 	object := &unstructured.Unstructured{}
@@ -215,7 +215,7 @@ func (f *fixture) state() (*state, error) {
 	return s, nil
 }
 
-// check tells what is not as it must be at any moment at which nobody has meddled:
+// check tells what is not as it must be at any moment without interference:
 // everything is there, and all that is served is accepted by all who trust.
 func (f *fixture) check(s *state, now time.Time, withAPIService bool) error {
 	for _, a := range f.options.authorities() {

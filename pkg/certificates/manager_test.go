@@ -4,21 +4,23 @@
 package certificates
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 const patience = 3 * time.Minute
@@ -274,18 +276,25 @@ func TestTwoInstances(t *testing.T) {
 				}
 			}
 			s := f.eventually("settled", true, quiet)
-			// Whoever fights, writes.
-			before, err := json.Marshal(s.versions)
-			if err != nil {
-				t.Fatal(err)
+			// Two that fight write whenever they reconcile. Each change of a bundle's
+			// annotations makes all that work do so.
+			working := 2
+			if elect {
+				working = 1
 			}
-			time.Sleep(3 * time.Second)
-			if s, err = f.state(); err != nil {
-				t.Fatal(err)
-			}
-			after, err := json.Marshal(s.versions)
-			if err != nil || !bytes.Equal(before, after) {
-				t.Errorf("they went on writing: %s, then %s, %v", before, after, err)
+			for round := range 3 {
+				want := maps.Clone(s.versions)
+				done := reconciles(t) + working*f.annotate(want, strconv.Itoa(round))
+				f.eventually("reconciled", true, func(*state) error {
+					if now := reconciles(t); now < done {
+						return fmt.Errorf("%d reconciles, not %d yet", now, done)
+					}
+					return nil
+				})
+				s = f.eventually("settled", true, quiet)
+				if diff := cmp.Diff(want, s.versions); diff != "" {
+					t.Errorf("they go on writing: versions -before +after\n%s", diff)
+				}
 			}
 			stop()
 			if err := f.delete(ServingSecret, &corev1.Secret{}); err != nil {
@@ -294,6 +303,44 @@ func TestTwoInstances(t *testing.T) {
 			f.eventually("by the one that is left", true, quiet)
 		})
 	}
+}
+
+// annotate changes the bundles of all authorities, writes their versions, and returns how
+// many there are.
+func (f *fixture) annotate(versions map[string]string, value string) int {
+	f.t.Helper()
+	authorities := f.options.authorities()
+	for _, a := range authorities {
+		object := &corev1.ConfigMap{}
+		if err := f.get(a.bundle, object); err != nil {
+			f.t.Fatal(err)
+		}
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, "example.com/round", value)
+		if err := f.client.Update(f.t.Context(), object); err != nil {
+			f.t.Fatal(err)
+		}
+		versions[a.bundle] = object.ResourceVersion
+	}
+	return len(authorities)
+}
+
+// reconciles returns how often the managers of this process have reconciled.
+func reconciles(t *testing.T) int {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0.0
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			count += metric.GetCounter().GetValue()
+		}
+	}
+	return int(count)
 }
 
 func TestEvents(t *testing.T) {

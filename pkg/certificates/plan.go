@@ -17,7 +17,7 @@ import (
 type signer struct {
 	current, next            *keyPair
 	published, nextPublished time.Time
-	// requested means that somebody wants the next one now.
+	// requested means that the annotation AnnotationRotateCA asks for the next one now.
 	requested bool
 }
 
@@ -76,7 +76,7 @@ func (s signer) trusted(known []*x509.Certificate, now time.Time) []*x509.Certif
 // Why a certificate is made anew.
 const (
 	reasonMissing   = "it is missing or damaged"
-	reasonInvalid   = "nobody would accept it"
+	reasonInvalid   = "no client would accept it"
 	reasonNames     = "its names have changed"
 	reasonEnding    = "it is near its end"
 	reasonOldSigner = "its CA is being replaced"

@@ -213,7 +213,7 @@ func TestRotationNeverLosesAClient(t *testing.T) {
 		old, bundle = bundle, s.trusted(bundle, now)
 		if reason := renewal(leaf, want, bundle, s.current, ok(s.published), now); reason != "" {
 			if reason == reasonInvalid {
-				t.Fatalf("%s: the certificate was replaced only when nobody accepted it any more", now)
+				t.Fatalf("%s: the certificate was replaced only when no client accepted it any more", now)
 			}
 			made, err := issue(s.current, want, now, leafValidity)
 			if err != nil {

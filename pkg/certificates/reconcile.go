@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// retryConflict is how soon we look again at what somebody else has just changed.
+// retryConflict is how soon an authority is retried after a write conflict.
 const retryConflict = 200 * time.Millisecond
 
 // reconciler does the work for all authorities. A request is the name of one.
@@ -38,7 +38,7 @@ var _ reconcile.Reconciler = (*reconciler)(nil)
 
 // Reconcile brings one authority to what it should be now. The order of the steps
 // is what keeps calls from failing (see the package). Each write is refused if
-// somebody else wrote meanwhile, so a leader that does not yet know that it is none
+// another client wrote meanwhile, so a leader that does not yet know that it is none
 // any more does no harm.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	a, ok := r.authorities[req.Name]
@@ -47,7 +47,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	rest, err := r.reconcile(withoutBodies(ctx), a)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		log.FromContext(ctx).V(2).Info("Somebody else wrote, looking again", "authority", a.name, "reason", err.Error())
+		log.FromContext(ctx).V(2).Info("Write conflict, retrying", "authority", a.name, "reason", err.Error())
 		return reconcile.Result{RequeueAfter: retryConflict}, nil
 	}
 	if err != nil {

@@ -91,7 +91,7 @@ func TestRotation(t *testing.T) {
 }
 
 // An admin asks for the next CA of each authority. No key is lost meanwhile, so
-// what is lost of certificates is made anew by the CA that everybody trusts.
+// what is lost of certificates is made anew by the CA that clients trust.
 func TestRotationRequested(t *testing.T) {
 	f := newFixture(t)
 	clk := clocktesting.NewFakePassiveClock(start)
@@ -197,7 +197,7 @@ func TestEtcdWaitsForRestarts(t *testing.T) {
 		warned = warned || strings.Contains(<-recorder.Events, reasonRestartNeeded)
 	}
 	if !warned {
-		t.Error("nobody was told that the Pod must be restarted")
+		t.Error("no event tells that the Pod must be restarted")
 	}
 	if err := f.client.Delete(t.Context(), old, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// expiry is for an alert on certificates that nobody replaces.
+// expiry is for an alert on certificates that are not replaced.
 var expiry = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "sandlot_certificate_expiration_timestamp_seconds",
 	Help: "When the certificate in a Secret expires, in seconds since 1970. Only the instance that looks after them has it.",

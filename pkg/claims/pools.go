@@ -217,3 +217,18 @@ func MayServe(set *v1alpha1.SandboxSet, claim *v1alpha1.SandboxClaim) bool {
 	return claim.Namespace == set.Namespace &&
 		(asked == set.Name || asked == v1alpha1.SandboxTemplateOf(set) || claim.Spec.WarmPool == set.Name)
 }
+
+// Served is what of a set decides which claims it serves, and with how much.
+type Served struct {
+	Template              string
+	Rank, Replicas, Burst int
+}
+
+// Serving returns what of a set decides which claims it serves, and with how much.
+func Serving(set *v1alpha1.SandboxSet) Served {
+	s := Served{Template: v1alpha1.SandboxTemplateOf(set), Rank: Rank(set), Replicas: int(ptr.Deref(set.Spec.Replicas, 0))}
+	if set.DeletionTimestamp == nil {
+		s.Burst = Burst(set)
+	}
+	return s
+}

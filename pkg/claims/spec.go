@@ -48,7 +48,7 @@ func Waiting(claim *v1alpha1.SandboxClaim) int {
 // has an address to hand out. A sandbox that is about to be paused still runs for
 // a moment, but not for the claim that would get it.
 func Available(sb *v1alpha1.Sandbox, now time.Time) bool {
-	state, _ := v1alpha1.StateOf(sb, now)
+	state := v1alpha1.StateOf(sb, now)
 	return state == v1alpha1.StateAvailable &&
 		sb.Annotations[v1alpha1.AnnotationLock] == "" && !sb.Spec.Paused && sb.Status.PodInfo.PodIP != ""
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers is the one list of the background work.
+// Package controllers has the list of all controllers.
 package controllers
 
 import (
@@ -12,11 +12,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/orphaned"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pausetime"
+	"github.com/sandlot-io/sandlot/pkg/controllers/garbagecollector"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/lifetime"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/shutdown"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
@@ -34,7 +33,7 @@ type Controller interface {
 	Register(context.Context, ctrl.Manager) error
 }
 
-// Options say which controllers there are and how much each does at a time.
+// Options configure the controllers.
 type Options struct {
 	// Clock tells the time. Required.
 	Clock clock.PassiveClock
@@ -43,7 +42,7 @@ type Options struct {
 	// TTLWorkers is how many expired claims are deleted at the same time.
 	TTLWorkers int
 	// ShutdownWorkers is how many sandboxes are deleted at the same time when their
-	// shutdown time comes, and paused when that time comes.
+	// shutdown time comes, and how many are paused when their pause time comes.
 	ShutdownWorkers int
 	// PodWorkers is how many sandboxes are run as pods at the same time, as opposed
 	// to waiting for their pods, which takes no worker.
@@ -53,15 +52,14 @@ type Options struct {
 	Namespace string
 	// TemplateWorkers is how many SandboxTemplates are worked on at the same time.
 	TemplateWorkers int
-	// ClaimEvents says which claims get events in a cluster.
+	// ClaimEvents is which claims get events in a cluster.
 	ClaimEvents ClaimEvents
-	// Standalone is set where there is no cluster: nobody runs pods or removes what
-	// a deleted object owned, so controllers here do.
+	// Standalone is set where there is no cluster, and so no kubelet and no garbage
+	// collector: controllers here stand in for them.
 	Standalone *Standalone
 }
 
-// ClaimEvents says which claims get events. An event is a write to the cluster's
-// own etcd.
+// ClaimEvents is which claims get events. An event is a write to the cluster's own etcd.
 type ClaimEvents string
 
 const (
@@ -79,15 +77,14 @@ const (
 type Standalone struct {
 	// Simulated is for sandboxes without pods.
 	Simulated simulated.Options
-	// GarbageWorkers is how many sandboxes are deleted at the same time when their
-	// owner is gone, or goes with them.
+	// GarbageWorkers is how many objects are garbage collected at the same time.
 	GarbageWorkers int
 }
 
-// DefaultNamespace is where Sandlot is installed, unless it is said otherwise.
+// DefaultNamespace is where Sandlot is installed by default.
 const DefaultNamespace = "sandlot-system"
 
-// DefaultOptions are good for one machine and for a cluster.
+// DefaultOptions returns options for one machine and for a cluster.
 func DefaultOptions() Options {
 	return Options{
 		Clock: clock.RealClock{},
@@ -106,25 +103,25 @@ func DefaultOptions() Options {
 }
 
 // New returns all controllers. They read and write through c; reader asks the
-// server itself, for the rare question that a cache must not answer.
+// server itself, for the rare reads that must not come from a cache.
 func New(c client.Client, reader client.Reader, o Options) []Controller {
-	o.Replenish.Events = o.Standalone == nil // without a cluster nobody takes them
+	o.Replenish.Events = o.Standalone == nil // without a cluster there is no API for them
 	lookup := &templates.Lookup{Cache: c, Server: reader, Cluster: o.Standalone == nil}
 	o.Replenish.Lookup = lookup
 	all := []Controller{
 		replenish.New(c, o.Clock, o.Replenish),
 		ttl.New(c, o.Clock, o.TTLWorkers, o.Standalone == nil && o.ClaimEvents == ClaimEventsAll),
-		shutdown.New(c, o.Clock, o.ShutdownWorkers),
-		pausetime.New(c, o.Clock, o.ShutdownWorkers),
+		lifetime.NewShutdown(c, o.Clock, o.ShutdownWorkers),
+		lifetime.NewPause(c, o.Clock, o.ShutdownWorkers),
 	}
 	if s := o.Standalone; s != nil {
 		return append(all,
 			simulated.New(c, lookup, o.Clock, s.Simulated),
-			orphaned.New(c, reader, s.GarbageWorkers),
+			garbagecollector.New(c, reader, s.GarbageWorkers),
 		)
 	}
 	if o.ClaimEvents != ClaimEventsNone {
-		all = append(all, events.New(c, o.Clock, events.Options{All: o.ClaimEvents == ClaimEventsAll}))
+		all = append(all, events.New(c, o.Clock, o.ClaimEvents == ClaimEventsAll))
 	}
 	return append(all,
 		pod.New(pod.Options{

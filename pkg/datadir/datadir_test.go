@@ -19,8 +19,8 @@ func TestOpen(t *testing.T) {
 		"fresh file system":            {files: map[string]string{"lost+found/": ""}},
 		"ours":                         {files: map[string]string{markerName: markerContent, "etcd/": ""}},
 		"died right after the mark":    {files: map[string]string{markerName: ""}},
-		"somebody's documents":         {files: map[string]string{"thesis.tex": "x"}, wantErr: ErrForeign},
-		"an etcd of somebody's":        {files: map[string]string{"member/": ""}, wantErr: ErrForeign},
+		"documents":                    {files: map[string]string{"thesis.tex": "x"}, wantErr: ErrForeign},
+		"an etcd of another program":   {files: map[string]string{"member/": ""}, wantErr: ErrForeign},
 		"of a later version":           {files: map[string]string{markerName: "sandlot data folder, format 2\n"}, wantErr: ErrForeign},
 		"a mark that is something new": {files: map[string]string{markerName: "\x00\x01"}, wantErr: ErrForeign},
 	}

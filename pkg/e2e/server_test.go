@@ -144,7 +144,7 @@ func (s *server) countPool(ctx context.Context, set *v1alpha1.SandboxSet) (unuse
 			continue
 		}
 		unused++
-		if state, _ := v1alpha1.StateOf(sandbox, time.Now()); state == v1alpha1.StateAvailable && sandbox.Annotations[v1alpha1.AnnotationLock] == "" {
+		if state := v1alpha1.StateOf(sandbox, time.Now()); state == v1alpha1.StateAvailable && sandbox.Annotations[v1alpha1.AnnotationLock] == "" {
 			available++
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 // unfinishedName is a file in etcd's folder while etcd makes what is in there. An
 // etcd that ends between creating its log and writing itself into it as a member
-// would wait for ever to be elected at every later start. Nobody has written
-// anything into such an etcd, so it is made anew.
+// would wait for ever to be elected at every later start. Nothing has been written
+// into such an etcd, so it is made anew.
 const unfinishedName = "sandlot.unfinished"
 
 // beginBootstrap makes sure that etcd either finds what a complete start left, or
@@ -55,7 +55,7 @@ func (s *Server) beginBootstrap() error {
 }
 
 // endBootstrap says that etcd is complete. It returns when that cannot be
-// forgotten any more, before anybody has a chance to write.
+// forgotten any more, before any client can write.
 func (s *Server) endBootstrap() error {
 	err := os.Remove(s.unfinished())
 	if errors.Is(err, fs.ErrNotExist) {

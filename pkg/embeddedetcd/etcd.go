@@ -113,7 +113,7 @@ func (s *Server) config() *embed.Config {
 	// would otherwise look at every connection.
 	cfg.ListenClientHttpUrls = []url.URL{s.socketURL("http")}
 	cfg.InitialCluster = cfg.InitialClusterFromName(memberName)
-	// Nobody else can be elected, so the wait for other candidates is for nothing.
+	// No other member can be elected, so the wait for other candidates is for nothing.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.EnableGRPCGateway = false
 	// Whoever can open the socket may do everything, so there are no users.

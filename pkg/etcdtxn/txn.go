@@ -40,6 +40,8 @@ type Txn struct {
 	client *Client
 	writes []write
 	bytes  int
+	// guard is nil unless Guard was called.
+	guard *guard
 }
 
 type write struct {
@@ -94,23 +96,34 @@ func (t *Txn) Bytes() int { return t.bytes }
 //
 // It fails with a *ConflictError when an object had moved, with ErrTooLarge or
 // another refusal of etcd's, nothing written in all these cases, and with
-// ErrUnknownOutcome when no answer came. Committing the same Txn again after
-// ErrUnknownOutcome is safe: at most one of the two can succeed.
+// ErrUnknownOutcome when no answer came: see Settle.
 func (t *Txn) Commit(ctx context.Context) error {
-	compares := make([]clientv3.Cmp, 0, len(t.writes))
-	puts := make([]clientv3.Op, 0, len(t.writes))
-	reads := make([]clientv3.Op, 0, len(t.writes))
+	compares := make([]clientv3.Cmp, 0, len(t.writes)+1)
+	puts := make([]clientv3.Op, 0, len(t.writes)+1)
+	reads := make([]clientv3.Op, 0, len(t.writes)+1)
 	for _, w := range t.writes {
 		compares = append(compares, clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at))
 		puts = append(puts, clientv3.OpPut(w.key, string(w.data)))
 		reads = append(reads, clientv3.OpGet(w.key, clientv3.WithKeysOnly()))
+	}
+	if g := t.guard; g != nil {
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at))
+		puts = append(puts, clientv3.OpPut(g.key, g.token, clientv3.WithLease(g.lease)))
+		reads = append(reads, clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
 	}
 	resp, err := t.client.kv.Txn(ctx).If(compares...).Then(puts...).Else(reads...).Commit()
 	if err != nil {
 		return classify(err)
 	}
 	if !resp.Succeeded {
-		return t.conflict(resp)
+		conflict := t.conflict(resp)
+		if len(conflict.Moved) == 0 { // the guard's lease has ended since
+			return t.Commit(ctx)
+		}
+		return conflict
+	}
+	if t.guard != nil {
+		t.guard.at = resp.Header.Revision
 	}
 	for _, w := range t.writes {
 		if err := w.resource.versioner.UpdateObject(w.obj, uint64(resp.Header.Revision)); err != nil {
@@ -120,12 +133,16 @@ func (t *Txn) Commit(ctx context.Context) error {
 	return nil
 }
 
-func (t *Txn) conflict(resp *clientv3.TxnResponse) error {
+func (t *Txn) conflict(resp *clientv3.TxnResponse) *ConflictError {
 	conflict := &ConflictError{}
 	for i, read := range resp.Responses {
 		var current int64
 		if kvs := read.GetResponseRange().GetKvs(); len(kvs) > 0 {
 			current = kvs[0].GetModRevision()
+		}
+		if i == len(t.writes) {
+			t.guard.at = current
+			continue
 		}
 		if current != t.writes[i].at {
 			conflict.Moved = append(conflict.Moved, Moved{Index: i, ModRevision: current})

@@ -16,8 +16,8 @@ import (
 // contextName is the name of the cluster, user and context in a kubeconfig.
 const contextName = "sandlot"
 
-// CheckKubeconfig says whether what is at path, if anything, is a kubeconfig that
-// WriteKubeconfig can add to.
+// CheckKubeconfig returns an error if there is a file at path that is not a kubeconfig,
+// so that WriteKubeconfig could not add to it.
 func CheckKubeconfig(path string) error {
 	_, err := loadKubeconfig(path)
 	return err

@@ -28,10 +28,10 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
+	"github.com/sandlot-io/sandlot/pkg/controllers/apiwarning"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxtemplate/networkpolicy"
-	"github.com/sandlot-io/sandlot/pkg/controllers/warned"
 )
 
 // leaseName is the name of the leader's lease.
@@ -58,7 +58,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 		// The kinds are known, so discovery need not be asked for them.
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return restMapper(), nil },
 		Cache: cache.Options{
-			// Nobody here reads them, and they are a good part of an object.
+			// No controller reads them, and they are a good part of an object.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:                 pod.CachedPods(),
@@ -103,7 +103,7 @@ func clientConfig(cfg *rest.Config, o Options) *rest.Config {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "sandlot-controller-manager")
 	cfg.RateLimiter = nil
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
-	cfg.WarningHandlerWithContext = warned.Handler(log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{}))
+	cfg.WarningHandlerWithContext = apiwarning.Handler(log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{}))
 	return cfg
 }
 

@@ -140,7 +140,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.SandboxClaimWorkers, "sandboxclaim-workers", o.SandboxClaimWorkers,
 		"SandboxClaims to work on at the same time, per controller.")
 	fs.IntVar(&o.SandboxWorkers, "sandbox-workers", o.SandboxWorkers,
-		"Sandboxes to pause or delete at their time at the same time, per controller.")
+		"Sandboxes to work on at the same time, per controller, when their pause or shutdown time comes.")
 	fs.IntVar(&o.PodWorkers, "pod-workers", o.PodWorkers,
 		"Sandboxes to make pods for, and follow the pods of, at the same time.")
 	fs.IntVar(&o.RefillConcurrency, "refill-concurrency", o.RefillConcurrency,
@@ -150,7 +150,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),
 		"Which claims get events, each a write to the cluster's etcd: None, those Waiting for sandboxes, or All.")
 	fs.BoolVar(&o.ManageCertificates, "manage-certificates", o.ManageCertificates,
-		"Make, rotate and publish the certificates of the install. Without it they are somebody else's.")
+		"Make, rotate and publish the certificates of the install. Otherwise the admin provides them.")
 	o.Certificates.AddFlags(fs)
 	fs.BoolVar(&o.Simulate, "simulate-sandboxes", o.Simulate,
 		"Let sandboxes become Running without pods, and do the work of the garbage collector. For use without a cluster.")

@@ -6,6 +6,7 @@ package podtemplate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Lookup finds what a reference names. What it returns is shared and not to be
+// changed; nil, nil means that there is none.
+type Lookup interface {
+	// SandboxTemplate returns a SandboxTemplate.
+	SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error)
+	// PodTemplate returns a PodTemplate of the cluster. Where there is no cluster
+	// there are none.
+	PodTemplate(ctx context.Context, namespace, name string) (*corev1.PodTemplate, error)
+}
+
+var (
+	// ErrTemplateNotFound means that a reference leads nowhere.
+	ErrTemplateNotFound = errors.New("not found")
+	// ErrTemplateCycle means that references lead back to where they began, or on
+	// for too long.
+	ErrTemplateCycle = errors.New("the references go round in a circle")
+	// ErrTemplateKind means that a reference names a kind that is no template.
+	ErrTemplateKind = errors.New("not a kind that can be referred to")
+	// ErrPatch means that a patch is malformed, or does not fit the template.
+	ErrPatch = errors.New("the patch cannot be applied")
 )
 
 // MaxChain is how many templates a chain of references may have.
@@ -64,7 +87,7 @@ func (w *walk) enter(kind, name string) {
 	w.links = append(w.links, link{kind: kind, name: name})
 }
 
-// check says whether the chain may have its last link.
+// check returns an error if the chain may not have its last link.
 func (w *walk) check() error {
 	last := len(w.links) - 1
 	switch {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -202,4 +202,13 @@ func TestInjectVolumes(t *testing.T) {
 			t.Errorf("%s was taken", raw)
 		}
 	}
+}
+
+// generic decodes JSON and keeps integers exact.
+func generic(t *testing.T, raw string) (value any) {
+	t.Helper()
+	if err := utiljson.Unmarshal([]byte(raw), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
 }

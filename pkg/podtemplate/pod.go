@@ -4,26 +4,21 @@
 package podtemplate
 
 import (
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
-
-// errNotAnObject is what a template of the wrong shape is refused with.
-var errNotAnObject = errors.New("not a JSON object")
 
 // Pod makes the pod of a sandbox, whose revision is SandboxRevision. It is not a
 // corev1.Pod, so that fields of a newer Kubernetes reach the API as they stand in
 // the template.
 //
 //  1. Name and namespace are the sandbox's, which is its controller.
-//  2. Labels, annotations and finalizers are the template's; see PodMetadata for
+//  2. Labels, annotations and finalizers are the template's; see podMetadataOf for
 //     what is added.
 //  3. The token of a service account is mounted only if the template says so: what
 //     runs in a sandbox is not to be trusted with the API.
@@ -125,24 +120,4 @@ func addVolumes(spec map[string]any, sandbox *v1alpha1.Sandbox) error {
 	}
 	spec["volumes"] = volumes
 	return nil
-}
-
-// decode reads a raw field into values of its own, numbers as the integers that
-// they mostly are.
-func decode(raw *runtime.RawExtension) (map[string]any, error) {
-	if raw == nil {
-		return nil, ErrNoTemplate
-	}
-	data, err := raw.MarshalJSON() // a client may have sent CBOR
-	if err != nil {
-		return nil, err
-	}
-	var object map[string]any
-	if err := utiljson.Unmarshal(data, &object); err != nil {
-		return nil, err
-	}
-	if object == nil {
-		return nil, errNotAnObject
-	}
-	return object, nil
 }

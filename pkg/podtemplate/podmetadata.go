@@ -55,7 +55,7 @@ func podMetadataOf(sandbox *v1alpha1.Sandbox, revision string) (podMetadata, err
 	if template := sandbox.Labels[v1alpha1.LabelSandboxTemplate]; template != "" {
 		metadata.Labels[v1alpha1.LabelSandboxTemplate] = template
 	}
-	// A name can be longer than a label may be. Nobody can select such a sandbox by
+	// A name can be longer than a label may be. No selector finds such a sandbox by
 	// label then, which beats a pod that cannot be created.
 	delete(metadata.Labels, v1alpha1.LabelSandboxName)
 	if len(sandbox.Name) <= validation.LabelValueMaxLength {
@@ -79,7 +79,7 @@ func (m *podMetadata) add(more podMetadata) {
 	}
 }
 
-// PodMetadataOutdated says whether a pod has other metadata than its sandbox
+// PodMetadataOutdated reports whether a pod has other metadata than its sandbox
 // wants, as far as the pod's labels tell. What others changed by hand beside that
 // is left alone.
 func PodMetadataOutdated(labels map[string]string, revision string) bool {

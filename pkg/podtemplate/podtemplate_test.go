@@ -30,8 +30,13 @@ func setOf(template string, change ...func(*v1alpha1.SandboxSet)) *v1alpha1.Sand
 	return set
 }
 
+// revisionOf is the revision of a set with an inline template.
+func revisionOf(set *v1alpha1.SandboxSet) (string, error) {
+	return podtemplate.SetRevision(set, podtemplate.Inline(set.Spec.Template))
+}
+
 func TestRevision(t *testing.T) {
-	base, err := podtemplate.Revision(setOf(plain))
+	base, err := revisionOf(setOf(plain))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +65,7 @@ func TestRevision(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := podtemplate.Revision(test.set)
+			got, err := revisionOf(test.set)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,8 +78,8 @@ func TestRevision(t *testing.T) {
 
 // Large numbers that float64 cannot tell apart are different templates.
 func TestRevisionKeepsNumbersExact(t *testing.T) {
-	a, errA := podtemplate.Revision(setOf(`{"spec":{"n":9007199254740993}}`))
-	b, errB := podtemplate.Revision(setOf(`{"spec":{"n":9007199254740992}}`))
+	a, errA := revisionOf(setOf(`{"spec":{"n":9007199254740993}}`))
+	b, errB := revisionOf(setOf(`{"spec":{"n":9007199254740992}}`))
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
@@ -86,7 +91,7 @@ func TestRevisionKeepsNumbersExact(t *testing.T) {
 // The revision is stored on sandboxes: a new release must compute the same, or
 // every pool would be replaced by the upgrade.
 func TestRevisionIsStable(t *testing.T) {
-	got, err := podtemplate.Revision(setOf(plain))
+	got, err := revisionOf(setOf(plain))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,36 +5,16 @@ package podtemplate
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
 	"fmt"
+	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-)
-
-// Lookup finds what a reference names. What it returns is shared and not to be
-// changed; nil, nil means that there is none.
-type Lookup interface {
-	// SandboxTemplate returns a SandboxTemplate.
-	SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error)
-	// PodTemplate returns a PodTemplate of the cluster. Where there is no cluster
-	// there are none.
-	PodTemplate(ctx context.Context, namespace, name string) (*corev1.PodTemplate, error)
-}
-
-var (
-	// ErrTemplateNotFound means that a reference leads nowhere.
-	ErrTemplateNotFound = errors.New("not found")
-	// ErrTemplateCycle means that references lead back to where they began, or on
-	// for too long.
-	ErrTemplateCycle = errors.New("the references go round in a circle")
-	// ErrTemplateKind means that a reference names a kind that is no template.
-	ErrTemplateKind = errors.New("not a kind that can be referred to")
-	// ErrPatch means that a patch is malformed, or does not fit the template.
-	ErrPatch = errors.New("the patch cannot be applied")
 )
 
 // Resolved is a pod template at the end of all references, patched.
@@ -78,11 +58,6 @@ func ResolveTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate, lo
 	return resolved, about(err, v1alpha1.TemplateKindSandboxTemplate, template)
 }
 
-// ResolveSandbox finds the pod template of a sandbox.
-func ResolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, lookup Lookup) (*Resolved, error) {
-	return resolveSandbox(ctx, sandbox, lookup, end.finish)
-}
-
 // finisher makes the pod template out of what stands at the end of a chain. A
 // Cache has one that remembers.
 type finisher func(e end, patch *runtime.RawExtension) (*runtime.RawExtension, error)
@@ -90,11 +65,6 @@ type finisher func(e end, patch *runtime.RawExtension) (*runtime.RawExtension, e
 func resolveSet(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup, finish finisher) (*Resolved, error) {
 	resolved, err := resolveEmbedded(ctx, set.Namespace, &set.Spec.EmbeddedSandboxTemplate, set.Spec.Patch, lookup, finish)
 	return resolved, about(err, "SandboxSet", set)
-}
-
-func resolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, lookup Lookup, finish finisher) (*Resolved, error) {
-	resolved, err := resolveEmbedded(ctx, sandbox.Namespace, &sandbox.Spec.EmbeddedSandboxTemplate, nil, lookup, finish)
-	return resolved, about(err, "Sandbox", sandbox)
 }
 
 // about says in an error what it is about.
@@ -131,4 +101,86 @@ func resolve(
 		return nil, w.blame(err)
 	}
 	return &Resolved{Template: template, Chain: w.names(), Service: w.service, NetworkManaged: w.networkManaged}, nil
+}
+
+// cacheSize is how many pod templates a Cache keeps. One is a few kilobytes, at
+// most 256 KiB, and shared by all who use it.
+const cacheSize = 256
+
+// Cache resolves and remembers what it took a patch to make. References are
+// followed each time, which is cheap. It is safe for concurrent use.
+type Cache struct {
+	done    *lru.Cache
+	patches atomic.Int64
+}
+
+// patched counts for all Caches of the process.
+var patched atomic.Int64
+
+// Patched is how many patches all Caches of this process have applied so far.
+func Patched() int64 { return patched.Load() }
+
+// NewCache returns an empty Cache.
+func NewCache() *Cache { return &Cache{done: lru.New(cacheSize)} }
+
+// Patches is how many patches have been applied so far, for tests and benchmarks.
+func (c *Cache) Patches() int64 { return c.patches.Load() }
+
+// ResolveSet is like the function of that name.
+func (c *Cache) ResolveSet(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup) (*Resolved, error) {
+	return resolveSet(ctx, set, lookup, c.finish)
+}
+
+// ResolveSandbox finds the pod template of a sandbox.
+func (c *Cache) ResolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, lookup Lookup) (*Resolved, error) {
+	resolved, err := resolveEmbedded(ctx, sandbox.Namespace, &sandbox.Spec.EmbeddedSandboxTemplate, nil, lookup, c.finish)
+	return resolved, about(err, "Sandbox", sandbox)
+}
+
+// cacheKey is all that a pod template is made from: nothing else of a chain gets
+// into it.
+type cacheKey struct {
+	kind    string
+	uid     types.UID
+	version string
+	// publicDNS is of the beginning of the chain.
+	publicDNS bool
+	// patch is the sum of the patch, or zero where there is none.
+	patch [sha256.Size]byte
+}
+
+type cached struct {
+	template *runtime.RawExtension
+	err      error
+}
+
+func (c *Cache) finish(e end, patch *runtime.RawExtension) (*runtime.RawExtension, error) {
+	if e.inline != nil && patch == nil && !e.publicDNS {
+		return e.inline, nil
+	}
+	key := cacheKey{kind: e.kind, uid: e.uid, version: e.version, publicDNS: e.publicDNS}
+	if patch != nil {
+		raw, err := patch.MarshalJSON()
+		if err != nil {
+			return e.finish(patch)
+		}
+		key.patch = sha256.Sum256(raw)
+	}
+	// What has no version cannot be told from what it becomes.
+	known := e.version != ""
+	if known {
+		if found, ok := c.done.Get(key); ok {
+			result := found.(cached)
+			return result.template, result.err
+		}
+	}
+	if patch != nil {
+		c.patches.Add(1)
+		patched.Add(1)
+	}
+	template, err := e.finish(patch)
+	if known {
+		c.done.Add(key, cached{template: template, err: err})
+	}
+	return template, err
 }

@@ -179,7 +179,7 @@ func TestResolve(t *testing.T) {
 			}
 			sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "box"}}
 			sandbox.Spec.TemplateRef = set.Spec.TemplateRef
-			got, err = podtemplate.ResolveSandbox(t.Context(), sandbox, w)
+			got, err = podtemplate.NewCache().ResolveSandbox(t.Context(), sandbox, w)
 			check("sandbox", got, err)
 			if template := w.templates[test.ref]; template != nil {
 				got, err = podtemplate.ResolveTemplate(t.Context(), template, w)

@@ -4,20 +4,13 @@
 package podtemplate
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
-
-// ErrNoTemplate means that there is neither a pod template nor a reference to one.
-var ErrNoTemplate = errors.New("no pod template")
 
 // maxGeneratePrefix leaves room for the five letters that the server appends, so
 // that the name also fits where names have 63 characters at most.
@@ -49,7 +42,7 @@ func ownedBySet(set *v1alpha1.SandboxSet) metav1.OwnerReference {
 }
 
 // NewSandboxForClaim makes a sandbox that never enters the pool, because a claim
-// waits for it: nobody owns it yet, and it has no revision by which the set would
+// waits for it: it has no owner yet, and it has no revision by which the set would
 // replace it or take it back. It holds the set's resolved pod template itself. Its
 // priority is OpenKruise Agents' mark of such sandboxes, for those who look for
 // it: here it does not decide what starts first.
@@ -150,42 +143,4 @@ func newSandbox(namespace, name string, resolved *Resolved, p parts) (*v1alpha1.
 func generatePrefix(name string) string {
 	prefix := name + "-"
 	return prefix[:min(len(prefix), maxGeneratePrefix)]
-}
-
-// podMetadata is the part of a pod template's metadata that a sandbox inherits.
-type podMetadata struct {
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
-}
-
-func metadataOf(template *runtime.RawExtension) (podMetadata, error) {
-	raw, err := json.Marshal(template)
-	if err != nil {
-		return podMetadata{}, err
-	}
-	var decoded struct {
-		Metadata podMetadata `json:"metadata"`
-	}
-	if err := json.Unmarshal(raw, &decoded); err != nil {
-		return podMetadata{}, err
-	}
-	return decoded.Metadata, nil
-}
-
-// withoutInternal copies metadata without the keys that only the system writes:
-// a template must not be able to make its sandboxes look locked or claimed. Two
-// keys are meant to be set by users and stay.
-func withoutInternal(in map[string]string) map[string]string {
-	out := maps.Clone(in)
-	if out == nil {
-		out = map[string]string{}
-	}
-	maps.DeleteFunc(out, func(key, _ string) bool {
-		switch key {
-		case v1alpha1.AnnotationCleanupEnabled, v1alpha1.AnnotationCleanupRetainOnFailure:
-			return false
-		}
-		return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix)
-	})
-	return out
 }

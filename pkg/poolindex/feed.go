@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // Listener hears of pools that can serve again.
@@ -80,32 +81,33 @@ func (f *Feed) PoolListed(p Pool, all []*v1alpha1.Sandbox, resourceVersion uint6
 
 // SetChanged takes in the current state of a set.
 func (f *Feed) SetChanged(set *v1alpha1.SandboxSet) {
-	f.index.SetCurrent(Pool{set.Namespace, set.Name}, set.Status.UpdateRevision)
+	f.index.SetCurrent(PoolOf(set), set.Status.UpdateRevision)
 }
 
 // SetDeleted takes in that a set is gone.
 func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
-	f.index.ForgetPool(Pool{set.Namespace, set.Name})
+	f.index.ForgetPool(PoolOf(set))
 }
 
-// Available returns the candidate that a sandbox is, if it can be claimed at
-// now: it is in the derived state available (OpenKruise Agents' rules), nobody
-// locked or paused it, and it has an address to hand out. One that is to be
-// paused still runs for a moment, but not for whoever claims it.
+// Available returns the candidate that a sandbox is, if it can be claimed at now:
+// see claims.Available.
 func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
-	if state, _ := v1alpha1.StateOf(sb, now); state != v1alpha1.StateAvailable {
+	if !claims.Available(sb, now) {
 		return Candidate{}, false
 	}
-	if sb.Annotations[v1alpha1.AnnotationLock] != "" || sb.Spec.Paused || sb.Status.PodInfo.PodIP == "" {
-		return Candidate{}, false
-	}
+	// The controlling set decides, not a label that any user may write.
+	set := v1alpha1.PoolOf(sb)
 	return Candidate{
-		// The controlling set decides, not a label that anybody may write.
-		Pool:            Pool{Namespace: sb.Namespace, Name: v1alpha1.PoolOf(sb).Name},
+		Pool:            Pool{Namespace: sb.Namespace, Name: set.Name, UID: string(set.UID)},
 		Name:            sb.Name,
 		ResourceVersion: parseVersion(sb.ResourceVersion),
 		Revision:        sb.Labels[v1alpha1.LabelTemplateHash],
 	}, true
+}
+
+// PoolOf is the pool of a set.
+func PoolOf(set *v1alpha1.SandboxSet) Pool {
+	return Pool{Namespace: set.Namespace, Name: set.Name, UID: string(set.UID)}
 }
 
 // parseVersion reads a resourceVersion of our own store, which is etcd's

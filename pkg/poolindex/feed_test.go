@@ -295,7 +295,7 @@ func TestSets(t *testing.T) {
 	index, feed, listener := newFeed()
 	set := func(revision string) *v1alpha1.SandboxSet {
 		return &v1alpha1.SandboxSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "py"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "py", UID: "u"},
 			Status:     v1alpha1.SandboxSetStatus{UpdateRevision: revision},
 		}
 	}

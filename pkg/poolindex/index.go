@@ -9,11 +9,12 @@ import (
 	"sync"
 )
 
-// Pool names the SandboxSet whose sandboxes can be taken from one another's
-// place.
+// Pool is the SandboxSet whose sandboxes can be taken in one another's place. A set
+// that is made again under its name is another pool.
 type Pool struct {
 	Namespace string
 	Name      string
+	UID       string
 }
 
 // Candidate is a sandbox that could be claimed when the index last heard of it.
@@ -50,6 +51,9 @@ type Index struct {
 	entries map[entryKey]*entry
 	// seen is the newest resourceVersion that the feed has told of.
 	seen uint64
+	// suspended is how many revisions are; resumed counts the calls of Resume.
+	suspended int
+	resumed   uint64
 	// prefers says which sandboxes this server takes before the others; nil is all.
 	prefers func(namespace, name string) bool
 }
@@ -70,6 +74,8 @@ type revision struct {
 	preferred *list.List // taken from the front: the one that waited longest
 	others    *list.List // taken from the back: far from where their server takes
 	rank      uint64
+	// suspended: see Suspend.
+	suspended bool
 }
 
 type state uint8

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var py = Pool{Namespace: "ns", Name: "py"}
+var py = Pool{Namespace: "ns", Name: "py", UID: "u"}
 
 // at is the sandbox ns/a of the pool py at a version.
 func at(version uint64) Candidate {
@@ -286,7 +286,7 @@ func TestTakeOrder(t *testing.T) {
 		"none of the current yet":   {func(x *Index) { x.SetCurrent(py, "r4") }, "z3 c3 b2 a2 a1 c1 b1"},
 		"switched twice":            {func(x *Index) { x.SetCurrent(py, "r1"); x.SetCurrent(py, "r2") }, "b2 a2 z3 c3 a1 c1 b1"},
 		"set forgotten":             {func(x *Index) { x.SetCurrent(py, "r1"); x.ForgetPool(py) }, "z3 c3 b2 a2 a1 c1 b1"},
-		"current of another pool":   {func(x *Index) { x.SetCurrent(Pool{"other", "py"}, "r1") }, "z3 c3 b2 a2 a1 c1 b1"},
+		"current of another pool":   {func(x *Index) { x.SetCurrent(Pool{Namespace: "other", Name: "py"}, "r1") }, "z3 c3 b2 a2 a1 c1 b1"},
 		"news keeps the place":      {func(x *Index) { x.Upsert(c("b2", "r2", 20)) }, "z3 c3 b2 a2 a1 c1 b1"},
 		"relabelled goes to the back": {
 			func(x *Index) { x.Upsert(c("a1", "r3", 20)) }, "z3 c3 a1 b2 a2 c1 b1",
@@ -359,16 +359,16 @@ func TestTakeAndPeekSizes(t *testing.T) {
 		"some":              {py, 2, "a b"},
 		"all":               {py, 3, "a b c"},
 		"more than there":   {py, 1 << 40, "a b c"},
-		"no such pool":      {Pool{"ns", "nope"}, 1, ""},
-		"other namespace":   {Pool{"other", "py"}, 1, ""},
-		"pool without any":  {Pool{"ns", "empty"}, 1, ""},
-		"names swapped":     {Pool{"py", "ns"}, 1, ""},
+		"no such pool":      {Pool{Namespace: "ns", Name: "nope"}, 1, ""},
+		"other namespace":   {Pool{Namespace: "other", Name: "py"}, 1, ""},
+		"pool without any":  {Pool{Namespace: "ns", Name: "empty"}, 1, ""},
+		"names swapped":     {Pool{Namespace: "py", Name: "ns"}, 1, ""},
 		"a pool of no name": {Pool{}, 1, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			x := New()
-			x.SetCurrent(Pool{"ns", "empty"}, "r1")
+			x.SetCurrent(Pool{Namespace: "ns", Name: "empty"}, "r1")
 			for i, name := range []string{"a", "b", "c"} {
 				x.Upsert(Candidate{Pool: py, Name: name, ResourceVersion: uint64(i + 1)})
 			}
@@ -392,7 +392,7 @@ func TestTakeAndPeekSizes(t *testing.T) {
 
 func TestSameNamesInOtherNamespaces(t *testing.T) {
 	x := New()
-	pools := []Pool{{"one", "py"}, {"two", "py"}, {"two", "js"}}
+	pools := []Pool{{Namespace: "one", Name: "py"}, {Namespace: "two", Name: "py"}, {Namespace: "two", Name: "js"}}
 	for i, p := range pools {
 		name := "a"
 		if p.Name == "js" {
@@ -475,7 +475,7 @@ func TestRetain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := New()
 			prepare[tc.before](x, "a")
-			x.Upsert(Candidate{Pool: Pool{"other", "py"}, Name: "a", ResourceVersion: 1})
+			x.Upsert(Candidate{Pool: Pool{Namespace: "other", Name: "py"}, Name: "a", ResourceVersion: 1})
 			var asked []string
 			x.Retain(func(namespace, name string) bool {
 				asked = append(asked, namespace+"/"+name)
@@ -498,7 +498,7 @@ func TestRetain(t *testing.T) {
 // TestNothingIsLeftBehind takes sandboxes all the ways through the index that
 // there are; at the end nothing of them may be in memory.
 func TestNothingIsLeftBehind(t *testing.T) {
-	js := Pool{"ns", "js"}
+	js := Pool{Namespace: "ns", Name: "js"}
 	inJS := func(version uint64) Candidate {
 		return Candidate{Pool: js, Name: "a", ResourceVersion: version, Revision: "r1"}
 	}
@@ -597,7 +597,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 func TestUpsertMovesBetweenPools(t *testing.T) {
-	js := Pool{"ns", "js"}
+	js := Pool{Namespace: "ns", Name: "js"}
 	tests := map[string]struct {
 		to      Candidate
 		stocked bool

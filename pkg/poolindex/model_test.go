@@ -78,7 +78,9 @@ func (b *box) newest() uint64 { return max(b.news.ResourceVersion, b.spent) }
 func (b *box) available() bool { return b.in && !b.held && b.news.ResourceVersion > b.spent }
 
 var (
-	modelPools     = []Pool{{"one", "py"}, {"one", "js"}, {"two", "py"}, {"two", "js"}}
+	modelPools = []Pool{
+		{Namespace: "one", Name: "py"}, {Namespace: "one", Name: "js"}, {Namespace: "two", Name: "py"}, {Namespace: "two", Name: "js"},
+	}
 	modelRevisions = []string{"r1", "r2", "r3"}
 )
 
@@ -104,7 +106,7 @@ func (w *world) step() string {
 	case n < 30:
 		w.version++
 		c := Candidate{
-			Pool: Pool{key.namespace, pick(w, []string{"py", "py", "py", "js"})}, Name: key.name,
+			Pool: Pool{Namespace: key.namespace, Name: pick(w, []string{"py", "py", "py", "js"})}, Name: key.name,
 			ResourceVersion: w.version, Revision: pick(w, modelRevisions),
 		}
 		w.upsert(b, c)

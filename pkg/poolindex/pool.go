@@ -21,7 +21,7 @@ func (x *Index) pool(p Pool) *pool {
 
 // dropPoolIfEmpty keeps deleted pools from piling up.
 func (x *Index) dropPoolIfEmpty(p Pool) {
-	if pl := x.pools[p]; pl != nil && pl.available+pl.taken == 0 && pl.current == "" {
+	if pl := x.pools[p]; pl != nil && len(pl.revisions)+pl.taken == 0 && pl.current == "" {
 		delete(x.pools, p)
 	}
 }
@@ -38,7 +38,9 @@ func (x *Index) push(e *entry, next bool) {
 	}
 	e.state = available
 	x.put(r, e, next)
-	pl.available++
+	if !r.suspended {
+		pl.available++
+	}
 }
 
 // put queues an entry where it belongs. Of the others, the last to come is the
@@ -74,11 +76,20 @@ func (x *Index) dequeue(e *entry) {
 	pl := x.pools[e.Pool]
 	e.queue.Remove(e.element)
 	e.queue, e.element = nil, nil
-	pl.available--
-	if r := pl.revisions[e.Revision]; r.preferred.Len()+r.others.Len() == 0 {
+	r := pl.revisions[e.Revision]
+	if !r.suspended {
+		pl.available--
+	}
+	if r.len() == 0 {
 		delete(pl.revisions, e.Revision)
+		if r.suspended {
+			x.suspended--
+		}
 	}
 }
+
+// len is the number of entries of the revision.
+func (r *revision) len() int { return r.preferred.Len() + r.others.Len() }
 
 // next returns the entry to take; the revision must not be empty.
 func (r *revision) next() *entry {
@@ -89,17 +100,18 @@ func (r *revision) next() *entry {
 	return el.Value.(*entry)
 }
 
-// newest returns the revision to take from; the pool must not be empty.
+// newest returns the revision to take from; something of the pool must be
+// available.
 func (pl *pool) newest() *revision {
-	if r := pl.revisions[pl.current]; r != nil {
+	if r := pl.revisions[pl.current]; r != nil && !r.suspended {
 		return r
 	}
-	return slices.MaxFunc(pl.all(), byRank)
+	return slices.MaxFunc(pl.takable(), byRank)
 }
 
 // byAge returns the revisions in the order in which Take empties them.
 func (pl *pool) byAge() []*revision {
-	all := pl.all()
+	all := pl.takable()
 	slices.SortFunc(all, func(a, b *revision) int {
 		current := pl.revisions[pl.current]
 		switch {
@@ -113,14 +125,85 @@ func (pl *pool) byAge() []*revision {
 	return all
 }
 
-// all returns the revisions in no order. There are as many as a roll-out has
-// left behind: hardly ever more than two.
-func (pl *pool) all() []*revision {
+// takable returns the revisions that are not suspended, in no order. There are as
+// many as a roll-out has left behind: hardly ever more than two.
+func (pl *pool) takable() []*revision {
 	all := make([]*revision, 0, len(pl.revisions))
 	for _, r := range pl.revisions {
-		all = append(all, r)
+		if !r.suspended {
+			all = append(all, r)
+		}
 	}
 	return all
+}
+
+// Resumes counts the calls of Resume. It is to be read before it is found out
+// whether a revision is of use, for Suspend.
+func (x *Index) Resumes() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.resumed
+}
+
+// Suspend keeps the available sandboxes of a revision from being taken or counted,
+// because what they are made from cannot be found, until Resume. It does nothing
+// and returns false if there was a Resume since the count asOf.
+func (x *Index) Suspend(p Pool, revisionName string, asOf uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.resumed != asOf {
+		return false
+	}
+	pl := x.pools[p]
+	if pl == nil {
+		return true
+	}
+	if r := pl.revisions[revisionName]; r != nil && !r.suspended {
+		r.suspended = true
+		x.suspended++
+		pl.available -= r.len()
+	}
+	return true
+}
+
+// Resume lets the suspended revisions of all pools for which of holds be taken
+// again, and returns the pools that had one.
+func (x *Index) Resume(of func(Pool) bool) []Pool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.resumed++
+	if x.suspended == 0 {
+		return nil // the usual case
+	}
+	var pools []Pool
+	for p, pl := range x.pools {
+		had := false
+		for _, r := range pl.revisions {
+			if r.suspended && of(p) {
+				r.suspended, had = false, true
+				x.suspended--
+				pl.available += r.len()
+			}
+		}
+		if had {
+			pools = append(pools, p)
+		}
+	}
+	return pools
+}
+
+// Suspended reports whether something of a pool is suspended.
+func (x *Index) Suspended(p Pool) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if pl := x.pools[p]; pl != nil && x.suspended > 0 {
+		for _, r := range pl.revisions {
+			if r.suspended {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (pl *pool) nextRank() uint64 {

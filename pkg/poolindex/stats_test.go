@@ -11,7 +11,7 @@ import (
 
 // Whatever becomes of a taken sandbox, it is counted once and not for ever.
 func TestDepths(t *testing.T) {
-	x, p := New(), Pool{"ns", "py"}
+	x, p := New(), Pool{Namespace: "ns", Name: "py"}
 	for i, name := range []string{"a", "b", "c", "d", "e"} {
 		x.Upsert(Candidate{Pool: p, Name: name, ResourceVersion: uint64(i + 1), Revision: "r"})
 	}
@@ -32,7 +32,7 @@ func TestDepths(t *testing.T) {
 	want("one released", map[Pool]Depth{p: {Available: 1, Taken: 2}})
 
 	// News about taken ones: one is gone, one has moved to another pool.
-	other := Pool{"ns", "other"}
+	other := Pool{Namespace: "ns", Name: "other"}
 	x.Remove("ns", taken[3].Name, 20)
 	x.Upsert(Candidate{Pool: other, Name: taken[4].Name, ResourceVersion: 21, Revision: "r"})
 	want("news do not count yet", map[Pool]Depth{p: {Available: 1, Taken: 2}})

@@ -4,7 +4,7 @@
 package v1alpha1
 
 // Condition types of a SandboxClaim. Completed and TimedOut are OpenKruise's;
-// Ready and Finished are for those who wait as they would for a single sandbox.
+// Ready is for those who wait as they would for a single sandbox.
 const (
 	// ClaimConditionCompleted is true when nothing more will be claimed.
 	ClaimConditionCompleted = "Completed"
@@ -16,8 +16,6 @@ const (
 	// or memory than the template were resized, and false when some could not be, or
 	// are not yet. It is there only if there were any.
 	ClaimConditionInplaceUpdate = "InplaceUpdate"
-	// ClaimConditionFinished is true when the claimed sandboxes have ended.
-	ClaimConditionFinished = "Finished"
 )
 
 // Reasons of SandboxClaim conditions. Clients compare them.
@@ -43,11 +41,9 @@ const (
 	// ReasonVolumeClaimTemplatesRejected goes with Completed true when the template does
 	// not let the claim add its volumeClaimTemplates.
 	ReasonVolumeClaimTemplatesRejected = "VolumeClaimTemplatesRejected"
-	// ReasonFeatureGateDisabled goes with Completed true when the claim asks for
-	// something that the installation has switched off.
-	ReasonFeatureGateDisabled = "FeatureGateDisabled"
-	// ReasonClaiming goes with Ready false while sandboxes are missing.
-	ReasonClaiming = "Claiming"
+	// ReasonTooLarge goes with Completed true when the sandboxes do not fit into one
+	// transaction, as the claim demands, or not even one of them does.
+	ReasonTooLarge = "TooLarge"
 )
 
 // Condition types of a SandboxSet.
@@ -56,7 +52,7 @@ const (
 	// true when the pod template was found, patched and is valid; while it is false,
 	// the pool stays at the last one that was.
 	SetConditionTemplateResolved = "TemplateResolved"
-	// SetConditionTemplateAccepted says whether the cluster takes pods of the current
+	// SetConditionTemplateAccepted reports whether the cluster takes pods of the current
 	// revision: true when it took one, in a dry run or in earnest, and unknown while
 	// it could not be asked, refused them for reasons that may pass, or had something
 	// to warn of. It is there in clusters only.
@@ -87,7 +83,7 @@ const (
 	// ReasonInvalidTemplate means that what comes out is no valid pod template.
 	ReasonInvalidTemplate = "InvalidTemplate"
 	// ReasonTemplateNameTaken means that the SandboxTemplate that was to hold the
-	// revision of a set is somebody else's.
+	// revision of a set belongs to another owner.
 	ReasonTemplateNameTaken = "TemplateNameTaken"
 )
 
@@ -101,12 +97,6 @@ const (
 	SandboxConditionResumed = "SandboxResumed"
 	// SandboxConditionInplaceUpdate tells how an update in place went.
 	SandboxConditionInplaceUpdate = "InplaceUpdate"
-	// SandboxConditionUpgrading tells how far an upgrade is.
-	SandboxConditionUpgrading = "Upgrading"
-	// SandboxConditionRuntimeInitialized is true when the agent-runtime is set up.
-	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
-	// SandboxConditionRecycling tells how far the way back to the pool is.
-	SandboxConditionRecycling = "Recycling"
 )
 
 // Reasons of the condition Ready of a Sandbox.
@@ -115,8 +105,6 @@ const (
 	ReasonPodReady = "PodReady"
 	// ReasonInplaceUpdating means that an update in place runs.
 	ReasonInplaceUpdating = "InplaceUpdating"
-	// ReasonUpgrading means that an upgrade runs.
-	ReasonUpgrading = "Upgrading"
 	// ReasonStartContainerFailed means that a container waits and cannot start.
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
@@ -141,59 +129,8 @@ const (
 
 // Reasons of the conditions SandboxPaused and SandboxResumed.
 const (
-	// ReasonImageChanged means that the pause saw another image than before.
-	ReasonImageChanged = "ImageChanged"
-	// ReasonCheckpointCreating means that a checkpoint is being taken.
-	ReasonCheckpointCreating = "CheckpointCreating"
-	// ReasonCheckpointSucceeded means that the checkpoint was taken.
-	ReasonCheckpointSucceeded = "CheckpointSucceeded"
-	// ReasonCheckpointFailed means that the checkpoint could not be taken; the
-	// condition Upgrading uses it too.
-	ReasonCheckpointFailed = "CheckpointFailed"
-	// ReasonSnapshotPauseSucceed means that the sandbox is paused with a snapshot.
-	ReasonSnapshotPauseSucceed = "SnapshotPauseSucceed"
 	// ReasonStopPauseSucceed means that the sandbox is paused and its pod is gone.
 	ReasonStopPauseSucceed = "StopPauseSucceed"
 	// ReasonCreatePod means that a resume makes the pod.
 	ReasonCreatePod = "CreatePod"
-	// ReasonResumePod means that a resume wakes the pod.
-	ReasonResumePod = "ResumePod"
-)
-
-// Reasons of the condition Upgrading.
-const (
-	// ReasonResuming means that a paused sandbox is woken for its upgrade.
-	ReasonResuming = "Resuming"
-	// ReasonResumeSucceed means that the sandbox is awake.
-	ReasonResumeSucceed = "ResumeSucceed"
-	// ReasonPreUpgrade means that the command before the upgrade runs.
-	ReasonPreUpgrade = "PreUpgrade"
-	// ReasonPreUpgradeFailed means that the command before the upgrade failed.
-	ReasonPreUpgradeFailed = "PreUpgradeFailed"
-	// ReasonCheckpointing means that a checkpoint is being taken.
-	ReasonCheckpointing = "Checkpointing"
-	// ReasonUpgradePod means that the pod is replaced.
-	ReasonUpgradePod = "UpgradePod"
-	// ReasonUpgradePodFailed means that the pod could not be replaced.
-	ReasonUpgradePodFailed = "UpgradePodFailed"
-	// ReasonPostUpgrade means that the command after the upgrade runs.
-	ReasonPostUpgrade = "PostUpgrade"
-	// ReasonPostUpgradeFailed means that the command after the upgrade failed.
-	ReasonPostUpgradeFailed = "PostUpgradeFailed"
-)
-
-// Reasons of the condition Recycling.
-const (
-	// ReasonRecyclingStarted means that the sandbox is being reset.
-	ReasonRecyclingStarted = "RecyclingStarted"
-	// ReasonRecyclingCompleted means that the reset is done.
-	ReasonRecyclingCompleted = "RecyclingCompleted"
-	// ReasonRecyclingSucceeded means that the sandbox is back in its pool.
-	ReasonRecyclingSucceeded = "RecyclingSucceeded"
-	// ReasonRecyclingFailed means that the reset failed.
-	ReasonRecyclingFailed = "RecyclingFailed"
-	// ReasonRecyclingTimeout means that the reset took too long.
-	ReasonRecyclingTimeout = "RecyclingTimeout"
-	// ReasonRecyclingRejected means that this sandbox cannot be recycled.
-	ReasonRecyclingRejected = "RecyclingRejected"
 )

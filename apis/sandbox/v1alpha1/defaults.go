@@ -67,7 +67,7 @@ func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 	}
 }
 
-// NeedsFresh says whether a claim asks for something that only sandboxes made for it
+// NeedsFresh reports whether a claim asks for something that only sandboxes made for it
 // can have.
 func NeedsFresh(spec *SandboxClaimSpec) bool {
 	return len(spec.Env) > 0 || len(spec.VolumeClaimTemplates) > 0

@@ -16,12 +16,6 @@ func ClaimingMessage(claimed, desired int32) string {
 	return fmt.Sprintf("Claiming sandboxes: %d/%d claimed", claimed, desired)
 }
 
-// ClaimRecoveredMessage is the status message of a claim that is found to be
-// complete before its phase says so.
-func ClaimRecoveredMessage(claimed, desired int32) string {
-	return fmt.Sprintf("Completed: %d/%d claimed", claimed, desired)
-}
-
 // ClaimedMessage is the status message of a claim that got all its sandboxes.
 func ClaimedMessage(claimed, desired int32) string {
 	return fmt.Sprintf("Successfully claimed %d/%d sandboxes", claimed, desired)

@@ -26,24 +26,7 @@ const (
 	StateDead State = "dead"
 )
 
-// The reasons of a state. OpenKruise Agents reports them in logs and metrics.
-const (
-	StateReasonResourceDeleted                   = "ResourceDeleted"
-	StateReasonShutdownTimeReached               = "ShutdownTimeReached"
-	StateReasonResourcePending                   = "ResourcePending"
-	StateReasonResourceSucceeded                 = "ResourceSucceeded"
-	StateReasonResourceFailed                    = "ResourceFailed"
-	StateReasonResourceTerminating               = "ResourceTerminating"
-	StateReasonResourceControlledBySbsAndReady   = "ResourceControlledBySbsAndReady"
-	StateReasonResourceControlledBySbsNotReady   = "ResourceControlledBySbsButNotReady"
-	StateReasonRunningResourceClaimedAndPaused   = "RunningResourceClaimedAndPaused"
-	StateReasonRunningResourceClaimedAndReady    = "RunningResourceClaimedAndReady"
-	StateReasonRunningResourceClaimedButNotReady = "RunningResourceClaimedButNotReady"
-	StateReasonNotRunningResourceClaimed         = "NotRunningResourceClaimed"
-)
-
-// StateOf derives the state of a sandbox, and the reason for it. The first rule
-// that fits wins:
+// StateOf derives the state of a sandbox. The first rule that fits wins:
 //
 //  1. being deleted                        dead
 //  2. spec.shutdownTime reached            dead
@@ -58,44 +41,40 @@ const (
 //
 // Rule 2 depends on the clock: the state of a sandbox with a shutdownTime can
 // change without a change of the object. See IsInPool for what a pool is.
-func StateOf(sandbox *Sandbox, now time.Time) (State, string) {
+func StateOf(sandbox *Sandbox, now time.Time) State {
 	if sandbox.DeletionTimestamp != nil {
-		return StateDead, StateReasonResourceDeleted
+		return StateDead
 	}
 	if t := sandbox.Spec.ShutdownTime; t != nil && !now.Before(t.Time) {
-		return StateDead, StateReasonShutdownTimeReached
+		return StateDead
 	}
 	switch sandbox.Status.Phase {
 	case SandboxPending:
-		return StateCreating, StateReasonResourcePending
-	case SandboxSucceeded:
-		return StateDead, StateReasonResourceSucceeded
-	case SandboxFailed:
-		return StateDead, StateReasonResourceFailed
-	case SandboxTerminating:
-		return StateDead, StateReasonResourceTerminating
+		return StateCreating
+	case SandboxSucceeded, SandboxFailed, SandboxTerminating:
+		return StateDead
 	}
 	ready := meta.IsStatusConditionTrue(sandbox.Status.Conditions, SandboxConditionReady)
 	if IsInPool(sandbox) {
 		if ready {
-			return StateAvailable, StateReasonResourceControlledBySbsAndReady
+			return StateAvailable
 		}
-		return StateCreating, StateReasonResourceControlledBySbsNotReady
+		return StateCreating
 	}
 	if sandbox.Status.Phase != SandboxRunning {
-		return StatePaused, StateReasonNotRunningResourceClaimed
+		return StatePaused
 	}
 	switch {
 	case sandbox.Spec.Paused:
-		return StatePaused, StateReasonRunningResourceClaimedAndPaused
+		return StatePaused
 	case ready:
-		return StateRunning, StateReasonRunningResourceClaimedAndReady
+		return StateRunning
 	default:
-		return StateDead, StateReasonRunningResourceClaimedButNotReady
+		return StateDead
 	}
 }
 
-// IsInPool says whether a sandbox belongs to a pool: its controller is a
+// IsInPool reports whether a sandbox belongs to a pool: its controller is a
 // SandboxSet. Labels say so too, but users can write them, and a claim makes its
 // sandbox its own by taking the owner reference away.
 func IsInPool(sandbox *Sandbox) bool {

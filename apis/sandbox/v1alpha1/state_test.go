@@ -38,41 +38,40 @@ func TestStateOf(t *testing.T) {
 	tests := map[string]struct {
 		sandbox []func(*Sandbox)
 		state   State
-		reason  string
 	}{
-		"1 deleted":                   {all(deleted), StateDead, "ResourceDeleted"},
-		"1 deleted before all else":   {all(deleted, pooled, phase(SandboxRunning), ready("True"), shutdown(-1)), StateDead, "ResourceDeleted"},
-		"2 shutdown":                  {all(shutdown(-time.Second), pooled, phase(SandboxRunning), ready("True")), StateDead, "ShutdownTimeReached"},
-		"2 shutdown now":              {all(shutdown(0), phase(SandboxPending)), StateDead, "ShutdownTimeReached"},
-		"2 shutdown to come":          {all(shutdown(1), pooled, phase(SandboxRunning), ready("True")), StateAvailable, "ResourceControlledBySbsAndReady"},
-		"3 pending":                   {all(phase(SandboxPending)), StateCreating, "ResourcePending"},
-		"3 pending in a pool":         {all(phase(SandboxPending), pooled, ready("True")), StateCreating, "ResourcePending"},
-		"4 succeeded":                 {all(phase(SandboxSucceeded), pooled, ready("True")), StateDead, "ResourceSucceeded"},
-		"4 failed":                    {all(phase(SandboxFailed)), StateDead, "ResourceFailed"},
-		"4 terminating":               {all(phase(SandboxTerminating)), StateDead, "ResourceTerminating"},
-		"5 available":                 {all(pooled, phase(SandboxRunning), ready("True")), StateAvailable, "ResourceControlledBySbsAndReady"},
-		"5 ready says it all":         {all(pooled, phase(SandboxPaused), paused, ready("True")), StateAvailable, "ResourceControlledBySbsAndReady"},
-		"6 not ready":                 {all(pooled, phase(SandboxRunning), ready("False")), StateCreating, "ResourceControlledBySbsButNotReady"},
-		"6 unknown":                   {all(pooled, phase(SandboxRunning), ready("Unknown")), StateCreating, "ResourceControlledBySbsButNotReady"},
-		"6 new":                       {all(pooled), StateCreating, "ResourceControlledBySbsButNotReady"},
-		"7 pause asked for":           {all(phase(SandboxRunning), paused, ready("True")), StatePaused, "RunningResourceClaimedAndPaused"},
-		"8 running":                   {all(phase(SandboxRunning), ready("True")), StateRunning, "RunningResourceClaimedAndReady"},
-		"9 not ready":                 {all(phase(SandboxRunning), ready("False")), StateDead, "RunningResourceClaimedButNotReady"},
-		"9 no condition":              {all(phase(SandboxRunning)), StateDead, "RunningResourceClaimedButNotReady"},
-		"10 paused":                   {all(phase(SandboxPaused)), StatePaused, "NotRunningResourceClaimed"},
-		"10 resuming":                 {all(phase(SandboxResuming), ready("True")), StatePaused, "NotRunningResourceClaimed"},
-		"10 upgrading":                {all(phase(SandboxUpgrading)), StatePaused, "NotRunningResourceClaimed"},
-		"10 recycling":                {all(phase(SandboxRecycling)), StatePaused, "NotRunningResourceClaimed"},
-		"10 made by a user, new":      {all(), StatePaused, "NotRunningResourceClaimed"},
-		"owner is not the controller": {all(owner(func(o *metav1.OwnerReference) { o.Controller = &no })), StatePaused, "NotRunningResourceClaimed"},
-		"owner says nothing of it":    {all(owner(func(o *metav1.OwnerReference) { o.Controller = nil })), StatePaused, "NotRunningResourceClaimed"},
-		"owner is a claim":            {all(owner(func(o *metav1.OwnerReference) { o.Kind = "SandboxClaim" })), StatePaused, "NotRunningResourceClaimed"},
-		"owner is of another group":   {all(owner(func(o *metav1.OwnerReference) { o.APIVersion = "apps/v1" })), StatePaused, "NotRunningResourceClaimed"},
+		"1 deleted":                   {all(deleted), StateDead},
+		"1 deleted before all else":   {all(deleted, pooled, phase(SandboxRunning), ready("True"), shutdown(-1)), StateDead},
+		"2 shutdown":                  {all(shutdown(-time.Second), pooled, phase(SandboxRunning), ready("True")), StateDead},
+		"2 shutdown now":              {all(shutdown(0), phase(SandboxPending)), StateDead},
+		"2 shutdown to come":          {all(shutdown(1), pooled, phase(SandboxRunning), ready("True")), StateAvailable},
+		"3 pending":                   {all(phase(SandboxPending)), StateCreating},
+		"3 pending in a pool":         {all(phase(SandboxPending), pooled, ready("True")), StateCreating},
+		"4 succeeded":                 {all(phase(SandboxSucceeded), pooled, ready("True")), StateDead},
+		"4 failed":                    {all(phase(SandboxFailed)), StateDead},
+		"4 terminating":               {all(phase(SandboxTerminating)), StateDead},
+		"5 available":                 {all(pooled, phase(SandboxRunning), ready("True")), StateAvailable},
+		"5 ready says it all":         {all(pooled, phase(SandboxPaused), paused, ready("True")), StateAvailable},
+		"6 not ready":                 {all(pooled, phase(SandboxRunning), ready("False")), StateCreating},
+		"6 unknown":                   {all(pooled, phase(SandboxRunning), ready("Unknown")), StateCreating},
+		"6 new":                       {all(pooled), StateCreating},
+		"7 pause asked for":           {all(phase(SandboxRunning), paused, ready("True")), StatePaused},
+		"8 running":                   {all(phase(SandboxRunning), ready("True")), StateRunning},
+		"9 not ready":                 {all(phase(SandboxRunning), ready("False")), StateDead},
+		"9 no condition":              {all(phase(SandboxRunning)), StateDead},
+		"10 paused":                   {all(phase(SandboxPaused)), StatePaused},
+		"10 resuming":                 {all(phase(SandboxResuming), ready("True")), StatePaused},
+		"10 upgrading":                {all(phase(SandboxUpgrading)), StatePaused},
+		"10 recycling":                {all(phase(SandboxRecycling)), StatePaused},
+		"10 made by a user, new":      {all(), StatePaused},
+		"owner is not the controller": {all(owner(func(o *metav1.OwnerReference) { o.Controller = &no })), StatePaused},
+		"owner says nothing of it":    {all(owner(func(o *metav1.OwnerReference) { o.Controller = nil })), StatePaused},
+		"owner is a claim":            {all(owner(func(o *metav1.OwnerReference) { o.Kind = "SandboxClaim" })), StatePaused},
+		"owner is of another group":   {all(owner(func(o *metav1.OwnerReference) { o.APIVersion = "apps/v1" })), StatePaused},
 		"labels make no pool": {
 			all(phase(SandboxRunning), ready("True"), func(s *Sandbox) {
 				s.Labels = map[string]string{LabelSandboxPool: "pool", LabelSandboxClaimed: ClaimedFalse}
 			}),
-			StateRunning, "RunningResourceClaimedAndReady",
+			StateRunning,
 		},
 	}
 	for name, tc := range tests {
@@ -81,9 +80,8 @@ func TestStateOf(t *testing.T) {
 			for _, change := range tc.sandbox {
 				change(sandbox)
 			}
-			state, reason := StateOf(sandbox, now)
-			if state != tc.state || reason != tc.reason {
-				t.Errorf("got %s, %s; want %s, %s", state, reason, tc.state, tc.reason)
+			if state := StateOf(sandbox, now); state != tc.state {
+				t.Errorf("got %s, want %s", state, tc.state)
 			}
 		})
 	}

@@ -75,7 +75,6 @@ func TestPodTemplate(t *testing.T) {
 func TestMessages(t *testing.T) {
 	tests := map[string]struct{ got, want string }{
 		"progress":          {ClaimingMessage(1, 3), "Claiming sandboxes: 1/3 claimed"},
-		"recovered":         {ClaimRecoveredMessage(3, 3), "Completed: 3/3 claimed"},
 		"claimed":           {ClaimedMessage(3, 3), "Successfully claimed 3/3 sandboxes"},
 		"claimed condition": {ClaimedConditionMessage(3), "Successfully claimed all 3 sandboxes"},
 		"timeout":           {ClaimTimeoutMessage(time.Minute, 0, 3), "Timeout reached after 1m0s, claimed 0/3 sandboxes"},

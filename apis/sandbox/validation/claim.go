@@ -5,25 +5,37 @@ package validation
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 const (
-	// MaxReplicas is how many sandboxes one claim may ask for. The claim lists them
+	// maxReplicas is how many sandboxes one claim may ask for. The claim lists them
 	// in its status, and a request to etcd holds 1.5 MiB: 10,000 entries with names
 	// and addresses of usual length take about half of that.
-	MaxReplicas = 10000
+	maxReplicas = 10000
 
-	// MaxAtomicReplicas is how many sandboxes one transaction can bind: etcd takes
+	// maxAtomicReplicas is how many sandboxes one transaction can bind: etcd takes
 	// 128 operations a transaction, and the claim is one of them.
-	MaxAtomicReplicas = 127
+	maxAtomicReplicas = 127
+)
+
+// What a claim adds to its sandboxes is stored with each of them, so it is bounded.
+const (
+	maxClaimEnv      = 256
+	maxClaimEnvBytes = 32 << 10
+	maxClaimVolumes  = 16
 )
 
 var (
@@ -77,7 +89,8 @@ func validateClaimSpec(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.
 	errs := validateClaimSource(spec, path)
 	errs = append(errs, validateWarmPool(spec, path)...)
 	errs = append(errs, validateFreshPool(spec, path)...)
-	errs = append(errs, validateInjection(spec, path)...)
+	errs = append(errs, validateClaimEnv(spec.Env, path.Child("env"))...)
+	errs = append(errs, validateClaimVolumes(spec.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
 	errs = append(errs, validateEnum(spec.Allocation, allocationPolicies, path.Child("allocation"))...)
 	errs = append(errs, validateEnum(spec.OnShortage, shortagePolicies, path.Child("onShortage"))...)
 	errs = append(errs, validateEnum(spec.ReclaimPolicy, reclaimPolicies, path.Child("reclaimPolicy"))...)
@@ -123,6 +136,15 @@ func validateWarmPool(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.E
 	return nil
 }
 
+// validateFreshPool takes no pool for a claim that only fresh sandboxes can serve.
+func validateFreshPool(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	if !v1alpha1.NeedsFresh(spec) || spec.WarmPool == v1alpha1.WarmPoolNone {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("warmPool"), spec.WarmPool, fmt.Sprintf(
+		"must be %s, or left out, with env or volumeClaimTemplates: running sandboxes cannot take them", v1alpha1.WarmPoolNone))}
+}
+
 func validateClaimReplicas(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
 	if spec.Replicas == nil {
 		return field.ErrorList{field.Required(path, "")}
@@ -130,12 +152,12 @@ func validateClaimReplicas(spec *v1alpha1.SandboxClaimSpec, path *field.Path) fi
 	switch replicas := *spec.Replicas; {
 	case replicas < 1:
 		return field.ErrorList{field.Invalid(path, replicas, "must be at least 1")}
-	case replicas > MaxReplicas:
-		return field.ErrorList{field.Invalid(path, replicas, fmt.Sprintf("must be at most %d", MaxReplicas))}
-	case replicas > MaxAtomicReplicas && spec.Allocation == v1alpha1.AllocationAllOrNothing:
+	case replicas > maxReplicas:
+		return field.ErrorList{field.Invalid(path, replicas, fmt.Sprintf("must be at most %d", maxReplicas))}
+	case replicas > maxAtomicReplicas && spec.Allocation == v1alpha1.AllocationAllOrNothing:
 		return field.ErrorList{field.Invalid(path, replicas, fmt.Sprintf(
 			"must be at most %d with allocation %s, which binds all in one transaction",
-			MaxAtomicReplicas, v1alpha1.AllocationAllOrNothing))}
+			maxAtomicReplicas, v1alpha1.AllocationAllOrNothing))}
 	}
 	return nil
 }
@@ -145,6 +167,75 @@ func validateTimeout(value *metav1.Duration, parent *field.Path, name string) fi
 		return nil
 	}
 	return field.ErrorList{field.Invalid(parent.Child(name), value.Duration.String(), name+" must be at least 1 second")}
+}
+
+// validateClaimEnv checks variables. Their values are in no message.
+func validateClaimEnv(env []v1alpha1.SandboxClaimEnvVar, path *field.Path) field.ErrorList {
+	if len(env) > maxClaimEnv {
+		return field.ErrorList{field.TooMany(path, len(env), maxClaimEnv)}
+	}
+	size := 0
+	for _, variable := range env {
+		size += len(variable.Name) + len(variable.Value) + len(variable.ContainerName)
+	}
+	if size > maxClaimEnvBytes {
+		return field.ErrorList{field.TooLong(path, "", maxClaimEnvBytes)}
+	}
+	var errs field.ErrorList
+	type place struct{ container, name string }
+	seen := sets.Set[place]{}
+	for i, variable := range env {
+		at := path.Index(i)
+		name := at.Child("name")
+		if variable.Name == "" {
+			errs = append(errs, field.Required(name, ""))
+			continue
+		}
+		for _, msg := range validation.IsRelaxedEnvVarName(variable.Name) {
+			errs = append(errs, field.Invalid(name, variable.Name, msg))
+		}
+		if variable.ContainerName != "" {
+			for _, msg := range validation.IsDNS1123Label(variable.ContainerName) {
+				errs = append(errs, field.Invalid(at.Child("containerName"), variable.ContainerName, msg))
+			}
+		}
+		here := place{variable.ContainerName, variable.Name}
+		if seen.Has(here) {
+			errs = append(errs, field.Duplicate(name, variable.Name))
+		}
+		seen.Insert(here)
+	}
+	return errs
+}
+
+func validateClaimVolumes(volumes []runtime.RawExtension, path *field.Path) field.ErrorList {
+	if len(volumes) > maxClaimVolumes {
+		return field.ErrorList{field.TooMany(path, len(volumes), maxClaimVolumes)}
+	}
+	return validateVolumeClaimTemplates(volumes, path)
+}
+
+func unservedInClaim(spec *v1alpha1.SandboxClaimSpec) []unserved {
+	return []unserved{
+		{"envVars", len(spec.EnvVars) > 0, "environment variables for the runtime"},
+		{"additionalPodMetadata", spec.AdditionalPodMetadata != nil, "metadata for the pod alone; use labels and annotations"},
+		{"inplaceUpdate", spec.InplaceUpdate != nil, "changing claimed sandboxes in place"},
+		{"dynamicVolumesMount", len(spec.DynamicVolumesMount) > 0, "mounting volumes into running sandboxes"},
+		{"lifecycle", spec.Lifecycle != nil, "the lifecycle of a claim; use shutdownTime and ttlAfterCompleted"},
+	}
+}
+
+// validateInjectionUnchanged keeps what was put into sandboxes already, and may be
+// put into others soon.
+func validateInjectionUnchanged(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(spec.Env)+len(old.Env) > 0 && !reflect.DeepEqual(spec.Env, old.Env) {
+		errs = append(errs, field.Forbidden(path.Child("env"), "is immutable"))
+	}
+	if !slices.EqualFunc(spec.VolumeClaimTemplates, old.VolumeClaimTemplates, sameJSON) {
+		errs = append(errs, field.Forbidden(path.Child("volumeClaimTemplates"), "is immutable"))
+	}
+	return errs
 }
 
 func validateClaimedSandboxes(sandboxes []v1alpha1.ClaimedSandbox, path *field.Path) field.ErrorList {

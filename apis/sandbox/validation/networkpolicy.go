@@ -162,7 +162,7 @@ func NetworkPolicyUpdateWarnings(spec, old *v1alpha1.SandboxTemplateSpec) []stri
 		": sandboxes of this template that run already lose the name servers of the cluster at once, and get no others until they are made anew"}
 }
 
-// isSecureDefault says whether the policy is the one without rules of the template.
+// isSecureDefault reports whether the policy is the one without rules of the template.
 func isSecureDefault(spec *v1alpha1.SandboxTemplateSpec) bool {
 	return spec.NetworkPolicyManagement == v1alpha1.NetworkPolicyManaged && spec.NetworkPolicy == nil
 }

@@ -16,23 +16,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// MaxTemplateSize is how many bytes a pod template may take. Each sandbox carries
+// maxTemplateSize is how many bytes a pod template may take. Each sandbox carries
 // its own copy, and a transaction that binds sandboxes writes those copies, so a
 // template has to stay well below the 1.5 MiB of a request to etcd.
-const MaxTemplateSize = 256 << 10
+const maxTemplateSize = 256 << 10
+
+// MaxVolumeClaimTemplates is well above what a node can attach to a pod. It also
+// bounds what the start of one sandbox may create.
+const MaxVolumeClaimTemplates = 64
 
 // validatePodTemplate finds the mistakes that a template can be seen to have
 // without a cluster. What a pod may be is decided by the cluster that runs it,
 // and its rules change with its version.
 func validatePodTemplate(raw *runtime.RawExtension, path *field.Path) field.ErrorList {
-	if len(raw.Raw) > MaxTemplateSize {
-		return field.ErrorList{field.TooLong(path, "", MaxTemplateSize)}
+	if len(raw.Raw) > maxTemplateSize {
+		return field.ErrorList{field.TooLong(path, "", maxTemplateSize)}
 	}
 	template, err := v1alpha1.PodTemplate(raw)
 	if err != nil {
@@ -40,6 +45,12 @@ func validatePodTemplate(raw *runtime.RawExtension, path *field.Path) field.Erro
 	}
 	errs := validateTemplateMetadata(&template.ObjectMeta, path.Child("metadata"))
 	return append(errs, validateContainers(&template.Spec, path.Child("spec"))...)
+}
+
+// ValidateResolvedTemplate checks the pod template that references, and a patch,
+// have led to, with the rules of one that stands in the object itself.
+func ValidateResolvedTemplate(template *runtime.RawExtension, path *field.Path) field.ErrorList {
+	return validatePodTemplate(template, path)
 }
 
 // undecodable names the field that does not decode, as far as the decoder knows
@@ -106,6 +117,89 @@ func validateContainerList(containers []corev1.Container, path *field.Path, seen
 			errs = append(errs, field.Required(image, ""))
 		case strings.TrimSpace(container.Image) != container.Image:
 			errs = append(errs, field.Invalid(image, container.Image, "must not have leading or trailing whitespace"))
+		}
+	}
+	return errs
+}
+
+// validateVolumeClaimTemplates finds the mistakes that volume claims can be seen
+// to have without a cluster.
+func validateVolumeClaimTemplates(templates []runtime.RawExtension, path *field.Path) field.ErrorList {
+	if len(templates) > MaxVolumeClaimTemplates {
+		return field.ErrorList{field.TooMany(path, len(templates), MaxVolumeClaimTemplates)}
+	}
+	var errs field.ErrorList
+	size, seen := 0, sets.Set[string]{}
+	for i := range templates {
+		size += len(templates[i].Raw)
+		if size > maxTemplateSize {
+			return append(errs, field.TooLong(path, "", maxTemplateSize))
+		}
+		claim, err := v1alpha1.VolumeClaimTemplate(&templates[i])
+		if err != nil {
+			errs = append(errs, undecodable(err, path.Index(i)))
+			continue
+		}
+		errs = append(errs, validateVolumeClaim(claim, seen, path.Index(i))...)
+		seen.Insert(claim.Name)
+	}
+	return errs
+}
+
+func validateVolumeClaim(claim *corev1.PersistentVolumeClaim, seen sets.Set[string], path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	metadata := path.Child("metadata")
+	name := metadata.Child("name")
+	switch {
+	case claim.Name == "":
+		errs = append(errs, field.Required(name, "also the name of the volume in the pod"))
+	case seen.Has(claim.Name):
+		errs = append(errs, field.Duplicate(name, claim.Name))
+	default:
+		for _, msg := range validation.IsDNS1123Label(claim.Name) {
+			errs = append(errs, field.Invalid(name, claim.Name, msg))
+		}
+	}
+	errs = append(errs, metav1validation.ValidateLabels(claim.Labels, metadata.Child("labels"))...)
+	errs = append(errs, apivalidation.ValidateAnnotations(claim.Annotations, metadata.Child("annotations"))...)
+	storage := path.Child("spec", "resources", "requests").Key(string(corev1.ResourceStorage))
+	switch size, ok := claim.Spec.Resources.Requests[corev1.ResourceStorage]; {
+	case !ok:
+		errs = append(errs, field.Required(storage, ""))
+	case size.Sign() <= 0:
+		errs = append(errs, field.Invalid(storage, size.String(), "must be greater than zero"))
+	}
+	return errs
+}
+
+// ValidateMounted refuses volumes that no container of a pod template would see: a
+// slip of the pen that costs a volume for every sandbox. What does not decode is
+// reported elsewhere.
+func ValidateMounted(raw *runtime.RawExtension, claims []runtime.RawExtension, path *field.Path) field.ErrorList {
+	if raw == nil || len(claims) == 0 {
+		return nil
+	}
+	template, err := v1alpha1.PodTemplate(raw)
+	if err != nil {
+		return nil
+	}
+	mounted := sets.Set[string]{}
+	for _, containers := range [][]corev1.Container{template.Spec.InitContainers, template.Spec.Containers} {
+		for i := range containers {
+			for _, mount := range containers[i].VolumeMounts {
+				mounted.Insert(mount.Name)
+			}
+			for _, device := range containers[i].VolumeDevices {
+				mounted.Insert(device.Name)
+			}
+		}
+	}
+	var errs field.ErrorList
+	for i := range claims {
+		claim, err := v1alpha1.VolumeClaimTemplate(&claims[i])
+		if err == nil && claim.Name != "" && !mounted.Has(claim.Name) {
+			errs = append(errs, field.Invalid(path.Index(i).Child("metadata", "name"), claim.Name,
+				"must be mounted by a container of the template (volumeMounts or volumeDevices)"))
 		}
 	}
 	return errs

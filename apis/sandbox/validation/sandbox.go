@@ -80,6 +80,13 @@ func validateSandboxSpec(spec, old *v1alpha1.SandboxSpec, path *field.Path) fiel
 	return append(errs, refuseUnserved(unservedInSandbox(spec), path)...)
 }
 
+func unservedInSandbox(spec *v1alpha1.SandboxSpec) []unserved {
+	return []unserved{
+		{"lifecycle", spec.Lifecycle != nil, "upgrading sandboxes"},
+		{"upgradePolicy", spec.UpgradePolicy != nil, "upgrading sandboxes"},
+	}
+}
+
 // validateUnchanged refuses changes of what a pod cannot change while it runs. The
 // metadata of the template may change: it is brought to the pod.
 func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
@@ -97,7 +104,7 @@ func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *fi
 	return errs
 }
 
-// sameTemplate says whether two pod templates differ in their metadata at most.
+// sameTemplate reports whether two pod templates differ in their metadata at most.
 func sameTemplate(a, b *runtime.RawExtension) bool {
 	if a == nil || b == nil {
 		return a == b

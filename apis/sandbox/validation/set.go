@@ -5,22 +5,25 @@ package validation
 
 import (
 	"fmt"
+	"reflect"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// MaxPoolReplicas is how many sandboxes a set may keep. No etcd holds more of
+// maxPoolReplicas is how many sandboxes a set may keep. No etcd holds more of
 // them; a larger number is a slip of the hand that would fill the store.
-const MaxPoolReplicas = 1000000
+const maxPoolReplicas = 1000000
 
-// MaxBurst is how far a set may grow beyond its replicas: as far as one claim may
+// maxBurst is how far a set may grow beyond its replicas: as far as one claim may
 // ask for.
-const MaxBurst = MaxReplicas
+const maxBurst = maxReplicas
 
 // ValidateSandboxSet checks a new set, after defaulting.
 func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {
@@ -59,9 +62,9 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	embedded, before := &spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate
 	errs := validatePoolReplicas(spec.Replicas, path.Child("replicas"))
 	errs = append(errs, validateChangedClaims(embedded, before, path)...)
-	if !sameSource(embedded, before) || !sameClaims(embedded, before) {
+	if !samePods(embedded, before) {
 		errs = append(errs, validateSetReference(embedded.TemplateRef, path.Child("templateRef"))...)
-		errs = append(errs, validateMounted(embedded, path.Child("volumeClaimTemplates"))...)
+		errs = append(errs, ValidateMounted(embedded.Template, embedded.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
 	}
 	errs = append(errs, validateChangedPatch(spec, old, path.Child("patch"))...)
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
@@ -80,8 +83,8 @@ func validatePoolReplicas(replicas *int32, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(path, "number of unused sandboxes to keep")}
 	case *replicas < 0:
 		return field.ErrorList{field.Invalid(path, *replicas, "replicas cannot be negative")}
-	case *replicas > MaxPoolReplicas:
-		return field.ErrorList{field.Invalid(path, *replicas, fmt.Sprintf("must be at most %d", MaxPoolReplicas))}
+	case *replicas > maxPoolReplicas:
+		return field.ErrorList{field.Invalid(path, *replicas, fmt.Sprintf("must be at most %d", maxPoolReplicas))}
 	}
 	return nil
 }
@@ -90,10 +93,17 @@ func validateBurst(burst *int32, path *field.Path) field.ErrorList {
 	if burst == nil {
 		return nil
 	}
-	if *burst < 0 || *burst > MaxBurst {
-		return field.ErrorList{field.Invalid(path, *burst, fmt.Sprintf("must be from 0 to %d", MaxBurst))}
+	if *burst < 0 || *burst > maxBurst {
+		return field.ErrorList{field.Invalid(path, *burst, fmt.Sprintf("must be from 0 to %d", maxBurst))}
 	}
 	return nil
+}
+
+func validateChangedMaxUnavailable(value, old *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if reflect.DeepEqual(value, old) {
+		return nil
+	}
+	return validateMaxUnavailable(value, path.Child("maxUnavailable"))
 }
 
 // validateMaxUnavailable takes what can be scaled: a number or a percentage. An
@@ -106,4 +116,51 @@ func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.E
 		return field.ErrorList{field.Invalid(path, value.String(), "maxUnavailable is invalid")}
 	}
 	return nil
+}
+
+// validateSetReference keeps to the names that fit into the label by which the
+// sandboxes of all sets of one template are found.
+func validateSetReference(ref *v1alpha1.SandboxTemplateRef, path *field.Path) field.ErrorList {
+	if ref == nil || len(ref.Name) <= validation.LabelValueMaxLength || len(ref.Name) > validation.DNS1123SubdomainMaxLength {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("name"), ref.Name, fmt.Sprintf(
+		"must be no more than %d characters, because it is also the value of a label on sandboxes", validation.LabelValueMaxLength))}
+}
+
+func validateChangedPatch(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
+	if samePatch(spec.Patch, old.Patch) && (spec.TemplateRef == nil) == (old.TemplateRef == nil) {
+		return nil
+	}
+	return validatePatch(spec, path)
+}
+
+// validatePatch checks the form of a patch. What it does to a template is seen
+// once that is found.
+func validatePatch(spec *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
+	switch patch := spec.Patch; {
+	case patch == nil:
+		return nil
+	case spec.TemplateRef == nil:
+		return field.ErrorList{field.Forbidden(path, "only together with templateRef; a template of the set's own can be changed itself")}
+	case len(patch.Raw) > maxTemplateSize:
+		return field.ErrorList{field.TooLong(path, "", maxTemplateSize)}
+	default:
+		if _, ok := decodeRaw(patch).(map[string]any); !ok {
+			return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must be an object: a strategic merge patch on a pod template")}
+		}
+		return nil
+	}
+}
+
+func samePatch(a, b *runtime.RawExtension) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return sameJSON(*a, *b)
+}
+
+// SamePodsOfSets reports whether two sets say the same of what their pods look like.
+func SamePodsOfSets(a, b *v1alpha1.SandboxSetSpec) bool {
+	return samePods(&a.EmbeddedSandboxTemplate, &b.EmbeddedSandboxTemplate) && samePatch(a.Patch, b.Patch)
 }

@@ -10,6 +10,10 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
+var injectionPolicies = []v1alpha1.InjectionPolicy{
+	v1alpha1.InjectionAllowed, v1alpha1.InjectionOverrides, v1alpha1.InjectionDisallowed,
+}
+
 // ValidateSandboxTemplate checks a new template.
 func ValidateSandboxTemplate(template *v1alpha1.SandboxTemplate) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&template.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
@@ -35,13 +39,41 @@ func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.Sand
 	spec := &template.Spec
 	embedded, before := &spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate
 	errs := validateChangedClaims(embedded, before, path)
-	if !sameSource(embedded, before) || !sameClaims(embedded, before) {
+	if !samePods(embedded, before) {
 		errs = append(errs, validateNoSelfReference(template, path.Child("templateRef"))...)
-		errs = append(errs, validateMounted(embedded, path.Child("volumeClaimTemplates"))...)
+		errs = append(errs, ValidateMounted(embedded.Template, embedded.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
 	}
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
 	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)
 	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
 	errs = append(errs, validateNetworkPolicy(spec, old, path)...)
 	return append(errs, validateInjectionPolicies(spec, path)...)
+}
+
+// validateNoSelfReference finds the shortest circle, which needs no look at any
+// other object.
+func validateNoSelfReference(template *v1alpha1.SandboxTemplate, path *field.Path) field.ErrorList {
+	ref := template.Spec.TemplateRef
+	if ref == nil || ref.Kind == v1alpha1.TemplateKindPodTemplate || ref.Name == "" || ref.Name != template.Name {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("name"), ref.Name, "a template cannot refer to itself")}
+}
+
+// validateInjectionPolicies checks what a template lets claims add.
+func validateInjectionPolicies(spec *v1alpha1.SandboxTemplateSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if policy := spec.EnvVarsInjectionPolicy; policy != "" {
+		errs = append(errs, validateEnum(policy, injectionPolicies, path.Child("envVarsInjectionPolicy"))...)
+	}
+	if policy := spec.VolumeClaimTemplatesPolicy; policy != "" {
+		errs = append(errs, validateEnum(policy, injectionPolicies, path.Child("volumeClaimTemplatesPolicy"))...)
+	}
+	return errs
+}
+
+// SamePodsOfTemplates reports whether two templates say the same of what their pods
+// look like.
+func SamePodsOfTemplates(a, b *v1alpha1.SandboxTemplateSpec) bool {
+	return samePods(&a.EmbeddedSandboxTemplate, &b.EmbeddedSandboxTemplate)
 }

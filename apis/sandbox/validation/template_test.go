@@ -91,3 +91,18 @@ func TestValidateSandboxTemplate(t *testing.T) {
 	expect(t, ValidateSandboxTemplate(template(t, func(s *v1alpha1.SandboxTemplate) { s.Name = "a_b" })),
 		[]string{"metadata.name: Invalid value: "})
 }
+
+func TestValidateInjectionPolicies(t *testing.T) {
+	for _, policy := range append(injectionPolicies, "") {
+		expect(t, ValidateSandboxTemplate(template(t, func(s *v1alpha1.SandboxTemplate) {
+			s.Spec.EnvVarsInjectionPolicy, s.Spec.VolumeClaimTemplatesPolicy = policy, policy
+		})), nil)
+	}
+	bad := template(t, func(s *v1alpha1.SandboxTemplate) {
+		s.Spec.EnvVarsInjectionPolicy, s.Spec.VolumeClaimTemplatesPolicy = "allowed", "Always"
+	})
+	expect(t, ValidateSandboxTemplate(bad), []string{
+		"spec.envVarsInjectionPolicy: Unsupported value: \"allowed\": supported values: \"Allowed\", \"Overrides\", \"Disallowed\"",
+		"spec.volumeClaimTemplatesPolicy: Unsupported value: \"Always\"",
+	})
+}

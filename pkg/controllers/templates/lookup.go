@@ -1,8 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates finds templates for the controllers that make something of
-// them, and what is to be looked at again when a template changes.
+// Package templates gets the templates that controllers resolve pod templates from, and
+// has the reasons in conditions for why a template cannot be used.
 package templates
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// Lookup finds templates in a manager's cache. That there is none is taken from
-// the server alone: what is made after a template may be seen before it.
+// Lookup finds templates in a manager's cache. That there is none is believed the server
+// alone: the cache may show an object before the template that it was created after.
 type Lookup struct {
 	// Cache reads from the cache. Required.
 	Cache client.Reader
 	// Server asks the server itself. Required.
 	Server client.Reader
-	// Cluster says that there is a cluster, which may have PodTemplates.
+	// Cluster: there is a cluster, which may have PodTemplates.
 	Cluster bool
 }
 

@@ -25,8 +25,8 @@ var reasons = []struct {
 	{ErrInvalid, v1alpha1.ReasonInvalidTemplate},
 }
 
-// ReasonFor is the reason in conditions for why a template cannot be used, or
-// empty where an error is not about that but about the moment.
+// ReasonFor returns the reason in conditions for why a template cannot be used, or an
+// empty string for an error that is not about the template.
 func ReasonFor(err error) string {
 	for _, known := range reasons {
 		if errors.Is(err, known.err) {
@@ -36,7 +36,7 @@ func ReasonFor(err error) string {
 	return ""
 }
 
-// IsReason says whether a reason is one of ReasonFor.
+// IsReason reports whether a reason is one that ReasonFor returns.
 func IsReason(reason string) bool {
 	for _, known := range reasons {
 		if reason == known.reason {

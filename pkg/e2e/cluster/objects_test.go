@@ -69,7 +69,7 @@ func (c *clients) awaitPool(t testing.TB, namespace, name string, replicas int32
 				continue
 			}
 			unused++
-			if state, _ := v1alpha1.StateOf(sandbox, time.Now()); state == v1alpha1.StateAvailable && sandbox.Annotations[v1alpha1.AnnotationLock] == "" {
+			if state := v1alpha1.StateOf(sandbox, time.Now()); state == v1alpha1.StateAvailable && sandbox.Annotations[v1alpha1.AnnotationLock] == "" {
 				available++
 			}
 		}

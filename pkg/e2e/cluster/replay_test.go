@@ -93,7 +93,7 @@ func look(e watch.Event) seen {
 	}
 	s.pooled = v1alpha1.IsInPool(sandbox)
 	s.claimed = !s.pooled && sandbox.Labels[v1alpha1.LabelSandboxClaimed] == v1alpha1.ClaimedTrue
-	state, _ := v1alpha1.StateOf(sandbox, time.Now())
+	state := v1alpha1.StateOf(sandbox, time.Now())
 	s.available = state == v1alpha1.StateAvailable && sandbox.Status.PodInfo.PodIP != "" &&
 		sandbox.Annotations[v1alpha1.AnnotationLock] == ""
 	return s

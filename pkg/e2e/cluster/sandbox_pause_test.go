@@ -41,7 +41,7 @@ func TestPauseAndResume(t *testing.T) {
 	if !slices.Contains(paused.Finalizers, v1alpha1.FinalizerSandbox) || paused.Status.SandboxIP != "" || paused.Status.PodInfo.PodIP != "" {
 		t.Errorf("finalizers %q, status %+v", paused.Finalizers, paused.Status)
 	}
-	if state, _ := v1alpha1.StateOf(paused, time.Now()); state != v1alpha1.StatePaused {
+	if state := v1alpha1.StateOf(paused, time.Now()); state != v1alpha1.StatePaused {
 		t.Errorf("state %s", state)
 	}
 

@@ -10,26 +10,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
-
-// maxBackoff bounds how long a failed write waits for its next try.
-const maxBackoff = time.Minute
-
-// fieldOwner is the manager of the fields of pods that this controller writes.
-const fieldOwner = client.FieldOwner("sandlot-controller-manager")
 
 // Options are what the controller works with.
 type Options struct {
@@ -54,41 +48,37 @@ type Options struct {
 
 // Controller runs sandboxes as pods.
 type Controller struct {
-	client       client.Client
-	reader       client.Reader
-	clock        clock.PassiveClock
-	recorder     recorder.EventRecorder
-	lookup       *templates.Lookup
-	templates    *podtemplate.Cache
-	workers      int
-	expectations *expectations
-	superseded   *superseded
-	creates      *backoff
-	removes      *backoff // of pods whose deletion was refused
-	lull         *lull.Lull
-	injector     *injector
-	resizes      *resizes
+	client   client.Client
+	reader   client.Reader
+	clock    clock.PassiveClock
+	workers  int
+	recorder *report.Recorder
+	writer   *writer
+	labeler  *labeler
+	*resolver
+	memory
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
 // New returns a Controller.
 func New(o Options) *Controller {
+	recorder := &report.Recorder{EventRecorder: o.Recorder, Kind: "Sandbox", Action: "Reconcile"}
+	resolver := &resolver{lookup: o.Lookup, templates: podtemplate.NewCache(), injector: newInjector(o.Client, o.Namespace)}
+	memory := newMemory(o.Clock)
 	return &Controller{
-		client:       o.Client,
-		reader:       o.Reader,
-		clock:        o.Clock,
-		recorder:     o.Recorder,
-		lookup:       o.Lookup,
-		templates:    podtemplate.NewCache(),
-		workers:      o.Workers,
-		expectations: newExpectations(o.Clock),
-		superseded:   newSuperseded(o.Clock),
-		creates:      newBackoff(o.Clock),
-		removes:      newBackoff(o.Clock),
-		lull:         lull.New(o.QuietPeriod),
-		injector:     newInjector(o.Client, o.Namespace),
-		resizes:      newResizes(),
+		client:   o.Client,
+		reader:   o.Reader,
+		clock:    o.Clock,
+		workers:  o.Workers,
+		recorder: recorder,
+		writer:   &writer{client: o.Client, recorder: recorder, superseded: memory.superseded},
+		labeler: &labeler{
+			client: o.Client, clock: o.Clock, recorder: recorder,
+			resolver: resolver, bursts: quietperiod.New(o.QuietPeriod),
+		},
+		resolver: resolver,
+		memory:   memory,
 	}
 }
 
@@ -98,33 +88,29 @@ func (c *Controller) Name() string { return "sandbox-pod" }
 // Register adds the controller to a manager, whose cache should be limited to
 // CachedPods.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	users, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}
-	runtimes, err := c.watchRuntimes(ctx, mgr)
+	runtimes, err := c.injector.watch(ctx, mgr, c.client)
 	if err != nil {
 		return err
 	}
-	if c.recorder == nil {
-		c.recorder = mgr.GetEventRecorder(c.Name())
+	if c.recorder.EventRecorder == nil {
+		c.recorder.EventRecorder = mgr.GetEventRecorder(c.Name())
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: c.workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				5*time.Millisecond, maxBackoff),
-		}).
+		WithOptions(queue.Options[reconcile.Request](c.workers)).
 		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
 		Watches(&corev1.Pod{}, c.podEvents()).
-		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
-		Watches(&corev1.PodTemplate{}, users.Events(wakeUser)).
+		Watches(&v1alpha1.SandboxTemplate{}, users.Events(enqueueStarting)).
+		Watches(&corev1.PodTemplate{}, users.Events(enqueueStarting)).
 		WatchesRawSource(runtimes).
 		Complete(c)
 }
 
-// Reconcile brings one sandbox and its pod nearer to what they should be.
+// Reconcile plans the next step of one sandbox and its pod, and takes it.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	sandbox := &v1alpha1.Sandbox{}
@@ -139,7 +125,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if sandbox.DeletionTimestamp != nil {
-		// Before anything that a template could be at fault for.
+		// Before anything that can fail for want of a template.
 		o := &observation{sandbox: sandbox}
 		return c.act(ctx, key, o, decide(o))
 	}
@@ -165,61 +151,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if p.status.Phase == v1alpha1.SandboxRunning {
 		c.creates.forget(key)
-		c.removes.forget(key)
+		c.deletes.forget(key)
 	}
 	return c.act(ctx, key, o, p)
-}
-
-// forget drops what is remembered of a sandbox that is gone. Another one of its
-// name begins anew.
-func (c *Controller) forget(key types.NamespacedName) {
-	c.expectations.forget(key)
-	c.superseded.forget(key)
-	c.creates.forget(key)
-	c.removes.forget(key)
-	c.resizes.end(key)
-}
-
-// observe takes in what the cache shows. What is expected of the cache comes
-// first: a pod that arrives in between is then seen twice and not missed.
-func (c *Controller) observe(ctx context.Context, key types.NamespacedName, sandbox *v1alpha1.Sandbox) (*observation, error) {
-	revision, err := podtemplate.SandboxRevision(sandbox)
-	if err != nil {
-		return nil, reconcile.TerminalError(err)
-	}
-	o := &observation{
-		sandbox:  sandbox,
-		revision: revision,
-		expected: c.expectations.left(key) > 0,
-		held:     c.creates.left(key) > 0,
-		now:      c.clock.Now(),
-	}
-	o.pod, err = getPod(ctx, c.client, key, client.UnsafeDisableDeepCopy)
-	return o, err
-}
-
-// ask lets the server say what pod there is, and plans with that.
-func (c *Controller) ask(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
-	pod, err := getPod(ctx, c.reader, key)
-	if err != nil {
-		return plan{}, err
-	}
-	if pod != nil {
-		pod = trim(pod)
-	}
-	o.pod, o.sure, o.expected = pod, true, false
-	return decide(o), nil
-}
-
-// getPod returns the pod of a name, or nil.
-func getPod(ctx context.Context, reader client.Reader, key types.NamespacedName, opts ...client.GetOption) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	err := reader.Get(ctx, key, pod, opts...)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("getting Pod %s: %w", key, err)
-	}
-	return pod, nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 )
 
 func TestIsRefusal(t *testing.T) {
@@ -61,7 +62,7 @@ func TestRefusedPlan(t *testing.T) {
 		if got.action != leave || got.status.Phase != p || got.status.UpdateRevision != revision || condition == nil || condition.Reason != v1alpha1.ReasonPodCreateFailed {
 			t.Fatalf("plan %+v", got)
 		}
-		if m := condition.Message; len(m) > maxMessage || !utf8.ValidString(m) || !strings.HasSuffix(m, "ä...") {
+		if m := condition.Message; len(m) > report.MaxNote || !utf8.ValidString(m) || !strings.HasSuffix(m, "ä...") {
 			t.Errorf("message of %d bytes: %q", len(m), m)
 		}
 		// The next try says nothing new as long as it is refused the same way.

@@ -3,19 +3,20 @@
 
 // Package pod runs sandboxes as Pods: one Pod for each Sandbox, of its name and
 // owned by it, with the PersistentVolumeClaims that the sandbox asks for; and it
-// tells in the sandbox's status how the Pod is. Pausing a sandbox deletes the Pod,
-// resuming makes a new one. What is to be done is decided in plan.go, from values
-// alone; the rest carries it out.
+// reports the state of the Pod in the sandbox's status. Pausing a sandbox deletes the
+// Pod, resuming creates a new one. plan.go decides what to do, from values alone; the
+// rest carries it out.
 //
 // A reconcile writes the sandbox at most once and its status at most once (twice
-// where the deletion of a pod is refused), all only as the very object that was
-// judged: a plan made from an old cache is refused by the server and made again.
-// What is older than the controller's own last write is not judged at all. That a pod is gone is believed the server
-// alone where it has consequences, because a sandbox that failed stays failed.
+// where the deletion of a pod is refused), all only as the version that the plan was
+// made for: the server refuses a plan made from an old cache, and it is made again. No
+// plan is made from a version that is older than the controller's own last write. That a
+// pod is gone is believed the server alone where it has consequences, because a sandbox
+// that failed stays failed.
 //
 // A sandbox costs one create of a pod and two writes of its status (Pending with
-// the revision, then Running), a claimed one a patch of the pod's metadata: where it
-// only tells whose it is, after a storm of claims (wake.go).
+// the revision, then Running), a claimed one a patch of the pod's metadata: where that
+// only names the claim, after a burst of claims (label.go).
 //
 // A sandbox that a claim left to be resized gets more through the pod's subresource
 // resize, at once (resize.go). The cache has none of what that takes; the server is
@@ -23,8 +24,8 @@
 //
 // A sandbox that refers to a template instead of holding one, such as an unused one
 // of a set that does, waits for that template without failing (template.go). Once
-// its pod is there, a change of the template is none of its business. So is it with the
-// runtimes of a sandbox, which are put into the template when the pod is made
+// its pod is there, a change of the template changes nothing. The same is true of the
+// runtimes of a sandbox, which are injected into the template when the pod is created
 // (runtimes.go).
 //
 // The rights that it needs, in all namespaces:
@@ -37,7 +38,7 @@
 //	core                     pods                    get, list, watch, create, patch, delete
 //	core                     pods/resize             patch
 //	core                     persistentvolumeclaims  get, create
-//	core                     configmaps              get, list, watch (RuntimesConfigMap)
+//	core                     configmaps              get, list, watch (the one with the runtimes)
 //	events.k8s.io (and core) events                  create, patch
 //
 // The finalizers are for clusters with OwnerReferencesPermissionEnforcement: an

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -20,15 +21,15 @@ type observation struct {
 	sandbox *v1alpha1.Sandbox
 	// revision is the hash of the sandbox's template.
 	revision string
-	// pod is the one that has the sandbox's name, whoever owns it, or nil.
+	// pod is the one that has the sandbox's name, whatever its owner, or nil.
 	pod *corev1.Pod
-	// sure says that pod is what the server answered just now. A cache may be late.
+	// sure: pod is what the server answered just now. A cache may be late.
 	sure bool
-	// expected says that a pod was created that the cache does not show yet.
+	// expected: a pod was created that the cache does not show yet.
 	expected bool
-	// held says that a new pod must wait, because the last one failed to come.
+	// held: a new pod must wait, because the last try failed.
 	held bool
-	// inplace is what is known for a resize; nil where nobody has looked.
+	// inplace is what is known for a resize, nil before inspect.
 	inplace *inplace
 	now     time.Time
 }
@@ -43,7 +44,7 @@ const (
 	ask
 	// inspect: the sandbox is resized; look at the whole pod and plan again.
 	inspect
-	// create: make the volume claims and the pod.
+	// create: create the volume claims and the pod.
 	create
 	// label: give the pod the metadata that the sandbox wants by now.
 	label
@@ -54,11 +55,11 @@ const (
 // plan is what is to be done.
 type plan struct {
 	action action
-	// finalizer says whether the sandbox should have v1alpha1.FinalizerSandbox.
+	// finalizer: the sandbox should have v1alpha1.FinalizerSandbox.
 	finalizer bool
 	// status is what the status should be, provided that action succeeds.
 	status v1alpha1.SandboxStatus
-	// mismatch says that a pod of somebody else is in the way.
+	// mismatch: a pod that the sandbox does not own has its name.
 	mismatch bool
 	// resize is the patch that asks for other resources, beside the action.
 	resize []byte
@@ -66,11 +67,11 @@ type plan struct {
 
 // decide makes the plan for a sandbox:
 //
-//	being deleted        its pod goes by owner reference; the finalizer goes
+//	being deleted        remove the finalizer; the pod is garbage collected
 //	Succeeded, Failed    final, nothing more happens
 //	spec.paused          remove the pod; when it is gone, Paused for good
 //	Paused               likewise, and then on to Resuming
-//	Pending, Resuming    make the pod, wait until it runs
+//	Pending, Resuming    create the pod, wait until it runs
 //	any other            follow the pod; without it, Failed
 func decide(o *observation) plan {
 	phase := o.sandbox.Status.Phase
@@ -90,20 +91,22 @@ func decide(o *observation) plan {
 	case o.sandbox.Spec.Paused:
 		o.pause(&p)
 	case phase == v1alpha1.SandboxPaused:
-		// A pause is carried to its end before the way back begins, so that there
-		// is never any doubt which of two pods a status is about.
+		// A pause is completed before the sandbox is resumed, so that it is always clear
+		// which of two pods a status is about.
 		if o.pause(&p); p.action == leave && isTrue(p.status.Conditions, v1alpha1.SandboxConditionPaused) {
 			o.resume(&p)
 		}
 	default:
 		o.run(&p)
 	}
-	o.giveUpResize(&p)
+	if progress, aborted := podresize.Aborted(&p.status); aborted {
+		o.setInplaceUpdate(&p, progress)
+	}
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	return p
 }
 
-// pause takes the pod away.
+// pause deletes the pod.
 func (o *observation) pause(p *plan) {
 	p.status.Phase, p.status.Message = v1alpha1.SandboxPaused, ""
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
@@ -112,8 +115,8 @@ func (o *observation) pause(p *plan) {
 		message := "The pod is being deleted"
 		if o.pod.DeletionTimestamp == nil {
 			p.action = remove
-			if told := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionPaused); told != nil && told.Status == metav1.ConditionFalse {
-				message = told.Message // why it was refused, until it is not
+			if last := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionPaused); last != nil && last.Status == metav1.ConditionFalse {
+				message = last.Message // why it was refused, until it is not
 			}
 		}
 		o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, message)
@@ -131,16 +134,16 @@ func (o *observation) pause(p *plan) {
 	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
 }
 
-// resume begins the way back from a complete pause.
+// resume begins to resume a sandbox whose pause is complete.
 func (o *observation) resume(p *plan) {
 	p.status.Phase = v1alpha1.SandboxResuming
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionPaused)
 	o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	o.run(p)
 }
 
-// run makes the pod, if the sandbox is still to start, and follows it.
+// run creates the pod, if the sandbox is still to start, and follows it.
 func (o *observation) run(p *plan) {
 	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming
 	switch {
@@ -154,7 +157,7 @@ func (o *observation) run(p *plan) {
 	case !starting && (o.lost() || o.pod.DeletionTimestamp != nil):
 		o.end(p, v1alpha1.SandboxFailed, "Pod Not Found")
 	case o.pod.DeletionTimestamp != nil:
-		// Somebody deleted it before it ran. Another one is made when it is gone.
+		// A user deleted it before it ran. Another one is created when it is gone.
 	case o.pod.Status.Phase == corev1.PodFailed:
 		o.end(p, v1alpha1.SandboxFailed, "Pod status phase is Failed")
 	case o.pod.Status.Phase == corev1.PodSucceeded:
@@ -164,7 +167,8 @@ func (o *observation) run(p *plan) {
 	}
 }
 
-// start makes the pod, unless one is on its way, or the last try was a moment ago.
+// start creates the pod, unless the cache is about to show one, or the last try was a
+// moment ago.
 func (o *observation) start(p *plan) {
 	if o.expected || o.held {
 		return
@@ -172,14 +176,14 @@ func (o *observation) start(p *plan) {
 	p.action = create
 	if waitsForTemplate(&p.status) {
 		p.status.Message = ""
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 	if hasReason(p.status.Conditions, v1alpha1.SandboxConditionReady, v1alpha1.ReasonPodCreateFailed) {
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }
 
-// follow tells in the status how a living pod is.
+// follow reports the state of a living pod in the status.
 func (o *observation) follow(p *plan, starting bool) {
 	if podtemplate.PodMetadataOutdated(o.pod.Labels, o.revision) {
 		p.action = label
@@ -195,7 +199,7 @@ func (o *observation) follow(p *plan, starting bool) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.PodUID = o.pod.UID
-	if resize.Wanted(&p.status) {
+	if podresize.InProgress(o.sandbox) {
 		o.resizeInPlace(p)
 		return
 	}
@@ -208,8 +212,7 @@ func (o *observation) followReadiness(p *plan) {
 	o.setReady(p, status, reason, message)
 }
 
-// hasStarted says whether the pod runs as far as the sandbox needs it to be
-// Running. A sandbox that is resumed was in use, and one in use that runs without
+// hasStarted reports whether the pod is good enough for the sandbox to be Running. A sandbox that is resumed was in use, and one in use that runs without
 // being ready counts as dead, so it stays Resuming until its pod is ready.
 func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 	if o.pod.Status.Phase != corev1.PodRunning || o.pod.Status.PodIP == "" {
@@ -219,25 +222,25 @@ func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 	return phase != v1alpha1.SandboxResuming || status == metav1.ConditionTrue
 }
 
-// waiting tells what keeps a pod from starting, if anything does. The usual steps
-// of a start are not worth a write.
+// waiting reports what keeps a pod from starting, if anything does. The usual steps of a
+// start are not worth a write.
 func (o *observation) waiting(p *plan) {
-	if reason, message, trouble := troubleOf(o.pod); trouble {
+	if reason, message, found := startProblem(o.pod); found {
 		o.setReady(p, metav1.ConditionFalse, reason, message)
 	} else if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) != nil {
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, untroubled(p.status.Phase))
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }
 
-// untroubled is what is to be said of a sandbox that starts and is not ready yet.
-func untroubled(phase v1alpha1.SandboxPhase) string {
+// startingMessage is the message of a sandbox that starts without problems.
+func startingMessage(phase v1alpha1.SandboxPhase) string {
 	if phase == v1alpha1.SandboxResuming {
 		return "The sandbox is being resumed"
 	}
 	return ""
 }
 
-// end is the last thing that happens to a sandbox before it is deleted.
+// end sets a final phase.
 func (o *observation) end(p *plan, phase v1alpha1.SandboxPhase, message string) {
 	p.status.Phase, p.status.Message = phase, message
 	detail := ""
@@ -247,14 +250,34 @@ func (o *observation) end(p *plan, phase v1alpha1.SandboxPhase, message string) 
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, detail)
 }
 
-// owned says whether there is a pod and it is this very sandbox's.
+// refused returns the plan where the pod could not be created.
+func (o *observation) refused(err error) plan {
+	without := *o
+	without.held = true
+	p := decide(&without)
+	if err != nil {
+		o.setReady(&p, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed, err.Error())
+	}
+	return p
+}
+
+// withoutTemplate returns the plan where the pod cannot be created for want of a
+// template, or of a runtime.
+func (o *observation) withoutTemplate(err templateError) plan {
+	p := o.refused(nil)
+	p.status.Message = report.Truncate(err.Error(), report.MaxNote)
+	o.setReady(&p, metav1.ConditionFalse, err.reason, err.Error())
+	return p
+}
+
+// owned reports whether there is a pod and it is this very sandbox's.
 func (o *observation) owned() bool { return isOwned(o.sandbox, o.pod) }
 
 func isOwned(sandbox *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return pod != nil && metav1.IsControlledBy(pod, sandbox)
 }
 
-// lost says whether the pod that the sandbox ran as is not there: there is none, or
+// lost reports whether the pod that the sandbox ran as is not there: there is none, or
 // another one, which has nothing of what was in the first. While a sandbox starts,
 // its pod may be any that it owns.
 func (o *observation) lost() bool {

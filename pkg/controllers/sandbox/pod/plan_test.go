@@ -200,7 +200,7 @@ func TestDecide(t *testing.T) {
 				ready("PodCreateFailed", "Pod ns/box is not this sandbox's, its controller is Sandbox box (older); waiting until it is gone"),
 			}},
 		},
-		"a pod of nobody in the way": {
+		"a pod without an owner in the way": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(func(p *corev1.Pod) { p.OwnerReferences = nil }),
 			want: want{mismatch: true, phase: "Pending", conditions: []metav1.Condition{
 				ready("PodCreateFailed", "Pod ns/box is not this sandbox's, it has no controller; waiting until it is gone"),
@@ -260,7 +260,7 @@ func TestDecide(t *testing.T) {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second, terminating), given: observation{sure: true},
 			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
 		},
-		"being deleted by somebody": {
+		"being deleted by a user": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), terminating),
 			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "The pod is being deleted")}},
 		},

@@ -4,23 +4,22 @@
 package pod
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 )
 
 // resizeAgain is when a pod is looked at again that changed while it was judged.
@@ -31,8 +30,8 @@ const resizeAgain = 50 * time.Millisecond
 type inplace struct {
 	// pod is the whole pod, as the server showed it.
 	pod *corev1.Pod
-	// want are the resources that its containers are to have.
-	want *corev1.PodSpec
+	// template has the resources that its containers are to have.
+	template *runtime.RawExtension
 	// asked says that the API was asked for them just now.
 	asked bool
 	// refused tells why they cannot be had, if it is known.
@@ -47,49 +46,32 @@ func (o *observation) resizeInPlace(p *plan) {
 		p.action = inspect
 		return
 	}
-	verdict := o.judgeResize()
-	status, reason, message := metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, verdict.Message
-	switch verdict.Step {
-	case resize.Ask:
-		p.resize, message = verdict.Patch, v1alpha1.InplaceUpdatingMessage
-	case resize.Wait:
-		message = cmp.Or(message, v1alpha1.InplaceUpdatingMessage)
-	case resize.Done:
-		status, reason = metav1.ConditionTrue, v1alpha1.ReasonSucceeded
-		o.followReadiness(p)
-	case resize.Refuse, resize.Fail:
-		reason = v1alpha1.ReasonFailed
+	progress := o.inplace.progress()
+	switch progress.Step {
+	case podresize.StepPatch:
+		p.resize = progress.Patch
+	case podresize.StepWait:
+	case podresize.StepDone, podresize.StepFailed:
 		o.followReadiness(p)
 	}
-	o.setCondition(p, v1alpha1.SandboxConditionInplaceUpdate, status, reason, message)
+	o.setInplaceUpdate(p, progress)
 }
 
-func (o *observation) judgeResize() resize.Verdict {
-	if o.inplace.refused != "" {
-		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage(o.inplace.refused)}
+func (o *observation) setInplaceUpdate(p *plan, progress podresize.Progress) {
+	c := progress.Condition()
+	o.setCondition(p, c.Type, c.Status, c.Reason, c.Message)
+}
+
+func (i *inplace) progress() podresize.Progress {
+	if i.refused != "" {
+		return podresize.Failed(i.refused)
 	}
-	verdict, err := resize.Judge(o.inplace.pod, o.inplace.want)
-	switch {
-	case err != nil:
-		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage(err.Error())}
-	case o.inplace.asked && verdict.Step == resize.Ask:
+	progress := podresize.ProgressOf(i.pod, i.template)
+	if i.asked && progress.Step == podresize.StepPatch {
 		// To ask for it again would bring the same again.
-		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage("the cluster set other resources than it was asked for")}
+		return podresize.Failed("the cluster set other resources than it was asked for")
 	}
-	return verdict
-}
-
-// giveUpResize ends the resize of a sandbox that does not run any more. A sandbox
-// that is still to start has its pod made as it is to be.
-func (o *observation) giveUpResize(p *plan) {
-	switch phase := p.status.Phase; phase {
-	case v1alpha1.SandboxPending, v1alpha1.SandboxRunning, v1alpha1.SandboxResuming:
-	default:
-		if resize.Wanted(&p.status) {
-			o.setCondition(p, v1alpha1.SandboxConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonFailed,
-				v1alpha1.ResizeFailedMessage("the sandbox is "+strings.ToLower(string(phase))))
-		}
-	}
+	return progress
 }
 
 // inspect looks at the pod of a sandbox that is resized, and plans with that. From
@@ -121,11 +103,7 @@ func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, p
 	if err != nil {
 		return nil, fmt.Errorf("resizing Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
-	known := &inplace{pod: pod}
-	if known.want, err = resize.Spec(full.Spec.Template); err != nil {
-		known.refused = err.Error() // it would be the same the next time
-	}
-	return known, nil
+	return &inplace{pod: pod, template: full.Spec.Template}, nil
 }
 
 // resize asks the API for the resources and returns the plan as it is then, and
@@ -140,7 +118,7 @@ func (c *Controller) resize(ctx context.Context, key types.NamespacedName, o *ob
 	err := c.client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.resize), fieldOwner)
 	switch {
 	case err == nil:
-		o.inplace = &inplace{pod: pod, want: o.inplace.want, asked: true}
+		o.inplace = &inplace{pod: pod, template: o.inplace.template, asked: true}
 		o.pod = trim(pod)
 		return decide(o), 0, nil
 	case apierrors.IsConflict(err):
@@ -168,7 +146,7 @@ func (c *Controller) resizeNotFound(ctx context.Context, key types.NamespacedNam
 	return p, 0, nil
 }
 
-// isResizeRefusal says whether an error is about the request, so that it would not
+// isResizeRefusal reports whether an error is about the request, so that it would not
 // be answered otherwise the next time.
 func isResizeRefusal(err error) bool {
 	var status apierrors.APIStatus

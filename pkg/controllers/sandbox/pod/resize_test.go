@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -130,7 +131,7 @@ func TestDecideResize(t *testing.T) {
 			o := &observation{sandbox: test.sandbox, pod: test.pod, sure: true, revision: revision, now: now}
 			if !test.unknown {
 				test.inplace.pod = test.pod
-				test.inplace.want = &corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: cores("4")}}}
+				test.inplace.template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]}}`)}
 				o.inplace = &test.inplace
 			}
 			p := decide(o)
@@ -197,7 +198,7 @@ func TestWarnResize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &recorded{}
 			c := New(Options{Clock: clocktesting.NewFakePassiveClock(now), Recorder: r})
-			c.warnResize(newSandbox(held(test.before)), newSandbox(held(test.after)))
+			c.writer.warnResize(newSandbox(held(test.before)), newSandbox(held(test.after)))
 			if r.reason != test.want || test.want != "" && r.note != test.after.Message {
 				t.Errorf("event %q with %q, want %q", r.reason, r.note, test.want)
 			}

@@ -16,18 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// RuntimesConfigMap is the name of the ConfigMap that says what the runtimes are,
+// runtimesConfigMap is the name of the ConfigMap with the runtimes,
 // in the namespace of the installation. It is OpenKruise's; the form of its entries
 // is ours (see podtemplate.ParseRuntime).
-const RuntimesConfigMap = "sandbox-injection-config"
+const runtimesConfigMap = "sandbox-injection-config"
 
 const (
 	// injectedKept is how many templates with runtimes in them are remembered, and
@@ -37,10 +34,10 @@ const (
 	injectedMax  = 64 << 10
 )
 
-// injector puts runtimes into pod templates.
+// injector injects runtimes into pod templates.
 type injector struct {
 	reader client.Reader
-	// synced says whether the reader has what there is. It would wait for that.
+	// synced reports whether the reader has synced. A read would wait for that.
 	synced func() bool
 	key    types.NamespacedName
 	done   *lru.Cache
@@ -66,12 +63,12 @@ func newInjector(reader client.Reader, namespace string) *injector {
 	return &injector{
 		reader: reader,
 		synced: func() bool { return true },
-		key:    types.NamespacedName{Namespace: namespace, Name: RuntimesConfigMap},
+		key:    types.NamespacedName{Namespace: namespace, Name: runtimesConfigMap},
 		done:   lru.New(injectedKept),
 	}
 }
 
-// injection is all that a template with runtimes in it is made from.
+// injection is the key of a template with runtimes in it: all that it is made from.
 type injection struct {
 	template [sha256.Size]byte
 	names    string
@@ -109,7 +106,7 @@ func (i *injector) inject(ctx context.Context, sandbox *v1alpha1.Sandbox) (*runt
 		names = append(names, wanted.Name)
 	}
 	if sandbox.Spec.TemplateRef == nil {
-		return i.injected(config, template, names) // nobody else is likely to have this one
+		return i.injected(config, template, names) // no other sandbox is likely to have this one
 	}
 	raw, err := template.MarshalJSON()
 	if err != nil {
@@ -174,35 +171,4 @@ func (i *injector) parse(config *corev1.ConfigMap, name string) (*podtemplate.Ru
 		i.parsed.runtimes[name] = found
 	}
 	return found.runtime, found.err
-}
-
-// runtimeEvents queues the sandboxes that may be waiting for their runtimes. Those
-// that run keep what they were made with.
-func (c *Controller) runtimeEvents() handler.EventHandler {
-	wake := func(ctx context.Context, object client.Object, q queue) {
-		if client.ObjectKeyFromObject(object) != c.injector.key {
-			return
-		}
-		sandboxes := &v1alpha1.SandboxList{}
-		if err := c.client.List(ctx, sandboxes, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Finding the sandboxes that wait for runtimes")
-			return
-		}
-		for n := range sandboxes.Items {
-			if sandbox := &sandboxes.Items[n]; len(sandbox.Spec.Runtimes) > 0 {
-				wakeUser(sandbox, q)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { wake(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { wake(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { wake(ctx, e.Object, q) },
-	}
-}
-
-// isRuntimeReason says whether the condition Ready has a reason that is about
-// runtimes.
-func isRuntimeReason(reason string) bool {
-	return reason == v1alpha1.ReasonRuntimeNotFound || reason == v1alpha1.ReasonInvalidRuntime
 }

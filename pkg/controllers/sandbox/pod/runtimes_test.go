@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -48,7 +47,7 @@ func (h *home) List(_ context.Context, into client.ObjectList, _ ...client.ListO
 
 func configOf(version string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: RuntimesConfigMap, UID: "c", ResourceVersion: version},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: runtimesConfigMap, UID: "c", ResourceVersion: version},
 		Data:       data,
 	}
 }
@@ -72,7 +71,7 @@ func TestInject(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		"none, and nobody asks":       {home: &home{err: errors.New("was asked")}},
+		"none, and no request":        {home: &home{err: errors.New("was asked")}},
 		"one":                         {home: h, runtimes: []string{"agent"}},
 		"no ConfigMap":                {home: &home{}, runtimes: []string{"agent"}, reason: "RuntimeNotFound", message: `runtime "agent": there is no ConfigMap home/sandbox-injection-config`},
 		"no such runtime":             {home: h, runtimes: []string{"agent", "csi"}, reason: "RuntimeNotFound", message: `runtime "csi": ConfigMap home/sandbox-injection-config has no such key`},
@@ -216,7 +215,7 @@ func TestWaitsForRuntime(t *testing.T) {
 	}
 }
 
-func TestRuntimesWakeThoseThatWait(t *testing.T) {
+func TestRuntimesQueueThoseThatWait(t *testing.T) {
 	named := func(name string, changes ...func(*v1alpha1.Sandbox)) v1alpha1.Sandbox {
 		sandbox := newSandbox(changes...)
 		sandbox.Name = name
@@ -228,16 +227,16 @@ func TestRuntimesWakeThoseThatWait(t *testing.T) {
 		named("runs", withRuntimes("a"), phase(v1alpha1.SandboxRunning)),
 		named("without", phase(v1alpha1.SandboxPending)),
 	}}
-	c := New(Options{Client: h, Namespace: "home", Clock: clocktesting.NewFakePassiveClock(now)})
+	i := newInjector(h, "home")
 	q := &adding{}
-	c.runtimeEvents().Update(t.Context(), event.UpdateEvent{ObjectNew: configOf("1", nil)}, q)
+	i.events(h).Update(t.Context(), event.UpdateEvent{ObjectNew: configOf("1", nil)}, q)
 	if got := strings.Join(q.added, " "); got != "waits resumes" {
 		t.Errorf("queued %s", got)
 	}
 	other := configOf("1", nil)
 	other.Name = "other"
 	q = &adding{}
-	if c.runtimeEvents().Create(t.Context(), event.CreateEvent{Object: other}, q); len(q.added) > 0 {
+	if i.events(h).Create(t.Context(), event.CreateEvent{Object: other}, q); len(q.added) > 0 {
 		t.Errorf("another ConfigMap queued %v", q.added)
 	}
 }

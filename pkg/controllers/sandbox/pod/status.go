@@ -14,14 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
-// maxMessage bounds what of a foreign text gets into a status, which is read by
-// people and copied into every list.
-const maxMessage = 1024
-
-// setCondition sets a condition and is careful to change nothing else: a condition
-// that says the same as before keeps its time.
+// setCondition sets a condition. One that is the same as before keeps its time.
 func setCondition(
 	status *v1alpha1.SandboxStatus, kind string, value metav1.ConditionStatus, reason, message string,
 	generation int64, now time.Time,
@@ -30,7 +27,7 @@ func setCondition(
 		Type:               kind,
 		Status:             value,
 		Reason:             reason,
-		Message:            truncated(message),
+		Message:            report.Truncate(message, report.MaxNote),
 		ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // as it is stored
 	})
@@ -45,13 +42,24 @@ func hasReason(conditions []metav1.Condition, kind, reason string) bool {
 	return condition != nil && condition.Reason == reason
 }
 
-// readinessOf is the condition Ready of a pod as a sandbox shows it.
+// waitsForTemplate reports whether a sandbox waits for its template, or for a runtime.
+func waitsForTemplate(status *v1alpha1.SandboxStatus) bool {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionReady)
+	return ready != nil && (templates.IsReason(ready.Reason) || isRuntimeReason(ready.Reason))
+}
+
+// isRuntimeReason reports whether a reason of the condition Ready is about runtimes.
+func isRuntimeReason(reason string) bool {
+	return reason == v1alpha1.ReasonRuntimeNotFound || reason == v1alpha1.ReasonInvalidRuntime
+}
+
+// readinessOf returns the condition Ready of a pod as a sandbox shows it.
 func readinessOf(pod *corev1.Pod) (metav1.ConditionStatus, string, string) {
 	ready := podCondition(pod, corev1.PodReady)
 	if ready != nil && ready.Status == corev1.ConditionTrue {
 		return metav1.ConditionTrue, v1alpha1.ReasonPodReady, ""
 	}
-	if reason, message, trouble := containerTrouble(pod); trouble {
+	if reason, message, found := containerProblem(pod); found {
 		return metav1.ConditionFalse, reason, message
 	}
 	if ready == nil {
@@ -60,9 +68,9 @@ func readinessOf(pod *corev1.Pod) (metav1.ConditionStatus, string, string) {
 	return metav1.ConditionFalse, v1alpha1.ReasonPodReady, joined(ready.Reason, ready.Message)
 }
 
-// troubleOf says what keeps a pod from starting.
-func troubleOf(pod *corev1.Pod) (reason, message string, found bool) {
-	if reason, message, found = containerTrouble(pod); found {
+// startProblem returns what keeps a pod from starting.
+func startProblem(pod *corev1.Pod) (reason, message string, found bool) {
+	if reason, message, found = containerProblem(pod); found {
 		return reason, message, true
 	}
 	scheduled := podCondition(pod, corev1.PodScheduled)
@@ -72,11 +80,11 @@ func troubleOf(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
-// startSteps are the reasons for which a container waits on its regular way.
+// startSteps are the reasons for which containers wait in a regular start.
 var startSteps = []string{"", "ContainerCreating", "PodInitializing"}
 
-// containerTrouble finds a container that waits for something that may never come.
-func containerTrouble(pod *corev1.Pod) (reason, message string, found bool) {
+// containerProblem returns why a container waits, the first one that waits for something that may never come.
+func containerProblem(pod *corev1.Pod) (reason, message string, found bool) {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			waiting := statuses[i].State.Waiting
@@ -88,7 +96,7 @@ func containerTrouble(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
-// endOf tells why a pod ended, or is about to.
+// endOf returns why a pod ended, or is about to.
 func endOf(pod *corev1.Pod) string {
 	if detail := joined(pod.Status.Reason, pod.Status.Message); detail != "" || pod.DeletionTimestamp == nil {
 		return detail
@@ -108,7 +116,7 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	return nil
 }
 
-// mismatchMessage tells whose pod is in the way of a sandbox's own.
+// mismatchMessage returns who owns the pod that has the sandbox's name.
 func mismatchMessage(pod *corev1.Pod) string {
 	whose := "it has no controller"
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
@@ -125,15 +133,4 @@ func joined(reason, message string) string {
 		return reason
 	}
 	return reason + ": " + message
-}
-
-func truncated(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	cut := maxMessage - len("...")
-	for cut > 0 && message[cut]&0xc0 == 0x80 { // not inside a character
-		cut--
-	}
-	return message[:cut] + "..."
 }

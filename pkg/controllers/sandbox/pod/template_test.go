@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
@@ -112,20 +113,20 @@ func TestWaitsForTemplate(t *testing.T) {
 
 // adding is a queue that notes what is added.
 type adding struct {
-	queue
+	queue.Interface
 	added []string
 }
 
 func (a *adding) Add(r reconcile.Request)                       { a.added = append(a.added, r.Name) }
 func (a *adding) AddAfter(r reconcile.Request, _ time.Duration) { a.Add(r) }
 
-func TestTemplateWakesThoseThatWait(t *testing.T) {
+func TestTemplateQueuesThoseThatWait(t *testing.T) {
 	for p, want := range map[v1alpha1.SandboxPhase]int{
 		"": 1, v1alpha1.SandboxPending: 1, v1alpha1.SandboxResuming: 1,
 		v1alpha1.SandboxRunning: 0, v1alpha1.SandboxPaused: 0, v1alpha1.SandboxFailed: 0,
 	} {
 		q := &adding{}
-		wakeUser(newSandbox(refers, phase(p)), q)
+		enqueueStarting(newSandbox(refers, phase(p)), q)
 		if len(q.added) != want {
 			t.Errorf("phase %q: queued %v", p, q.added)
 		}

@@ -19,14 +19,14 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// CachedServices says which Services this controller needs in the cache.
+// CachedServices selects the Services that this controller needs in the cache.
 func CachedServices() cache.ByObject {
 	return cache.ByObject{
 		Label: labels.SelectorFromValidatedSet(labels.Set{v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox}),
 	}
 }
 
-// serviceOf is the Service of a sandbox whose pods look like spec. The sandbox has a
+// serviceOf returns the Service of a sandbox whose pods have this spec. The sandbox has a
 // name that a Service can have, so it is the value of a label, too.
 func serviceOf(sandbox *v1alpha1.Sandbox, spec *corev1.PodSpec) *corev1.Service {
 	owner := metav1.NewControllerRef(sandbox, v1alpha1.SchemeGroupVersion.WithKind("Sandbox"))
@@ -47,7 +47,7 @@ func serviceOf(sandbox *v1alpha1.Sandbox, spec *corev1.PodSpec) *corev1.Service 
 	}
 }
 
-// labelsOf are the labels by which the Service of a sandbox is known.
+// labelsOf returns the labels by which the Service of a sandbox is known.
 func labelsOf(sandbox *v1alpha1.Sandbox) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelCreatedBy:   v1alpha1.CreatedBySandbox,
@@ -55,8 +55,8 @@ func labelsOf(sandbox *v1alpha1.Sandbox) map[string]string {
 	}
 }
 
-// portsOf are the ports of all containers that run along, in their order, each once.
-// Names that containers give come before those that are made up:
+// portsOf returns the ports of all containers and sidecars, in their order, each once.
+// Names that containers give come before generated ones:
 //
 //	{containerPort: 80}                     p-80-tcp
 //	{containerPort: 53, protocol: UDP}      p-53-udp
@@ -104,7 +104,7 @@ func portsOf(spec *corev1.PodSpec) []corev1.ServicePort {
 	return ports
 }
 
-// freeName makes up a name for a port that is not taken.
+// freeName generates a name for a port that is not taken.
 func freeName(port *corev1.ServicePort, taken map[string]bool) string {
 	name := fmt.Sprintf("p-%d-%s", port.Port, strings.ToLower(string(port.Protocol)))
 	for free, n := name, 2; ; free, n = fmt.Sprintf("%s-%d", name, n), n+1 {
@@ -114,25 +114,28 @@ func freeName(port *corev1.ServicePort, taken map[string]bool) string {
 	}
 }
 
-// fixed says whether a Service has what nobody can change: one with an address of
-// its own, or the name of another host, never becomes headless.
-func fixed(is, want *corev1.Service) bool { return is.Spec.ClusterIP != want.Spec.ClusterIP }
+// mustReplace reports whether a Service differs in what is immutable: one with a cluster
+// IP, or the name of another host, never becomes headless.
+func mustReplace(current, desired *corev1.Service) bool {
+	return current.Spec.ClusterIP != desired.Spec.ClusterIP
+}
 
-// corrected returns what is to become of a Service, and whether that is something
-// else. What others added beside stays, and so does what the cluster filled in.
-func corrected(is, want *corev1.Service) (*corev1.Service, bool) {
-	fixed := is.DeepCopy()
-	if fixed.Labels == nil {
-		fixed.Labels = map[string]string{}
+// correct returns a corrected copy of a Service and reports whether that differs. It
+// keeps labels and annotations that users added, and what the cluster filled in.
+func correct(current, desired *corev1.Service) (*corev1.Service, bool) {
+	corrected := current.DeepCopy()
+	if corrected.Labels == nil {
+		corrected.Labels = map[string]string{}
 	}
-	maps.Copy(fixed.Labels, want.Labels)
-	fixed.Spec.Type = want.Spec.Type
-	fixed.Spec.Selector = want.Spec.Selector
-	fixed.Spec.Ports = want.Spec.Ports
-	fixed.Spec.PublishNotReadyAddresses = want.Spec.PublishNotReadyAddresses
-	fixed.Spec.ExternalIPs, fixed.Spec.ExternalName = nil, ""
-	if fixed.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
-		fixed.Spec.SessionAffinity, fixed.Spec.SessionAffinityConfig = corev1.ServiceAffinityNone, nil
+	maps.Copy(corrected.Labels, desired.Labels)
+	spec := &corrected.Spec
+	spec.Type = desired.Spec.Type
+	spec.Selector = desired.Spec.Selector
+	spec.Ports = desired.Spec.Ports
+	spec.PublishNotReadyAddresses = desired.Spec.PublishNotReadyAddresses
+	spec.ExternalIPs, spec.ExternalName = nil, ""
+	if spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		spec.SessionAffinity, spec.SessionAffinityConfig = corev1.ServiceAffinityNone, nil
 	}
-	return fixed, !equality.Semantic.DeepEqual(is, fixed)
+	return corrected, !equality.Semantic.DeepEqual(current, corrected)
 }

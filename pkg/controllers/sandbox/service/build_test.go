@@ -73,7 +73,7 @@ func box(service *bool) *v1alpha1.Sandbox {
 	}
 }
 
-func TestCorrected(t *testing.T) {
+func TestCorrect(t *testing.T) {
 	want := serviceOf(box(new(true)), podOf(t, "containers: [{name: a, ports: [{containerPort: 80}]}]"))
 	if !metav1.IsControlledBy(want, box(nil)) || want.Spec.ClusterIP != "None" || want.Spec.Selector[v1alpha1.LabelSandboxName] != "box" {
 		t.Errorf("made %+v", want)
@@ -107,17 +107,17 @@ func TestCorrected(t *testing.T) {
 			is := want.DeepCopy()
 			test.change(is)
 			before := is.DeepCopy()
-			fixed, changed := corrected(is, want)
+			got, changed := correct(is, want)
 			if changed != test.drift {
 				t.Errorf("changed %v", changed)
 			}
 			if diff := cmp.Diff(before, is); diff != "" {
 				t.Errorf("what is there changed (-before +after):\n%s", diff)
 			}
-			if fixed.Spec.SessionAffinityConfig != nil {
+			if got.Spec.SessionAffinityConfig != nil {
 				t.Error("an affinity config stays")
 			}
-			if again, changed := corrected(fixed, want); changed {
+			if again, changed := correct(got, want); changed {
 				t.Errorf("corrected, and still not right: %v", again)
 			}
 		})
@@ -125,19 +125,19 @@ func TestCorrected(t *testing.T) {
 }
 
 // One that has an address, or had none as the name of another host, is not patched.
-func TestFixed(t *testing.T) {
+func TestMustReplace(t *testing.T) {
 	want := serviceOf(box(new(true)), podOf(t, "containers: [{name: a}]"))
 	for address, replaced := range map[string]bool{"None": false, "10.96.0.7": true, "": true} {
 		is := want.DeepCopy()
 		is.Spec.ClusterIP = address
-		if fixed(is, want) != replaced {
+		if mustReplace(is, want) != replaced {
 			t.Errorf("%q: %v", address, !replaced)
 		}
 	}
 }
 
-// Sandboxes that say nothing of services cost nothing, and neither do the status and
-// the end of those that do.
+// Sandboxes without spec.service cost nothing, and neither do the status and the deletion
+// of those that have it.
 func TestConcerned(t *testing.T) {
 	later := func(service *bool, generation int64) *v1alpha1.Sandbox {
 		sandbox := box(service)
@@ -158,7 +158,7 @@ func TestConcerned(t *testing.T) {
 		"wanted":                    p.Update(event.UpdateEvent{ObjectOld: box(nil), ObjectNew: later(new(true), 2)}),
 		"unwanted":                  p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(false), 2)}),
 		"left to itself":            !p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(nil, 2)}),
-		"made anew between looks":   p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: another}),
+		"recreated, seen as update": p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: another}),
 		"deleted":                   !p.Delete(event.DeleteEvent{Object: box(new(true))}),
 		"changed, with a new image": p.Update(event.UpdateEvent{ObjectOld: box(new(true)), ObjectNew: later(new(true), 2)}),
 	} {

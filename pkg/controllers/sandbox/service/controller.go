@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/dependent"
+	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -39,7 +40,7 @@ type Options struct {
 	Workers int
 }
 
-// Controller keeps the Services of sandboxes.
+// Controller reconciles the Services of sandboxes.
 type Controller struct {
 	Options
 	templates *podtemplate.Cache
@@ -61,34 +62,34 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(dependent.ControllerOptions(c.Workers)).
+		WithOptions(queue.Options[reconcile.Request](c.Workers)).
 		For(&v1alpha1.Sandbox{}, builder.WithPredicates(concerned())).
 		Owns(&corev1.Service{}).
 		Complete(c)
 }
 
-// concerned lets through what says something about services. Most sandboxes do not.
+// concerned lets through the sandboxes with a spec.service. Most have none.
 func concerned() predicate.Predicate {
-	says := func(object client.Object) bool {
+	hasService := func(object client.Object) bool {
 		sandbox, ok := object.(*v1alpha1.Sandbox)
 		return ok && sandbox.Spec.Service != nil && sandbox.DeletionTimestamp == nil
 	}
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return says(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return hasService(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return dependent.Changed(e) && says(e.ObjectNew)
+			return ownedobject.Changed(e) && hasService(e.ObjectNew)
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
-// Reconcile brings the Service of one sandbox to what it should be.
+// Reconcile makes the Service of one sandbox what it should be.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	sandbox := &v1alpha1.Sandbox{}
 	if err := c.Client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil // its Service goes with it
+			return reconcile.Result{}, nil // the garbage collector deletes its Service
 		}
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
@@ -96,18 +97,18 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case wanted == nil || sandbox.DeletionTimestamp != nil:
 		return reconcile.Result{}, nil
 	case !*wanted:
-		return reconcile.Result{}, c.keeper().Remove(ctx, c.removalReader(sandbox), sandbox, sandbox.Name, labelsOf(sandbox))
+		return reconcile.Result{}, c.services().Remove(ctx, c.removalReader(sandbox), sandbox, sandbox.Name, labelsOf(sandbox))
 	}
 	if problems := validation.IsDNS1123Label(sandbox.Name); len(problems) > 0 {
-		c.keeper().Warn(sandbox, "Failed", "No Service can have the name of this sandbox: "+strings.Join(problems, ", "))
+		c.services().Warn(sandbox, "Failed", "No Service can have the name of this sandbox: "+strings.Join(problems, ", "))
 		return reconcile.Result{}, nil
 	}
 	return c.ensure(ctx, sandbox)
 }
 
-// removalReader is where to look for a Service that is no longer wanted. The cache
-// does not show one that lost its labels. A user who says so is worth asking the
-// server for, each of the many sandboxes of a set is not: they had none before.
+// removalReader returns where to look for a Service that is no longer wanted. The cache
+// does not show one that lost its labels, so the server is asked, but not for the many
+// sandboxes of a pool: they had none before.
 func (c *Controller) removalReader(sandbox *v1alpha1.Sandbox) client.Reader {
 	if v1alpha1.PoolOf(sandbox) != nil {
 		return c.Client
@@ -115,12 +116,12 @@ func (c *Controller) removalReader(sandbox *v1alpha1.Sandbox) client.Reader {
 	return c.Reader
 }
 
-// ensure makes the Service, or corrects the one that is there.
+// ensure creates the Service, or corrects the current one.
 func (c *Controller) ensure(ctx context.Context, sandbox *v1alpha1.Sandbox) (reconcile.Result, error) {
 	resolved, err := c.templates.ResolveSandbox(ctx, sandbox, c.Lookup)
 	if err != nil {
-		if templates.ReasonFor(err) != "" { // told by the sandbox's condition Ready
-			return reconcile.Result{RequeueAfter: dependent.Recheck}, nil
+		if templates.ReasonFor(err) != "" { // the condition Ready of the sandbox says why
+			return reconcile.Result{RequeueAfter: ownedobject.Recheck}, nil
 		}
 		return reconcile.Result{}, err
 	}
@@ -128,14 +129,14 @@ func (c *Controller) ensure(ctx context.Context, sandbox *v1alpha1.Sandbox) (rec
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	return c.keeper().Ensure(ctx, sandbox, serviceOf(sandbox, &template.Spec))
+	return c.services().Ensure(ctx, sandbox, serviceOf(sandbox, &template.Spec))
 }
 
-func (c *Controller) keeper() *dependent.Keeper[*corev1.Service] {
-	return &dependent.Keeper[*corev1.Service]{
+func (c *Controller) services() *ownedobject.Reconciler[*corev1.Service] {
+	return &ownedobject.Reconciler[*corev1.Service]{
 		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
 		Kind: "Service", OwnerKind: "Sandbox",
-		New:       func() *corev1.Service { return &corev1.Service{} },
-		Corrected: corrected, Fixed: fixed,
+		New:     func() *corev1.Service { return &corev1.Service{} },
+		Correct: correct, MustReplace: mustReplace,
 	}
 }

@@ -1,17 +1,17 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package service keeps the headless Services of the sandboxes whose spec.service is
-// set: true makes one of the sandbox's name, false removes it. What other sandboxes
-// have is none of its business, and they cost nothing here.
+// Package service reconciles the headless Services of the sandboxes whose spec.service is
+// set: true creates one of the sandbox's name, false deletes it. Other sandboxes cost
+// nothing here.
 //
 // The Service leads to the sandbox's pod, under the ports that the pod template
-// names, those of sidecars included; those of runtimes that an installation puts
-// beside are not among them, and can be reached at the same address. It stays through
-// pauses, is corrected when somebody changes it, and goes with the sandbox. One of
-// its name that is somebody else's is left alone, and told of.
+// names, those of sidecars included; those of runtimes that an installation injects
+// are not among them, and can be reached at the same address. It stays through pauses,
+// is corrected when a user changes it, and is deleted with the sandbox. A Service of its
+// name that does not belong to the sandbox is left alone, and an event tells of it.
 //
-// What it may do in a cluster:
+// The rights that it needs:
 //
 //	agents.kruise.io         sandboxes         get, list, watch
 //	agents.kruise.io         sandboxtemplates  get, list, watch

@@ -1,10 +1,10 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulated plays the part of pods where there is no cluster: a set time
-// after its creation a sandbox is Running and has an address, at which nothing
-// listens. It is paused at once, and runs again a set time after it is resumed.
-// The API, the store and the allocation around it are the real ones.
+// Package simulated stands in for pods where there is no cluster: a set time after its
+// creation a sandbox is Running and has an address, at which nothing listens. It is
+// paused at once, and runs again a set time after it is resumed. The API, the store and
+// the allocation around it are the real ones.
 package simulated
 
 import (
@@ -17,30 +17,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-const (
-	// maxBackoff bounds how long a failed write waits for its next try.
-	maxBackoff = time.Minute
-	// conflictDelay gives the cache time to show what a write collided with.
-	conflictDelay = 50 * time.Millisecond
-)
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+// conflictDelay gives the cache time to show what a write collided with.
+const conflictDelay = 50 * time.Millisecond
 
 // Options say how sandboxes are simulated.
 type Options struct {
@@ -72,46 +65,42 @@ func (c *Controller) Name() string { return "sandbox-simulated" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	users, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	users, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: c.options.Workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				5*time.Millisecond, maxBackoff),
-		}).
+		WithOptions(queue.Options[reconcile.Request](c.options.Workers)).
 		Watches(&v1alpha1.Sandbox{}, c.events()).
-		Watches(&v1alpha1.SandboxTemplate{}, users.Events(wakeUser)).
+		Watches(&v1alpha1.SandboxTemplate{}, users.Events(enqueueStarting)).
 		Complete(c)
 }
 
-// events queues a sandbox for when something is to happen to it. One that runs and
-// is to run is not queued, unless its spec has changed unobserved: a claim writes
-// what is observed itself, so the writes of claims cost nothing here.
+// events queues a sandbox for its next step. One that runs and is to run is not queued,
+// unless its spec has changed and the status has not: a claim writes the observed
+// generation itself, so the writes of claims cost nothing here.
 //
-// Times in objects have whole seconds only, so a delay counts from when the
-// sandbox was seen to come to wait. For those that were there before this program,
-// the time in the object has to do.
+// Times in objects have whole seconds only, so a delay counts from when the event was
+// seen. For sandboxes that were there before this program, the time in the object has to
+// do.
 func (c *Controller) events() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) {
 			sandbox, ok := e.Object.(*v1alpha1.Sandbox)
 			if !ok {
 				return
 			}
 			switch step := stepOf(sandbox); {
 			case step == start && !e.IsInInitialList:
-				q.AddAfter(requestFor(sandbox), c.options.StartDelay)
+				q.AddAfter(queue.RequestFor(sandbox), c.options.StartDelay)
 			case step == start:
-				q.AddAfter(requestFor(sandbox), c.left(sandbox))
+				q.AddAfter(queue.RequestFor(sandbox), c.left(sandbox))
 			case step != none:
-				q.Add(requestFor(sandbox))
+				q.Add(queue.RequestFor(sandbox))
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
 			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
 			if !okBefore || !okAfter || stepOf(before) == stepOf(after) && before.UID == after.UID {
@@ -119,15 +108,15 @@ func (c *Controller) events() handler.EventHandler {
 			}
 			switch stepOf(after) {
 			case start:
-				q.AddAfter(requestFor(after), c.options.StartDelay)
+				q.AddAfter(queue.RequestFor(after), c.options.StartDelay)
 			case pause, resume, resized, observe, release:
-				q.Add(requestFor(after))
+				q.Add(queue.RequestFor(after))
 			}
 		},
 	}
 }
 
-// Reconcile does what is to happen to the sandbox, if it is time.
+// Reconcile takes the next step of the sandbox, if it is time.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	sandbox := &v1alpha1.Sandbox{}
 	if err := c.client.Get(ctx, req.NamespacedName, sandbox, client.UnsafeDisableDeepCopy); err != nil {
@@ -148,7 +137,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err := c.do(ctx, step, sandbox)
 	switch {
 	case apierrors.IsConflict(err):
-		// It was changed, or is another one of that name by now: look again.
+		// It was changed, or is another one of that name by now.
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, fmt.Errorf("simulating Sandbox %s: %w", req, err)
@@ -156,17 +145,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// do writes what happens to the sandbox in a step.
+// do takes a step.
 func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) error {
 	if s == release {
 		return c.release(ctx, sandbox)
 	}
 	if s == resized {
-		verdict, err := c.verdict(ctx, sandbox)
+		progress, err := c.resize(ctx, sandbox)
 		if err != nil {
 			return err
 		}
-		status, err := statusResized(sandbox, verdict, c.clock.Now())
+		status, err := statusResized(sandbox, progress, c.clock.Now())
 		if err != nil {
 			return reconcile.TerminalError(err)
 		}
@@ -190,8 +179,8 @@ func (c *Controller) do(ctx context.Context, s step, sandbox *v1alpha1.Sandbox) 
 	return c.patchStatus(ctx, sandbox, status)
 }
 
-// wait says in the status what template the sandbox waits for. A change of it
-// brings the sandbox here again.
+// wait writes to the status what template the sandbox waits for. A change of that queues
+// the sandbox.
 func (c *Controller) wait(ctx context.Context, sandbox *v1alpha1.Sandbox, reason string, why error) error {
 	status, err := statusWaiting(sandbox, reason, why, c.clock.Now())
 	if err != nil {
@@ -203,7 +192,7 @@ func (c *Controller) wait(ctx context.Context, sandbox *v1alpha1.Sandbox, reason
 	return c.patchStatus(ctx, sandbox, status)
 }
 
-// left is how long it takes at most until the sandbox is to run.
+// left returns how long it takes at most until the sandbox is to run.
 func (c *Controller) left(sandbox *v1alpha1.Sandbox) time.Duration {
 	since := sandbox.CreationTimestamp
 	if resumed := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionResumed); resumed != nil {
@@ -212,69 +201,8 @@ func (c *Controller) left(sandbox *v1alpha1.Sandbox) time.Duration {
 	return since.Add(c.options.StartDelay).Sub(c.clock.Now())
 }
 
-// step is what is to happen to a sandbox next.
-type step int
-
-const (
-	none step = iota
-	start
-	pause
-	resume
-	// resized: it runs, and gets the resources that its claim asks for.
-	resized
-	// observe: it runs, and its spec has changed in what changes nothing here.
-	observe
-	// release: it is being deleted, and held for a pod that there is none of.
-	release
-)
-
-func stepOf(sandbox *v1alpha1.Sandbox) step {
-	if sandbox.DeletionTimestamp != nil {
-		if controllerutil.ContainsFinalizer(sandbox, v1alpha1.FinalizerSandbox) {
-			return release
-		}
-		return none
-	}
-	if sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef == nil {
-		return none
-	}
-	switch phase := sandbox.Status.Phase; {
-	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
-		return none
-	case phase == v1alpha1.SandboxPaused || sandbox.Spec.Paused:
-		return pauseStep(sandbox)
-	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
-		return start
-	case phase == v1alpha1.SandboxRunning:
-		return runningStep(sandbox)
-	}
-	return none
-}
-
-// runningStep is the next step of a sandbox that runs and is to go on.
-func runningStep(sandbox *v1alpha1.Sandbox) step {
-	switch {
-	case resize.Wanted(&sandbox.Status):
-		return resized
-	case sandbox.Status.ObservedGeneration != sandbox.Generation:
-		return observe
-	}
-	return none
-}
-
-// pauseStep is the next step of a sandbox that is paused, or is to be.
-func pauseStep(sandbox *v1alpha1.Sandbox) step {
-	switch paused := sandbox.Status.Phase == v1alpha1.SandboxPaused; {
-	case !paused:
-		return pause
-	case !sandbox.Spec.Paused:
-		return resume
-	}
-	return none
-}
-
-// release takes away the finalizer that a controller of real pods has put on the
-// sandbox, in a cluster that it was brought here from. None is put on here.
+// release removes the finalizer that the controller of real pods has put on the sandbox,
+// in the cluster that it was restored from. None is put on here.
 func (c *Controller) release(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
 	before := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
 		Namespace: sandbox.Namespace, Name: sandbox.Name,
@@ -285,9 +213,9 @@ func (c *Controller) release(ctx context.Context, sandbox *v1alpha1.Sandbox) err
 	return c.client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// patchStatus writes the status of the very sandbox that was read, and not of
-// another one that has its name by now. Nobody else writes to a sandbox that does
-// not run, as a rule, so this hardly ever collides with anything.
+// patchStatus writes the status of the very version of the sandbox that was read. As a
+// rule, only this controller writes to a sandbox that does not run, so conflicts are
+// rare.
 func (c *Controller) patchStatus(ctx context.Context, sandbox *v1alpha1.Sandbox, status v1alpha1.SandboxStatus) error {
 	before := &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: sandbox.Name, ResourceVersion: sandbox.ResourceVersion},
@@ -298,13 +226,9 @@ func (c *Controller) patchStatus(ctx context.Context, sandbox *v1alpha1.Sandbox,
 	return c.client.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// wakeUser queues a sandbox that may be waiting for the template that changed.
-func wakeUser(user client.Object, q queue) {
+// enqueueStarting queues a sandbox that may be waiting for a template that changed.
+func enqueueStarting(user client.Object, q queue.Interface) {
 	if sandbox, ok := user.(*v1alpha1.Sandbox); ok && stepOf(sandbox) == start {
-		q.Add(requestFor(sandbox))
+		q.Add(queue.RequestFor(sandbox))
 	}
-}
-
-func requestFor(sandbox *v1alpha1.Sandbox) reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sandbox)}
 }

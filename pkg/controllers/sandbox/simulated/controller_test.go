@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
@@ -39,7 +40,7 @@ func newSandbox(name, image string) *v1alpha1.Sandbox {
 
 // counting is a queue that counts what is put in.
 type counting struct {
-	queue
+	queue.Interface
 	added int
 }
 
@@ -55,14 +56,7 @@ func queued(before, after *v1alpha1.Sandbox) int {
 }
 
 func TestController(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.NewWithWatch(testutil.Start(t).Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := testutil.Start(t).RuntimeClient(t)
 	create := func(t *testing.T, sandbox *v1alpha1.Sandbox) {
 		if err := api.Create(t.Context(), sandbox); err != nil {
 			t.Fatal(err)
@@ -78,7 +72,7 @@ func TestController(t *testing.T) {
 	// run reconciles a sandbox so long after its creation.
 	run := func(t *testing.T, c client.Client, sandbox *v1alpha1.Sandbox, after time.Duration) reconcile.Result {
 		controller := New(c, &templates.Lookup{Cache: c, Server: c}, clocktesting.NewFakePassiveClock(sandbox.CreationTimestamp.Add(after)), Options{StartDelay: time.Second})
-		result, err := controller.Reconcile(t.Context(), requestFor(sandbox))
+		result, err := controller.Reconcile(t.Context(), queue.RequestFor(sandbox))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +154,7 @@ func TestController(t *testing.T) {
 			t.Error("looks again before there is anything new")
 		}
 		var q counting
-		if wakeUser(waiting, &q); q.added != 1 {
+		if enqueueStarting(waiting, &q); q.added != 1 {
 			t.Error("the template does not wake it")
 		}
 		template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "base"}}
@@ -173,7 +167,7 @@ func TestController(t *testing.T) {
 		if s := got.Status; s.Phase != v1alpha1.SandboxRunning || s.Message != runningMessage || s.UpdateRevision != waiting.Status.UpdateRevision {
 			t.Errorf("status %+v", s)
 		}
-		if wakeUser(got, &q); q.added != 1 {
+		if enqueueStarting(got, &q); q.added != 1 {
 			t.Error("the template wakes a sandbox that runs")
 		}
 	})
@@ -202,21 +196,21 @@ func TestController(t *testing.T) {
 	})
 
 	t.Run("another sandbox of that name", func(t *testing.T) {
-		sandbox := newSandbox("anew", "busybox")
+		sandbox := newSandbox("recreated", "busybox")
 		create(t, sandbox)
 		racing := interceptor.NewClient(api, interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-				if err := api.Delete(ctx, get(t, "anew")); err != nil {
+				if err := api.Delete(ctx, get(t, "recreated")); err != nil {
 					t.Fatal(err)
 				}
-				create(t, newSandbox("anew", "busybox"))
+				create(t, newSandbox("recreated", "busybox"))
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		})
 		if got := run(t, racing, sandbox, time.Second); got.RequeueAfter != conflictDelay {
 			t.Errorf("requeue after %s", got.RequeueAfter)
 		}
-		if got := get(t, "anew"); got.Status.SandboxIP != "" {
+		if got := get(t, "recreated"); got.Status.SandboxIP != "" {
 			t.Errorf("the new one got the status of the old: %+v", got.Status)
 		}
 	})

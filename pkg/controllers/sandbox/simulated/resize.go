@@ -11,26 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// verdict is how a resize ends, which is at once. There is no node that could have
-// too little room. What is true of any pod is true here: its QoS class is for life.
-func (c *Controller) verdict(ctx context.Context, sandbox *v1alpha1.Sandbox) (resize.Verdict, error) {
+// resize returns how a resize ends, which is at once. What is true of any pod is true
+// here: its QoS class is for life.
+func (c *Controller) resize(ctx context.Context, sandbox *v1alpha1.Sandbox) (podresize.Progress, error) {
 	after, err := c.templates.ResolveSandbox(ctx, sandbox, c.lookup)
 	if templates.ReasonFor(err) != "" {
-		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage(err.Error())}, nil
+		return podresize.Failed(err.Error()), nil
 	}
 	if err != nil {
-		return resize.Verdict{}, err
+		return podresize.Progress{}, err
 	}
 	before, err := c.before(ctx, sandbox)
 	if err != nil {
-		return resize.Verdict{}, err
+		return podresize.Progress{}, err
 	}
-	return compared(before, after.Template), nil
+	return podresize.Simulate(before, after.Template), nil
 }
 
 // before is the pod template that a sandbox began with: that of the revision of its
@@ -48,37 +48,15 @@ func (c *Controller) before(ctx context.Context, sandbox *v1alpha1.Sandbox) (*ru
 	return template.Spec.Template, nil
 }
 
-// compared says whether a sandbox can have the resources of another template.
-func compared(before, after *runtime.RawExtension) resize.Verdict {
-	if before == nil {
-		return resize.Verdict{Step: resize.Done}
-	}
-	was, err := resize.Spec(before)
-	if err != nil {
-		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage(err.Error())}
-	}
-	wanted, err := resize.Spec(after)
-	if err != nil {
-		return resize.Verdict{Step: resize.Fail, Message: v1alpha1.ResizeFailedMessage(err.Error())}
-	}
-	if from, to := resize.Class(was), resize.Class(wanted); from != to {
-		return resize.Verdict{Step: resize.Refuse, Message: resize.Forbidden(from, to)}
-	}
-	return resize.Verdict{Step: resize.Done}
-}
-
 // statusResized is the status of a sandbox whose resize has ended.
-func statusResized(sandbox *v1alpha1.Sandbox, verdict resize.Verdict, now time.Time) (v1alpha1.SandboxStatus, error) {
+func statusResized(sandbox *v1alpha1.Sandbox, progress podresize.Progress, now time.Time) (v1alpha1.SandboxStatus, error) {
 	status, err := statusAfter(observe, sandbox, nil, now)
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, err
 	}
-	updated, reason := metav1.ConditionTrue, v1alpha1.ReasonSucceeded
-	if verdict.Step != resize.Done {
-		updated, reason = metav1.ConditionFalse, v1alpha1.ReasonFailed
-	}
 	set := setter(&status, sandbox.Generation, now)
-	set(v1alpha1.SandboxConditionInplaceUpdate, updated, reason, verdict.Message)
+	c := progress.Condition()
+	set(c.Type, c.Status, c.Reason, c.Message)
 	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
 	return status, nil
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
@@ -100,7 +101,7 @@ func TestResize(t *testing.T) {
 				t.Errorf("queued %d times", got)
 			}
 			controller := New(api, &templates.Lookup{Cache: api, Server: api}, clocktesting.NewFakePassiveClock(time.Now()), Options{})
-			if _, err := controller.Reconcile(t.Context(), requestFor(sandbox)); err != nil {
+			if _, err := controller.Reconcile(t.Context(), queue.RequestFor(sandbox)); err != nil {
 				t.Fatal(err)
 			}
 			got := &v1alpha1.Sandbox{}
@@ -114,14 +115,5 @@ func TestResize(t *testing.T) {
 				t.Errorf("observed generation %d of %d", got.Status.ObservedGeneration, got.Generation)
 			}
 		})
-	}
-}
-
-func TestComparedWithWhatCannotBeRead(t *testing.T) {
-	bad := sized(`{"limits":{"cpu":"much"}}`)
-	for name, pair := range map[string][2]*runtime.RawExtension{"before": {bad, sized(two)}, "after": {sized(two), bad}} {
-		if got := compared(pair[0], pair[1]); got.Message == "" {
-			t.Errorf("%s: %+v", name, got)
-		}
 	}
 }

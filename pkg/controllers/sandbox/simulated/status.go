@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/resize"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 const (
 	// FailImage is the image that makes a simulated sandbox fail instead of run, in
-	// any of its containers. It is there to try out what happens on failures:
+	// any of its containers. It is for trying out what happens on failures:
 	//
 	//	spec: {template: {spec: {containers: [{name: c, image: simulated.sandlot.io/fail}]}}}
 	FailImage = "simulated.sandlot.io/fail"
@@ -33,8 +33,8 @@ const (
 	failedMessage  = "simulated: the image " + FailImage + " always fails"
 )
 
-// statusAfter is the status of a sandbox to which a step happens now. template is
-// its pod template, which a start needs.
+// statusAfter returns the status of a sandbox after a step. template is its pod template,
+// which a start needs.
 func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension, now time.Time) (v1alpha1.SandboxStatus, error) {
 	status, err := observed(sandbox)
 	if err != nil {
@@ -53,9 +53,9 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
-		if resize.Wanted(&status) {
-			set(v1alpha1.SandboxConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonFailed,
-				v1alpha1.ResizeFailedMessage("the sandbox is paused"))
+		if progress, aborted := podresize.Aborted(&status); aborted {
+			c := progress.Condition()
+			set(c.Type, c.Status, c.Reason, c.Message)
 		}
 		return status, nil
 	case resume:
@@ -86,7 +86,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	return status, nil
 }
 
-// setter returns what sets conditions of a status at a time.
+// setter returns a function that sets conditions of a status.
 func setter(status *v1alpha1.SandboxStatus, generation int64, now time.Time) func(kind string, value metav1.ConditionStatus, reason, message string) {
 	return func(kind string, value metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
@@ -96,7 +96,7 @@ func setter(status *v1alpha1.SandboxStatus, generation int64, now time.Time) fun
 	}
 }
 
-// observed is the status of a sandbox, with what is said of its spec up to date.
+// observed returns a copy of the status of a sandbox, with its spec observed.
 func observed(sandbox *v1alpha1.Sandbox) (v1alpha1.SandboxStatus, error) {
 	revision, err := podtemplate.SandboxRevision(sandbox)
 	if err != nil {
@@ -108,7 +108,7 @@ func observed(sandbox *v1alpha1.Sandbox) (v1alpha1.SandboxStatus, error) {
 	return status, nil
 }
 
-// statusWaiting is the status of a sandbox that cannot start for want of a template.
+// statusWaiting returns the status of a sandbox that cannot start for want of a template.
 func statusWaiting(sandbox *v1alpha1.Sandbox, reason string, why error, now time.Time) (v1alpha1.SandboxStatus, error) {
 	status, err := observed(sandbox)
 	if err != nil {
@@ -122,7 +122,7 @@ func statusWaiting(sandbox *v1alpha1.Sandbox, reason string, why error, now time
 	return status, nil
 }
 
-// wantsToFail says whether a container has FailImage.
+// wantsToFail reports whether a container has FailImage.
 func wantsToFail(template *runtime.RawExtension) (bool, error) {
 	raw, err := json.Marshal(template)
 	if err != nil {
@@ -146,7 +146,7 @@ func wantsToFail(template *runtime.RawExtension) (bool, error) {
 	return false, nil
 }
 
-// addressOf makes an address out of a UID: loopback, so that nothing leaves the
+// addressOf derives an address from a UID: loopback, so that nothing leaves the
 // machine, outside 127.0.0.0/16, where the machine's own services listen, and
 // mostly different for different sandboxes.
 func addressOf(uid types.UID) string {

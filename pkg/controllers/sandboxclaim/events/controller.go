@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package events records events on SandboxClaims. An event is a write to the
-// cluster's own etcd, where a claim is none, so by default only claims that had
-// to wait get any: a burst that the pools can serve leaves no trace there. It
-// changes nothing else.
+// cluster's own etcd, where a claim is none, so by default only claims that had to wait
+// get any: a burst that the pools can serve writes nothing there.
 package events
 
 import (
@@ -18,61 +17,58 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 )
 
 // Reasons of events on SandboxClaims. They are OpenKruise's.
 const (
-	// NoAvailableSandboxes is a warning that a claim waits.
-	NoAvailableSandboxes = "NoAvailableSandboxes"
-	// SandboxClaimed tells that a claim that waits got some of its sandboxes.
-	SandboxClaimed = "SandboxClaimed"
-	// ClaimCompleted tells that nothing more will be claimed.
-	ClaimCompleted = "ClaimCompleted"
+	// eventNoAvailableSandboxes is a warning that a claim waits.
+	eventNoAvailableSandboxes = "NoAvailableSandboxes"
+	// eventSandboxClaimed: a claim that waits got some of its sandboxes.
+	eventSandboxClaimed = "SandboxClaimed"
+	// eventClaimCompleted: nothing more will be claimed.
+	eventClaimCompleted = "ClaimCompleted"
 )
 
-// grace is how long a claim must have waited before that is worth an event. Its
-// start is known to the second, so it is up to one less.
-const grace = 2 * time.Second
-
-// Options say how much is recorded.
-type Options struct {
-	// All records the completion of every claim, a write for each. Otherwise only
-	// claims that had to wait get events.
-	All bool
-}
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+// minWait is how long a claim must have waited to get an event. The start of the wait is
+// known to the second, so it may be up to a second less.
+const minWait = 2 * time.Second
 
 // Controller records events on claims.
 type Controller struct {
-	client   client.Client
-	clock    clock.PassiveClock
-	options  Options
-	recorder recorder.EventRecorder
+	client client.Client
+	clock  clock.PassiveClock
+	// all records the completion of every claim, a write for each. Otherwise only claims
+	// that had to wait get events.
+	all      bool
+	recorder report.Recorder
 
 	mu sync.Mutex
-	// told are the claims that an event has been recorded on, or is due on, and
-	// whose completion is therefore one, with how many sandboxes they had by then.
-	told map[types.UID]int32
+	// reported has the claims that got an event, or are about to, and whose completion
+	// therefore is an event, with how many sandboxes they had by then.
+	reported map[types.UID]int32
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
-// New returns a Controller that reads through c.
-func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
-	return &Controller{client: c, clock: clk, options: o, told: map[types.UID]int32{}}
+// New returns a Controller that reads through c. With all it records the completion of
+// every claim, and otherwise only that of claims that had to wait.
+func New(c client.Client, clk clock.PassiveClock, all bool) *Controller {
+	return &Controller{
+		client: c, clock: clk, all: all,
+		recorder: report.Recorder{Kind: "SandboxClaim", Action: "Claim"},
+		reported: map[types.UID]int32{},
+	}
 }
 
 // Name is the name of the controller in logs and metrics.
@@ -80,62 +76,61 @@ func (c *Controller) Name() string { return "sandboxclaim-events" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
-	c.recorder = mgr.GetEventRecorder(c.Name())
+	c.recorder.EventRecorder = mgr.GetEventRecorder(c.Name())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		// One worker: recording hands on to the recorder's own queue.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(queue.Options[reconcile.Request](1)).
 		Watches(&v1alpha1.SandboxClaim{}, c.events()).
 		Complete(c)
 }
 
-// events queues a claim when it has waited for a while and when it is completed
-// after that. A claim that was bound by its create is never queued, unless all
-// are to be told of; then those are left out that were completed before this
-// program started.
+// events queues a claim when it has waited for a while and when it is completed after
+// that. A claim that was bound by its create is queued only if all completions are
+// recorded, except those from before this program started.
 func (c *Controller) events() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) {
 			if claim, ok := e.Object.(*v1alpha1.SandboxClaim); ok && (unfinished(claim) || !e.IsInInitialList) {
-				c.look(claim, q)
+				c.enqueue(claim, q)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.SandboxClaim)
 			after, okAfter := e.ObjectNew.(*v1alpha1.SandboxClaim)
 			if okBefore && okAfter && before.UID != after.UID {
-				c.forget(before.UID) // deleted and made again between two looks of the cache
+				c.forget(before.UID) // deleted and created again, which the cache shows as an update
 			}
 			if okBefore && okAfter && (before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
 				before.Status.ClaimedReplicas != after.Status.ClaimedReplicas) {
-				c.look(after, q)
+				c.enqueue(after, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue.Interface) {
 			c.forget(e.Object.GetUID())
 		},
 	}
 }
 
-// look queues a claim if there may be something to tell of it.
-func (c *Controller) look(claim *v1alpha1.SandboxClaim, q queue) {
-	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)}
+// enqueue queues a claim if there may be an event to record on it.
+func (c *Controller) enqueue(claim *v1alpha1.SandboxClaim, q queue.Interface) {
+	request := queue.RequestFor(claim)
 	if unfinished(claim) {
 		start := claim.CreationTimestamp.Time
 		if t := claim.Status.ClaimStartTime; t != nil {
 			start = t.Time
 		}
-		q.AddAfter(request, start.Add(grace).Sub(c.clock.Now()))
+		q.AddAfter(request, start.Add(minWait).Sub(c.clock.Now()))
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, told := c.told[claim.UID]
-	if c.options.All && !told {
-		c.told[claim.UID] = 0
-		told = true
+	_, reported := c.reported[claim.UID]
+	if c.all && !reported {
+		c.reported[claim.UID] = 0
+		reported = true
 	}
-	if told {
+	if reported {
 		q.Add(request)
 	}
 }
@@ -143,13 +138,13 @@ func (c *Controller) look(claim *v1alpha1.SandboxClaim, q queue) {
 func (c *Controller) forget(claim types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.told, claim)
+	delete(c.reported, claim)
 }
 
-// Reconcile tells what is new about a claim.
+// Reconcile records what is new about a claim.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	// The cache lets go of a claim before it tells of that. Read under the lock, a
-	// claim that is there is forgotten after this, and not before.
+	// The cache drops a claim before it sends the event about that. A claim that is read
+	// under the lock is forgotten after this, and not before.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	claim := &v1alpha1.SandboxClaim{}
@@ -159,38 +154,26 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("getting SandboxClaim %s: %w", req, err)
 	}
-	had, told := c.told[claim.UID]
+	had, reported := c.reported[claim.UID]
 	has := claim.Status.ClaimedReplicas
 	switch {
 	case !unfinished(claim):
-		delete(c.told, claim.UID)
-		if told && claim.DeletionTimestamp == nil {
-			c.record(claim, corev1.EventTypeNormal, ClaimCompleted, claim.Status.Message)
+		delete(c.reported, claim.UID)
+		if reported && claim.DeletionTimestamp == nil {
+			c.recorder.Event(claim, corev1.EventTypeNormal, eventClaimCompleted, claim.Status.Message)
 		}
-	case !told:
-		c.told[claim.UID] = has
-		c.record(claim, corev1.EventTypeWarning, NoAvailableSandboxes, waiting(claim))
+	case !reported:
+		c.reported[claim.UID] = has
+		c.recorder.Event(claim, corev1.EventTypeWarning, eventNoAvailableSandboxes, waitingMessage(claim))
 	case has > had:
-		c.told[claim.UID] = has
-		c.record(claim, corev1.EventTypeNormal, SandboxClaimed, claim.Status.Message)
+		c.reported[claim.UID] = has
+		c.recorder.Event(claim, corev1.EventTypeNormal, eventSandboxClaimed, claim.Status.Message)
 	}
 	return reconcile.Result{}, nil
 }
 
-// record names the claim without its resourceVersion, so that the recorder knows
-// it again and counts up what it has told before.
-func (c *Controller) record(claim *v1alpha1.SandboxClaim, kind, reason, note string) {
-	c.recorder.Eventf(&corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(),
-		Kind:       "SandboxClaim",
-		Namespace:  claim.Namespace,
-		Name:       claim.Name,
-		UID:        claim.UID,
-	}, nil, kind, reason, "Claim", "%s", note)
-}
-
-// waiting says what a claim waits for.
-func waiting(claim *v1alpha1.SandboxClaim) string {
+// waitingMessage returns what a claim waits for.
+func waitingMessage(claim *v1alpha1.SandboxClaim) string {
 	message := claim.Status.Message
 	progress := v1alpha1.ClaimingMessage(claim.Status.ClaimedReplicas, ptr.Deref(claim.Spec.Replicas, v1alpha1.DefaultClaimReplicas))
 	asked := "SandboxSet " + claim.Spec.TemplateName
@@ -198,7 +181,7 @@ func waiting(claim *v1alpha1.SandboxClaim) string {
 		asked = "SandboxTemplate " + ref.Name
 	}
 	switch {
-	case !strings.HasPrefix(message, progress): // there is none, or it is not what the claim takes it for
+	case !strings.HasPrefix(message, progress): // there is no such pool, or it cannot serve the claim
 		return message
 	case message == progress && resizing(claim):
 		return fmt.Sprintf("Sandboxes of %s are being resized. %s", asked, message)
@@ -210,7 +193,7 @@ func waiting(claim *v1alpha1.SandboxClaim) string {
 	return fmt.Sprintf("%s has too few available sandboxes. %s", asked, message)
 }
 
-// resizing says whether sandboxes of the claim are being resized.
+// resizing reports whether sandboxes of the claim are being resized.
 func resizing(claim *v1alpha1.SandboxClaim) bool {
 	update := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	return update != nil && update.Reason == v1alpha1.ReasonInplaceUpdating

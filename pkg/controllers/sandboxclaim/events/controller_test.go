@@ -21,10 +21,11 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// recorded is a recorder that keeps what it is told.
+// recorded is a recorder that keeps its events.
 type recorded struct {
 	t      *testing.T
 	events []string
@@ -44,7 +45,7 @@ func (r *recorded) AnnotatedEventf(regarding, related runtime.Object, _ map[stri
 
 // delays is a queue that notes when a request is due.
 type delays struct {
-	queue
+	queue.Interface
 	due []time.Duration
 }
 
@@ -62,22 +63,15 @@ type fixture struct {
 	clock  *clocktesting.FakePassiveClock
 }
 
-func newFixture(t *testing.T, o Options) *fixture {
+func newFixture(t *testing.T, all bool) *fixture {
 	server := testutil.Start(t, testutil.WithOptions(func(o *options.Options) { o.SyncWindow = 0 }))
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := server.RuntimeClient(t)
 	f := &fixture{
 		T: t, server: server, api: api, set: server.Set(t, "default", "pool", 5), events: &recorded{t: t},
 		clock: clocktesting.NewFakePassiveClock(time.Now()),
 	}
-	f.c = New(api, f.clock, o)
-	f.c.recorder = f.events
+	f.c = New(api, f.clock, all)
+	f.c.recorder.EventRecorder = f.events
 	return f
 }
 
@@ -134,16 +128,16 @@ func (f *fixture) want(what string, got []string, want ...string) {
 }
 
 func TestClaimThatWaits(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newFixture(t, false)
 	claim := f.create("waits", 2)
-	if due := f.created(claim, true); len(due) != 1 || due[0] <= 0 || due[0] > grace {
+	if due := f.created(claim, true); len(due) != 1 || due[0] <= 0 || due[0] > minWait {
 		t.Fatalf("a new claim is looked at after %v", due)
 	}
 	f.want("after a while", f.reconcile(claim),
 		"Warning NoAvailableSandboxes: SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/2 claimed")
 	f.want("nothing new", f.reconcile(claim))
 
-	f.clock.SetTime(f.clock.Now().Add(grace))
+	f.clock.SetTime(f.clock.Now().Add(minWait))
 	half := f.stock(0, claim)
 	if due := f.updated(claim, half); len(due) != 1 || due[0] > 0 {
 		t.Errorf("a claim that got something is looked at after %v", due)
@@ -156,32 +150,32 @@ func TestClaimThatWaits(t *testing.T) {
 	}
 	f.want("all of it", f.reconcile(whole), "Normal ClaimCompleted: Successfully claimed 2/2 sandboxes")
 	f.want("once", f.reconcile(whole))
-	if len(f.c.told) > 0 {
-		t.Errorf("still remembered: %v", f.c.told)
+	if len(f.c.reported) > 0 {
+		t.Errorf("still remembered: %v", f.c.reported)
 	}
 }
 
 func TestClaimWithoutSet(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newFixture(t, false)
 	f.set.Name = "nowhere"
 	claim := f.create("lost", 1)
 	f.want("after a while", f.reconcile(claim), "Warning NoAvailableSandboxes: SandboxSet nowhere not found")
 	f.c.events().Delete(t.Context(), event.DeleteEvent{Object: claim}, &delays{})
-	if len(f.c.told) > 0 {
-		t.Errorf("a deleted claim is remembered: %v", f.c.told)
+	if len(f.c.reported) > 0 {
+		t.Errorf("a deleted claim is remembered: %v", f.c.reported)
 	}
 }
 
 // A burst that the pool can serve costs neither writes nor work.
 func TestWarmClaims(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newFixture(t, false)
 	claim := f.stock(0, f.create("warm", 1)) // as it is after its create
 	if due := f.created(claim, false); len(due) != 0 {
 		t.Errorf("a claim that was bound at once is looked at after %v", due)
 	}
-	f.want("told anyway", f.reconcile(claim))
+	f.want("queued anyway", f.reconcile(claim))
 
-	// One that took less than the grace.
+	// One that took less than the minWait.
 	before := claim.DeepCopy()
 	before.Status = v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseClaiming}
 	if due := f.updated(before, claim); len(due) != 0 {
@@ -189,8 +183,8 @@ func TestWarmClaims(t *testing.T) {
 	}
 	f.want("the look that was due", f.reconcile(claim))
 
-	all := New(f.api, f.clock, Options{All: true})
-	all.recorder = f.events
+	all := New(f.api, f.clock, true)
+	all.recorder.EventRecorder = f.events
 	f.c = all
 	if due := f.created(claim, true); len(due) != 0 {
 		t.Errorf("a claim from before the start is looked at after %v", due)
@@ -200,7 +194,7 @@ func TestWarmClaims(t *testing.T) {
 	}
 	f.want("all events", f.reconcile(claim), "Normal ClaimCompleted: Successfully claimed 1/1 sandboxes")
 	f.want("once", f.reconcile(claim))
-	// A status written by somebody else later is no news.
+	// A later write of the status by another client is no news.
 	later := claim.DeepCopy()
 	later.Status.Message = "edited"
 	later.ManagedFields = []metav1.ManagedFieldsEntry{}
@@ -211,7 +205,7 @@ func TestWarmClaims(t *testing.T) {
 
 // A claim that is deleted while it is looked at is not remembered.
 func TestDeletedMeanwhile(t *testing.T) {
-	f := newFixture(t, Options{})
+	f := newFixture(t, false)
 	claim := f.create("brief", 2)
 	deleted := make(chan struct{})
 	f.c.client = interceptor.NewClient(f.api, interceptor.Funcs{
@@ -230,22 +224,22 @@ func TestDeletedMeanwhile(t *testing.T) {
 	})
 	f.reconcile(claim)
 	<-deleted
-	if len(f.c.told) > 0 {
-		t.Errorf("a deleted claim is remembered: %v", f.c.told)
+	if len(f.c.reported) > 0 {
+		t.Errorf("a deleted claim is remembered: %v", f.c.reported)
 	}
 }
 
 func TestMadeAnew(t *testing.T) {
-	f := newFixture(t, Options{All: true})
+	f := newFixture(t, true)
 	claim := f.create("again", 2)
 	f.reconcile(claim)
-	anew := claim.DeepCopy()
-	anew.UID = "other"
-	if due := f.updated(claim, anew); len(due) != 1 {
+	recreated := claim.DeepCopy()
+	recreated.UID = "other"
+	if due := f.updated(claim, recreated); len(due) != 1 {
 		t.Errorf("the new one is looked at after %v", due)
 	}
-	if len(f.c.told) > 0 {
-		t.Errorf("the old one is remembered: %v", f.c.told)
+	if len(f.c.reported) > 0 {
+		t.Errorf("the old one is remembered: %v", f.c.reported)
 	}
 }
 
@@ -281,7 +275,7 @@ func TestWhatAClaimWaitsFor(t *testing.T) {
 			Status: v1alpha1.SandboxClaimStatus{Message: v1alpha1.ClaimingMessage(0, 1)},
 		}
 		tc.change(claim)
-		if got := waiting(claim); got != tc.want {
+		if got := waitingMessage(claim); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -19,20 +18,13 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
 func TestController(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.NewWithWatch(testutil.Start(t).Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stock(t, api, 20)
+	server := testutil.Start(t)
+	api := server.RuntimeClient(t)
+	server.Stock(t, server.Set(t, "default", "pool", 20), 0, 20)
 
 	tests := map[string]struct {
 		ttl   time.Duration // 0 is unset
@@ -44,6 +36,7 @@ func TestController(t *testing.T) {
 	}{
 		"fresh":          {ttl: time.Minute, requeue: time.Minute},
 		"almost":         {ttl: time.Minute, later: 59 * time.Second, requeue: time.Second},
+		"long":           {ttl: 9 * time.Hour, requeue: time.Hour},
 		"due":            {ttl: time.Minute, later: time.Minute, deleted: true},
 		"long due":       {ttl: time.Minute, later: time.Hour, deleted: true},
 		"default, fresh": {later: 59 * time.Minute, requeue: time.Minute},
@@ -112,41 +105,5 @@ func TestController(t *testing.T) {
 				t.Errorf("the sandbox of the claim: %v, deleted at %v", err, bound.DeletionTimestamp)
 			}
 		})
-	}
-}
-
-// stock makes a pool with so many available sandboxes.
-func stock(t *testing.T, api client.Client, n int32) {
-	set := &v1alpha1.SandboxSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool"},
-		Spec: v1alpha1.SandboxSetSpec{
-			Replicas: &n,
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"i"}]}}`)},
-			},
-		},
-	}
-	if err := api.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	for range n {
-		sandbox, err := podtemplate.NewSandbox(set, "r", podtemplate.Inline(set.Spec.Template))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := api.Create(t.Context(), sandbox); err != nil {
-			t.Fatal(err)
-		}
-		sandbox.Status = v1alpha1.SandboxStatus{
-			Phase:   v1alpha1.SandboxRunning,
-			PodInfo: v1alpha1.PodInfo{PodIP: "127.1.1.1"},
-			Conditions: []metav1.Condition{{
-				Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue,
-				Reason: v1alpha1.ReasonPodReady, LastTransitionTime: metav1.Now(),
-			}},
-		}
-		if err := api.Status().Update(t.Context(), sandbox); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -28,17 +27,10 @@ func (r *reasons) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...an
 	r.seen = append(r.seen, kind+" "+reason)
 }
 
-// A deletion is told once, and only when it happens.
+// A deletion is recorded once, and only when it happens.
 func TestDeletionIsRecorded(t *testing.T) {
 	server := testutil.Start(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(server.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := server.RuntimeClient(t)
 	set := server.Set(t, "default", "pool", 1)
 	server.Stock(t, set, 0, 1)
 	claim := testutil.Claim(set, "old", 1, nil)
@@ -51,7 +43,7 @@ func TestDeletionIsRecorded(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(claim.Status.CompletionTime.Time)
 	events := &reasons{}
 	c := New(api, clock, 1, true)
-	c.recorder = events
+	c.recorder.EventRecorder = events
 	reconcileOnce := func(after time.Duration, want ...string) {
 		t.Helper()
 		clock.SetTime(claim.Status.CompletionTime.Add(after))
@@ -63,6 +55,6 @@ func TestDeletionIsRecorded(t *testing.T) {
 		}
 	}
 	reconcileOnce(time.Minute)
-	reconcileOnce(2*time.Hour, "Normal "+EventTTLDelete)
-	reconcileOnce(3*time.Hour, "Normal "+EventTTLDelete)
+	reconcileOnce(2*time.Hour, "Normal "+eventTTLDelete)
+	reconcileOnce(3*time.Hour, "Normal "+eventTTLDelete)
 }

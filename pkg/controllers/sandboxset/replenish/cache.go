@@ -14,7 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/controllers/cacheindex"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 )
 
 // caches is what the controller looks up in the manager's cache. What is found is
@@ -61,7 +61,7 @@ type surgingSets struct{ sets toolscache.Indexer }
 
 // indexSurgingSets adds the index to a cache. Call it before the cache starts.
 func indexSurgingSets(ctx context.Context, c cache.Cache) (surgingSets, error) {
-	sets, err := cacheindex.Add(ctx, c, &v1alpha1.SandboxSet{}, surgingIndex, surgingKeys)
+	sets, err := index.Add(ctx, c, &v1alpha1.SandboxSet{}, surgingIndex, surgingKeys)
 	return surgingSets{sets}, err
 }
 

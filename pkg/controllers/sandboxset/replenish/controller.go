@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/ownerindex"
+	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -75,19 +75,19 @@ func (c *Controller) Name() string { return "sandboxset-replenish" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
-	sandboxes, err := ownerindex.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	sandboxes, err := index.NewByController(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}
-	revisionTemplates, err := ownerindex.For(ctx, mgr.GetCache(), &v1alpha1.SandboxTemplate{})
+	revisionTemplates, err := index.NewByController(ctx, mgr.GetCache(), &v1alpha1.SandboxTemplate{})
 	if err != nil {
 		return err
 	}
-	setUsers, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.SandboxSet{})
+	setUsers, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.SandboxSet{})
 	if err != nil {
 		return err
 	}
-	sandboxUsers, err := templates.For(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
+	sandboxUsers, err := index.NewByTemplate(ctx, mgr.GetCache(), &v1alpha1.Sandbox{})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
 // takenTTL is how long a claim may come later than a sandbox that is taken for it.
@@ -188,7 +188,7 @@ type surge struct {
 // surgeMemory remembers what was created beyond replicas, so that it is not deleted the
 // moment the claims that it was created for are served otherwise or give up: others
 // mostly follow, and to create it again takes seconds. What no claim has waited for or
-// taken for lull.Patience is surplus like any other. A change of the set's spec ends
+// taken for quietperiod.MaxWait is surplus like any other. A change of the set's spec ends
 // that at once: a user who shrinks a pool means it.
 type surgeMemory struct {
 	generation int64
@@ -204,7 +204,7 @@ func (m *surgeMemory) next(generation int64, wanted int, now time.Time) surge {
 	case m.generation != generation, wanted >= m.most, !m.until.IsZero() && !now.Before(m.until):
 		*m = surgeMemory{generation: generation, most: wanted}
 	case m.until.IsZero():
-		m.until = now.Add(lull.Patience)
+		m.until = now.Add(quietperiod.MaxWait)
 	}
 	s := surge{wanted: wanted, spared: m.most}
 	if !m.until.IsZero() {
@@ -216,7 +216,7 @@ func (m *surgeMemory) next(generation int64, wanted int, now time.Time) surge {
 // took notes that a claim took a sandbox out of the pool.
 func (m *surgeMemory) took(now time.Time) {
 	if !m.until.IsZero() {
-		m.until = now.Add(lull.Patience)
+		m.until = now.Add(quietperiod.MaxWait)
 	}
 }
 

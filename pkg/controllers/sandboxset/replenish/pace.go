@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
 // maxTurn is the longest time between two counts of a pool where something happens:
@@ -21,7 +21,7 @@ const maxTurn = time.Second
 //
 //  1. the pool is counted, and its status written, once every turn;
 //  2. its refill waits for their end, as long as half of the pool is there, and no
-//     longer than lull.Patience: that is what the pool is for;
+//     longer than quietperiod.MaxWait: that is what the pool is for;
 //  3. from then on it works with few workers while the pool is full, with more the
 //     emptier it gets, and with all of them once it is empty: then claims wait for it.
 //
@@ -31,10 +31,10 @@ const maxTurn = time.Second
 // which finds its own width: the pool sinks until as much comes in as goes out.
 //
 // The stock is an estimate, the last count minus what was taken since. When it is
-// wrong, a refill comes up to lull.Patience too late or too early; nothing depends on it.
+// wrong, a refill comes up to quietperiod.MaxWait too late or too early; nothing depends on it.
 type burst struct {
 	quiet  time.Duration
-	pauses *lull.Lull
+	pauses *quietperiod.Tracker
 	// uncounted is the first take that no count has followed, or zero, and last the
 	// last take.
 	uncounted, last time.Time
@@ -45,7 +45,7 @@ type burst struct {
 	cost time.Duration
 }
 
-func newBurst(quiet time.Duration) burst { return burst{quiet: quiet, pauses: lull.New(quiet)} }
+func newBurst(quiet time.Duration) burst { return burst{quiet: quiet, pauses: quietperiod.New(quiet)} }
 
 // oneSet is the key in pauses, which are of one set here.
 var oneSet types.NamespacedName
@@ -55,7 +55,7 @@ func (b *burst) took(now time.Time) {
 	if b.uncounted.IsZero() {
 		b.uncounted = now
 	}
-	b.pauses.Took(oneSet, now)
+	b.pauses.Claimed(oneSet, now)
 	b.last = now
 	b.taken++
 	b.stock--
@@ -95,7 +95,7 @@ func (b *burst) eventDelay() time.Duration {
 
 // width is how many of the workers a refill may use now. 0 means that it has to stop.
 func (b *burst) width(replicas, workers int, now time.Time) int {
-	if replicas <= 0 || !b.pauses.Running(oneSet, now) {
+	if replicas <= 0 || !b.pauses.InBurst(oneSet, now) {
 		return workers
 	}
 	if b.refillDelay(replicas, now) > 0 {

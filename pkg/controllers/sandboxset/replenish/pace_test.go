@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlot-io/sandlot/pkg/controllers/lull"
+	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
 func TestBurstCountDelay(t *testing.T) {
@@ -111,7 +111,7 @@ func TestBurstWidth(t *testing.T) {
 			t.Errorf("claims run, %d of 100 taken: width %d, want %d", taken, got, want)
 		}
 	}
-	last := lull.Patience - lull.Patience%(50*time.Millisecond)
+	last := quietperiod.MaxWait - quietperiod.MaxWait%(50*time.Millisecond)
 	for now := 50 * time.Millisecond; now <= last; now += 50 * time.Millisecond {
 		b.took(epoch.Add(now))
 	}

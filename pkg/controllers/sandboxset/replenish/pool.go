@@ -120,7 +120,7 @@ func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
 	if claims.Available(sandbox, now) {
 		return useAvailable
 	}
-	if state, _ := v1alpha1.StateOf(sandbox, now); state == v1alpha1.StateDead {
+	if v1alpha1.StateOf(sandbox, now) == v1alpha1.StateDead {
 		if sandbox.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
 			return useNone
 		}

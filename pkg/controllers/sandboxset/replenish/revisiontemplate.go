@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/warned"
+	"github.com/sandlot-io/sandlot/pkg/controllers/apiwarning"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -57,7 +57,7 @@ func (r *revisionTemplates) ensure(
 		}
 	}
 	wanted := podtemplate.Materialize(set, revision, resolved)
-	asking, warnings := warned.With(ctx)
+	asking, warnings := apiwarning.Collect(ctx)
 	err = r.client.Create(asking, wanted.DeepCopy())
 	switch {
 	case err == nil:

@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/controllers/dependent"
+	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -35,7 +36,7 @@ type Options struct {
 	Workers int
 }
 
-// Controller keeps the NetworkPolicies of templates.
+// Controller reconciles the NetworkPolicies of templates.
 type Controller struct {
 	Options
 }
@@ -56,35 +57,35 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(dependent.ControllerOptions(c.Workers)).
-		For(&v1alpha1.SandboxTemplate{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: dependent.Changed})).
+		WithOptions(queue.Options[reconcile.Request](c.Workers)).
+		For(&v1alpha1.SandboxTemplate{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: ownedobject.Changed})).
 		Owns(&networkingv1.NetworkPolicy{}).
 		Complete(c)
 }
 
-// Reconcile brings the policy of one template to what it should be.
+// Reconcile makes the policy of one template what it should be.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	template := &v1alpha1.SandboxTemplate{}
 	if err := c.Client.Get(ctx, req.NamespacedName, template, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil // its policy goes with it
+			return reconcile.Result{}, nil // the garbage collector deletes its policy
 		}
 		return reconcile.Result{}, fmt.Errorf("getting SandboxTemplate %s: %w", req, err)
 	}
 	if template.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	keeper := c.keeper()
+	policies := c.policies()
 	if want := policyOf(template, c.Namespace); want != nil {
-		return keeper.Ensure(ctx, template, want)
+		return policies.Ensure(ctx, template, want)
 	}
 	name := v1alpha1.NetworkPolicyName(template.Name)
-	return reconcile.Result{}, keeper.Remove(ctx, c.removalReader(template), template, name, labelsOf(template))
+	return reconcile.Result{}, policies.Remove(ctx, c.removalReader(template), template, name, labelsOf(template))
 }
 
-// removalReader is where to look for a policy that is no longer wanted. The cache does
-// not show one that lost its labels. A template that was never changed had none to
-// take away, and the revisions of sets never have; of the others the server is asked.
+// removalReader returns where to look for a policy that is no longer wanted. The cache
+// does not show one that lost its labels, so the server is asked, but not for templates
+// that never changed and for the revisions of sets: they had none before.
 func (c *Controller) removalReader(template *v1alpha1.SandboxTemplate) client.Reader {
 	if template.Generation > 1 && !podtemplate.IsRevision(template) {
 		return c.Reader
@@ -92,11 +93,11 @@ func (c *Controller) removalReader(template *v1alpha1.SandboxTemplate) client.Re
 	return c.Client
 }
 
-func (c *Controller) keeper() *dependent.Keeper[*networkingv1.NetworkPolicy] {
-	return &dependent.Keeper[*networkingv1.NetworkPolicy]{
+func (c *Controller) policies() *ownedobject.Reconciler[*networkingv1.NetworkPolicy] {
+	return &ownedobject.Reconciler[*networkingv1.NetworkPolicy]{
 		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
 		Kind: "NetworkPolicy", OwnerKind: "SandboxTemplate",
-		New:       func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
-		Corrected: corrected,
+		New:     func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
+		Correct: correct,
 	}
 }

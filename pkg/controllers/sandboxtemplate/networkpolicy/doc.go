@@ -1,17 +1,18 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package networkpolicy keeps the NetworkPolicy of each SandboxTemplate that has one
+// Package networkpolicy reconciles the NetworkPolicy of each SandboxTemplate that has one
 // managed. It selects the pods of the template's sandboxes by a label that they have
 // from birth, so that neither a refill nor a claim writes anything here.
 //
-// A policy is made, corrected, and deleted when the template wants none any more;
-// when the template goes, the garbage collector takes it along. One of its name that
-// is somebody else's is left alone, and told of. SandboxTemplates that hold the
+// A policy is created, corrected, and deleted when the template wants none any more;
+// when the template is deleted, the garbage collector deletes it. A policy of its name
+// that does not belong to the template is left alone, and an event tells of it.
+// SandboxTemplates that hold the
 // revision of a set never have one: their pods are labelled with the template that
 // the set refers to.
 //
-// What it may do in a cluster:
+// The rights that it needs:
 //
 //	agents.kruise.io         sandboxtemplates  get, list, watch
 //	networking.k8s.io        networkpolicies   get, list, watch, create, patch, delete

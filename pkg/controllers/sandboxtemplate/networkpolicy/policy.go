@@ -17,15 +17,15 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// CachedPolicies says which NetworkPolicies this controller needs in the cache.
+// CachedPolicies selects the NetworkPolicies that this controller needs in the cache.
 func CachedPolicies() cache.ByObject {
 	return cache.ByObject{
 		Label: labels.SelectorFromValidatedSet(labels.Set{v1alpha1.LabelCreatedBy: v1alpha1.CreatedByTemplate}),
 	}
 }
 
-// policyOf is the NetworkPolicy that a template should have, nil for none. namespace
-// is the one of the installation.
+// policyOf returns the NetworkPolicy that a template should have, nil for none. namespace
+// is that of the installation.
 func policyOf(template *v1alpha1.SandboxTemplate, namespace string) *networkingv1.NetworkPolicy {
 	if !podtemplate.HasNetworkPolicy(template) {
 		return nil
@@ -57,7 +57,7 @@ func policyOf(template *v1alpha1.SandboxTemplate, namespace string) *networkingv
 	return policy
 }
 
-// labelsOf are the labels by which the policy of a template is known.
+// labelsOf returns the labels by which the policy of a template is known.
 func labelsOf(template *v1alpha1.SandboxTemplate) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelCreatedBy:       v1alpha1.CreatedByTemplate,
@@ -92,7 +92,7 @@ func defaultEgress() []networkingv1.NetworkPolicyEgressRule {
 	}}}
 }
 
-// setDefaults fills in what the server would, which else looked like drift.
+// setDefaults fills in what the server would, which otherwise looked like drift.
 func setDefaults(spec *networkingv1.NetworkPolicySpec) {
 	tcp := func(ports []networkingv1.NetworkPolicyPort) {
 		for i := range ports {
@@ -109,14 +109,14 @@ func setDefaults(spec *networkingv1.NetworkPolicySpec) {
 	}
 }
 
-// corrected returns what is to become of a policy, and whether that is something
-// else. Labels and annotations that others added stay.
-func corrected(is, want *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool) {
-	fixed := is.DeepCopy()
-	fixed.Spec = want.Spec
-	if fixed.Labels == nil {
-		fixed.Labels = map[string]string{}
+// correct returns a corrected copy of a policy and reports whether that differs. It keeps
+// labels and annotations that users added.
+func correct(current, desired *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool) {
+	corrected := current.DeepCopy()
+	corrected.Spec = desired.Spec
+	if corrected.Labels == nil {
+		corrected.Labels = map[string]string{}
 	}
-	maps.Copy(fixed.Labels, want.Labels)
-	return fixed, !equality.Semantic.DeepEqual(is.Spec, fixed.Spec) || !equality.Semantic.DeepEqual(is.Labels, fixed.Labels)
+	maps.Copy(corrected.Labels, desired.Labels)
+	return corrected, !equality.Semantic.DeepEqual(current.Spec, corrected.Spec) || !equality.Semantic.DeepEqual(current.Labels, corrected.Labels)
 }

@@ -111,7 +111,7 @@ func TestNoPolicyOfARevision(t *testing.T) {
 	}
 }
 
-func TestCorrected(t *testing.T) {
+func TestCorrect(t *testing.T) {
 	want := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), "home")
 	tests := map[string]struct {
 		change func(*networkingv1.NetworkPolicy)
@@ -134,18 +134,18 @@ func TestCorrected(t *testing.T) {
 			is := want.DeepCopy()
 			test.change(is)
 			before := is.DeepCopy()
-			fixed, changed := corrected(is, want)
+			got, changed := correct(is, want)
 			if changed != test.drift {
 				t.Errorf("changed %v", changed)
 			}
 			if diff := cmp.Diff(before, is); diff != "" {
 				t.Errorf("what is there changed (-before +after):\n%s", diff)
 			}
-			if again, changed := corrected(fixed, want); changed {
+			if again, changed := correct(got, want); changed {
 				t.Errorf("corrected, and still not right: %v", again)
 			}
-			if is.Labels["a"] != fixed.Labels["a"] || is.Annotations["a"] != fixed.Annotations["a"] {
-				t.Errorf("metadata %v", fixed.ObjectMeta)
+			if is.Labels["a"] != got.Labels["a"] || is.Annotations["a"] != got.Annotations["a"] {
+				t.Errorf("metadata %v", got.ObjectMeta)
 			}
 		})
 	}

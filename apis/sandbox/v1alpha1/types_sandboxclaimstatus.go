@@ -1,0 +1,77 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// SandboxClaimStatus says what has been claimed.
+type SandboxClaimStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is Claiming while sandboxes are missing or being prepared, and
+	// Completed when all are claimed or the time is over. Completed is final: no
+	// further sandboxes are claimed.
+	// +optional
+	Phase SandboxClaimPhase `json:"phase,omitempty"`
+
+	// message is the state of the claim in words.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// claimedReplicas is the number of sandboxes claimed so far. It does not go
+	// down when a claimed sandbox is deleted later.
+	// +optional
+	ClaimedReplicas int32 `json:"claimedReplicas"`
+
+	// claimStartTime is when claiming began; claimTimeout counts from it.
+	// +optional
+	ClaimStartTime *metav1.Time `json:"claimStartTime,omitempty"`
+
+	// completionTime is when the phase became Completed; ttlAfterCompleted counts
+	// from it.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// sandboxes are the claimed sandboxes, in the namespace of the claim.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Sandboxes []ClaimedSandbox `json:"sandboxes,omitempty"`
+
+	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
+	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
+	// InplaceUpdate (how the resize of those went that had less than the template) and
+	// Finished (the claimed sandboxes have ended).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// ClaimedSandbox is one sandbox of a claim.
+type ClaimedSandbox struct {
+	// name of the Sandbox.
+	// +required
+	Name string `json:"name"`
+
+	// podIPs are the addresses of the sandbox's pod when it was claimed.
+	// +optional
+	// +listType=atomic
+	PodIPs []string `json:"podIPs,omitempty"`
+}
+
+// SandboxClaimPhase is the phase of a claim.
+// +enum
+type SandboxClaimPhase string
+
+const (
+	// SandboxClaimPhaseClaiming means that sandboxes are missing or being prepared.
+	SandboxClaimPhaseClaiming SandboxClaimPhase = "Claiming"
+	// SandboxClaimPhaseCompleted means that nothing more will be claimed.
+	SandboxClaimPhaseCompleted SandboxClaimPhase = "Completed"
+)

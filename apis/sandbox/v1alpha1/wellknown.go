@@ -1,0 +1,216 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Prefixes of the keys that the system writes.
+const (
+	// KeyPrefix is the prefix of the contract's own keys.
+	KeyPrefix = "agents.kruise.io/"
+	// SandboxKeyPrefix is the prefix of a few keys about the make-up of a sandbox.
+	SandboxKeyPrefix = "sandbox.agents.kruise.io/"
+	// E2BKeyPrefix is the prefix of the keys of the E2B front end.
+	E2BKeyPrefix = "e2b.agents.kruise.io/"
+	// SandlotKeyPrefix is the prefix of keys that only Sandlot knows.
+	SandlotKeyPrefix = "sandlot.io/"
+)
+
+// Labels of a Sandbox.
+const (
+	// LabelSandboxPool is the name of the SandboxSet that made the sandbox.
+	LabelSandboxPool = KeyPrefix + "sandbox-pool"
+	// LabelSandboxTemplate is the name of the set, or of the template that the set
+	// refers to; also on the pod, from its birth, and immutable. A name that is too
+	// long for a label is cut, and ends in a hash of it.
+	LabelSandboxTemplate = KeyPrefix + "sandbox-template"
+	// LabelSandboxClaimed is "true" or "false". It is there for selectors; whether a
+	// sandbox belongs to a pool is said by its owner reference alone.
+	LabelSandboxClaimed = KeyPrefix + "sandbox-claimed"
+	// LabelClaimName is the name of the claim that took the sandbox.
+	LabelClaimName = KeyPrefix + "claim-name"
+	// LabelTemplateHash is the revision of the set that the sandbox was made from.
+	// A sandbox made for a claim, past the pool, has none.
+	LabelTemplateHash = KeyPrefix + "template-hash"
+	// LabelReservedFailedSandbox is "true" on a failed sandbox kept for debugging.
+	LabelReservedFailedSandbox = KeyPrefix + "reserved-failed-sandbox"
+	// LabelAllowInternetAccess is "true" or "false", on the pod as well.
+	LabelAllowInternetAccess = KeyPrefix + "allow-internet-access"
+	// LabelSandboxID is the short id of the sandbox in the E2B API.
+	LabelSandboxID = KeyPrefix + "sandbox-id"
+	// LabelUpdateOps is the bookkeeping of a bulk update.
+	LabelUpdateOps = KeyPrefix + "update-ops"
+	// LabelUpgradeFailed marks a sandbox whose bulk update failed.
+	LabelUpgradeFailed = KeyPrefix + "upgrade-failed"
+)
+
+// Labels of a sandbox's Pod.
+const (
+	// LabelPodTemplateHash is status.updateRevision of the sandbox.
+	LabelPodTemplateHash = "pod-template-hash"
+	// LabelCreatedBy is CreatedBySandbox; an annotation of the same key is set too. It
+	// is also on the other objects of the cluster that are made for ours.
+	LabelCreatedBy = KeyPrefix + "created-by"
+	// LabelOwner is the UID of the claim that holds the sandbox.
+	LabelOwner = KeyPrefix + "owner"
+	// LabelSandboxName is the name of the sandbox.
+	LabelSandboxName = KeyPrefix + "sandbox-name"
+)
+
+// Annotations of a Sandbox that a claim writes.
+const (
+	// AnnotationLock is a UUID. A sandbox that has it is not to be taken by others.
+	AnnotationLock = KeyPrefix + "lock"
+	// AnnotationOwner is the UID of the claim, or OwnerScaleDown.
+	AnnotationOwner = KeyPrefix + "owner"
+	// AnnotationClaimTimestamp is the time of the claim in RFC 3339.
+	AnnotationClaimTimestamp = KeyPrefix + "claim-timestamp"
+	// AnnotationInitRuntimeRequest is the request that set up the agent-runtime.
+	AnnotationInitRuntimeRequest = KeyPrefix + "init-runtime-request"
+	// AnnotationRuntimeAccessToken is the token of the agent-runtime.
+	AnnotationRuntimeAccessToken = KeyPrefix + "runtime-access-token"
+	// AnnotationUpdatedMetadataInClaim lists the labels and annotations that the
+	// claim added, so that they can be taken away again.
+	AnnotationUpdatedMetadataInClaim = KeyPrefix + "updated-metadata-in-claim"
+	// AnnotationStarting is "true" on a sandbox that a claim holds but does not
+	// count yet: one that was made for it and is not ready, one that is being resized
+	// for it, or one of a claim that takes all or nothing and has not got all. Until it
+	// counts, the claim is its controller, so that it goes with a claim that is deleted.
+	AnnotationStarting = SandlotKeyPrefix + "starting"
+	// AnnotationClaimedBy is the name of the user who created the claim.
+	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
+)
+
+// Other annotations of a Sandbox.
+const (
+	// AnnotationRuntimeURL is the base URL of the agent-runtime.
+	AnnotationRuntimeURL = KeyPrefix + "runtime-url"
+	// AnnotationRuntimeTLSPort is the port of an agent-runtime that speaks TLS.
+	AnnotationRuntimeTLSPort = KeyPrefix + "runtime-tls-port"
+	// AnnotationCleanupEnabled is "true" where the sandbox may be recycled.
+	AnnotationCleanupEnabled = KeyPrefix + "cleanup-enabled"
+	// AnnotationCleanupRetainOnFailure is how long to keep a sandbox that could not
+	// be recycled.
+	AnnotationCleanupRetainOnFailure = KeyPrefix + "cleanup-retain-on-failure"
+	// AnnotationReservePausedSandboxDuration is how long a paused sandbox is kept.
+	AnnotationReservePausedSandboxDuration = KeyPrefix + "reserve-paused-sandbox-duration"
+	// AnnotationRestoreFrom is the id of the checkpoint that the sandbox came from.
+	AnnotationRestoreFrom = KeyPrefix + "restore-from"
+	// AnnotationSandboxPriority is an integer, default 0; see PriorityClaimed.
+	AnnotationSandboxPriority = KeyPrefix + "sandbox-priority"
+	// AnnotationUpgradeResumeTrigger starts the second phase of an upgrade.
+	AnnotationUpgradeResumeTrigger = KeyPrefix + "upgrade-resume-trigger"
+	// AnnotationMemberlistURL is the peer address of an E2B manager.
+	AnnotationMemberlistURL = KeyPrefix + "memberlist-url"
+	// AnnotationSandboxID is a reference to a sandbox by its short id.
+	AnnotationSandboxID = KeyPrefix + "sandbox-id"
+	// AnnotationCreatedBy is CreatedBySandbox, on the pod.
+	AnnotationCreatedBy = KeyPrefix + "created-by"
+	// AnnotationTemplateMetadata lists the labels and annotations that a pod has
+	// from the template of its sandbox, so that one that is no longer in the
+	// template can be told from one that others put there. On the pod.
+	AnnotationTemplateMetadata = SandlotKeyPrefix + "template-metadata"
+	// AnnotationInplaceUpdateState is the state of an update in place, on the pod.
+	AnnotationInplaceUpdateState = KeyPrefix + "inplace-update-state"
+	// AnnotationHashImmutablePart is the hash of what cannot change in place.
+	AnnotationHashImmutablePart = SandboxKeyPrefix + "hash-immutable-part"
+	// AnnotationHashWithoutImageResources is the older key of the same.
+	AnnotationHashWithoutImageResources = SandboxKeyPrefix + "hash-without-image-resources"
+	// AnnotationE2BPrewarmStrategy with the value none on a claim, or among the
+	// annotations that it puts on its sandboxes, stands for warmPool none.
+	AnnotationE2BPrewarmStrategy = E2BKeyPrefix + "prewarm-strategy"
+	// AnnotationE2BCSIVolumeConfig lists the volumes mounted into the sandbox.
+	AnnotationE2BCSIVolumeConfig = E2BKeyPrefix + "csi-volume-config"
+	// AnnotationE2BEnvdAccessToken is the older key of the runtime's token.
+	AnnotationE2BEnvdAccessToken = E2BKeyPrefix + "envd-access-token"
+	// AnnotationE2BEnvdURL is the older key of the runtime's URL.
+	AnnotationE2BEnvdURL = E2BKeyPrefix + "envd-url"
+)
+
+// FinalizerSandbox holds a paused sandbox until its pod is gone.
+const FinalizerSandbox = KeyPrefix + "sandbox"
+
+// FinalizerPool holds a SandboxSet that is deleted in the foreground until the
+// sandboxes of its pool are gone. Their owner references could do that, if they
+// blocked the owner's deletion; then the garbage collector would ask for the set
+// whenever a claim takes one away.
+const FinalizerPool = "sandlot.io/pool"
+
+// Values of the keys above.
+const (
+	// ClaimedTrue is the value of LabelSandboxClaimed on a claimed sandbox.
+	ClaimedTrue = "true"
+	// ClaimedFalse is the value of LabelSandboxClaimed on a sandbox in a pool.
+	ClaimedFalse = "false"
+	// CreatedBySandbox is the value of LabelCreatedBy on what is made for a sandbox.
+	CreatedBySandbox = "sandbox"
+	// CreatedByTemplate is the value of LabelCreatedBy on what is made for a
+	// SandboxTemplate.
+	CreatedByTemplate = "sandbox-template"
+	// OwnerScaleDown is the value of AnnotationOwner on a sandbox that its set is
+	// about to delete.
+	OwnerScaleDown = "__manager_scale_down"
+	// PriorityClaimed is the value of AnnotationSandboxPriority on a sandbox made
+	// for a claim: someone waits for it.
+	PriorityClaimed = "100"
+)
+
+// RetainPausedForever is the value of AnnotationReservePausedSandboxDuration for a
+// sandbox that is kept as long as it is paused.
+const RetainPausedForever = "forever"
+
+// forever is what OpenKruise Agents takes for it.
+const forever = 100 * 365 * 24 * time.Hour
+
+// PausedRetention reads a value of AnnotationReservePausedSandboxDuration: how
+// long a sandbox is kept after it was paused by itself. Empty is 0, which says
+// nothing about it.
+func PausedRetention(value string) (time.Duration, error) {
+	switch value {
+	case "":
+		return 0, nil
+	case RetainPausedForever:
+		return forever, nil
+	}
+	retention, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("must be %q or a duration such as 24h: %w", RetainPausedForever, err)
+	}
+	if retention <= 0 {
+		return 0, fmt.Errorf("must be %q or a positive duration such as 24h", RetainPausedForever)
+	}
+	return retention, nil
+}
+
+// TemplateLabel is the value of LabelSandboxTemplate for the template of a
+// name: the name, or where it is too long for a label its beginning and a hash.
+func TemplateLabel(name string) string { return fit(name, validation.LabelValueMaxLength) }
+
+// NetworkPolicyName is the name of the NetworkPolicy of a SandboxTemplate.
+func NetworkPolicyName(template string) string {
+	const suffix = "-network-policy"
+	return fit(template, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+}
+
+// hashLength is how much of a hash stands for what was cut off: 48 bits.
+const hashLength = 12
+
+// fit cuts the name of an object that is longer than limit, and makes it end in a
+// hash of the whole name instead: two long names differ at their ends as a rule.
+func fit(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	head := strings.TrimRight(name[:limit-hashLength-1], "-.")
+	return head + "-" + hex.EncodeToString(sum[:])[:hashLength]
+}

@@ -1,0 +1,165 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// Feeds take in what the watches tell of the four kinds. The methods of one kind are
+// called from one goroutine, in the order of its watch; none of the objects is
+// changed. A ...Listed method begins a new picture of all objects of its kind, as of
+// resourceVersion: what is not in it is gone.
+type Feeds struct {
+	stock *stock
+	known *unfinishedClaims
+	lag   *lag
+}
+
+// ClaimsListed takes in all claims, when the server starts or its watch broke.
+func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint64) {
+	listed := make(map[types.UID]bool, len(all))
+	for _, claim := range all {
+		listed[claim.UID] = true
+		f.ClaimChanged(claim)
+	}
+	for uid, u := range f.known.all() {
+		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
+			u.claimIsGone()
+			f.known.turns.Add(uid)
+		}
+	}
+}
+
+// ClaimChanged takes in the current state of a claim.
+func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) {
+	switch u := f.known.of(claim.UID); {
+	case u != nil && u.claimIs(claim):
+		f.known.turns.Add(claim.UID)
+	case u == nil && claims.Unfinished(claim):
+		f.known.adopt(claim)
+	}
+}
+
+// ClaimDeleted takes in that a claim is gone.
+func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
+	if u := f.known.of(claim.UID); u != nil {
+		u.claimIsGone()
+		f.known.turns.Add(claim.UID)
+	}
+}
+
+// SandboxListed takes in all sandboxes.
+func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+	f.stock.feed.SandboxListed(all, resourceVersion)
+	f.lag.hears(resourceVersion)
+	f.known.wake(func(u *unfinished) bool {
+		u.incomplete() // some of its sandboxes may be gone
+		return true
+	})
+}
+
+// perHeld is how much later the turn of a claim is for each sandbox that it holds when
+// one of them changes: a turn looks at all of them.
+const perHeld = 50 * time.Microsecond
+
+// SandboxChanged takes in the current state of a sandbox.
+func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
+	f.stock.feed.SandboxChanged(sb)
+	f.lag.hears(version(sb))
+	if u, uid := f.ownerOf(sb); u != nil {
+		if news, held := u.sandboxIs(sb); news {
+			f.known.turns.AddAfter(uid, time.Duration(held/10)*10*perHeld)
+		}
+	}
+}
+
+// SandboxDeleted takes in that a sandbox is gone.
+func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
+	f.stock.feed.SandboxDeleted(sb)
+	f.lag.hears(version(sb))
+	if u, uid := f.ownerOf(sb); u != nil {
+		u.sandboxIsGone(sb)
+		f.known.turns.Add(uid)
+	}
+}
+
+func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinished, types.UID) {
+	uid := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
+	if uid == "" {
+		return nil, ""
+	}
+	return f.known.of(uid), uid
+}
+
+// SetListed takes in all sets.
+func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
+	gone := f.stock.sets.replace(all, resourceVersion)
+	for _, set := range all {
+		f.stock.feed.SetChanged(set)
+	}
+	for _, p := range gone {
+		f.stock.index.ForgetPool(p)
+	}
+	f.stock.resume(func(poolindex.Pool) bool { return true })
+	f.known.wake(func(*unfinished) bool { return true })
+}
+
+// SetChanged takes in the current state of a set. Claims that it did not serve, or
+// that it is meant to hold less or more for, look again.
+func (f *Feeds) SetChanged(set *v1alpha1.SandboxSet) {
+	before := f.stock.sets.change(set)
+	f.stock.feed.SetChanged(set)
+	f.stock.resume(func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
+	f.setChanged(setChange{before, set})
+}
+
+// SetDeleted takes in that a set is gone.
+func (f *Feeds) SetDeleted(set *v1alpha1.SandboxSet) {
+	f.stock.sets.delete(set)
+	f.stock.feed.SetDeleted(set)
+	f.stock.resume(func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
+	f.setChanged(setChange{before: set})
+}
+
+// setChanged lets the claims look again to which a change of a set may matter.
+func (f *Feeds) setChanged(change setChange) {
+	before, after := change.before, change.after
+	switch {
+	case after == nil:
+		f.wakeServed(before.Namespace, before)
+	case before == nil, before.UID != after.UID, claims.Serving(before) != claims.Serving(after):
+		f.wakeServed(after.Namespace, before, after)
+	case before.Generation != after.Generation, before.Status.CurrentRevision != after.Status.CurrentRevision:
+		f.wakeServed(after.Namespace) // sandboxes can be made of it now, perhaps
+	}
+}
+
+// wakeServed wakes the claims of a namespace that the sets may serve, and those that
+// are stuck.
+func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
+	f.known.wake(func(u *unfinished) bool { return u.mayBeHelped(namespace, sets...) })
+}
+
+// TemplateListed takes in all templates.
+func (f *Feeds) TemplateListed([]*v1alpha1.SandboxTemplate, uint64) {
+	f.stock.resume(func(poolindex.Pool) bool { return true })
+	f.known.wake(func(*unfinished) bool { return true })
+}
+
+// TemplateChanged takes in that a template is new or another. Claims that could not
+// be served for want of it look again.
+func (f *Feeds) TemplateChanged(template *v1alpha1.SandboxTemplate) {
+	f.stock.resume(func(p poolindex.Pool) bool { return p.Namespace == template.Namespace })
+	f.wakeServed(template.Namespace)
+}
+
+// TemplateDeleted takes in that a template is gone, which may be the end of a circle.
+func (f *Feeds) TemplateDeleted(template *v1alpha1.SandboxTemplate) { f.TemplateChanged(template) }

@@ -1,0 +1,253 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// templates finds what sandboxes are made from.
+type templates struct {
+	// cache remembers patched pod templates, sizes what they say of cpu and memory.
+	cache *podtemplate.Cache
+	sizes *sizes
+	// late finds templates for claims that are served from a pool.
+	late podtemplate.Lookup
+}
+
+// freshModel is what the sandboxes made for a claim look like, or why there can be
+// none.
+type freshModel struct {
+	sandbox *v1alpha1.Sandbox
+	broken  error
+	// refused: the template does not take what the claim adds.
+	refused *RefusedError
+}
+
+// freshModel finds the pod template of sandboxes made for a claim. Errors are those
+// of the lookup; what is wrong with the template itself is in the model.
+func (t *templates) freshModel(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
+) (*freshModel, error) {
+	var model *v1alpha1.Sandbox
+	var refused *RefusedError
+	var err error
+	if e.MakeFrom != nil {
+		model, err = t.modelOf(ctx, e.MakeFrom, lookup)
+	} else {
+		model, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+	}
+	if err == nil {
+		refused, err = inject(ctx, claim, e, model, lookup)
+	}
+	switch {
+	case err != nil && isAboutTemplates(err):
+		return &freshModel{broken: err}, nil
+	case err != nil:
+		return nil, err
+	case refused != nil:
+		return &freshModel{broken: refused, refused: refused}, nil
+	}
+	return &freshModel{sandbox: model}, nil
+}
+
+// modelFrom is what a sandbox straight from a template looks like.
+func modelFrom(ctx context.Context, namespace, name string, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, error) {
+	template, err := lookup.SandboxTemplate(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if template == nil {
+		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", namespace, name, podtemplate.ErrTemplateNotFound)
+	}
+	resolved, err := podtemplate.ResolveTemplate(ctx, template, lookup)
+	if err != nil {
+		return nil, err
+	}
+	model, err := podtemplate.NewSandboxFromTemplate(template, resolved)
+	return model, malformed(err)
+}
+
+// modelOf is what a sandbox of a set looks like. Where the template that the set
+// refers to is no good any more, or cannot be had now, the revision that the set's
+// pool goes on with is good for claims too.
+func (t *templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, error) {
+	resolved, err := t.cache.ResolveSet(ctx, set, lookup)
+	if err == nil {
+		err = refusedTemplate(set)
+	}
+	if err != nil {
+		before, readErr := currentRevision(ctx, set, lookup)
+		switch {
+		case readErr != nil:
+			return nil, readErr
+		case before == nil:
+			return nil, err
+		}
+		set, resolved = podtemplate.AtRevision(set, before)
+	}
+	model, err := podtemplate.NewSandboxForClaim(set, resolved)
+	return model, malformed(err)
+}
+
+// currentRevision returns the template that holds the set's current revision, or
+// nil if there is none to make sandboxes from.
+func currentRevision(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.SandboxTemplate, error) {
+	name := set.Status.CurrentRevision
+	if name == "" || set.Spec.Template != nil {
+		return nil, nil
+	}
+	template, err := lookup.SandboxTemplate(ctx, set.Namespace, name)
+	if template == nil || err != nil || template.Spec.Template == nil || !metav1.IsControlledBy(template, set) {
+		return nil, err
+	}
+	return template, nil
+}
+
+// errRefused is a template that its set has given up on.
+type errRefused struct{ message string }
+
+// refusedTemplate reports, as an error, that the template that a set refers to can be
+// resolved, and was found to be no good.
+func refusedTemplate(set *v1alpha1.SandboxSet) error {
+	resolution := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
+	if resolution == nil || resolution.Status != metav1.ConditionFalse || resolution.ObservedGeneration != set.Generation ||
+		resolution.Reason != v1alpha1.ReasonInvalidTemplate {
+		return nil
+	}
+	return errRefused{resolution.Message}
+}
+
+func (e errRefused) Error() string { return e.message }
+
+// errMalformed is a template that no sandbox can be made from.
+type errMalformed struct{ error }
+
+func (e errMalformed) Unwrap() error { return e.error }
+
+func malformed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errMalformed{err}
+}
+
+// isAboutTemplates reports whether an error is about templates, and not about reading them.
+func isAboutTemplates(err error) bool {
+	for _, known := range []error{
+		podtemplate.ErrTemplateNotFound, podtemplate.ErrTemplateCycle, podtemplate.ErrTemplateKind, podtemplate.ErrPatch, podtemplate.ErrNoTemplate,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	var refused errRefused
+	var bad errMalformed
+	return errors.As(err, &refused) || errors.As(err, &bad)
+}
+
+var (
+	envPath     = field.NewPath("spec", "env")
+	volumesPath = field.NewPath("spec", "volumeClaimTemplates")
+)
+
+// inject puts what a claim adds into the model of its fresh sandboxes, as far as the
+// template lets it: the SandboxTemplate that the claim, or the set that makes them,
+// names first. A set with a pod template of its own names none, and lets nothing in.
+// The model is changed.
+func inject(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *v1alpha1.Sandbox, lookup podtemplate.Lookup,
+) (*RefusedError, error) {
+	if !v1alpha1.NeedsFresh(&claim.Spec) {
+		return nil, nil
+	}
+	policies, err := policiesFor(ctx, claim, e, lookup)
+	if err != nil {
+		return nil, err
+	}
+	template, refused, err := podtemplate.InjectEnv(model.Spec.Template, claim.Spec.Env, policies.EnvVarsInjectionPolicy, envPath)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	if len(refused) > 0 {
+		return refusal(v1alpha1.ReasonEnvVarsInjectionRejected, refused), nil
+	}
+	volumes, refused, err := podtemplate.InjectVolumes(template,
+		model.Spec.VolumeClaimTemplates, claim.Spec.VolumeClaimTemplates, policies.VolumeClaimTemplatesPolicy, volumesPath)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	if most := validation.MaxVolumeClaimTemplates; len(volumes) > most {
+		refused = field.ErrorList{field.TooMany(volumesPath, len(volumes), most)}
+	}
+	if len(refused) == 0 {
+		refused = validation.ValidateMounted(template, claim.Spec.VolumeClaimTemplates, volumesPath)
+	}
+	if len(refused) > 0 {
+		return refusal(v1alpha1.ReasonVolumeClaimTemplatesRejected, refused), nil
+	}
+	model.Spec.Template, model.Spec.VolumeClaimTemplates = template, volumes
+	return nil, nil
+}
+
+// policiesFor returns the spec of the template whose policies hold for what is made of
+// this; an empty one where there is none. They are those of the template that a
+// claim asks for also where a set with a pod template of its own counts as that.
+func policiesFor(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
+) (*v1alpha1.SandboxTemplateSpec, error) {
+	name, inline := e.MakeFromTemplate, false
+	if e.MakeFrom != nil {
+		name, inline = v1alpha1.SandboxTemplateOf(e.MakeFrom), e.MakeFrom.Spec.Template != nil
+	}
+	if asked, byRef := v1alpha1.AskedOf(claim); byRef {
+		name = asked
+	}
+	if name == "" {
+		return &v1alpha1.SandboxTemplateSpec{}, nil
+	}
+	template, err := lookup.SandboxTemplate(ctx, claim.Namespace, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case template == nil && inline:
+		return &v1alpha1.SandboxTemplateSpec{}, nil
+	case template == nil:
+		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", claim.Namespace, name, podtemplate.ErrTemplateNotFound)
+	}
+	return &template.Spec, nil
+}
+
+// toldRefusals is how many of the reasons for a refusal the status of a claim has.
+const toldRefusals = 3
+
+// refusal tells, in the words of a claim's status, that the template does not take
+// what the claim adds.
+func refusal(reason string, errs field.ErrorList) *RefusedError {
+	told := make([]string, 0, toldRefusals)
+	for _, err := range errs[:min(len(errs), toldRefusals)] {
+		told = append(told, err.Error())
+	}
+	why := strings.Join(told, "; ")
+	if more := len(errs) - len(told); more > 0 {
+		why += fmt.Sprintf("; and %d more", more)
+	}
+	message := v1alpha1.EnvVarsInjectionRejectedMessage(why)
+	if reason == v1alpha1.ReasonVolumeClaimTemplatesRejected {
+		message = v1alpha1.VolumeClaimTemplatesRejectedMessage(why)
+	}
+	return &RefusedError{Reason: reason, Message: message, Errors: errs}
+}

@@ -1,0 +1,194 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// Assessment is what becomes of what a claim holds: the first half of a plan.
+type Assessment struct {
+	State
+	// claim is the next state.
+	claim *v1alpha1.SandboxClaim
+	// listed are the sandboxes that count, and unlisted how many more count that cannot
+	// be named, because a client rewrote the status.
+	listed   []v1alpha1.ClaimedSandbox
+	unlisted int
+	// starting is how many sandboxes the claim holds that do not count; ready are those
+	// of them that have no step left, and waiting those that have.
+	starting       int
+	ready, waiting []*v1alpha1.Sandbox
+	// released are let go, counted count from now on.
+	released, counted []*v1alpha1.Sandbox
+	// missing is how many sandboxes the claim lacks that are neither counted nor on
+	// their way.
+	missing int
+	// expired reports whether the claim's time is up.
+	expired bool
+	// resized tells how the resizes of what counts went.
+	resized resizes
+}
+
+// Assess works out what becomes of what a claim holds.
+//
+//   - What the status lists counts, also where a user has deleted it since: it is
+//     not replaced.
+//   - A sandbox that is the user's already, and lives, counts if it is not listed: a
+//     client lowered the status. If the status counts more than that, the status is
+//     believed.
+//   - A sandbox that has no step left counts; one for which a step failed is let go.
+//     At the end of the claim's time every sandbox that does not count has failed.
+//   - With AllOrNothing nothing counts before everything does, so that the claim
+//     shows none or all at every moment, and ends with one or the other.
+//   - One that is kept for debugging is not the claim's any more.
+func Assess(s State) *Assessment {
+	next := *s.Claim
+	a := &Assessment{State: s, claim: &next}
+	if s.New {
+		begin(a.claim, s.Now)
+	} else {
+		next.Status = *s.Claim.Status.DeepCopy()
+	}
+	if next.Status.ClaimStartTime == nil { // a client rewrote the status
+		next.Status.ClaimStartTime = &metav1.Time{Time: s.Start}
+	}
+	a.expired = !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
+	a.sort()
+	if !claims.AllOrNothing(s.Claim) {
+		a.count(a.ready[:min(len(a.ready), a.Room-len(a.released))])
+	}
+	a.report(nil)
+	onTheWay := a.starting - len(a.counted) - len(a.released)
+	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
+	return a
+}
+
+// sort finds out what the sandboxes that the claim holds are to it.
+func (a *Assessment) sort() {
+	named := make(map[string]bool, len(a.claim.Status.Sandboxes))
+	a.listed = a.claim.Status.Sandboxes
+	for _, entry := range a.listed {
+		named[entry.Name] = true
+	}
+	over := a.expired || a.Refused != nil && claims.AllOrNothing(a.claim)
+	var found []v1alpha1.ClaimedSandbox
+	var failed []*v1alpha1.Sandbox
+	for _, sb := range a.Held {
+		switch {
+		case sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" || sb.DeletionTimestamp != nil:
+		case !IsStarting(sb):
+			a.resized.add(sb)
+			if state := v1alpha1.StateOf(sb, a.Now); state != v1alpha1.StateDead && !named[sb.Name] {
+				found = append(found, claimed(sb))
+			}
+		default:
+			a.starting++
+			switch progress := progressOf(sb, a.Now); {
+			case progress == Done:
+				a.ready = append(a.ready, sb)
+			case over, progress == Failed, !a.Now.Before(readyBy(a.claim, sb)):
+				failed = append(failed, letGo(sb, a.claim.Spec.ReserveFailedSandbox, a.Now))
+			default:
+				a.waiting = append(a.waiting, sb)
+			}
+		}
+	}
+	if over && claims.AllOrNothing(a.claim) && len(a.ready) < claims.Replicas(a.claim) {
+		for _, sb := range a.ready {
+			failed = append(failed, letGo(sb, false, a.Now))
+		}
+		a.ready = nil
+	}
+	a.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.listed)-len(found))
+	a.listed = append(a.listed[:len(a.listed):len(a.listed)], found...)
+	a.released = failed[:min(len(failed), a.Room)]
+}
+
+// count lets sandboxes that are ready count.
+func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
+	for _, sb := range ready {
+		next := shallowCopy(sb)
+		stand(next, a.claim, true)
+		a.counted = append(a.counted, next)
+		a.listed = append(a.listed, claimed(next))
+	}
+}
+
+// room is how many more sandboxes the transaction may change.
+func (a *Assessment) room() int { return max(0, a.Room-len(a.released)-len(a.counted)) }
+
+// Missing is how many sandboxes the claim lacks that are neither counted nor on
+// their way.
+func (a *Assessment) Missing() int { return a.missing }
+
+// LetsGo reports whether the claim lets sandboxes go that failed, so that others are
+// not made in their place at once.
+func (a *Assessment) LetsGo() bool { return len(a.released) > 0 }
+
+// NeedsModel reports whether it has to be known, before a claim is assessed, whether
+// its template takes what it adds to its sandboxes: because more have to be made.
+func NeedsModel(s *State) bool {
+	if !v1alpha1.NeedsFresh(&s.Claim.Spec) || !s.Eligible.CanMake() {
+		return false
+	}
+	onTheWay := 0
+	for _, sb := range s.Held {
+		if IsStarting(sb) {
+			onTheWay++
+		}
+	}
+	return claims.Replicas(s.Claim)-int(s.Claim.Status.ClaimedReplicas) > onTheWay
+}
+
+// Needs returns what has to be looked for. A claim that is refused gets nothing more,
+// and neither does one whose time is up, but that is told what it could not get.
+func (a *Assessment) Needs() Needs {
+	wantsMade := claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()
+	switch {
+	case a.missing == 0 || a.Refused != nil:
+		return Needs{}
+	case a.expired:
+		return Needs{Explain: wantsMade}
+	case a.LetsGo() && claims.AllOrNothing(a.claim):
+		return Needs{} // first let go, then begin again
+	}
+	n := Needs{
+		Take:   min(a.missing, a.room()),
+		Make:   wantsMade && a.MayMake && !a.LetsGo(),
+		AtOnce: a.atOnce(nil),
+	}
+	if a.FailsOnShortage() && !n.Make {
+		n.Take = a.missing // so that no other claim counts on the same ones
+	}
+	return n
+}
+
+// FailsOnShortage reports whether the claim would rather not be stored than lack
+// sandboxes.
+func (a *Assessment) FailsOnShortage() bool {
+	return a.New && a.Claim.Spec.OnShortage == v1alpha1.ShortageFail
+}
+
+// atOnce reports whether sandboxes of the pools must come all at once: what fills
+// them up can be made one after the other.
+func (a *Assessment) atOnce(broken error) bool {
+	return claims.AllOrNothing(a.claim) && (!claims.CreatesOnNoStock(a.claim) || broken != nil || !a.Eligible.CanMake())
+}
+
+// until is when the passing of time alone changes something.
+func (a *Assessment) until() time.Time {
+	until := Deadline(a.claim, a.Start)
+	for _, sb := range a.waiting {
+		if t := readyBy(a.claim, sb); t.Before(until) {
+			until = t
+		}
+	}
+	return until
+}

@@ -1,0 +1,284 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// Marks is what one claim writes on each of its sandboxes. Every part of it is the
+// same for all of them but the lock, so it is worked out once. It is not for
+// concurrent use.
+type Marks struct {
+	claim       *v1alpha1.SandboxClaim
+	labels      map[string]string
+	annotations map[string]string
+	// templates remembers, by the template before, the template after: the sandboxes of
+	// a pool share theirs.
+	templates map[string]boundTemplate
+}
+
+// boundTemplate is a pod template with a claim's metadata in it, and its hash.
+type boundTemplate struct {
+	raw      []byte
+	revision string
+}
+
+// NewMarks works out what a claim writes on its sandboxes. The fields are
+// OpenKruise's, which other tools read (reference: its claim controller).
+func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
+	added, err := json.Marshal(map[string][]string{
+		"labels":      slices.Sorted(maps.Keys(claim.Spec.Labels)),
+		"annotations": slices.Sorted(maps.Keys(claim.Spec.Annotations)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := &Marks{
+		claim: claim,
+		labels: merged(claim.Spec.Labels, map[string]string{
+			v1alpha1.LabelClaimName:      claim.Name,
+			v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue,
+		}),
+		annotations: merged(claim.Spec.Annotations, map[string]string{
+			v1alpha1.AnnotationOwner:                  string(claim.UID),
+			v1alpha1.AnnotationUpdatedMetadataInClaim: string(added),
+		}),
+		templates: map[string]boundTemplate{},
+	}
+	return m, nil
+}
+
+// bind returns what a candidate becomes when it is the claim's: locked, labelled,
+// detached from its set and from the template that it referred to, and whether a step
+// has to be done before it counts.
+func (m *Marks) bind(c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits bool, err error) {
+	sb = shallowCopy(c.Sandbox)
+	if sb.Spec.Template == nil {
+		// The user of the sandbox depends neither on a template nor on a set any more.
+		sb.Spec.TemplateRef = nil
+	}
+	sb.Spec.Template = c.Template
+	for _, step := range steps {
+		waits = step.begin(sb, c, now) || waits
+	}
+	return sb, waits, m.apply(sb, c.Lock, waits, now)
+}
+
+// NewSandbox returns a sandbox made for the claim like model, which is the claim's
+// from birth, and counts when it is ready. name and uid are what the generic store
+// would fill in.
+func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, name string, uid types.UID, lock string, now time.Time) (*v1alpha1.Sandbox, error) {
+	sb := model.DeepCopy()
+	sb.Name, sb.UID = name, uid
+	sb.CreationTimestamp = metav1.NewTime(now)
+	sb.Generation = 0 // apply counts up
+	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
+	if err := m.apply(sb, lock, false, now); err != nil {
+		return nil, err
+	}
+	stand(sb, m.claim, false)
+	return sb, nil
+}
+
+// apply makes sb the claim's, which must be a copy that the caller owns. changes says
+// that its controller has to do something about it.
+func (m *Marks) apply(sb *v1alpha1.Sandbox, lock string, changes bool, now time.Time) error {
+	sb.OwnerReferences = nil
+	sb.Labels = merged(sb.Labels, m.labels)
+	sb.Annotations = merged(sb.Annotations, m.annotations)
+	sb.Annotations[v1alpha1.AnnotationLock] = lock
+	sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = now.UTC().Format(time.RFC3339)
+	if t := m.claim.Spec.ShutdownTime; t != nil {
+		shutdown := metav1.NewTime(t.UTC().Truncate(time.Second))
+		sb.Spec.ShutdownTime = &shutdown
+		sb.Spec.PauseTime = nil
+	}
+	observed := false // the template always changes: it names the owner
+	if changes {
+		sb.Generation++
+	} else {
+		observed = nextGeneration(sb)
+	}
+	if sb.Spec.Template == nil {
+		return nil
+	}
+	template, err := m.template(sb.Spec.Template.Raw)
+	if err != nil {
+		return fmt.Errorf("template of sandbox %s/%s: %w", sb.Namespace, sb.Name, err)
+	}
+	sb.Spec.Template = &runtime.RawExtension{Raw: template.raw}
+	if observed {
+		// Spares the sandbox's controller a write for each claim.
+		sb.Status.UpdateRevision = template.revision
+	}
+	return nil
+}
+
+// nextGeneration counts up the generation, and with it what its controller had
+// observed. A claim changes metadata alone, which leaves a running sandbox as ready as
+// it was; without this, kubectl wait and all who compare generations would take it for
+// not ready until its controller has come by. It reports whether the status was up to
+// date, and so is kept that way.
+func nextGeneration(sb *v1alpha1.Sandbox) bool {
+	seen := sb.Generation
+	sb.Generation++
+	if seen == 0 || sb.Status.ObservedGeneration != seen {
+		return false
+	}
+	sb.Status.ObservedGeneration = sb.Generation
+	for i := range sb.Status.Conditions {
+		if c := &sb.Status.Conditions[i]; c.ObservedGeneration == seen {
+			c.ObservedGeneration = sb.Generation
+		}
+	}
+	return true
+}
+
+// stand sets whether a sandbox that the claim holds counts. With Retain one that
+// counts has no owner, so that deleting or expiring the claim never deletes it.
+func stand(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim, counts bool) {
+	if counts {
+		delete(sb.Annotations, v1alpha1.AnnotationStarting)
+	} else {
+		sb.Annotations[v1alpha1.AnnotationStarting] = "true"
+	}
+	sb.OwnerReferences = slices.DeleteFunc(sb.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == claim.UID })
+	if !counts || claim.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
+		owner := metav1.NewControllerRef(claim, v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"))
+		sb.OwnerReferences = append(sb.OwnerReferences, *owner)
+	}
+}
+
+// IsStarting reports whether a sandbox that a claim holds does not count yet.
+func IsStarting(sb *v1alpha1.Sandbox) bool {
+	return sb.Annotations[v1alpha1.AnnotationStarting] == "true"
+}
+
+// LetGo returns what a sandbox becomes of which the claim is gone: due to be shut
+// down.
+func LetGo(sb *v1alpha1.Sandbox, now time.Time) *v1alpha1.Sandbox { return letGo(sb, false, now) }
+
+// letGo returns what a sandbox becomes that the claim does not use: kept for
+// debugging with reserve, else no longer the claim's and due to be shut down.
+func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox {
+	owner := sb.Annotations[v1alpha1.AnnotationOwner]
+	sb = shallowCopy(sb)
+	sb.OwnerReferences = slices.DeleteFunc(sb.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == owner })
+	delete(sb.Annotations, v1alpha1.AnnotationStarting)
+	if reserve {
+		sb.Labels = merged(sb.Labels, map[string]string{v1alpha1.LabelReservedFailedSandbox: "true"})
+		return sb
+	}
+	delete(sb.Annotations, v1alpha1.AnnotationOwner)
+	delete(sb.Labels, v1alpha1.LabelClaimName)
+	shutdown := metav1.NewTime(now.Truncate(time.Second))
+	sb.Spec.ShutdownTime = &shutdown
+	sb.Generation++
+	return sb
+}
+
+// shallowCopy returns a copy of which everything that this package changes is its
+// own; the rest is shared.
+func shallowCopy(sb *v1alpha1.Sandbox) *v1alpha1.Sandbox {
+	next := *sb
+	next.Labels = maps.Clone(sb.Labels)
+	next.Annotations = maps.Clone(sb.Annotations)
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.OwnerReferences = slices.Clone(sb.OwnerReferences)
+	next.Status.Conditions = slices.Clone(sb.Status.Conditions)
+	return &next
+}
+
+// template returns the pod template with the claim's metadata in it, which is
+// how labels, annotations and the owner reach the Pod.
+func (m *Marks) template(raw []byte) (boundTemplate, error) {
+	if done, ok := m.templates[string(raw)]; ok {
+		return done, nil
+	}
+	bound, err := m.mergedTemplate(raw)
+	if err != nil {
+		return boundTemplate{}, err
+	}
+	revision, err := podtemplate.TemplateRevision(&runtime.RawExtension{Raw: bound})
+	if err != nil {
+		return boundTemplate{}, err
+	}
+	done := boundTemplate{raw: bound, revision: revision}
+	m.templates[string(raw)] = done
+	return done, nil
+}
+
+// mergedTemplate puts the claim's metadata into a template.
+func (m *Marks) mergedTemplate(raw []byte) ([]byte, error) {
+	var template map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &template); err != nil {
+		return nil, err
+	}
+	var meta map[string]json.RawMessage
+	if m, ok := template["metadata"]; ok {
+		if err := json.Unmarshal(m, &meta); err != nil {
+			return nil, fmt.Errorf("metadata: %w", err)
+		}
+	}
+	if meta == nil {
+		meta = map[string]json.RawMessage{}
+	}
+	labels := merged(m.claim.Spec.Labels, map[string]string{v1alpha1.LabelOwner: string(m.claim.UID)})
+	if err := mergeInto(meta, "labels", labels); err != nil {
+		return nil, err
+	}
+	annotations := maps.Clone(m.claim.Spec.Annotations)
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.E2BKeyPrefix)
+	})
+	if len(annotations) > 0 {
+		if err := mergeInto(meta, "annotations", annotations); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if template["metadata"], err = json.Marshal(meta); err != nil {
+		return nil, err
+	}
+	return json.Marshal(template)
+}
+
+// mergeInto adds the entries of more to the string map that meta holds at key.
+func mergeInto(meta map[string]json.RawMessage, key string, more map[string]string) error {
+	var have map[string]string
+	if raw, ok := meta[key]; ok {
+		if err := json.Unmarshal(raw, &have); err != nil {
+			return fmt.Errorf("metadata.%s: %w", key, err)
+		}
+	}
+	raw, err := json.Marshal(merged(have, more))
+	if err != nil {
+		return err
+	}
+	meta[key] = raw
+	return nil
+}
+
+// merged returns a new map with the entries of base and, over them, of more.
+func merged(base, more map[string]string) map[string]string {
+	all := make(map[string]string, len(base)+len(more))
+	maps.Copy(all, base)
+	maps.Copy(all, more)
+	return all
+}

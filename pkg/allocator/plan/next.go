@@ -1,0 +1,209 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// Next works out the next true state that can be written now: what the claim holds,
+// as assessed, and what is offered, as far as one transaction takes it. marks are
+// those of the claim.
+//
+// The claim is complete when nothing is missing, ends with what it has when its time
+// is up, and goes on otherwise. An error means that the template of a candidate
+// cannot be read.
+func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
+	p := &Plan{Claim: a.claim, before: a.Claim, took: a.Now.Sub(StartOf(a.claim, a.Start)), Until: a.until(), Broken: o.Broken, Problem: a.Eligible.Problem}
+	if a.Broken != nil {
+		p.Broken = a.Broken
+	}
+	atOnce := claims.AllOrNothing(a.claim)
+	n := min(a.missing, a.room())
+	candidates := o.Candidates[:min(n, len(o.Candidates))]
+	made := o.Made[:min(n-len(candidates), len(o.Made))]
+	if atOnce && len(candidates)+len(made) < a.missing {
+		candidates, made = nil, nil
+	}
+	waits := make([]bool, len(candidates))
+	for i := range candidates {
+		sb, mustWait, err := marks.bind(&candidates[i], a.Now)
+		if err != nil {
+			return nil, err
+		}
+		p.Bound, waits[i] = append(p.Bound, sb), mustWait
+	}
+	p.Made = made
+	a.stand(p.Bound, waits)
+	p.Released, p.Counted = a.released, a.counted
+	left := a.missing - len(p.Bound) - len(p.Made)
+	a.report(p.Problem)
+	a.settle(p)
+	a.conclude(p)
+	if a.Refused != nil && claims.Unfinished(a.claim) {
+		p.Broken = a.Refused // which it may be no more when all that starts is ready
+	}
+	if p.Broken != nil && left > 0 {
+		explain(a.claim, p.Broken)
+	}
+	if left == 0 {
+		p.Broken, p.Problem = nil, nil
+	}
+	p.Wants = a.wants(left, p.Broken)
+	return p, nil
+}
+
+// stand lets the sandboxes from the pools count, but for those that wait for a step.
+// With AllOrNothing they count, and those that were ready before with them, once all
+// are there.
+func (a *Assessment) stand(bound []*v1alpha1.Sandbox, waits []bool) {
+	atOnce, all := claims.AllOrNothing(a.claim), false
+	if atOnce {
+		n := len(a.ready) + len(bound)
+		all = n >= claims.Replicas(a.claim) && n <= a.room() && !a.LetsGo() && !slices.Contains(waits, true)
+		if all {
+			a.count(a.ready)
+		}
+	}
+	for i, sb := range bound {
+		counts := all || !atOnce && !waits[i]
+		stand(sb, a.claim, counts)
+		if counts {
+			a.listed = append(a.listed, claimed(sb))
+		}
+	}
+}
+
+// settle tells in the claim's status how the resizes went of what the claim holds
+// after the plan.
+func (a *Assessment) settle(p *Plan) {
+	left := a.resized
+	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
+	for _, sb := range p.Counted {
+		leaving[sb.Name] = true
+		left.add(sb)
+	}
+	for _, sb := range p.Released {
+		leaving[sb.Name] = true
+	}
+	for _, sb := range p.Bound {
+		left.add(sb)
+	}
+	for _, sb := range a.Held {
+		if IsStarting(sb) && !leaving[sb.Name] && sb.DeletionTimestamp == nil {
+			left.add(sb)
+		}
+	}
+	left.report(a.claim, a.Now)
+}
+
+// conclude ends the claim, if it has all it asked for, or if it gets no more and
+// nothing that it holds may still come to count.
+func (a *Assessment) conclude(p *Plan) {
+	switch {
+	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
+		complete(a.claim, a.Now)
+	case !a.expired && a.Refused == nil || len(p.Counted)+len(p.Released) < a.starting:
+	case a.Refused != nil:
+		reject(a.claim, a.Now, a.Refused)
+	default:
+		timeOut(a.claim, a.Now, a.Now.Sub(StartOf(a.claim, a.Start)), p.Problem)
+	}
+}
+
+// Wants is what the claim waits for before anything is found for it.
+func (a *Assessment) Wants() Wants { return a.wants(a.missing, nil) }
+
+// wants is what the claim waits for if it lacks missing sandboxes.
+func (a *Assessment) wants(missing int, broken error) Wants {
+	capacity := 0
+	for _, set := range a.Eligible.Pools {
+		capacity += claims.Capacity(set, a.claim)
+	}
+	if !claims.Unfinished(a.claim) {
+		missing = 0
+	}
+	atOnce := a.atOnce(broken)
+	return Wants{Need: missing, AtOnce: atOnce, Yields: !a.Eligible.Found || atOnce && claims.Replicas(a.claim) > capacity}
+}
+
+// Sandboxes are those that the plan changes, in the order of the transaction, and how
+// many of them exist already: the rest is made.
+func (p *Plan) Sandboxes() (all []*v1alpha1.Sandbox, existing int) {
+	all = make([]*v1alpha1.Sandbox, 0, len(p.Released)+len(p.Counted)+len(p.Bound)+len(p.Made))
+	all = append(append(append(all, p.Released...), p.Counted...), p.Bound...)
+	return append(all, p.Made...), len(all)
+}
+
+// Binds reports whether any sandbox changes with the plan.
+func (p *Plan) Binds() bool {
+	return len(p.Released)+len(p.Counted)+len(p.Bound)+len(p.Made) > 0
+}
+
+// Ends reports whether the plan ends the claim.
+func (p *Plan) Ends() bool { return !claims.Unfinished(p.Claim) }
+
+// Changes reports whether anything in the plan is not stored.
+func (p *Plan) Changes() bool {
+	return p.Binds() || !apiequality.Semantic.DeepEqual(p.Claim.Status, p.before.Status)
+}
+
+// OnlyProgress reports whether the plan does nothing but count more sandboxes as
+// ready, or as resized, which can wait a moment, so that a claim of thousands is not
+// written again for each of them.
+func (p *Plan) OnlyProgress(room int) bool {
+	if p.Ends() || len(p.Bound)+len(p.Made)+len(p.Released) > 0 || len(p.Counted) >= room/2 {
+		return false
+	}
+	return len(p.Counted) > 0 || onlyResizes(&p.before.Status, &p.Claim.Status)
+}
+
+// Observes reports whether the plan answers a change of the claim's spec.
+func (p *Plan) Observes() bool {
+	return p.Claim.Status.ObservedGeneration != p.before.Status.ObservedGeneration
+}
+
+// Divisible reports whether a part of the plan is as true as the whole.
+func (p *Plan) Divisible() bool {
+	return !claims.AllOrNothing(p.Claim) || len(p.Counted)+len(p.Bound)+len(p.Made) == 0
+}
+
+// onlyResizes reports whether two statuses differ in nothing but how resizes go.
+func onlyResizes(before, after *v1alpha1.SandboxClaimStatus) bool {
+	was, is := before.DeepCopy(), after.DeepCopy()
+	meta.RemoveStatusCondition(&was.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	return apiequality.Semantic.DeepEqual(was, is)
+}
+
+// Resizes counts sandboxes by how their resize went.
+type Resizes struct{ Succeeded, Failed, LetGo int }
+
+// Resizes counts the resizes that the plan ends.
+func (p *Plan) Resizes() Resizes {
+	var ended resizes
+	for _, sb := range p.Counted {
+		ended.add(sb)
+	}
+	for _, sb := range p.Bound {
+		if !IsStarting(sb) {
+			ended.add(sb)
+		}
+	}
+	var letGo resizes
+	for _, sb := range p.Released {
+		letGo.add(sb)
+	}
+	return Resizes{Succeeded: ended.succeeded, Failed: ended.failed, LetGo: letGo.succeeded + letGo.failed + letGo.running}
+}
+
+// Took is how long the claim has taken until the plan.
+func (p *Plan) Took() time.Duration { return p.took }

@@ -1,0 +1,110 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
+)
+
+// resize waits until the pod of a sandbox is as large as the template that the claim
+// asks for.
+//
+// A claim on a template may be served from a pool whose patch makes its sandboxes
+// smaller, because they are cheaper to keep. What such a claim gets is as large as the
+// template says all the same: the transaction that binds the sandbox puts the
+// template's cpu and memory into it and marks it as being resized. Its controller
+// resizes the pod, and the sandbox counts when it is ready again. A resize that fails
+// leaves the sandbox as it was, and it counts all the same; the claim's condition
+// InplaceUpdate tells. A claim that names the set itself asks for what the set says.
+type resize struct{}
+
+func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
+	if podresize.InProgress(sb) {
+		return Pending
+	}
+	return Done
+}
+
+// begin notes what becomes of the sandbox's size. The
+// binding counts up the generation, which is the one that the conditions are about.
+func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
+	switch {
+	case c.Resize:
+		podresize.Begin(sb, now)
+	case c.ResizeFailed != nil:
+		podresize.Fail(sb, now, c.ResizeFailed)
+	}
+	return c.Resize
+}
+
+const (
+	// namedFailures is how many sandboxes a claim names that could not be resized.
+	namedFailures = 3
+	// maxReason bounds what is told of one of them.
+	maxReason = 256
+)
+
+// resizes counts how the resizes of a claim's sandboxes went.
+type resizes struct {
+	succeeded, failed, running int
+	// reasons are those of the first that failed.
+	reasons []string
+}
+
+// add takes in a sandbox. One that never was to be resized changes nothing.
+func (r *resizes) add(sb *v1alpha1.Sandbox) {
+	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+	switch {
+	case update == nil:
+	case update.Status == metav1.ConditionTrue:
+		r.succeeded++
+	case podresize.InProgress(sb):
+		r.running++
+	default:
+		r.failed++
+		r.reasons = slices.Clip(r.reasons) // copies of the count share no memory
+		if len(r.reasons) < namedFailures {
+			reason := update.Message
+			if len(reason) > maxReason {
+				reason = strings.ToValidUTF8(reason[:maxReason], "") + "..."
+			}
+			r.reasons = append(r.reasons, sb.Name+": "+reason)
+		}
+	}
+}
+
+// wasResized says whether a sandbox was resized, or was to be.
+func wasResized(sb *v1alpha1.Sandbox) bool {
+	return meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil
+}
+
+// report tells in the claim's status how resizes went; nothing, if there were none.
+func (r *resizes) report(claim *v1alpha1.SandboxClaim, now time.Time) {
+	switch {
+	case r.failed > 0:
+		message := fmt.Sprintf("%d of %d sandboxes could not be resized: %s",
+			r.failed, r.failed+r.succeeded+r.running, strings.Join(r.reasons, "; "))
+		if more := r.failed - len(r.reasons); more > 0 {
+			message += fmt.Sprintf("; and %d more", more)
+		}
+		condition(claim, now, v1alpha1.ClaimConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
+	case r.running > 0:
+		condition(claim, now, v1alpha1.ClaimConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating,
+			fmt.Sprintf("Resizing %d sandboxes", r.running))
+	case r.succeeded > 0:
+		condition(claim, now, v1alpha1.ClaimConditionInplaceUpdate, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
+			fmt.Sprintf("Resized %d sandboxes", r.succeeded))
+	default:
+		meta.RemoveStatusCondition(&claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	}
+}

@@ -1,0 +1,165 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// State is what is known of a claim. None of its objects is changed.
+type State struct {
+	// Claim is as admitted or as stored.
+	Claim *v1alpha1.SandboxClaim
+	// New reports whether the claim is not stored yet.
+	New bool
+	// Start is when the claim began, where this server knows it better than to the
+	// second.
+	Start time.Time
+	// Held are the sandboxes that name the claim as their owner, ordered by name.
+	Held []*v1alpha1.Sandbox
+	// Eligible is where sandboxes of the claim can come from.
+	Eligible claims.Eligible
+	// Broken is why it could not be found out where they can come from; nil otherwise.
+	Broken error
+	// Refused is why the claim gets no more than it has; nil otherwise.
+	Refused *RefusedError
+	// Room is how many sandboxes one transaction may change.
+	Room int
+	// MayMake reports whether sandboxes may be made for the claim at this time.
+	MayMake bool
+	// Now is the time.
+	Now time.Time
+}
+
+// Needs is what has to be looked for between Assess and Next.
+type Needs struct {
+	// Take is how many sandboxes of pools to take.
+	Take int
+	// Make reports whether sandboxes are to be made for what the pools lack.
+	Make bool
+	// AtOnce reports whether any less than Take is of no use, if none are made.
+	AtOnce bool
+	// Explain reports whether it is only asked why none can be made.
+	Explain bool
+}
+
+// Offer is what was found. None of its objects is changed.
+type Offer struct {
+	// Candidates are sandboxes of pools, in the order in which they are to be used.
+	Candidates []Candidate
+	// Made are sandboxes made for the claim by Marks.NewSandbox.
+	Made []*v1alpha1.Sandbox
+	// Broken is why none can be made although the claim wants that; nil otherwise.
+	Broken error
+}
+
+// Candidate is a sandbox of a pool that is to be bound.
+type Candidate struct {
+	// Sandbox is as stored.
+	Sandbox *v1alpha1.Sandbox
+	// Template is the pod template that it is bound with; nil if it has none.
+	Template *runtime.RawExtension
+	// Resize reports whether Template says more than what the pod runs with.
+	Resize bool
+	// ResizeFailed is why the pod stays smaller than the template that the claim asks
+	// for; nil otherwise.
+	ResizeFailed error
+	// Lock is the value of the sandbox's lock.
+	Lock string
+}
+
+// Plan is the next true state of a claim and of the sandboxes that change with it,
+// to be written in one transaction.
+type Plan struct {
+	// Claim is the claim's next state, which shares its spec and metadata with the one
+	// that the plan was made from.
+	Claim *v1alpha1.SandboxClaim
+	// Released are sandboxes that the claim held and lets go.
+	Released []*v1alpha1.Sandbox
+	// Counted are sandboxes that the claim held and that count from now on.
+	Counted []*v1alpha1.Sandbox
+	// Bound are the next states of the first candidates of the offer, and Made the
+	// first of those that were made.
+	Bound, Made []*v1alpha1.Sandbox
+	// Wants is what the claim waits for after this.
+	Wants Wants
+	// Until is when the passing of time alone changes something.
+	Until time.Time
+	// Broken is why no sandboxes can be made, or Problem why nothing can serve the
+	// claim as things are, although it lacks some; nil otherwise.
+	Broken  error
+	Problem *claims.Problem
+
+	before *v1alpha1.SandboxClaim
+	took   time.Duration
+}
+
+// Wants is what a claim waits for.
+type Wants struct {
+	// Need is how many sandboxes of pools it waits for.
+	Need int
+	// AtOnce reports whether it takes all of them at once or none.
+	AtOnce bool
+	// Yields reports whether other claims may be served before it, because the pools
+	// are not meant to ever hold as much as it needs at once.
+	Yields bool
+}
+
+// RefusedError means that a claim asks for something that it cannot have, whatever
+// the stock.
+type RefusedError struct {
+	// Reason is that of the claim's conditions if the claim ends like this.
+	Reason string
+	// Message is that of the claim's status.
+	Message string
+	// Errors name the fields of the claim. No values are in them.
+	Errors field.ErrorList
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Message }
+
+// Deadline is when a claim ends with what it has. start is its start where that is
+// known better than to the second.
+func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
+	return StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
+}
+
+// StartOf is the start that a claim's status says, or start where that is the same
+// but for the fraction of the second.
+func StartOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
+	if t := claim.Status.ClaimStartTime; t != nil && !t.Time.Equal(start.Truncate(time.Second)) {
+		return t.Time
+	}
+	return start
+}
+
+// readyBy is when a sandbox that a claim holds has failed if it is not ready. The
+// time at which it became the claim's is known to the second, so there is one more.
+func readyBy(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) time.Time {
+	return boundAt(sb).Add(durationOr(claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout) + time.Second)
+}
+
+// boundAt is when a sandbox became its claim's: when it was made for it, or taken
+// from a pool, where it may have been for long.
+func boundAt(sb *v1alpha1.Sandbox) time.Time {
+	if t, err := time.Parse(time.RFC3339, sb.Annotations[v1alpha1.AnnotationClaimTimestamp]); err == nil {
+		return t
+	}
+	return sb.CreationTimestamp.Time
+}
+
+func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return d.Duration
+}

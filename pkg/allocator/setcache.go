@@ -1,0 +1,186 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// setCache knows the sets there are and, of each SandboxTemplate, which of them use
+// it, so that a claim finds its pools without a list. Its one writer is the watch
+// of sets; a list that is made meanwhile may bring it forward, and never back. What it hands out is shared and not to be changed.
+type setCache struct {
+	mu   sync.RWMutex
+	sets map[types.NamespacedName]*v1alpha1.SandboxSet
+	// users are the sets that refer to a template, as claims prefer them.
+	users map[types.NamespacedName][]*v1alpha1.SandboxSet
+	// seen is the newest resourceVersion that the watch has told of; 0 before it
+	// has told of anything.
+	seen uint64
+}
+
+// setChange is a set before and after a change; nil where there was, or is, none.
+type setChange struct{ before, after *v1alpha1.SandboxSet }
+
+// Set implements claims.Sets: the set of a name, or nil.
+func (c *setCache) Set(namespace, name string) *v1alpha1.SandboxSet {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.sets[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
+// Using implements claims.Sets: the sets that refer to a SandboxTemplate, in the order in which
+// claims prefer them as long as they have the same stock.
+func (c *setCache) Using(namespace, template string) []*v1alpha1.SandboxSet {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.users[types.NamespacedName{Namespace: namespace, Name: template}]
+}
+
+// replicas returns, of every set there is, how many sandboxes it is to hold.
+func (c *setCache) replicas() map[poolindex.Pool]int32 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make(map[poolindex.Pool]int32, len(c.sets))
+	for _, set := range c.sets {
+		all[poolindex.PoolOf(set)] = ptr.Deref(set.Spec.Replicas, 0)
+	}
+	return all
+}
+
+// synced says whether the watch has told of all sets there were.
+func (c *setCache) synced() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.seen > 0
+}
+
+// replace takes in a list of all sets by the watch, and returns the pools of those
+// that are gone.
+func (c *setCache) replace(all []*v1alpha1.SandboxSet, resourceVersion uint64) []poolindex.Pool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.sets
+	c.sets, c.users = make(map[types.NamespacedName]*v1alpha1.SandboxSet, len(all)), nil
+	for _, set := range all {
+		c.put(set)
+	}
+	c.seen = max(c.seen, resourceVersion, 1)
+	var gone []poolindex.Pool
+	for name, set := range before {
+		if now := c.sets[name]; now == nil || now.UID != set.UID {
+			gone = append(gone, poolindex.PoolOf(set))
+		}
+	}
+	return gone
+}
+
+// listed takes in the sets of one namespace from a list that did not come by the
+// watch. If the watch has seen something newer it has seen all that the list has,
+// and perhaps that a set is gone, which an old list must not undo. It returns what
+// the list changed: the watch will tell of that later, and then it is no change.
+func (c *setCache) listed(namespace string, all []*v1alpha1.SandboxSet, resourceVersion uint64) []setChange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen > resourceVersion {
+		return nil
+	}
+	var changes []setChange
+	there := make(map[types.NamespacedName]bool, len(all))
+	for _, set := range all {
+		there[nameOf(set)] = true
+		if before := c.sets[nameOf(set)]; before == nil || before.UID != set.UID || before.ResourceVersion != set.ResourceVersion {
+			changes = append(changes, setChange{before, set})
+		}
+		c.put(set)
+	}
+	for name, set := range c.sets {
+		if name.Namespace == namespace && !there[name] {
+			changes = append(changes, setChange{before: set})
+			c.remove(set)
+		}
+	}
+	return changes
+}
+
+// read takes in a set that was read by its name, unless the watch has seen something
+// newer, and returns what that changed.
+func (c *setCache) read(set *v1alpha1.SandboxSet) []setChange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.sets[nameOf(set)]
+	if c.seen > version(set) || before != nil && version(before) >= version(set) {
+		return nil
+	}
+	c.put(set)
+	return []setChange{{before, set}}
+}
+
+// change takes in the current state of a set, and returns the one before.
+func (c *setCache) change(set *v1alpha1.SandboxSet) *v1alpha1.SandboxSet {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = max(c.seen, version(set))
+	before := c.sets[nameOf(set)]
+	if before != nil && version(before) > version(set) && before.UID == set.UID {
+		return before // a list was ahead of the watch
+	}
+	c.put(set)
+	return before
+}
+
+// delete takes in that a set is gone.
+func (c *setCache) delete(set *v1alpha1.SandboxSet) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = max(c.seen, version(set))
+	if there := c.sets[nameOf(set)]; there != nil && there.UID == set.UID {
+		c.remove(there)
+	}
+}
+
+// put and remove copy the list of a template's sets rather than change it: others
+// read it meanwhile. c.mu is held.
+func (c *setCache) put(set *v1alpha1.SandboxSet) {
+	if before := c.sets[nameOf(set)]; before != nil {
+		c.remove(before)
+	}
+	if c.sets == nil {
+		c.sets = map[types.NamespacedName]*v1alpha1.SandboxSet{}
+	}
+	c.sets[nameOf(set)] = set
+	template := v1alpha1.SandboxTemplateOf(set)
+	if template == "" {
+		return
+	}
+	if c.users == nil {
+		c.users = map[types.NamespacedName][]*v1alpha1.SandboxSet{}
+	}
+	key := types.NamespacedName{Namespace: set.Namespace, Name: template}
+	at, _ := slices.BinarySearchFunc(c.users[key], set, claims.ComparePreference)
+	c.users[key] = slices.Insert(slices.Clone(c.users[key]), at, set)
+}
+
+func (c *setCache) remove(set *v1alpha1.SandboxSet) {
+	delete(c.sets, nameOf(set))
+	key := types.NamespacedName{Namespace: set.Namespace, Name: v1alpha1.SandboxTemplateOf(set)}
+	rest := slices.DeleteFunc(slices.Clone(c.users[key]), func(other *v1alpha1.SandboxSet) bool { return other.Name == set.Name })
+	if len(rest) == 0 {
+		delete(c.users, key)
+		return
+	}
+	c.users[key] = rest
+}
+
+func nameOf(set *v1alpha1.SandboxSet) types.NamespacedName {
+	return types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+}

@@ -1,0 +1,413 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/component-base/tracing"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// planner finds what a claim needs and makes its plans of it.
+type planner struct {
+	*templates
+	stock *stock
+	clock clock.PassiveClock
+	// admit judges the sandboxes that are about to be made for a claim, and may change
+	// them; nil lets all pass.
+	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
+}
+
+// hand is what has been found for one claim and is not written yet. It is kept from
+// one turn of the claim to the next, and used by one goroutine at a time.
+type hand struct {
+	// taken are from the pools. They are this claim's alone until they are answered for.
+	taken []taken
+	// made were admitted, and perhaps charged to a quota.
+	made []*v1alpha1.Sandbox
+	// room is how many sandboxes a transaction may change, and refused why the claim
+	// gets no more, as far as that was found out by trying.
+	room    int
+	refused *RefusedError
+	// making spaces out the making of sandboxes that fail, looking the looks at what is
+	// in the way and nobody may tell of.
+	making, looking pause
+}
+
+// taken is a candidate with what it is bound as.
+type taken struct {
+	from poolindex.Candidate
+	as   *plan.Candidate
+}
+
+func newHand() *hand {
+	return &hand{
+		room:    etcdtxn.MaxOps - 1,
+		making:  newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		looking: newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
+	}
+}
+
+// pause spaces out what is not to be done again at once.
+type pause struct {
+	first, backoff wait.Backoff
+	until          time.Time
+}
+
+func newPause(b wait.Backoff) pause { return pause{first: b, backoff: b} }
+
+// begin begins the next pause, which is longer than the last.
+func (p *pause) begin(now time.Time) { p.until = now.Add(p.backoff.Step()) }
+
+// reset lets it be done at once, and the next pause be the first.
+func (p *pause) reset() { p.backoff, p.until = p.first, time.Time{} }
+
+// over reports whether there is no pause.
+func (p *pause) over(now time.Time) bool { return !now.Before(p.until) }
+
+// turn is one step of a claim: it finds what the claim needs and plans what to write.
+type turn struct {
+	*planner
+	*hand
+	state plan.State
+	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
+	waiter *queue.Waiter
+	// dry: the turn takes nothing and makes nothing.
+	dry bool
+
+	marks      *plan.Marks
+	candidates *candidates
+	model      *freshModel
+}
+
+// plan makes the next plan. The claim of the state, what it holds, and whether it is
+// new, are set; the rest is found. Errors of a new claim are those of Create.
+func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
+	ctx, span := tracing.Start(ctx, "Find sandboxes")
+	defer span.End(slow)
+	s := &t.state
+	s.Now = t.clock.Now()
+	s.Room, s.Refused, s.MayMake, s.Broken = t.room, t.refused, t.making.over(s.Now), nil
+	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
+	var err error
+	if t.marks, err = plan.NewMarks(s.Claim); err != nil {
+		return nil, err
+	}
+	if s.Eligible, err = t.stock.eligible(ctx, s.Claim, s.New); err != nil {
+		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
+			return nil, err
+		}
+		s.Broken = err // its time is up all the same
+	}
+	if t.waiter != nil && !t.looking.until.IsZero() && t.looking.over(s.Now) {
+		sources := sourcesOf(&s.Eligible)
+		t.stock.resume(func(p poolindex.Pool) bool { return isSource(sources, p) })
+	}
+	if err := t.checkRefused(ctx); err != nil {
+		return nil, err
+	}
+	a := plan.Assess(*s)
+	offer, err := t.find(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.Next(offer, t.marks)
+	if err != nil {
+		return nil, err
+	}
+	if p.Wants.Need == 0 || p.Broken == nil && !t.stock.suspended(sourcesOf(&a.Eligible)) {
+		t.looking.reset()
+	} else if t.looking.over(s.Now) {
+		t.looking.begin(s.Now)
+	}
+	t.state.Eligible = a.Eligible
+	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
+	return p, nil
+}
+
+// checkRefused finds out whether the template takes what the claim adds to its
+// sandboxes, if more of them have to be made. A claim that is stored meets an error
+// again where a sandbox is to be made.
+func (t *turn) checkRefused(ctx context.Context) error {
+	if !plan.NeedsModel(&t.state) {
+		return nil
+	}
+	model, err := t.surelyRefused(ctx, t.state.Claim, &t.state.Eligible)
+	switch {
+	case err != nil && (ctx.Err() != nil || t.state.New):
+		return err
+	case err != nil:
+		return nil
+	}
+	t.model = model
+	if model.refused != nil {
+		if t.state.New {
+			return model.refused
+		}
+		t.state.Refused = model.refused
+	}
+	return nil
+}
+
+// surelyRefused returns the model of a claim's fresh sandboxes. Before the claim is
+// refused, which is final, sets and templates are read as they are now: what lets it in
+// may have been written a moment ago. e is changed to what the model is of.
+func (p *planner) surelyRefused(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) (*freshModel, error) {
+	model, err := p.freshModel(ctx, claim, e, p.stock.store)
+	if err != nil || model.refused == nil {
+		return model, err
+	}
+	if err := p.stock.readSets(ctx, claim.Namespace); err != nil {
+		return nil, err
+	}
+	now, err := p.stock.eligible(ctx, claim, false)
+	if err != nil || !now.CanMake() {
+		return model, err // with nothing to make it from there is nothing that lets it in
+	}
+	*e = now
+	return p.freshModel(ctx, claim, e, p.stock.store.TemplatesNow())
+}
+
+// find takes and makes what a claim needs, as far as one transaction can take it.
+func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error) {
+	needs := a.Needs()
+	var broken error
+	switch {
+	case needs.Explain:
+		model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return plan.Offer{}, err
+		case err != nil:
+			broken = err // its time is up all the same
+		default:
+			broken = model.broken
+		}
+		fallthrough
+	case needs.Take == 0:
+		return plan.Offer{Broken: broken}, nil
+	}
+	if needs.Make {
+		made, why, err := t.fillUp(ctx, a, needs.Take)
+		if err != nil {
+			return plan.Offer{}, err
+		}
+		if made {
+			return t.offer(nil), nil
+		}
+		broken = why
+		if a.FailsOnShortage() {
+			needs.Take = a.Missing()
+		}
+	}
+	if a.FailsOnShortage() {
+		if err := t.takeSurely(ctx, a, needs.Take, false); err != nil {
+			return plan.Offer{}, err
+		}
+		if have := len(t.taken); have < needs.Take {
+			available := have
+			if !t.dry { // which has taken none
+				available = min(needs.Take, have+t.stock.queue.Free(sourcesOf(&a.Eligible)))
+			}
+			return plan.Offer{}, shortage(a.Claim, &a.Eligible, needs.Take, available, broken)
+		}
+	} else if err := t.take(ctx, a, needs.Take, claims.AllOrNothing(a.Claim)); err != nil {
+		return plan.Offer{}, err
+	}
+	if len(t.taken) < needs.Take && claims.AllOrNothing(a.Claim) && (a.New || broken != nil || a.Eligible.Problem != nil) {
+		t.letGo() // others can do with them
+	}
+	return t.offer(broken), nil
+}
+
+// offer is what the hand has.
+func (t *turn) offer(broken error) plan.Offer {
+	o := plan.Offer{Made: t.made, Broken: broken, Candidates: make([]plan.Candidate, 0, len(t.taken))}
+	for _, c := range t.taken {
+		o.Candidates = append(o.Candidates, *c.as)
+	}
+	return o
+}
+
+// fillUp takes what there is in the pools, and makes sandboxes for the rest. done is
+// false if none can be made now, because of what is broken or because there is nothing
+// to make them from any more.
+func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool, broken, err error) {
+	if err := t.takeSurely(ctx, a, n, true); err != nil {
+		return false, nil, err
+	}
+	lacks := n - len(t.taken)
+	if lacks <= 0 {
+		return true, nil, nil
+	}
+	if !a.Eligible.CanMake() {
+		return false, nil, nil
+	}
+	if t.model == nil {
+		model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
+		switch {
+		case err == nil:
+			t.model = model
+		case ctx.Err() != nil || a.FailsOnShortage():
+			return false, nil, err
+		default: // the claim goes on with what there is, and looks again
+			return false, err, nil
+		}
+	}
+	if t.model.broken != nil {
+		return false, t.model.broken, nil
+	}
+	if err := t.makeFresh(ctx, a, lacks); err != nil {
+		return false, nil, err
+	}
+	if claims.AllOrNothing(a.Claim) && len(t.taken)+len(t.made) < n {
+		t.letGo() // others can do with them until some can be made
+	}
+	return true, nil, nil
+}
+
+// makeFresh makes sandboxes until there are n. If they must not be made, a new claim
+// fails; one that goes on does so without them, and tries again later.
+func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
+	admitted := len(t.made)
+	made := slices.Clone(t.made)
+	for len(made) < n {
+		name := names.SimpleNameGenerator.GenerateName(t.model.sandbox.GenerateName)
+		if slices.ContainsFunc(made, func(other *v1alpha1.Sandbox) bool { return other.Name == name }) {
+			continue
+		}
+		sb, err := t.marks.NewSandbox(t.model.sandbox, name, uuid.NewUUID(), string(uuid.NewUUID()), a.Now)
+		if err != nil {
+			return err
+		}
+		made = append(made, sb)
+	}
+	if t.admit != nil && !t.dry && len(made) > admitted {
+		if err := t.admit(ctx, a.Claim, made[admitted:]); err != nil {
+			if a.New {
+				return err
+			}
+			klog.FromContext(ctx).Error(err, "No sandboxes are made for a claim that goes on", "claim", klog.KObj(a.Claim))
+			t.making.begin(a.Now)
+			return nil
+		}
+	}
+	t.made = made
+	return nil
+}
+
+// takeSurely takes n sandboxes, and for a claim that is not stored yet looks again
+// before there are too few. anyNumber says that any will do.
+func (t *turn) takeSurely(ctx context.Context, a *plan.Assessment, n int, anyNumber bool) error {
+	atOnce := claims.AllOrNothing(a.Claim) && !anyNumber
+	if err := t.take(ctx, a, n, atOnce); err != nil || len(t.taken) >= n || !a.New {
+		return err
+	}
+	var err error
+	if a.Eligible, err = t.stock.lookAgain(ctx, a.Claim, a.Eligible, n-len(t.taken)); err != nil {
+		return err
+	}
+	return t.take(ctx, a, n, atOnce)
+}
+
+// take takes sandboxes of the pools until the hand has n or there are no more.
+func (t *turn) take(ctx context.Context, a *plan.Assessment, n int, atOnce bool) error {
+	sources := sourcesOf(&a.Eligible)
+	if t.dry {
+		t.taken = nil
+		_, err := t.prepare(ctx, t.stock.queue.Peek(sources, n))
+		return err
+	}
+	for len(t.taken) < n {
+		lacks := n - len(t.taken)
+		if t.waiter != nil {
+			wants := a.Wants()
+			t.stock.queue.Wait(t.waiter, queue.Wants{Need: lacks, Sources: sources, AtOnce: atOnce, Yields: wants.Yields})
+		}
+		got := t.stock.queue.Take(t.waiter, sources, lacks, atOnce)
+		if len(got) == 0 {
+			return nil
+		}
+		if left, err := t.prepare(ctx, got); err != nil {
+			t.stock.queue.Release(left)
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare puts candidates into the hand. After an error it returns those that it has
+// not looked at.
+func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []poolindex.Candidate, err error) {
+	for i, from := range got {
+		as, err := t.candidates.prepare(ctx, from)
+		missing, isMissing := errors.AsType[noTemplateError](err)
+		switch {
+		case err == nil:
+			t.taken = append(t.taken, taken{from, as})
+		case isMissing && !t.dry:
+			// All that are like it wait until there is news of templates.
+			t.stock.queue.Release([]poolindex.Candidate{from})
+			t.stock.index.Suspend(from.Pool, from.Revision, missing.asOf)
+		case errors.Is(err, errMoved) && !t.dry:
+			t.stock.queue.Discard(from)
+		case !isMissing && !errors.Is(err, errMoved):
+			return got[i:], err
+		}
+	}
+	return nil, nil
+}
+
+// letGo gives back what was taken and not bound.
+func (t *turn) letGo() { t.hand.letGo(t.stock.queue) }
+
+func (h *hand) letGo(q *queue.Queue) {
+	q.Release(h.candidates())
+	h.taken = nil
+}
+
+// candidates are what was taken.
+func (h *hand) candidates() []poolindex.Candidate {
+	all := make([]poolindex.Candidate, 0, len(h.taken))
+	for _, c := range h.taken {
+		all = append(all, c.from)
+	}
+	return all
+}
+
+// shortage is what a claim is told that would rather fail than wait and finds too few
+// sandboxes. broken is why none can be made for it although it would take these.
+func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, available int, broken error) error {
+	switch p := e.Problem; {
+	case p != nil:
+		return &SourceError{Field: p.Field, Name: p.Name, Missing: p.Missing, Message: p.Message}
+	case broken != nil && (!e.Found || len(e.Pools) == 0):
+		asked, _ := v1alpha1.AskedOf(claim)
+		return &SourceError{Field: claims.AskedField(claim), Name: asked, Message: broken.Error()}
+	}
+	err := &ShortageError{Wanted: wanted, Available: available}
+	if e.OfTemplate {
+		err.Template = e.Name
+	} else {
+		err.Set = e.Name
+	}
+	return err
+}

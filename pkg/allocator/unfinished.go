@@ -1,0 +1,335 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// unfinished is a claim that is not at its end, as far as this server knows: what the
+// watches have told of it, or this server's own transactions if those are newer.
+type unfinished struct {
+	// created is when this server created the claim; zero if another did.
+	created time.Time
+	waiter  *queue.Waiter
+	// done is closed when the claim is at its end.
+	done chan struct{}
+	// work is for the goroutine that is at the claim.
+	work *work
+
+	mu sync.Mutex
+	// claim is as stored, the newest that is known; nil before that.
+	claim *v1alpha1.SandboxClaim
+	// held are the sandboxes that name the claim as their owner, the newest that is
+	// known. One that is gone has a deletionTimestamp.
+	held map[string]*v1alpha1.Sandbox
+	// complete reports whether held is all there is as of claim.
+	complete bool
+	// deleted reports whether the claim is gone.
+	deleted bool
+	// stuck reports whether news of any set or template may matter to the claim, and
+	// hopeless whether nothing that is on its way can complete it.
+	stuck, hopeless bool
+}
+
+// work is what a server remembers of its own work at a claim. All of it can be lost.
+type work struct {
+	hand
+	// wroteAt is when the claim was last written.
+	wroteAt time.Time
+	// notes spaces out writes that bind nothing and end nothing.
+	notes pause
+	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
+	opening bool
+}
+
+// progressInterval is how often a claim's progress is written while nothing but its
+// count changes, or that of its resizes.
+const progressInterval = 500 * time.Millisecond
+
+func newWork() *work {
+	return &work{
+		hand:  *newHand(),
+		notes: newPause(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
+	}
+}
+
+// holdBack is for how long a plan is not to be written yet: one that only counts more
+// sandboxes, so that a claim of thousands is not written for each, and one that only
+// says something else, so that changing texts cost no writes without end. What the user
+// has changed is answered at once.
+func (w *work) holdBack(p *plan.Plan, now time.Time) time.Duration {
+	switch {
+	case p.OnlyProgress(w.room):
+		return max(0, w.wroteAt.Add(progressInterval).Sub(now))
+	case p.Binds() || p.Ends() || p.Observes():
+		return 0
+	}
+	return max(0, w.notes.until.Sub(now))
+}
+
+// wrote notes that a plan was written.
+func (w *work) wrote(p *plan.Plan, now time.Time) {
+	w.wroteAt = now
+	if p.Binds() || p.Ends() {
+		w.notes.reset()
+	} else {
+		w.notes.begin(now)
+	}
+}
+
+// start is when the claim began.
+func (u *unfinished) start(claim *v1alpha1.SandboxClaim) time.Time {
+	if !u.created.IsZero() {
+		return u.created
+	}
+	return claim.CreationTimestamp.Time
+}
+
+// claimIs takes in the state of the claim, and reports whether that is news.
+func (u *unfinished) claimIs(claim *v1alpha1.SandboxClaim) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.claim != nil && version(claim) <= version(u.claim) {
+		return false
+	}
+	// Whoever wrote it may have bound sandboxes to it, of which the other watch may not
+	// have told yet.
+	u.claim, u.complete = claim, false
+	return true
+}
+
+// claimIsGone takes in that the claim is gone.
+func (u *unfinished) claimIsGone() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.deleted = true
+}
+
+// sandboxIs takes in the state of a sandbox that names the claim as its owner, and
+// reports whether that is news, and how many such sandboxes there are.
+func (u *unfinished) sandboxIs(sb *v1alpha1.Sandbox) (news bool, held int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.keep(sb), len(u.held)
+}
+
+// sandboxIsGone takes in that such a sandbox is gone.
+func (u *unfinished) sandboxIsGone(sb *v1alpha1.Sandbox) {
+	gone := *sb
+	if gone.DeletionTimestamp == nil {
+		gone.DeletionTimestamp = &metav1.Time{Time: sb.CreationTimestamp.Time}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.keep(&gone)
+}
+
+func (u *unfinished) keep(sb *v1alpha1.Sandbox) bool {
+	if known := u.held[sb.Name]; known != nil && known.UID == sb.UID && version(known) >= version(sb) {
+		return false
+	}
+	u.held[sb.Name] = sb
+	return true
+}
+
+// incomplete says that news may have been lost.
+func (u *unfinished) incomplete() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.complete = false
+}
+
+// listed takes in the sandboxes of the claim as they are in the store, which was read
+// for claim.
+func (u *unfinished) listed(claim *v1alpha1.SandboxClaim, all []*v1alpha1.Sandbox) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before := u.held
+	u.held = make(map[string]*v1alpha1.Sandbox, len(all))
+	for _, sb := range all {
+		u.held[sb.Name] = sb
+		if known := before[sb.Name]; known != nil {
+			u.keep(known)
+		}
+	}
+	u.complete = u.complete || u.claim == claim
+}
+
+// wrote takes in what this server has written, after a plan that was made from the
+// complete state of the claim.
+func (u *unfinished) wrote(claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, sb := range sandboxes {
+		if sb.Annotations[v1alpha1.AnnotationOwner] == string(claim.UID) {
+			u.keep(sb)
+		} else {
+			delete(u.held, sb.Name)
+		}
+	}
+	if u.claim == nil || version(u.claim) <= version(claim) {
+		u.claim, u.complete = claim, true
+	}
+}
+
+// view is what a claim is planned from.
+type view struct {
+	claim             *v1alpha1.SandboxClaim
+	held              []*v1alpha1.Sandbox
+	complete, deleted bool
+}
+
+// look returns what is known of the claim, its sandboxes ordered by name.
+func (u *unfinished) look() view {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	held := slices.SortedFunc(maps.Values(u.held), func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
+	return view{claim: u.claim, held: held, complete: u.complete, deleted: u.deleted}
+}
+
+// latest is the claim as it stands.
+func (u *unfinished) latest() *v1alpha1.SandboxClaim {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.claim
+}
+
+// planned notes what a plan says of what may help the claim.
+func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stuck = p.Wants.Need > 0 && (p.Problem != nil || p.Broken != nil)
+	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
+	u.hopeless = u.stuck && unserved && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
+}
+
+// mayBeHelped reports whether a change of some set or template may matter to the
+// claim; sets are those that changed, if that is known.
+func (u *unfinished) mayBeHelped(namespace string, sets ...*v1alpha1.SandboxSet) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.claim == nil || u.claim.Namespace != namespace {
+		return false
+	}
+	return u.stuck || slices.ContainsFunc(sets, func(set *v1alpha1.SandboxSet) bool {
+		return set != nil && claims.MayServe(set, u.claim)
+	})
+}
+
+// unfinishedClaims are the claims that are not at their end, and their turns.
+type unfinishedClaims struct {
+	// turns are due for the claims of these UIDs.
+	turns workqueue.TypedRateLimitingInterface[types.UID]
+	queue *queue.Queue
+
+	mu    sync.Mutex
+	byUID map[types.UID]*unfinished
+}
+
+func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
+	return &unfinishedClaims{
+		queue: q, byUID: map[types.UID]*unfinished{},
+		turns: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 5*time.Second),
+			workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: c, Name: "unfinished_claims"}),
+	}
+}
+
+// open adds a claim that this server is about to create, so that no news of it are
+// lost. There are no turns of it until begin.
+func (c *unfinishedClaims) open(uid types.UID, now time.Time) *unfinished {
+	u := c.newUnfinished(uid, now)
+	u.created, u.work.opening = now, true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byUID[uid] = u
+	return u
+}
+
+// begin lets there be turns of a claim that was opened.
+func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
+	c.mu.Lock()
+	u.work.opening = false
+	c.mu.Unlock()
+	c.turns.Add(uid)
+}
+
+// adopt adds a claim that the watch has told of, and begins a turn of it.
+func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
+	u := c.newUnfinished(claim.UID, plan.StartOf(claim, claim.CreationTimestamp.Time))
+	u.claim = claim
+	c.mu.Lock()
+	if c.byUID[claim.UID] == nil {
+		c.byUID[claim.UID] = u
+	}
+	c.mu.Unlock()
+	c.turns.Add(claim.UID)
+}
+
+func (c *unfinishedClaims) newUnfinished(uid types.UID, since time.Time) *unfinished {
+	return &unfinished{
+		waiter: queue.NewWaiter(since, uid, func() { c.turns.Add(uid) }),
+		done:   make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
+	}
+}
+
+// of returns the claim of a UID; nil if there is none.
+func (c *unfinishedClaims) of(uid types.UID) *unfinished {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byUID[uid]
+}
+
+// toWorkAt is of without claims that are being created.
+func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u := c.byUID[uid]; u != nil && !u.work.opening {
+		return u
+	}
+	return nil
+}
+
+// forget ends the work at a claim.
+func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
+	u.work.letGo(c.queue)
+	c.queue.Leave(u.waiter)
+	c.mu.Lock()
+	delete(c.byUID, uid)
+	c.mu.Unlock()
+	c.turns.Forget(uid)
+	close(u.done)
+}
+
+// all returns all claims.
+func (c *unfinishedClaims) all() map[types.UID]*unfinished {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.byUID)
+}
+
+// wake begins a turn of every claim of which is returns true.
+func (c *unfinishedClaims) wake(is func(*unfinished) bool) {
+	for uid, u := range c.all() {
+		if is(u) {
+			c.turns.Add(uid)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+const (
+	// handOverAfter is how much longer than the sync window the server that created a
+	// claim works at it. Then the one does that all agree on.
+	handOverAfter = 5 * time.Second
+	// workers is how many claims a server works at at the same time.
+	workers = 32
+	// letGoAtOnce is how many sandboxes of a deleted claim are let go in one transaction.
+	letGoAtOnce = 100
+)
+
+// worker brings claims to their end that are not finished in their create call: also
+// after a restart, also those of servers that are gone. It is level-triggered: a turn
+// of a claim looks at what is known of it, writes what can be written, and says when to
+// look again; news only begin a turn. One server works at a claim at a time, and a
+// transaction compares the claim's revision, so that two at one claim cost a retry.
+type worker struct {
+	*planner
+	*committer
+	syncWindow time.Duration
+	// prefers says which claims are this server's; nil, or a nil function, is all.
+	prefers atomic.Pointer[func(namespace, name string) bool]
+	// known are the claims that are not at their end.
+	known *unfinishedClaims
+
+	mu sync.Mutex
+	// ctx is that of run; nil before and after.
+	ctx     context.Context
+	running sync.WaitGroup
+}
+
+func newWorker(p *planner, c *committer, syncWindow time.Duration) *worker {
+	return &worker{planner: p, committer: c, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue)}
+}
+
+// run works until ctx is done, and returns when everything it started has stopped.
+func (w *worker) run(ctx context.Context) {
+	w.mu.Lock()
+	w.ctx = ctx
+	w.mu.Unlock()
+	for range workers {
+		w.running.Go(func() {
+			for w.next(ctx) {
+			}
+		})
+	}
+	ticker := w.committer.clock.NewTicker(time.Second)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C():
+			w.committer.queue.Tick()
+		}
+	}
+	w.known.turns.ShutDown()
+	w.mu.Lock()
+	w.ctx = nil
+	w.mu.Unlock()
+	w.running.Wait()
+}
+
+// isRunning reports whether this server does background work.
+func (w *worker) isRunning() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ctx != nil
+}
+
+// background runs f, which ends with its context, or returns false if this server does
+// no background work.
+func (w *worker) background(f func(context.Context)) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx := w.ctx
+	if ctx == nil {
+		return false
+	}
+	w.running.Go(func() { f(ctx) })
+	return true
+}
+
+// isMine reports whether this server works at a claim: one that it created, for as long
+// as that may be answered and a little longer, and then the one that all agree on.
+func (w *worker) isMine(uid types.UID, u *unfinished) bool {
+	if !u.created.IsZero() && w.committer.clock.Since(u.created) < w.syncWindow+handOverAfter {
+		return true
+	}
+	prefers := w.prefers.Load()
+	return prefers == nil || *prefers == nil || (*prefers)("", string(uid))
+}
+
+// working is how many claims this server works at.
+func (w *worker) working() int {
+	n := 0
+	for uid, u := range w.known.all() {
+		if w.isMine(uid, u) {
+			n++
+		}
+	}
+	return n
+}
+
+// tries is how often a turn is planned anew at once because candidates had moved.
+const tries = 10
+
+// next does the next turn. It returns false when there are no more.
+func (w *worker) next(ctx context.Context) bool {
+	turns := w.known.turns
+	uid, shutdown := turns.Get()
+	if shutdown {
+		return false
+	}
+	defer turns.Done(uid)
+	u := w.known.toWorkAt(uid)
+	if u == nil || ctx.Err() != nil {
+		return true
+	}
+	again, err := w.turn(ctx, uid, u)
+	for range tries {
+		if errors.Is(err, errAgain) {
+			again, err = w.turn(ctx, uid, u)
+		}
+	}
+	switch {
+	case ctx.Err() != nil: // it goes on after a restart, or on another server
+	case errors.Is(err, errAgain), errors.Is(err, errClaimMoved):
+		turns.AddRateLimited(uid)
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
+		u.incomplete() // whatever was written, the store knows
+		w.committer.queue.Leave(u.waiter)
+		turns.AddRateLimited(uid)
+	case again == soon:
+		turns.Add(uid)
+	case again > 0:
+		turns.Forget(uid)
+		turns.AddAfter(uid, again)
+	}
+	return true
+}
+
+// soon is when the next turn is after one that wrote something.
+const soon = time.Nanosecond
+
+// turn brings a claim forward, and returns after what time to do so again; 0 means
+// when there is news.
+func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
+	now := w.committer.clock.Now()
+	seen := u.look()
+	switch {
+	case seen.deleted || seen.claim.DeletionTimestamp != nil:
+		return 0, w.abandon(ctx, uid, u, seen)
+	case !claims.Unfinished(seen.claim):
+		w.known.forget(u, uid)
+		return 0, nil
+	case !w.isMine(uid, u):
+		return w.watchOthers(u, seen, now), nil
+	case !seen.complete:
+		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
+		if err != nil {
+			return 0, err
+		}
+		u.listed(seen.claim, held)
+		seen.held = u.look().held
+	}
+	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
+	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held}
+	p, err := t.plan(ctx)
+	if err != nil {
+		return 0, err
+	}
+	u.planned(&t.state, p)
+	var hold time.Duration
+	if p.Changes() {
+		hold = u.work.holdBack(p, now)
+	}
+	if !p.Changes() || hold > 0 {
+		w.wait(t, p)
+		return w.until(t, p, hold), nil
+	}
+	written, err := w.committer.write(ctx, false, p, &u.work.hand)
+	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
+		// It never fits: the claim gets no more, and others can have what it holds.
+		u.work.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
+		t.letGo()
+		return soon, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	all, _ := p.Sandboxes()
+	u.wrote(written, all)
+	u.work.wrote(p, now)
+	if p.Ends() {
+		w.known.forget(u, uid)
+		return 0, nil
+	}
+	w.wait(t, p)
+	return soon, nil
+}
+
+// wait puts the claim in line for what it lacks after a plan.
+func (w *worker) wait(t *turn, p *plan.Plan) {
+	t.stock.queue.Wait(t.waiter, queue.Wants{
+		Need: p.Wants.Need - len(t.taken), Sources: sourcesOf(&t.state.Eligible), AtOnce: p.Wants.AtOnce, Yields: p.Wants.Yields,
+	})
+}
+
+// shortest is the least time between two turns that the passing of time begins.
+const shortest = 20 * time.Millisecond
+
+// until is how long nothing changes by the passing of time alone after a plan.
+func (w *worker) until(t *turn, p *plan.Plan, hold time.Duration) time.Duration {
+	now := w.committer.clock.Now()
+	next := []time.Duration{p.Until.Sub(now)}
+	if hold > 0 {
+		next = append(next, hold)
+	}
+	for _, pause := range []pause{t.making, t.looking} {
+		if !pause.over(now) {
+			next = append(next, pause.until.Sub(now))
+		}
+	}
+	if handOver := t.state.Start.Add(w.syncWindow + handOverAfter).Sub(now); handOver > 0 {
+		next = append(next, handOver)
+	}
+	return max(shortest, slices.Min(next))
+}
+
+// watchOthers keeps the place of a claim that another server works at, so that
+// newcomers here do not overtake it, and returns when to look again whose it is.
+func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Duration {
+	q := w.committer.queue
+	u.work.letGo(q)
+	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
+	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Eligible: e, Now: now})
+	wants := a.Wants()
+	if claims.CreatesOnNoStock(seen.claim) {
+		wants.Need = 0 // it has sandboxes made
+	}
+	q.Wait(u.waiter, queue.Wants{Need: wants.Need, Sources: sourcesOf(&e), AtOnce: wants.AtOnce, Yields: wants.Yields})
+	return max(0, u.start(seen.claim).Add(w.syncWindow+handOverAfter).Sub(now))
+}
+
+// confirm makes sure that those who are before newcomers in the lines of pools still
+// wait: the watch may not have told yet that they are served.
+func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
+	const most = 16
+	for _, uid := range w.committer.queue.Before(sources, most) {
+		u := w.known.of(uid)
+		if u == nil {
+			continue
+		}
+		seen := u.latest()
+		if seen == nil || w.isMine(uid, u) {
+			continue // this server knows
+		}
+		stored, err := w.committer.store.Claim(ctx, seen.Namespace, seen.Name)
+		switch {
+		case err != nil:
+			return err
+		case stored == nil || stored.UID != uid:
+			u.claimIsGone()
+		case !u.claimIs(stored) || claims.Unfinished(stored):
+			continue
+		}
+		w.committer.queue.Leave(u.waiter)
+		w.known.turns.Add(uid)
+	}
+	return nil
+}
+
+// abandon ends the work at a claim that is gone: bound sandboxes stay with their
+// users, but what was only being made for the claim is let go.
+func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
+	u.work.letGo(w.committer.queue)
+	w.committer.queue.Leave(u.waiter)
+	if w.isMine(uid, u) {
+		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
+		if err != nil {
+			return err
+		}
+		starting := slices.DeleteFunc(held, func(sb *v1alpha1.Sandbox) bool { return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil })
+		for some := range slices.Chunk(starting, letGoAtOnce) {
+			if err := w.letGoOf(ctx, some); err != nil {
+				return fmt.Errorf("letting go of sandboxes of a deleted claim: %w", err)
+			}
+		}
+	}
+	now := w.committer.clock.Now()
+	ended := seen.claim
+	if ended.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+		ended = plan.Deleted(seen.claim, now)
+		observeEnd(ended, now.Sub(plan.StartOf(ended, u.start(ended))))
+	}
+	u.mu.Lock()
+	u.claim = ended
+	u.mu.Unlock()
+	w.known.forget(u, uid)
+	return nil
+}
+
+func (w *worker) letGoOf(ctx context.Context, some []*v1alpha1.Sandbox) error {
+	txn := w.committer.store.Begin()
+	defer txn.Release()
+	for _, sb := range some {
+		if err := txn.UpdateSandbox(ctx, plan.LetGo(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
+			return err
+		}
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.commitTimeout)
+	defer cancel()
+	return txn.Commit(within)
+}

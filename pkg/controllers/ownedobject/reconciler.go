@@ -1,0 +1,212 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ownedobject reconciles objects of the cluster that belong to one of ours, such
+// as the Service of a sandbox: it creates them when they are missing, corrects them when
+// a user changes them, and deletes them when they are no longer wanted. The garbage
+// collector deletes them with their owner. An object that lost its owner reference is
+// known by its labels, and gets the reference back; so does one whose owner was deleted
+// and created again under the same name, before the garbage collector comes. An object
+// of the same name that does not belong to the owner is left alone, and an event on the
+// owner tells of it.
+package ownedobject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+)
+
+const (
+	// Recheck is how often to look again at what brings no event, such as an object of
+	// the same name that does not belong to the owner.
+	Recheck = queue.MaxBackoff
+	// watchLag is when to look again at what the cache is about to show.
+	watchLag = time.Second
+)
+
+// Reconciler reconciles objects of one kind for owners of one kind. Reasons of its events
+// begin with its Kind: ServiceNameTaken, ServiceFailed.
+type Reconciler[T client.Object] struct {
+	// Client reads from a cache, which may be limited to objects that have the labels
+	// of those that Ensure is given, and writes.
+	Client client.Client
+	// Reader asks the server itself.
+	Reader client.Reader
+	// Recorder records events on owners; nil records none.
+	Recorder recorder.EventRecorder
+	// Kind and OwnerKind are the kinds. Owners are of our group.
+	Kind, OwnerKind string
+	// New returns an empty object.
+	New func() T
+	// Correct returns a corrected copy of the current object and reports whether that
+	// differs. It changes neither argument.
+	Correct func(current, desired T) (T, bool)
+	// MustReplace reports whether an object differs in immutable fields: it is deleted
+	// and created again. nil is never.
+	MustReplace func(current, desired T) bool
+}
+
+// Ensure creates the object that an owner wants, or corrects the current one.
+func (r *Reconciler[T]) Ensure(ctx context.Context, owner client.Object, desired T) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(desired)
+	current, found, err := r.get(ctx, r.Client, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !found {
+		err = r.Client.Create(ctx, desired)
+		if !apierrors.IsAlreadyExists(err) {
+			return reconcile.Result{}, r.handleWriteError(owner, key, err)
+		}
+		// It may have lost the labels by which the cache has it, or not belong to the owner.
+		if current, found, err = r.get(ctx, r.Reader, key); err != nil || !found {
+			return reconcile.Result{RequeueAfter: watchLag}, err
+		}
+	}
+	return r.correct(ctx, owner, current, desired)
+}
+
+// correct reverts changes by users of an object that belongs to the owner.
+func (r *Reconciler[T]) correct(ctx context.Context, owner client.Object, current, desired T) (reconcile.Result, error) {
+	switch {
+	case current.GetDeletionTimestamp() != nil:
+		return reconcile.Result{RequeueAfter: Recheck}, nil // created again when it is gone
+	case !r.belongsTo(current, owner, desired.GetLabels()):
+		r.Warn(owner, "NameTaken", fmt.Sprintf(
+			"%s %s exists and does not belong to this %s: it is left as it is, and there is none of its own",
+			r.Kind, current.GetName(), r.OwnerKind))
+		return reconcile.Result{RequeueAfter: Recheck}, nil
+	}
+	if r.MustReplace != nil && r.MustReplace(current, desired) {
+		return reconcile.Result{RequeueAfter: watchLag}, r.remove(ctx, current)
+	}
+	corrected, changed := r.Correct(current, desired)
+	if !metav1.IsControlledBy(current, owner) {
+		adopt(corrected, owner, desired)
+		changed = true
+	}
+	if !changed {
+		return reconcile.Result{}, nil
+	}
+	err := r.Client.Patch(ctx, corrected, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: watchLag}, nil
+	}
+	return reconcile.Result{}, r.handleWriteError(owner, client.ObjectKeyFromObject(current), err)
+}
+
+// hasLabels reports whether an object has all of the wanted labels. One alone can be a
+// coincidence; those of ours name the owner, too.
+func hasLabels(object client.Object, want map[string]string) bool {
+	return len(want) > 0 && labels.SelectorFromSet(want).Matches(labels.Set(object.GetLabels()))
+}
+
+// adopt makes an owner the controller of an object, in place of the one that it has
+// and beside its other owners.
+func adopt(object, owner, desired client.Object) {
+	others := slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
+		return o.UID == owner.GetUID() || ptr.Deref(o.Controller, false)
+	})
+	object.SetOwnerReferences(append(others, desired.GetOwnerReferences()...))
+}
+
+// Remove deletes the object of a name if it belongs to the owner, as from shows it. One
+// that has no controller is known by labels.
+func (r *Reconciler[T]) Remove(
+	ctx context.Context, from client.Reader, owner client.Object, name string, labels map[string]string,
+) error {
+	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
+	current, found, err := r.get(ctx, from, key)
+	if err != nil || !found || !r.belongsTo(current, owner, labels) || current.GetDeletionTimestamp() != nil {
+		return err
+	}
+	return r.remove(ctx, current)
+}
+
+// belongsTo reports whether an object is controlled by an owner, or has the owner's
+// labels and either no controller or one of the owner's name, which was there before.
+func (r *Reconciler[T]) belongsTo(object, owner client.Object, labels map[string]string) bool {
+	by := metav1.GetControllerOfNoCopy(object)
+	if by != nil && by.UID == owner.GetUID() {
+		return true
+	}
+	return (by == nil || r.refersTo(by, owner)) && hasLabels(object, labels)
+}
+
+// refersTo reports whether a reference has an owner's kind and name. Of two such objects
+// in one namespace, one is gone. Should that be the owner, then the cache is old, and
+// will show the other one, which takes the object back.
+func (r *Reconciler[T]) refersTo(by *metav1.OwnerReference, owner client.Object) bool {
+	gv, err := schema.ParseGroupVersion(by.APIVersion)
+	return err == nil && gv.Group == v1alpha1.GroupName && by.Kind == r.OwnerKind && by.Name == owner.GetName()
+}
+
+// remove deletes an object, unless another one has its name by now.
+func (r *Reconciler[T]) remove(ctx context.Context, object T) error {
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting %s %s: %w", r.Kind, client.ObjectKeyFromObject(object), err)
+	}
+	return nil
+}
+
+// get returns the object of a name and reports whether there is one.
+func (r *Reconciler[T]) get(ctx context.Context, reader client.Reader, key client.ObjectKey) (T, bool, error) {
+	object := r.New()
+	switch err := reader.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		return object, false, nil
+	case err != nil:
+		return object, false, fmt.Errorf("getting %s %s: %w", r.Kind, key, err)
+	}
+	return object, true, nil
+}
+
+// handleWriteError records an event when the cluster refuses the object, and returns the
+// errors that are to be retried: policies and quotas change without the owner. What is
+// wrong with a field of the object comes from the owner, and waits for its next change.
+func (r *Reconciler[T]) handleWriteError(owner client.Object, key client.ObjectKey, err error) error {
+	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		r.Warn(owner, "Failed", err.Error())
+	}
+	if namesField(err) {
+		return nil
+	}
+	return fmt.Errorf("writing %s %s: %w", r.Kind, key, err)
+}
+
+// namesField reports whether the server refuses an object for one of its fields.
+// Policies and webhooks answer Invalid, too, but name no field.
+func namesField(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
+}
+
+// Warn records a warning on an owner, whose reason is the Kind followed by the given one.
+func (r *Reconciler[T]) Warn(owner client.Object, reason, note string) {
+	report.Recorder{EventRecorder: r.Recorder, Kind: r.OwnerKind, Action: "Reconcile"}.
+		Event(owner, corev1.EventTypeWarning, r.Kind+reason, note)
+}

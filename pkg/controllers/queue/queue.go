@@ -1,0 +1,38 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package queue has what the work queues of all controllers have in common.
+package queue
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// MaxBackoff is the longest time between two tries of a reconcile that fails.
+	MaxBackoff = time.Minute
+
+	baseBackoff = 5 * time.Millisecond
+)
+
+// Interface is the work queue that event handlers add requests to.
+type Interface = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Options returns the options of a controller that works on so many objects at the same
+// time. Each failing one is tried again after ever longer pauses.
+func Options[R comparable](workers int) controller.TypedOptions[R] {
+	return controller.TypedOptions[R]{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[R](baseBackoff, MaxBackoff),
+	}
+}
+
+// RequestFor returns the request to reconcile an object.
+func RequestFor(object client.Object) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
+}

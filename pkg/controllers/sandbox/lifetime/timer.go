@@ -1,0 +1,120 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifetime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
+)
+
+// longestWait is after what time an object is looked at again at the latest. A time
+// may be a hundred years away, and a queue keeps what waits in it, even if the object is
+// deleted meanwhile.
+const longestWait = time.Hour
+
+// Timer is a controller that acts on objects of one kind when their time comes, without
+// polling. All fields are required.
+type Timer[T client.Object] struct {
+	// Controller is the name of the controller in logs and metrics.
+	Controller string
+	// Kind is the kind of the objects.
+	Kind string
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Workers is how many objects are worked on at the same time.
+	Workers int
+	// Empty returns an empty object.
+	Empty func() T
+	// Due returns when the time of an object comes, and whether it ever does.
+	Due func(object T, now time.Time) (time.Time, bool)
+	// Act acts on an object whose time, due, has come. It must act on the very version
+	// that it is given: the time may just have been extended. An error that the object
+	// is another one by now, or gone, is no failure: there is an event on its way.
+	Act func(ctx context.Context, object T, due, now time.Time) error
+}
+
+var _ reconcile.Reconciler = (*Timer[client.Object])(nil)
+
+// Name is the name of the controller in logs and metrics.
+func (t *Timer[T]) Name() string { return t.Controller }
+
+// Register adds the controller to a manager.
+func (t *Timer[T]) Register(_ context.Context, mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(t.Name()).
+		WithOptions(queue.Options[reconcile.Request](t.Workers)).
+		Watches(t.Empty(), t.events()).
+		Complete(t)
+}
+
+// events queues an object for its time. The many that have none cost nothing. An object
+// whose time moves, or is far away, is queued for earlier, and Reconcile sees that it is
+// not due.
+func (t *Timer[T]) events() handler.EventHandler {
+	enqueue := func(object client.Object, q queue.Interface) {
+		typed, ok := object.(T)
+		if !ok {
+			return
+		}
+		now := t.Clock.Now()
+		if due, ok := t.Due(typed, now); ok {
+			q.AddAfter(queue.RequestFor(object), wait(due, now))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) { enqueue(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) { enqueue(e.ObjectNew, q) },
+	}
+}
+
+// Reconcile acts on the object if its time has come.
+func (t *Timer[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := t.Empty()
+	if err := t.Client.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting %s %s: %w", t.Kind, req, err)
+	}
+	now := t.Clock.Now()
+	due, ok := t.Due(object, now)
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	if left := wait(due, now); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	err := t.Act(ctx, object, due, now)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// Delete deletes the very version of an object that was judged.
+func Delete(ctx context.Context, c client.Client, kind string, object client.Object) error {
+	err := c.Delete(ctx, object, client.Preconditions{
+		UID:             new(object.GetUID()),
+		ResourceVersion: new(object.GetResourceVersion()),
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %s %s, whose time has come: %w", kind, client.ObjectKeyFromObject(object), err)
+	}
+	return nil
+}
+
+func wait(until, now time.Time) time.Duration { return min(until.Sub(now), longestWait) }

@@ -1,0 +1,186 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
+)
+
+// fieldOwner is the manager of the fields of pods that this controller writes.
+const fieldOwner = client.FieldOwner("sandlot-controller-manager")
+
+// Reasons of events.
+const (
+	// reasonInplaceUpdateFailed: the pod does not get the resources that the claim
+	// asks for.
+	reasonInplaceUpdateFailed = "InplaceUpdateFailed"
+	// reasonInplaceUpdateForbidden: the pod cannot get them, because of its QoS class.
+	reasonInplaceUpdateForbidden = "InplaceUpdateForbidden"
+	// reasonPodOwnerMismatch: a pod that the sandbox does not own has its name.
+	reasonPodOwnerMismatch = "PodOwnerMismatch"
+	// reasonPodUpdateFailed: the pod must not have the metadata that the sandbox wants.
+	reasonPodUpdateFailed = "PodUpdateFailed"
+	// reasonPodDeleteFailed: the pod must not be deleted, and the sandbox not paused.
+	reasonPodDeleteFailed = "PodDeleteFailed"
+	// reasonTerminating: a paused sandbox is deleted.
+	reasonTerminating = "Sandbox" + string(v1alpha1.SandboxTerminating)
+)
+
+// writer writes sandboxes, and records the events that go with that.
+type writer struct {
+	client     client.Client
+	recorder   *report.Recorder
+	superseded *superseded
+}
+
+// writeFinalizer adds or removes the finalizer. It returns the version of the
+// sandbox after that, and false where the sandbox is no longer that version:
+// then there is an event on its way.
+func (w *writer) writeFinalizer(
+	ctx context.Context, key types.NamespacedName, sandbox *v1alpha1.Sandbox, want bool,
+) (string, bool, error) {
+	if slices.Contains(sandbox.Finalizers, v1alpha1.FinalizerSandbox) == want {
+		return sandbox.ResourceVersion, true, nil
+	}
+	finalizers := []string{} // not nil, which would leave them as they are
+	for _, finalizer := range sandbox.Finalizers {
+		if finalizer != v1alpha1.FinalizerSandbox {
+			finalizers = append(finalizers, finalizer)
+		}
+	}
+	if want {
+		finalizers = append(finalizers, v1alpha1.FinalizerSandbox)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": sandbox.ResourceVersion,
+		"finalizers":      finalizers,
+	}})
+	if err != nil {
+		return "", false, err
+	}
+	written := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: sandbox.Name}}
+	err = w.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch))
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return "", false, nil
+	case err != nil:
+		return "", false, fmt.Errorf("writing the finalizers of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+	}
+	w.superseded.wrote(key, sandbox.ResourceVersion, written.ResourceVersion)
+	if sandbox.DeletionTimestamp != nil {
+		w.recorder.Event(sandbox, corev1.EventTypeNormal, reasonTerminating, "Delete sandbox")
+	}
+	return written.ResourceVersion, true, nil
+}
+
+// writeStatus writes the status, if it changed. It returns the version of the
+// sandbox after that, and false where the sandbox is no longer that version.
+func (w *writer) writeStatus(
+	ctx context.Context, key types.NamespacedName, sandbox *v1alpha1.Sandbox, version string, p *plan,
+) (string, bool, error) {
+	if equality.Semantic.DeepEqual(sandbox.Status, p.status) {
+		return version, true, nil
+	}
+	// Without the spec, which is large and not written anyway.
+	before := &v1alpha1.Sandbox{
+		ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: sandbox.Name, UID: sandbox.UID, ResourceVersion: version},
+		Status:     sandbox.Status,
+	}
+	after := before.DeepCopy()
+	after.Status = p.status
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	err := w.client.Status().Patch(ctx, after, patch)
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return "", false, nil
+	case err != nil:
+		return "", false, fmt.Errorf("writing the status of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+	}
+	w.superseded.wrote(key, version, after.ResourceVersion)
+	w.reportPhase(before, after)
+	w.warn(before, after, p.mismatch)
+	w.warnResize(before, after)
+	return after.ResourceVersion, true, nil
+}
+
+// reportPhase records the event that goes with a change of the phase. Reasons and
+// messages are OpenKruise's. The start of a sandbox of a pool is among the set's
+// events: two more for each would double what a fill writes to the cluster's etcd.
+func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
+	if before.Status.Phase == after.Status.Phase && before.Status.ObservedGeneration != 0 {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	var message string
+	switch after.Status.Phase {
+	case v1alpha1.SandboxPending:
+		message = "Start sandbox"
+	case v1alpha1.SandboxRunning:
+		message = "Sandbox started"
+		if before.Status.Phase == v1alpha1.SandboxResuming {
+			message = "Sandbox resumed"
+		}
+	case v1alpha1.SandboxPaused:
+		message = "Pause sandbox"
+	case v1alpha1.SandboxResuming:
+		message = "Resume sandbox"
+	case v1alpha1.SandboxSucceeded:
+		message = "Sandbox succeeded"
+	case v1alpha1.SandboxFailed:
+		kind, message = corev1.EventTypeWarning, "Sandbox failed"
+	default:
+		return
+	}
+	if kind == corev1.EventTypeNormal && v1alpha1.IsInPool(after) {
+		return
+	}
+	w.recorder.Event(after, kind, "Sandbox"+string(after.Status.Phase), message)
+}
+
+// warn records the events of a sandbox that cannot get its pod, once for each
+// state of that.
+func (w *writer) warn(before, after *v1alpha1.Sandbox, mismatch bool) {
+	const kind = v1alpha1.SandboxConditionReady
+	ready := meta.FindStatusCondition(after.Status.Conditions, kind)
+	if ready == nil || ready.Reason != v1alpha1.ReasonPodCreateFailed && !isRuntimeReason(ready.Reason) {
+		return
+	}
+	if old := meta.FindStatusCondition(before.Status.Conditions, kind); old != nil && old.Reason == ready.Reason && old.Message == ready.Message {
+		return
+	}
+	reason := ready.Reason
+	if mismatch {
+		reason = reasonPodOwnerMismatch
+	}
+	w.recorder.Event(after, corev1.EventTypeWarning, reason, ready.Message)
+}
+
+// warnResize records the event of a resize that failed.
+func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
+	const kind = v1alpha1.SandboxConditionInplaceUpdate
+	now := meta.FindStatusCondition(after.Status.Conditions, kind)
+	if now == nil || now.Reason != v1alpha1.ReasonFailed || hasReason(before.Status.Conditions, kind, now.Reason) {
+		return
+	}
+	reason := reasonInplaceUpdateFailed
+	if podresize.IsForbidden(now.Message) {
+		reason = reasonInplaceUpdateForbidden
+	}
+	w.recorder.Event(after, corev1.EventTypeWarning, reason, now.Message)
+}

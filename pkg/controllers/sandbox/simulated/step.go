@@ -1,0 +1,72 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podresize"
+)
+
+// step is what happens to a sandbox next.
+type step int
+
+const (
+	none step = iota
+	start
+	pause
+	resume
+	// resized: it runs, and gets the resources that its claim asks for.
+	resized
+	// observe: it runs, and its spec has changed in fields without an effect here.
+	observe
+	// release: it is being deleted, and has the finalizer of a controller of pods.
+	release
+)
+
+func stepOf(sandbox *v1alpha1.Sandbox) step {
+	if sandbox.DeletionTimestamp != nil {
+		if controllerutil.ContainsFinalizer(sandbox, v1alpha1.FinalizerSandbox) {
+			return release
+		}
+		return none
+	}
+	if sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef == nil {
+		return none
+	}
+	switch phase := sandbox.Status.Phase; {
+	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
+		return none
+	case phase == v1alpha1.SandboxPaused || sandbox.Spec.Paused:
+		return pauseStep(sandbox)
+	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
+		return start
+	case phase == v1alpha1.SandboxRunning:
+		return runningStep(sandbox)
+	}
+	return none
+}
+
+// runningStep returns the next step of a sandbox that runs and is to go on.
+func runningStep(sandbox *v1alpha1.Sandbox) step {
+	switch {
+	case podresize.InProgress(sandbox):
+		return resized
+	case sandbox.Status.ObservedGeneration != sandbox.Generation:
+		return observe
+	}
+	return none
+}
+
+// pauseStep returns the next step of a sandbox that is paused, or is to be.
+func pauseStep(sandbox *v1alpha1.Sandbox) step {
+	switch paused := sandbox.Status.Phase == v1alpha1.SandboxPaused; {
+	case !paused:
+		return pause
+	case !sandbox.Spec.Paused:
+		return resume
+	}
+	return none
+}
