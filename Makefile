@@ -30,6 +30,8 @@ CLUSTER_ETCD_PORT ?= 0
 CLUSTER_CLEAN ?=
 CLUSTERARGS ?=
 clusterflags = --dir=$(CLUSTER_DIR) --port=$(CLUSTER_PORT) --etcd-port=$(CLUSTER_ETCD_PORT) $(if $(CLUSTER_CLEAN),--clean) $(CLUSTERARGS)
+# Such as MUTATIONARGS='-run etcdtxn'.
+MUTATIONARGS ?=
 # Such as IMAGEARGS='-platforms linux/arm64 -registry registry.example/team'.
 IMAGEARGS ?=
 
@@ -126,6 +128,14 @@ verify-imports: ## Fail when a package depends on what it must not
 .PHONY: verify-tidy
 verify-tidy: ## Fail when a go.mod or go.sum is not tidy
 	hack/verify-tidy.sh
+
+.PHONY: measure
+measure: ## Print how large the project is and how it is built, fail where a bar is missed
+	@go run ./hack/measure
+
+.PHONY: mutations
+mutations: ## Change the code where tests must notice, fail if they do not (minutes; MUTATIONARGS='-run name')
+	@go run ./hack/mutations $(MUTATIONARGS)
 
 .PHONY: controlplane
 controlplane: ## Build the programs of a control plane into bin/ (minutes at first)

@@ -38,7 +38,7 @@ func newAdmitter(chain admission.Interface, equivalents runtime.EquivalentResour
 	return &admitter{
 		admission: chain,
 		objects: &admission.RuntimeObjectInterfaces{
-			ObjectCreater: Scheme, ObjectTyper: Scheme, ObjectDefaulter: Scheme, ObjectConvertor: Scheme,
+			ObjectCreater: scheme, ObjectTyper: scheme, ObjectDefaulter: scheme, ObjectConvertor: scheme,
 			EquivalentResourceMapper: equivalents,
 		},
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// TestRequester: in the background nobody may do more than the one who claimed.
+// TestRequester: in the background a claim may do no more than the user who made it.
 func TestRequester(t *testing.T) {
 	claimOf := func(name string) *v1alpha1.SandboxClaim {
 		return &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationClaimedBy: name}}}

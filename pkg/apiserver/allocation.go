@@ -31,34 +31,40 @@ import (
 // connection to etcd, and the watches that keep its index.
 type allocation struct {
 	allocator *allocator.Allocator
-	etcd      *clientv3.Client
+	etcd      *etcdConnection
 	sandboxes *feed[*v1alpha1.Sandbox]
 	sets      *feed[*v1alpha1.SandboxSet]
 	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
-	peers     *peers
+	members   *membership
 	running   sync.WaitGroup
 }
 
-// newAllocation connects to etcd and returns the allocator, which serves once
-// run has synced its index.
-func newAllocation(
-	getter generic.RESTOptionsGetter, stores sandboxrest.Stores, lookup *templateLookup, admitter *admitter, extra *ExtraConfig,
-) (*allocation, error) {
+// etcdConnection is the connection of the allocator, and where all keys begin.
+type etcdConnection struct {
+	*clientv3.Client
+	prefix string
+}
+
+// newAllocator connects to etcd and returns the allocator, which serves once an
+// allocation has synced its index.
+func newAllocator(
+	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter, extra *ExtraConfig,
+) (*allocator.Allocator, *etcdConnection, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sandboxes, _, err := newResource(getter, "sandboxes")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := newEtcdClient(options.StorageConfig.Transport)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, nil, errors.Join(err, client.Close())
 	}
 	registerMetrics()
 	a := allocator.New(allocator.Options{
@@ -74,10 +80,16 @@ func newAllocation(
 		SyncWindow: extra.SyncWindow,
 		Admit:      admitter.admit,
 	})
+	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
+}
+
+// newAllocation returns the allocation of an allocator that binds the claims of a
+// store.
+func newAllocation(a *allocator.Allocator, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
 	feeds := a.Feeds()
 	return &allocation{
 		allocator: a,
-		etcd:      client,
+		etcd:      etcd,
 		sandboxes: &feed[*v1alpha1.Sandbox]{
 			name: "sandboxes", store: stores.Sandboxes,
 			listed: feeds.SandboxListed, changed: feeds.SandboxChanged, deleted: feeds.SandboxDeleted,
@@ -90,17 +102,11 @@ func newAllocation(
 			name: "sandboxtemplates", store: stores.SandboxTemplates,
 			listed: feeds.TemplateListed, changed: feeds.TemplateChanged, deleted: feeds.TemplateDeleted,
 		},
-		peers: newPeers(client, options.StorageConfig.Prefix, a.PeersChanged),
-	}, nil
-}
-
-// watchClaims completes the allocation with the store of claims, which can be
-// made only once there is an allocator.
-func (a *allocation) watchClaims(store *genericregistry.Store) {
-	feeds := a.allocator.Feeds()
-	a.claims = &feed[*v1alpha1.SandboxClaim]{
-		name: "sandboxclaims", store: store,
-		listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
+		claims: &feed[*v1alpha1.SandboxClaim]{
+			name: "sandboxclaims", store: claims,
+			listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
+		},
+		members: newMembership(etcd.Client, etcd.prefix, a.PeersChanged),
 	}
 }
 
@@ -112,7 +118,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.sets.run(hook) })
 		a.running.Go(func() { a.templates.run(hook) })
 		a.running.Go(func() { a.claims.run(hook) })
-		a.running.Go(func() { a.peers.run(hook) })
+		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		return nil
 	})
@@ -122,7 +128,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 	server.RegisterDestroyFunc(func() {
 		a.running.Wait() // the hook's context is done by now, or the hook never ran
 		if err := a.etcd.Close(); err != nil {
-			klog.ErrorS(err, "Closing the connection to etcd")
+			klog.ErrorS(err, "Closing the connection to etcd failed")
 		}
 	})
 	if err := server.AddLivezChecks(0, healthz.NamedCheck("pool-index", a.alive)); err != nil {
@@ -138,7 +144,7 @@ const stalled = 2 * time.Minute
 // alive fails when the watch that feeds the index hangs.
 func (a *allocation) alive(*http.Request) error {
 	if behind := a.allocator.IndexBehind(); behind > stalled {
-		return fmt.Errorf("the watch of sandboxes has not shown for %s what was written", behind.Round(time.Second))
+		return fmt.Errorf("the watch of sandboxes has been behind the writes of this server for %s", behind.Round(time.Second))
 	}
 	return nil
 }
@@ -148,13 +154,13 @@ func (a *allocation) alive(*http.Request) error {
 func (a *allocation) ready(*http.Request) error {
 	switch {
 	case !a.sandboxes.synced.Load():
-		return errors.New("the index does not know the sandboxes yet")
+		return errors.New("the index of sandboxes is not synced")
 	case !a.sets.synced.Load():
-		return errors.New("the index does not know the sets yet")
+		return errors.New("the sets are not synced")
 	case !a.templates.synced.Load():
-		return errors.New("changes of templates are not followed yet")
+		return errors.New("the templates are not synced")
 	case !a.claims.synced.Load():
-		return errors.New("the unfinished claims are not known yet")
+		return errors.New("the claims are not synced")
 	}
 	return nil
 }

@@ -27,11 +27,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
-	"github.com/sandlot-io/sandlot/registry/sandbox/status"
 )
 
 // claimStorage is the storage of a server, with the allocation at work, on an
@@ -39,7 +39,7 @@ import (
 type claimStorage struct {
 	fixture   *registrytest.Fixture
 	claims    *sandboxclaim.REST
-	status    *status.REST
+	status    *base.StatusREST
 	sandboxes *sandbox.REST
 	sets      *sandboxset.REST
 }
@@ -73,7 +73,7 @@ func newClaimStorage(t *testing.T, change func(*registrytest.Fixture)) *claimSto
 	return &claimStorage{
 		fixture:   fixture,
 		claims:    storage.Resources["sandboxclaims"].(*sandboxclaim.REST),
-		status:    storage.Resources["sandboxclaims/status"].(*status.REST),
+		status:    storage.Resources["sandboxclaims/status"].(*base.StatusREST),
 		sandboxes: storage.Resources["sandboxes"].(*sandbox.REST),
 		sets:      storage.Resources["sandboxsets"].(*sandboxset.REST),
 	}
@@ -203,7 +203,7 @@ func TestClaimConventions(t *testing.T) {
 		},
 	}.Run(t)
 
-	// Each of the claims got its sandbox, and nobody else did.
+	// Each of the claims got its sandbox, and no other did.
 	bound := s.bound(t)
 	if len(bound) == 0 || len(bound) >= stock {
 		t.Errorf("%d of %d are bound: too few to show anything", len(bound), stock)

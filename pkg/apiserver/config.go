@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -18,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // DefaultSyncWindow is how long a create of a claim waits for sandboxes by
@@ -80,10 +81,12 @@ func (cfg *Config) Complete() CompletedConfig {
 	}
 	generic := cfg.GenericConfig
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		handler = withPatchRules(handler, c.kinds, config.MaxRequestBodyBytes)
+		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
+			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
+		})
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
-			handler = withFarewell(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
+			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
 		return handler
 	}
@@ -127,39 +130,37 @@ func (c CompletedConfig) etcdServers() []string {
 // storage builds what answers for each resource, with the allocation that makes
 // the create of a claim bind.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
-	var alloc *allocation
 	getter := c.genericConfig.RESTOptionsGetter
-	templates, err := newTemplates(c.cluster)
+	stores, err := sandboxrest.NewStores(scheme, getter)
 	if err != nil {
 		return nil, err
 	}
-	storage, claims, err := sandboxrest.NewStorage(Scheme, getter, templates.judge, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
-		var err error
-		templates.read(stores)
-		admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-		if alloc, err = newAllocation(getter, stores, templates.lookup, admitter, c.extraConfig); err != nil {
-			return nil, err
-		}
-		return alloc.allocator, nil
-	})
+	cluster, err := newClusterClient(c.cluster)
 	if err != nil {
 		return nil, err
 	}
-	alloc.watchClaims(claims)
-	s.allocation = alloc
-	if err := alloc.addTo(s.GenericAPIServer); err != nil {
+	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster}
+	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
+	alloc, etcd, err := newAllocator(getter, stores, lookup, admitter, c.extraConfig)
+	if err != nil {
 		return nil, err
 	}
-	return storage, nil
+	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
+	storage, claims, err := sandboxrest.NewStorage(scheme, getter, stores, pods, alloc)
+	if err != nil {
+		return nil, err
+	}
+	s.allocation = newAllocation(alloc, etcd, stores, claims)
+	return storage, s.allocation.addTo(s.GenericAPIServer)
 }
 
 // install serves storage as our group.
 func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
-	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, ParameterCodec, Codecs)
-	group.NegotiatedSerializer = fieldNamingSerializer{withoutProtobuf(group.NegotiatedSerializer)}
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, scheme, metav1.ParameterCodec, Codecs)
+	group.NegotiatedSerializer = decoding.NewSerializer(group.NegotiatedSerializer, scheme)
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
 	for resource, store := range storage {
-		kinds, _, err := Scheme.ObjectKinds(store.New())
+		kinds, _, err := scheme.ObjectKinds(store.New())
 		if err != nil {
 			return fmt.Errorf("kind of %s: %w", resource, err)
 		}

@@ -59,8 +59,8 @@ func newEtcdClient(config storagebackend.TransportConfig) (*clientv3.Client, err
 	return client, nil
 }
 
-// probeTransactions makes sure that the store can do what binding needs: judge
-// two keys and act on both at once. It writes nothing.
+// probeTransactions makes sure that the store can do what binding needs: compare
+// two keys and act on both in one transaction. It writes nothing.
 func probeTransactions(ctx context.Context, kv clientv3.KV, prefix string) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdProbeTimeout)
 	defer cancel()

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // Storage is what a server serves from, without the server above it.
@@ -23,21 +22,19 @@ type Storage struct {
 
 // NewStorage builds the storage of every resource, with the allocation.
 func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*Storage, error) {
-	s := &Storage{}
-	resources, claims, err := sandboxrest.NewStorage(Scheme, getter, nil, func(stores sandboxrest.Stores) (sandboxclaim.Binder, error) {
-		var err error
-		s.allocation, err = newAllocation(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, &ExtraConfig{SyncWindow: syncWindow})
-		if err != nil {
-			return nil, err
-		}
-		return s.allocation.allocator, nil
-	})
+	stores, err := sandboxrest.NewStores(scheme, getter)
 	if err != nil {
 		return nil, err
 	}
-	s.Resources = resources
-	s.allocation.watchClaims(claims)
-	return s, nil
+	a, etcd, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, &ExtraConfig{SyncWindow: syncWindow})
+	if err != nil {
+		return nil, err
+	}
+	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a)
+	if err != nil {
+		return nil, err
+	}
+	return &Storage{Resources: resources, allocation: newAllocation(a, etcd, stores, claims)}, nil
 }
 
 // Run runs the allocation, as the server's hook does, until ctx is done.

@@ -31,7 +31,7 @@ type faultyKV struct {
 type fault int
 
 const (
-	lostAnswer  fault = iota // written, but nobody says so
+	lostAnswer  fault = iota // written, but the client gets no answer
 	lostRequest              // never written
 	lostRead                 // a read that fails
 )

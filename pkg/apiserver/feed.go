@@ -6,11 +6,11 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -67,7 +67,7 @@ func (f *feed[T]) Replace(objects []any, resourceVersion string) error {
 		}
 		all = append(all, object)
 	}
-	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	version, err := storage.APIObjectVersioner{}.ParseResourceVersion(resourceVersion)
 	if err != nil {
 		return fmt.Errorf("resourceVersion of the list of %s: %w", f.name, err)
 	}

@@ -27,7 +27,7 @@ var modelPrefix = strings.TrimSuffix(v1alpha1.Sandbox{}.OpenAPIModelName(), "San
 
 // openAPIConfigs returns the configuration of the OpenAPI v2 and v3 documents.
 func openAPIConfigs() (*common.Config, *common.OpenAPIV3Config) {
-	namer := apiopenapi.NewDefinitionNamer(Scheme)
+	namer := apiopenapi.NewDefinitionNamer(scheme)
 	v2 := genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)
 	v2.Info.Title = openAPITitle
 	v2.Info.Version = version.Get()

@@ -14,25 +14,23 @@ import (
 )
 
 var (
-	// Scheme knows the served kinds, also under the internal version that the
+	// scheme knows the served kinds, also under the internal version that the
 	// generic server uses as its hub. Controllers and clients must not use it: see
 	// package install.
-	Scheme = runtime.NewScheme()
-	// Codecs encode and decode the kinds of Scheme.
-	Codecs = serializer.NewCodecFactory(Scheme)
-	// ParameterCodec decodes query parameters into options.
-	ParameterCodec = metav1.ParameterCodec
+	scheme = runtime.NewScheme()
+	// Codecs encode and decode the kinds of scheme.
+	Codecs = serializer.NewCodecFactory(scheme)
 )
 
 func init() {
-	install.Install(Scheme)
-	sandboxset.AddScaleToScheme(Scheme)
+	install.Install(scheme)
+	sandboxset.AddScaleToScheme(scheme)
 
 	// The generic server decodes options and answers with these, in the version
 	// of the core group.
 	unversioned := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(Scheme, unversioned)
-	Scheme.AddUnversionedTypes(unversioned,
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
 		&metav1.Status{},
 		&metav1.APIVersions{},
 		&metav1.APIGroupList{},

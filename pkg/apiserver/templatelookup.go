@@ -24,7 +24,6 @@ const podTemplateTimeout = 5 * time.Second
 // templateLookup finds what references name: SandboxTemplates in our own store,
 // PodTemplates in the cluster.
 type templateLookup struct {
-	// templates is set once the store is made, which is before anything is served.
 	templates *genericregistry.Store
 	// podTemplates is nil where there is no cluster.
 	podTemplates corev1client.PodTemplatesGetter

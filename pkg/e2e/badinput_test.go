@@ -162,7 +162,7 @@ func (b *badInput) runCase(t *testing.T, tc badCase) {
 	if !slices.Contains(slices.Collect(maps.Values(tc.spec)), any(nil)) { // what is not applied is left alone
 		send("apply a change", http.MethodPatch, b.path+"/good?fieldManager=tester&force=true", asApply, changed)
 	}
-	send("replace", http.MethodPut, b.path+"/good", asJSON, changed)
+	send("replace", http.MethodPut, b.path+"/good", asJSON, b.replacement(t, tc))
 	patch := object{}
 	if tc.spec != nil {
 		patch["spec"] = tc.spec
@@ -171,6 +171,21 @@ func (b *badInput) runCase(t *testing.T, tc badCase) {
 		patch["metadata"] = tc.metadata
 	}
 	send("merge patch", http.MethodPatch, b.path+"/good", asMergePatch, encode(t, patch))
+}
+
+// replacement returns the changed good object as a client sends it that has read
+// the stored one. Without a version a Sandbox would be refused for that.
+func (b *badInput) replacement(t *testing.T, tc badCase) string {
+	t.Helper()
+	changed := b.object("good", tc)
+	if stored, ok := b.before["sandboxes/good"]; ok && b.kind == "Sandbox" {
+		var read metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte(stored), &read); err != nil {
+			t.Fatal(err)
+		}
+		changed["metadata"].(object)["resourceVersion"] = read.ResourceVersion
+	}
+	return encode(t, changed)
 }
 
 // snapshot returns what is stored in the namespace: whole objects, but of sets

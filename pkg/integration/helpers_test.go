@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -129,7 +131,8 @@ func owned(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim) []v1a
 
 // checkInvariants makes sure of what always holds, over everything in the
 // namespace: a sandbox is bound to one claim at most, a completed claim has
-// exactly the sandboxes that it says, and none is locked without its claim.
+// exactly the sandboxes that it says, none is locked without its claim, and the server
+// hands out all that is available once no claim waits.
 func checkInvariants(t *testing.T, s *testutil.Server) {
 	t.Helper()
 	allClaims, err := claims(s).List(t.Context(), metav1.ListOptions{})
@@ -177,4 +180,50 @@ func checkInvariants(t *testing.T, s *testutil.Server) {
 	for owner, its := range byOwner {
 		t.Errorf("%d sandboxes name owner %s, which is no claim", len(its), owner)
 	}
+	if !slices.ContainsFunc(allClaims.Items, func(c v1alpha1.SandboxClaim) bool { return completed(&c) != "" }) {
+		checkNoneLeftTaken(t, s, allSandboxes.Items)
+	}
+}
+
+// checkNoneLeftTaken makes sure that the server would hand out every sandbox that is
+// available: one that it took for a claim and did not bind has gone back. The metric of
+// sandboxes that are taken adds up all servers of this process, so a dry run is asked.
+func checkNoneLeftTaken(t *testing.T, s *testutil.Server, all []v1alpha1.Sandbox) {
+	t.Helper()
+	sets, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range sets.Items {
+		var n int32
+		for _, sb := range all {
+			if _, ok := poolindex.Available(&sb, time.Now()); ok && metav1.IsControlledBy(&sb, &set) && hasTemplate(t, s, &sb) {
+				n++
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		var refusal error
+		if wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience/4, true, func(context.Context) (bool, error) {
+			refusal = createOnce(t, s, testutil.Claim(&set, "all-of-"+set.Name, n, fails), metav1.DryRunAll)
+			return refusal == nil, nil
+		}) != nil {
+			t.Errorf("set %s has %d available sandboxes, and not all can be claimed: %v", set.Name, n, refusal)
+		}
+	}
+}
+
+// hasTemplate reports whether the template of a sandbox is there: without, nobody can
+// claim it.
+func hasTemplate(t *testing.T, s *testutil.Server, sb *v1alpha1.Sandbox) bool {
+	t.Helper()
+	if sb.Spec.TemplateRef == nil {
+		return true
+	}
+	_, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Get(t.Context(), sb.Spec.TemplateRef.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil
 }

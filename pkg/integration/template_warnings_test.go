@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
@@ -34,7 +35,7 @@ func TestNotKeptIsTold(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			object := func(with bool) []byte {
+			object := func(with bool, version string) []byte {
 				spec := map[string]any{"template": pod}
 				for key, value := range test.spec {
 					if with || key == "replicas" || key == "paused" {
@@ -42,12 +43,25 @@ func TestNotKeptIsTold(t *testing.T) {
 					}
 				}
 				raw, err := json.Marshal(map[string]any{
-					"apiVersion": "agents.kruise.io/v1alpha1", "kind": test.kind, "metadata": map[string]any{"name": name}, "spec": spec,
+					"apiVersion": "agents.kruise.io/v1alpha1", "kind": test.kind, "spec": spec,
+					"metadata": &metav1.ObjectMeta{Name: name, ResourceVersion: version},
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return raw
+			}
+			// current is the object as a client replaces it, which must have read it.
+			current := func(with bool) []byte {
+				raw, err := api.Get().Namespace(namespace).Resource(test.resource).Name(name).Do(t.Context()).Raw()
+				if err != nil {
+					t.Fatal(err)
+				}
+				read := &metav1.PartialObjectMetadata{}
+				if err := json.Unmarshal(raw, read); err != nil {
+					t.Fatal(err)
+				}
+				return object(with, read.ResourceVersion)
 			}
 			send := func(what string, request func() *rest.Request, body []byte, want string) {
 				t.Helper()
@@ -74,11 +88,11 @@ func TestNotKeptIsTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			send("create", api.Post, object(true), test.want)
-			send("replace without", put, object(false), "")
-			send("replace", put, object(true), test.want)
+			send("create", api.Post, object(true, ""), test.want)
+			send("replace without", put, current(false), "")
+			send("replace", put, current(true), test.want)
 			send("patch without", patch, without, "")
-			send("apply", apply, object(true), test.want)
+			send("apply", apply, object(true, ""), test.want)
 			send("patch without", patch, without, "")
 			send("patch", patch, with, test.want)
 		})

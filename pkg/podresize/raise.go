@@ -38,8 +38,11 @@ func Raise(have, want *runtime.RawExtension) (template *runtime.RawExtension, ch
 		return nil, false, fmt.Errorf("the template to raise it to: %w", err)
 	}
 	whole := ptr.Deref(from.Resources, corev1.ResourceRequirements{})
-	for name := range raise(&whole, ptr.Deref(to.Resources, corev1.ResourceRequirements{})).Requests {
-		return nil, false, fmt.Errorf("pod: %s: %w", name, errPodLevel)
+	more := raise(&whole, ptr.Deref(to.Resources, corev1.ResourceRequirements{}))
+	for _, name := range resizable {
+		if amount(more.Requests, name) != nil {
+			return nil, false, fmt.Errorf("pod: %s: %w", name, errPodLevel)
+		}
 	}
 	var patch podPatch
 	if !patch.raise(from, to) {

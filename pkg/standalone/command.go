@@ -59,7 +59,7 @@ func newUpCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	cmd.Flags().IntVarP(&verbosity, "v", "v", verbosity, "How much to log. 0 logs warnings and errors only.")
+	cmd.Flags().IntVarP(&verbosity, "v", "v", verbosity, "Log verbosity. 0 logs warnings and errors only.")
 	return cmd
 }
 

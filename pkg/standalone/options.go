@@ -45,14 +45,14 @@ func NewOptions() *Options {
 
 // AddFlags adds the flags of the options to fs.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "Folder for everything that is to survive the run. It is made if it is missing.")
+	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "Folder for all data that is kept between runs. It is created if it does not exist.")
 	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to serve the API on.")
-	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve the API on. 0 takes a free one.")
+	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve the API on. 0 means any free port.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, ""+
 		"File to write the kubeconfig to. Other contexts in it are kept. (default \"kubeconfig\" in the data folder)")
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "How long a simulated sandbox takes to start.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
-		"How long a create of a claim may wait for sandboxes before it is answered with what it has.")
+		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
 }
 
 // Complete fills in what is derived from other options.
@@ -74,8 +74,8 @@ func (o *Options) Complete() error {
 	return nil
 }
 
-// Validate says all that is wrong with the options. The API server has its own
-// opinion on those that are handed on to it.
+// Validate returns all errors of the options. The API server validates those
+// that are handed on to it.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.DataDir == "" {

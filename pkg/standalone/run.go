@@ -36,7 +36,7 @@ const (
 )
 
 // Run runs everything until ctx is cancelled, and returns when all of it is
-// stopped. It tells out what a user has to know; the line "ready" comes when
+// stopped. It prints what a user has to know to out; the line "ready" comes when
 // the API answers.
 func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	dir, err := datadir.Open(o.DataDir)

@@ -27,7 +27,7 @@ type part struct {
 	err    error         // why; to be read after done
 }
 
-// partError says that a part ended without being stopped.
+// partError is a part that ended without being stopped.
 type partError struct {
 	name string
 	err  error
@@ -52,7 +52,7 @@ func (s *stack) start(name string, run func(ctx context.Context) error) {
 		err := run(ctx)
 		switch {
 		case ctx.Err() == nil && err == nil:
-			s.end(&partError{name, errors.New("ended by itself")})
+			s.end(&partError{name, errors.New("stopped unexpectedly")})
 		case ctx.Err() == nil:
 			s.end(&partError{name, err})
 		case err != nil && !errors.Is(err, context.Canceled):

@@ -44,7 +44,7 @@ func TestStackReportsThePartThatEnded(t *testing.T) {
 		want string
 	}{
 		"with an error":    {err: broken, want: "etcd: disk full"},
-		"without an error": {want: "etcd: ended by itself"},
+		"without an error": {want: "etcd: stopped unexpectedly"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

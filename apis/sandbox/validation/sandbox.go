@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -44,6 +45,7 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	if sandbox.Labels[v1alpha1.LabelSandboxTemplate] != old.Labels[v1alpha1.LabelSandboxTemplate] {
 		errs = append(errs, field.Forbidden(metadataPath.Child("labels").Key(v1alpha1.LabelSandboxTemplate), "is immutable"))
 	}
+	errs = append(errs, validateBindingUnchanged(&sandbox.ObjectMeta, &old.ObjectMeta)...)
 	if sandbox.DeletionTimestamp == nil {
 		errs = append(errs, validateChangedTemplate(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
 		errs = append(errs, validateSandboxSpec(&sandbox.Spec, &old.Spec, specPath)...)
@@ -54,6 +56,28 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	errs = validateUnchanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)
 	if !slices.Equal(sandbox.Spec.Runtimes, old.Spec.Runtimes) {
 		errs = append(errs, field.Forbidden(specPath.Child("runtimes"), "is immutable"))
+	}
+	return errs
+}
+
+// validateBindingUnchanged refuses updates that would take a bound sandbox from its
+// claim, or hand it to another. The allocator writes these keys in transactions,
+// which do not pass validation.
+func validateBindingUnchanged(meta, old *metav1.ObjectMeta) field.ErrorList {
+	if owner := old.Annotations[v1alpha1.AnnotationOwner]; owner == "" || owner == v1alpha1.OwnerScaleDown {
+		return nil
+	}
+	const detail = "is immutable while the sandbox is bound to a claim"
+	var errs field.ErrorList
+	for _, key := range []string{v1alpha1.AnnotationLock, v1alpha1.AnnotationOwner} {
+		if meta.Annotations[key] != old.Annotations[key] {
+			errs = append(errs, field.Forbidden(metadataPath.Child("annotations").Key(key), detail))
+		}
+	}
+	for _, key := range []string{v1alpha1.LabelClaimName, v1alpha1.LabelSandboxClaimed} {
+		if meta.Labels[key] != old.Labels[key] {
+			errs = append(errs, field.Forbidden(metadataPath.Child("labels").Key(key), detail))
+		}
 	}
 	return errs
 }

@@ -87,6 +87,64 @@ func TestValidateSandboxUpdateLeavesOldRetentionAlone(t *testing.T) {
 	expect(t, ValidateSandboxUpdate(changed, old), nil)
 }
 
+// A claim relies on its sandboxes staying its own, and their users may change all
+// else.
+func TestValidateSandboxUpdateOfTheBinding(t *testing.T) {
+	const claimed = " is immutable while the sandbox is bound to a claim"
+	bound := sandbox(t, func(s *v1alpha1.Sandbox) {
+		s.Labels = map[string]string{v1alpha1.LabelClaimName: "one", v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue, "mine": "a"}
+		s.Annotations = map[string]string{v1alpha1.AnnotationLock: "x", v1alpha1.AnnotationOwner: "uid"}
+	})
+	annotation := func(key string) string { return "metadata.annotations[" + key + "]: Forbidden:" + claimed }
+	label := func(key string) string { return "metadata.labels[" + key + "]: Forbidden:" + claimed }
+	tests := map[string]struct {
+		old, change func(*v1alpha1.Sandbox)
+		want        []string
+	}{
+		"user's own": {change: func(s *v1alpha1.Sandbox) {
+			s.Labels["mine"], s.Annotations["mine"] = "b", "b"
+			s.Spec.Paused, s.Spec.ShutdownTime = true, new(metav1.Unix(1, 0))
+		}},
+		"no metadata": {
+			change: func(s *v1alpha1.Sandbox) { s.Labels, s.Annotations = nil, nil },
+			want: []string{
+				annotation(v1alpha1.AnnotationLock), annotation(v1alpha1.AnnotationOwner),
+				label(v1alpha1.LabelClaimName), label(v1alpha1.LabelSandboxClaimed),
+			},
+		},
+		"another claim": {
+			change: func(s *v1alpha1.Sandbox) {
+				s.Labels[v1alpha1.LabelClaimName], s.Annotations[v1alpha1.AnnotationOwner] = "two", "other"
+			},
+			want: []string{annotation(v1alpha1.AnnotationOwner), label(v1alpha1.LabelClaimName)},
+		},
+		"unlocked while it is deleted": {
+			old:    func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.Unix(1, 0)) },
+			change: func(s *v1alpha1.Sandbox) { delete(s.Annotations, v1alpha1.AnnotationLock) },
+			want:   []string{annotation(v1alpha1.AnnotationLock)},
+		},
+		"locked, but of no claim": {
+			old:    func(s *v1alpha1.Sandbox) { delete(s.Annotations, v1alpha1.AnnotationOwner) },
+			change: func(s *v1alpha1.Sandbox) { delete(s.Annotations, v1alpha1.AnnotationLock) },
+		},
+		"to be scaled down": {
+			old:    func(s *v1alpha1.Sandbox) { s.Annotations[v1alpha1.AnnotationOwner] = v1alpha1.OwnerScaleDown },
+			change: func(s *v1alpha1.Sandbox) { s.Annotations = nil },
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := bound.DeepCopy()
+			if tc.old != nil {
+				tc.old(old)
+			}
+			changed := old.DeepCopy()
+			tc.change(changed)
+			expect(t, ValidateSandboxUpdate(changed, old), tc.want)
+		})
+	}
+}
+
 // A sandbox is made from what it refers to at its birth, so it cannot refer to
 // something else later.
 func TestValidateSandboxUpdateOfTheReference(t *testing.T) {

@@ -19,7 +19,7 @@ func TestOnlyHealthForAnyone(t *testing.T) {
 	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	failed := errors.New("bad certificate")
 	cases := map[string]struct {
-		who  user.Info // nil: nobody
+		who  user.Info // nil: no user
 		err  error
 		path string
 		want bool
@@ -34,7 +34,7 @@ func TestOnlyHealthForAnyone(t *testing.T) {
 		"anonymous, looks alike":    {who: anonymous, path: "/readyz/../apis"},
 		"by the name alone":         {who: &user.DefaultInfo{Name: user.Anonymous}, path: "/apis"},
 		"by the group alone":        {who: &user.DefaultInfo{Name: "eve", Groups: []string{user.AllUnauthenticated}}, path: "/apis"},
-		"nobody":                    {path: "/readyz"},
+		"no user":                   {path: "/readyz"},
 		"a bad certificate, health": {who: anonymous, err: failed, path: "/readyz"},
 	}
 	for name, tc := range cases {

@@ -16,8 +16,8 @@ import (
 )
 
 // applyAlone configures a server without a cluster: users are who a certificate
-// of the own CA says, the group system:masters may do everything, and nobody
-// else anything. There is no admission, for all plugins need a cluster.
+// of the own CA says, the group system:masters may do everything, and no other
+// user anything. There is no admission, for all plugins need a cluster.
 func (o *Options) applyAlone(cfg *genericapiserver.RecommendedConfig) error {
 	ca, err := o.Authentication.ClientCert.GetClientCAContentProvider()
 	if err != nil {

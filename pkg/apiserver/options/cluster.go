@@ -80,8 +80,8 @@ func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 }
 
 // frontProxyCheck fails until the CA of the front proxy is there, which is read
-// in the background: until then, whoever comes through the aggregator is told
-// that they are unauthorized.
+// in the background: until then, clients that come through the aggregator
+// are unauthorized.
 func frontProxyCheck(ca dynamiccertificates.CAContentProvider) healthz.HealthChecker {
 	return healthz.NamedCheck("front-proxy-ca", func(*http.Request) error {
 		if len(ca.CurrentCABundleContent()) == 0 {
@@ -103,7 +103,7 @@ func withoutUnknownPolicies(o genericoptions.AdmissionOptions, client discovery.
 	for plugin, resource := range policyPlugins {
 		known := slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
 		if !known && !slices.Contains(o.EnablePlugins, plugin) {
-			klog.InfoS("The cluster is too old for an admission plugin, which is turned off", "plugin", plugin)
+			klog.InfoS("Disabling an admission plugin, because the cluster does not serve its objects", "plugin", plugin)
 			o.DisablePlugins = append(o.DisablePlugins, plugin)
 		}
 	}

@@ -65,7 +65,7 @@ func TestWithCluster(t *testing.T) {
 	}{
 		"alice, by token":          {config: token("alice"), namespace: "default"},
 		"bob may not":              {config: token("bob"), namespace: "default", want: apierrors.IsForbidden},
-		"nobody knows mallory":     {config: token("mallory"), namespace: "default", want: apierrors.IsUnauthorized},
+		"mallory is unknown":       {config: token("mallory"), namespace: "default", want: apierrors.IsUnauthorized},
 		"anonymous":                {config: rest.AnonymousClientConfig(server.Config), namespace: "default", want: apierrors.IsUnauthorized},
 		"alice, through the proxy": {config: proxied("alice"), namespace: "default"},
 		"bob, through the proxy":   {config: proxied("bob"), namespace: "default", want: apierrors.IsForbidden},

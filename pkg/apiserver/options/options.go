@@ -75,7 +75,7 @@ func NewOptions() *Options {
 	serving.BindPort = 6443
 	serving.ServerCert.CertDirectory = "" // without certificates, make them in memory
 	// The clients of an aggregated server are a few proxies that multiplex the
-	// requests of everyone, including watches, on few connections.
+	// requests of all clients, including watches, on few connections.
 	serving.HTTP2MaxStreamsPerConnection = 1000
 
 	run := genericoptions.NewServerRunOptions()
@@ -121,10 +121,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Traces.AddFlags(fs)
 
 	fs.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir, ""+
-		"Data folder of an etcd inside this process, in place of --etcd-servers. It is made if it is missing. For one replica only.")
+		"Data folder of an etcd inside this process, in place of --etcd-servers. It is created if it does not exist. For one replica only.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
-		"How long a create of a claim may wait for sandboxes before it is answered with what it has. "+
-		"The claim is finished in the background after that. Never longer than the request's own timeout.")
+		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
+		"The claim is completed in the background then. Never longer than the timeout of the request.")
 }
 
 // Complete fills in what other options imply. Call it once, after the flags are
@@ -149,14 +149,14 @@ func (o *Options) Complete() error {
 	return nil
 }
 
-// Validate says all that is wrong with the options.
+// Validate returns all errors of the options.
 func (o *Options) Validate() error {
 	var errs []error
 	errs = append(errs, o.ServerRun.Validate()...)
 	errs = append(errs, o.validateEtcd()...)
 	errs = append(errs, o.SecureServing.Validate()...)
 	if o.SecureServing.BindPort == 0 && o.SecureServing.Listener == nil {
-		errs = append(errs, errors.New("--secure-port must not be 0, which means not to serve at all"))
+		errs = append(errs, errors.New("--secure-port must not be 0: the API would not be served"))
 	}
 	errs = append(errs, o.Authentication.Validate()...)
 	errs = append(errs, o.Authorization.Validate()...)
@@ -197,7 +197,7 @@ func (o *Options) validateEtcd() []error {
 func (o *Options) validateAlone() []error {
 	var errs []error
 	if clientCert := o.Authentication.ClientCert; clientCert.ClientCA == "" && clientCert.CAContentProvider == nil {
-		errs = append(errs, errors.New("without a cluster (--kubeconfig, or running in one) --client-ca-file is required, or nobody could log in"))
+		errs = append(errs, errors.New("without a cluster (--kubeconfig, or running in one) --client-ca-file is required, because no client could authenticate"))
 	}
 	if len(o.Admission.EnablePlugins) > 0 || o.Admission.ConfigFile != "" {
 		errs = append(errs, errors.New("--enable-admission-plugins and --admission-control-config-file need a cluster (--kubeconfig)"))
@@ -208,7 +208,7 @@ func (o *Options) validateAlone() []error {
 	return errs
 }
 
-// hasCluster tells whether there is a cluster to ask about users and admission.
+// hasCluster reports whether there is a cluster to ask about users and admission.
 func (o *Options) hasCluster() bool {
 	if o.Alone {
 		return false

@@ -31,7 +31,7 @@ func decorate(plugin admission.Interface, name string) admission.Interface {
 }
 
 // charging is the plugin with what it lacks: it charges for several objects at
-// once, and it does not give up when somebody else charges the same quota.
+// once, and it does not give up when another server charges the same quota.
 type charging struct {
 	admission.ValidationInterface
 }

@@ -138,7 +138,7 @@ func TestCharge(t *testing.T) {
 				}
 				return
 			}
-			t.Error("nobody counts sandboxes")
+			t.Error("sandboxes are not counted")
 		})
 	}
 }

@@ -126,8 +126,8 @@ var ErrDenied = errors.New("denied by the test")
 // Deny is the admission of a create that refuses everything.
 func Deny(context.Context, runtime.Object) error { return ErrDenied }
 
-// DenyUpdate is the admission of an update that refuses everything.
-func DenyUpdate(context.Context, runtime.Object, runtime.Object) error { return ErrDenied }
+// denyUpdate is the admission of an update that refuses everything.
+func denyUpdate(context.Context, runtime.Object, runtime.Object) error { return ErrDenied }
 
 func (c Conventions) dryRunCreate(t *testing.T) {
 	obj := c.named("dry-create")
@@ -194,7 +194,7 @@ func (c Conventions) updateDenied(t *testing.T) {
 	before := c.raw(t, "update-denied")
 	c.Change(obj)
 	_, _, err := c.Storage.Update(c.context(t), "update-denied", rest.DefaultUpdatedObjectInfo(obj), rest.ValidateAllObjectFunc,
-		DenyUpdate, false, &metav1.UpdateOptions{})
+		denyUpdate, false, &metav1.UpdateOptions{})
 	if !errors.Is(err, ErrDenied) {
 		t.Errorf("got %v, want the error of admission", err)
 	}

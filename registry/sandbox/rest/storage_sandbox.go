@@ -1,7 +1,8 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rest is the one place that says which storage serves which resource.
+// Package rest puts the storage of the group together: first the stores that need
+// nothing but etcd, then, by what reads from them, the resources that are served.
 package rest
 
 import (
@@ -16,47 +17,46 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
-// Stores are the generic stores that a binder works with. They are made before
-// it, and the store of claims after it.
+// Stores are the stores that the validation of pods and the allocator read from.
 type Stores struct {
 	Sandboxes        *genericregistry.Store
 	SandboxSets      *genericregistry.Store
 	SandboxTemplates *genericregistry.Store
 }
 
-// Judge judges what sandboxes are made from. It is used only once the stores are
-// served, so it may read from them.
-type Judge interface {
-	sandboxset.Judge
-	sandboxtemplate.Judge
+// PodValidator validates the pods of sets and templates.
+type PodValidator interface {
+	sandboxset.PodValidator
+	sandboxtemplate.PodValidator
 }
 
-// NewStorage returns the storage of every resource of the group, and the store
-// of claims, which binds by what newBinder returns.
-func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge Judge,
-	newBinder func(Stores) (sandboxclaim.Binder, error)) (map[string]rest.Storage, *genericregistry.Store, error) {
-	sandboxes, err := sandbox.NewREST(scheme, optsGetter)
+// NewStores returns the stores.
+func NewStores(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*Stores, error) {
+	sandboxes, err := sandbox.NewStore(scheme, optsGetter)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	sets, err := sandboxset.NewREST(scheme, optsGetter, judge)
+	sets, err := sandboxset.NewStore(scheme, optsGetter)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	templates, err := sandboxtemplate.NewREST(scheme, optsGetter, judge)
+	templates, err := sandboxtemplate.NewStore(scheme, optsGetter)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	binder, err := newBinder(Stores{
-		Sandboxes: sandboxes.Sandbox.Store, SandboxSets: sets.SandboxSet.Store, SandboxTemplates: templates.SandboxTemplate.Store,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
+	return &Stores{Sandboxes: sandboxes, SandboxSets: sets, SandboxTemplates: templates}, nil
+}
+
+// NewStorage returns the storage of every resource of the group, and the store of
+// claims, which binds by binder. pods may be nil.
+func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, stores *Stores, pods PodValidator,
+	binder sandboxclaim.Binder) (map[string]rest.Storage, *genericregistry.Store, error) {
 	claims, err := sandboxclaim.NewREST(scheme, optsGetter, binder)
 	if err != nil {
 		return nil, nil, err
 	}
+	sandboxes := sandbox.NewREST(scheme, stores.Sandboxes)
+	sets := sandboxset.NewREST(scheme, stores.SandboxSets, pods)
 	return map[string]rest.Storage{
 		"sandboxclaims":        claims.SandboxClaim,
 		"sandboxclaims/status": claims.Status,
@@ -65,6 +65,6 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, ju
 		"sandboxsets":          sets.SandboxSet,
 		"sandboxsets/scale":    sets.Scale,
 		"sandboxsets/status":   sets.Status,
-		"sandboxtemplates":     templates.SandboxTemplate,
+		"sandboxtemplates":     sandboxtemplate.NewREST(scheme, stores.SandboxTemplates, pods),
 	}, claims.SandboxClaim.Store, nil
 }

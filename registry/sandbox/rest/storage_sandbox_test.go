@@ -12,14 +12,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
-// noBinder is a binder that nobody calls.
+// noBinder is a binder that is not called.
 type noBinder struct{}
 
 func (noBinder) Create(context.Context, *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
@@ -36,11 +40,11 @@ func (noBinder) Check(context.Context, *v1alpha1.SandboxClaim) error {
 
 func TestNewStorage(t *testing.T) {
 	fixture := registrytest.New(t)
-	var stores Stores
-	storage, claims, err := NewStorage(fixture.Scheme, fixture, nil, func(s Stores) (sandboxclaim.Binder, error) {
-		stores = s
-		return noBinder{}, nil
-	})
+	stores, err := NewStores(fixture.Scheme, fixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +62,17 @@ func TestNewStorage(t *testing.T) {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 
-	// The binder must write where the resources read.
-	for resource, store := range map[string]rest.SingularNameProvider{
-		"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets,
+	// What reads from the stores must see what is served.
+	for resource, got := range map[string]*genericregistry.Store{
+		"sandboxes":        storage["sandboxes"].(*sandbox.REST).Store,
+		"sandboxsets":      storage["sandboxsets"].(*sandboxset.REST).Store,
+		"sandboxtemplates": storage["sandboxtemplates"].(*sandboxtemplate.REST).Store,
 	} {
-		if got := store.GetSingularName(); got != storage[resource].(rest.SingularNameProvider).GetSingularName() {
-			t.Errorf("binder got %s for %s", got, resource)
+		want := map[string]*genericregistry.Store{
+			"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets, "sandboxtemplates": stores.SandboxTemplates,
+		}[resource]
+		if got.Storage.Storage != want.Storage.Storage {
+			t.Errorf("%s are served from another storage than the store's", resource)
 		}
 	}
 	if claims != storage["sandboxclaims"].(*sandboxclaim.REST).Store {
@@ -80,14 +89,5 @@ func TestNewStorage(t *testing.T) {
 		if provider, ok := s.(rest.GroupVersionKindProvider); ok && !slices.Contains(gvks, provider.GroupVersionKind(schema.GroupVersion{})) {
 			t.Errorf("%s claims to be %s, is %v", resource, provider.GroupVersionKind(schema.GroupVersion{}), gvks)
 		}
-	}
-}
-
-func TestNewStorageWithoutBinder(t *testing.T) {
-	fixture := registrytest.New(t)
-	want := errors.New("no etcd")
-	_, _, err := NewStorage(fixture.Scheme, fixture, nil, func(Stores) (sandboxclaim.Binder, error) { return nil, want })
-	if !errors.Is(err, want) {
-		t.Errorf("got %v", err)
 	}
 }

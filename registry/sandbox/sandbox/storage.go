@@ -17,14 +17,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/sandbox/status"
-	"github.com/sandlot-io/sandlot/registry/sandbox/txnstorage"
+	"github.com/sandlot-io/sandlot/pkg/revisioncache"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Storage is what is served for sandboxes.
 type Storage struct {
 	Sandbox *REST
-	Status  *status.REST
+	Status  *base.StatusREST
 }
 
 // REST serves sandboxes.
@@ -39,8 +39,8 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// NewREST returns the storage of sandboxes and their status.
-func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Storage, error) {
+// NewStore returns the store of sandboxes.
+func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.Sandbox{} },
@@ -56,40 +56,56 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (Stor
 
 		TableConvertor: NewTableConvertor(clock.RealClock{}),
 	}
-	options := &generic.StoreOptions{RESTOptions: txnstorage.Options(optsGetter), AttrFunc: GetAttrs, Indexers: indexers()}
+	options := &generic.StoreOptions{RESTOptions: revisioncache.Options(optsGetter), AttrFunc: GetAttrs, Indexers: indexers()}
 	if err := store.CompleteWithOptions(options); err != nil {
-		return Storage{}, fmt.Errorf("completing store of sandboxes: %w", err)
+		return nil, fmt.Errorf("completing store of sandboxes: %w", err)
 	}
+	return store, nil
+}
+
+// NewREST returns what is served from the store of sandboxes.
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store) Storage {
+	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: &REST{Store: store},
-		Status:  status.NewREST(store, NewStatusStrategy(strategy)),
-	}, nil
-}
-
-// indexedLabels are those by which clients and the allocator look up the
-// sandboxes of one claim or pool among very many.
-var indexedLabels = []string{v1alpha1.LabelClaimName, v1alpha1.LabelSandboxPool}
-
-// match lets the watch cache find what a selector selects by an index.
-func match(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: GetAttrs, IndexLabels: indexedLabels}
-}
-
-func indexers() *cache.Indexers {
-	all := cache.Indexers{}
-	for _, label := range indexedLabels {
-		all[storage.LabelIndex(label)] = func(obj any) ([]string, error) {
-			sb, ok := obj.(*v1alpha1.Sandbox)
-			if !ok {
-				return nil, fmt.Errorf("%T is not a Sandbox", obj)
-			}
-			if value, ok := sb.Labels[label]; ok {
-				return []string{value}, nil
-			}
-			return nil, nil
-		}
+		Status:  base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}
-	return &all
+}
+
+// match lets the watch cache find by an index what claims and allocator look up
+// among very many: the sandboxes of a claim, and the unclaimed sandboxes of a pool.
+func match(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+	indexed := []string{v1alpha1.LabelClaimName}
+	// The index of pools holds nothing else.
+	if claimed, ok := label.RequiresExactMatch(v1alpha1.LabelSandboxClaimed); ok && claimed == v1alpha1.ClaimedFalse {
+		indexed = append(indexed, v1alpha1.LabelSandboxPool)
+	}
+	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: GetAttrs, IndexLabels: indexed}
+}
+
+// indexers index sandboxes by claim and, while they are unclaimed, by pool. A
+// claimed sandbox keeps the label of its pool, so with it the index would grow with
+// all that was ever claimed.
+func indexers() *cache.Indexers {
+	return &cache.Indexers{
+		storage.LabelIndex(v1alpha1.LabelClaimName): byLabel(v1alpha1.LabelClaimName, labels.Everything()),
+		storage.LabelIndex(v1alpha1.LabelSandboxPool): byLabel(v1alpha1.LabelSandboxPool,
+			labels.SelectorFromSet(labels.Set{v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse})),
+	}
+}
+
+// byLabel indexes the sandboxes that a selector selects by the value of a label.
+func byLabel(label string, only labels.Selector) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		sb, ok := obj.(*v1alpha1.Sandbox)
+		if !ok {
+			return nil, fmt.Errorf("%T is not a Sandbox", obj)
+		}
+		if value, ok := sb.Labels[label]; ok && only.Matches(labels.Set(sb.Labels)) {
+			return []string{value}, nil
+		}
+		return nil, nil
+	}
 }
 
 // ShortNames are the names that kubectl takes for the resource.

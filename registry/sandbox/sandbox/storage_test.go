@@ -5,6 +5,7 @@ package sandbox_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,12 +25,12 @@ const resource = "sandboxes"
 
 func newStorage(t *testing.T, fixture *registrytest.Fixture) sandbox.Storage {
 	t.Helper()
-	storage, err := sandbox.NewREST(fixture.Scheme, fixture)
+	store, err := sandbox.NewStore(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(storage.Sandbox.Destroy)
-	return storage
+	t.Cleanup(store.Destroy)
+	return sandbox.NewREST(fixture.Scheme, store)
 }
 
 func TestConventions(t *testing.T) {
@@ -106,6 +107,26 @@ func TestStatusUpdate(t *testing.T) {
 		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want NotFound", err)
+	}
+}
+
+// A client that writes what it read a while ago must not undo the claim that has
+// come meanwhile.
+func TestUpdateWithoutVersion(t *testing.T) {
+	storage := newStorage(t, registrytest.New(t))
+	ctx := registrytest.Context(t, resource)
+	created, err := storage.Sandbox.Create(ctx, registrytest.NewSandbox("a"), rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := created.DeepCopyObject().(*v1alpha1.Sandbox)
+	stale.ResourceVersion = ""
+	for name, storage := range map[string]rest.Updater{"main": storage.Sandbox, "status": storage.Status} {
+		_, _, err := storage.Update(ctx, "a", rest.DefaultUpdatedObjectInfo(stale), rest.ValidateAllObjectFunc,
+			rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "metadata.resourceVersion") {
+			t.Errorf("%s: got %v, want an invalid metadata.resourceVersion", name, err)
+		}
 	}
 }
 

@@ -22,19 +22,18 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
-	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Strategy is what create and update mean for a Sandbox.
 type Strategy struct {
-	strategy.Base
+	base.Strategy
 	clock clock.PassiveClock
 }
 
 // StatusStrategy is what an update of a Sandbox's status means.
 type StatusStrategy struct {
-	Strategy
+	base.StatusStrategy
 }
 
 var (
@@ -44,22 +43,27 @@ var (
 
 // NewStrategy returns the strategy of the main resource.
 func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
-	return Strategy{Base: strategy.NewBase(typer), clock: c}
+	return Strategy{Strategy: base.NewStrategy(typer), clock: c}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
 func NewStatusStrategy(s Strategy) StatusStrategy {
-	return StatusStrategy{Strategy: s}
+	return StatusStrategy{base.StatusStrategy{Strategy: s.Strategy}}
 }
 
 // GetResetFields keeps server-side apply from owning the status, which a write
 // of the main resource never changes.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.ResetFields()
+	return base.ResetFields()
 }
 
+// AllowUnconditionalUpdate is false, as for custom resources: an update without a
+// resourceVersion would undo what claims and controllers have written since the
+// client read the sandbox. Patches and server-side apply need none.
+func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
+
 // PrepareForCreate drops the client's status. A sandbox is born Pending, like a
-// Pod: that spares the controller's first write of every sandbox, and nobody
+// Pod: that spares the controller's first write of every sandbox, and no client
 // ever sees the empty phase, which counts as paused on a sandbox without a set.
 func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	sandbox := obj.(*v1alpha1.Sandbox)
@@ -97,24 +101,24 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if label := stored.Labels[v1alpha1.LabelSandboxTemplate]; label != "" && updated.Spec.TemplateRef != nil {
 		setLabelTemplate(updated, label)
 	}
-	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
 	}
 }
 
 func canonicalize(spec *v1alpha1.SandboxSpec) {
-	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
-	spec.ShutdownTime = strategy.WholeSeconds(spec.ShutdownTime)
-	spec.PauseTime = strategy.WholeSeconds(spec.PauseTime)
+	base.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
+	spec.ShutdownTime = base.WholeSeconds(spec.ShutdownTime)
+	spec.PauseTime = base.WholeSeconds(spec.PauseTime)
 }
 
-// Validate judges a new sandbox.
+// Validate validates a new sandbox.
 func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	sandbox := obj.(*v1alpha1.Sandbox)
-	return append(strategy.ForbidVersion(&sandbox.ObjectMeta), validation.ValidateSandbox(sandbox)...)
+	return append(base.ForbidVersion(&sandbox.ObjectMeta), validation.ValidateSandbox(sandbox)...)
 }
 
-// ValidateUpdate judges a change of a sandbox.
+// ValidateUpdate validates a change of a sandbox.
 func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
 }
@@ -144,36 +148,28 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxSpec) []string {
 	var warnings []string
 	now, path := s.clock.Now(), field.NewPath("spec")
 	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
-		warnings = append(warnings, strategy.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, now, "the sandbox is deleted at once")...)
+		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, now, "the sandbox is deleted at once")...)
 	}
 	// One that is resumed with its old pause time is paused again.
 	if !spec.PauseTime.Equal(old.PauseTime) || old.Paused && !spec.Paused {
-		warnings = append(warnings, strategy.PastTimeWarning(path.Child("pauseTime"), spec.PauseTime, now, "the sandbox is paused at once")...)
+		warnings = append(warnings, base.PastTimeWarning(path.Child("pauseTime"), spec.PauseTime, now, "the sandbox is paused at once")...)
 	}
 	return warnings
 }
 
-// GetResetFields keeps server-side apply from owning what a write of the status
-// never changes.
-func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.StatusResetFields()
-}
+// AllowUnconditionalUpdate is false, as for the main resource.
+func (StatusStrategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 // PrepareForUpdate lets nothing but the status through.
 func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
 	updated.Spec = stored.Spec
-	strategy.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
 }
 
-// ValidateUpdate judges a change of the status.
+// ValidateUpdate validates a change of the status.
 func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxStatusUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
-}
-
-// WarningsOnUpdate is silent: who writes a status cannot mend the spec.
-func (StatusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
 }
 
 // GetAttrs returns what selectors of lists and watches select by.

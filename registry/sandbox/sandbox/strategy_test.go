@@ -178,7 +178,7 @@ func TestWarnings(t *testing.T) {
 	if got := newStrategy().WarningsOnCreate(t.Context(), &v1alpha1.Sandbox{Spec: tests["past shutdown"].spec}); len(got) != 1 {
 		t.Errorf("create warns %q", got)
 	}
-	// What a pause does not keep is told where it is asked for, by whoever is asked.
+	// Warnings about what a pause does not keep come with each way to ask for it.
 	keeps := &v1alpha1.Sandbox{Spec: v1alpha1.SandboxSpec{PersistentContents: []string{"ip"}}}
 	if got := newStrategy().WarningsOnCreate(t.Context(), keeps); len(got) != 1 {
 		t.Errorf("create with contents warns %q", got)

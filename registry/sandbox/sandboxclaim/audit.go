@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// AuditSandboxes is the annotation of an audit event that lists the sandboxes
+	// auditSandboxes is the annotation of an audit event that lists the sandboxes
 	// which the create of a claim answered with.
-	AuditSandboxes = v1alpha1.SandlotKeyPrefix + "sandboxes"
+	auditSandboxes = v1alpha1.SandlotKeyPrefix + "sandboxes"
 
 	// maxAuditedSandboxes bounds the list, for audit logs are kept for long. The
 	// claim itself names all.
@@ -33,7 +33,7 @@ func auditBound(ctx context.Context, claim *v1alpha1.SandboxClaim) {
 	audit.AddAuditAnnotations(ctx,
 		v1alpha1.SandlotKeyPrefix+"claim", claim.Name,
 		v1alpha1.AnnotationClaimedBy, claim.Annotations[v1alpha1.AnnotationClaimedBy],
-		AuditSandboxes, auditedSandboxes(claim.Status.Sandboxes),
+		auditSandboxes, auditedSandboxes(claim.Status.Sandboxes),
 	)
 }
 

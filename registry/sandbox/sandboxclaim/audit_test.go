@@ -35,7 +35,7 @@ func TestAudit(t *testing.T) {
 		want map[string]string
 	}{
 		"bound": {want: map[string]string{
-			"sandlot.io/claim": "mine", v1alpha1.AnnotationClaimedBy: "ann", AuditSandboxes: "",
+			"sandlot.io/claim": "mine", v1alpha1.AnnotationClaimedBy: "ann", auditSandboxes: "",
 		}},
 		"refused": {err: allocator.ErrSetNotFound},
 	}

@@ -95,7 +95,7 @@ func (s *bindingStorage) GuaranteedUpdate(ctx context.Context, key string, out r
 		if !storage.IsExist(err) {
 			return err
 		}
-		cached = nil // somebody else created it meanwhile: update that
+		cached = nil // another client created it meanwhile: update that
 	}
 }
 

@@ -39,7 +39,7 @@ func TestBindingCreate(t *testing.T) {
 		binds    int
 	}{
 		"binds":              {obj: registrytest.NewSandboxClaim("mine"), out: &v1alpha1.SandboxClaim{}, binds: 1},
-		"nobody looks":       {obj: registrytest.NewSandboxClaim("mine"), binds: 1},
+		"no out":             {obj: registrytest.NewSandboxClaim("mine"), binds: 1},
 		"another kind":       {obj: registrytest.NewSandbox("mine"), want: errors.ErrUnsupported},
 		"version is set":     {obj: atVersion, want: storage.ErrResourceVersionSetOnCreate},
 		"the binder refuses": {obj: registrytest.NewSandboxClaim("mine"), err: context.Canceled, want: context.Canceled, binds: 1},
@@ -132,7 +132,7 @@ func TestBindingGuaranteedUpdate(t *testing.T) {
 			binder: func(*missing) *fakeBinder { return &fakeBinder{err: allocator.ErrSetNotFound} },
 			want:   apierrors.IsInvalid,
 		},
-		"somebody else creates it meanwhile": {
+		"another client creates it meanwhile": {
 			inner: &missing{}, ignoreNotFound: true, wantUID: "there", wantBinds: 1,
 			binder: func(inner *missing) *fakeBinder {
 				return &fakeBinder{err: fmt.Errorf("binding: %w", allocator.ErrClaimExists), onCreate: func() { inner.stored = stored }}

@@ -19,13 +19,13 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
-	"github.com/sandlot-io/sandlot/registry/sandbox/status"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Storage is what is served for claims.
 type Storage struct {
 	SandboxClaim *REST
-	Status       *status.REST
+	Status       *base.StatusREST
 }
 
 // REST serves claims. Creating one binds its sandboxes: see bindingStorage.
@@ -63,7 +63,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 	}
 	return Storage{
 		SandboxClaim: &REST{Store: store, binder: binder},
-		Status:       status.NewREST(store, NewStatusStrategy(strategy)),
+		Status:       base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}, nil
 }
 
@@ -89,8 +89,8 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 }
 
 // admittedLast admits only claims that can be served as they ask, as far as can be seen.
-// A claim that is admitted is charged to the namespace's quota, and nobody gives
-// back what was charged for one that fails then: a client that tries again until
+// A claim that is admitted is charged to the namespace's quota, and what was charged
+// for one that fails then is not given back: a client that tries again until
 // there is stock would use up its quota for nothing.
 func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
 	if admit == nil || dryrun.IsDryRun(dryRun) {

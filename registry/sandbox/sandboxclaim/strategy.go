@@ -22,19 +22,18 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
-	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Strategy is what create and update mean for a SandboxClaim.
 type Strategy struct {
-	strategy.Base
+	base.Strategy
 	clock clock.PassiveClock
 }
 
 // StatusStrategy is what an update of a SandboxClaim's status means.
 type StatusStrategy struct {
-	Strategy
+	base.StatusStrategy
 }
 
 var (
@@ -44,18 +43,18 @@ var (
 
 // NewStrategy returns the strategy of the main resource.
 func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
-	return Strategy{Base: strategy.NewBase(typer), clock: c}
+	return Strategy{Strategy: base.NewStrategy(typer), clock: c}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
 func NewStatusStrategy(s Strategy) StatusStrategy {
-	return StatusStrategy{Strategy: s}
+	return StatusStrategy{base.StatusStrategy{Strategy: s.Strategy}}
 }
 
 // GetResetFields keeps server-side apply from owning what the server writes
 // itself: the status, and who claimed.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.ResetFields(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationClaimedBy))
+	return base.ResetFields(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationClaimedBy))
 }
 
 // PrepareForCreate drops the client's status, and notes who claims. What is
@@ -81,10 +80,10 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated.Status = stored.Status
 	setClaimedBy(updated, stored.Annotations[v1alpha1.AnnotationClaimedBy])
 	canonicalize(&updated.Spec)
-	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
-		// Nothing is left to do for a claim that is Completed, so nobody comes to
-		// observe the change, for which kubectl wait would wait.
+		// Nothing is left to do for a claim that is Completed, so no controller observes
+		// the change, for which kubectl wait would wait.
 		if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
 			updated.Status.ObservedGeneration = updated.Generation
 		}
@@ -106,20 +105,20 @@ func setClaimedBy(claim *v1alpha1.SandboxClaim, user string) {
 }
 
 func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
-	rawjson.CanonicalizeList(spec.VolumeClaimTemplates)
-	spec.ShutdownTime = strategy.WholeSeconds(spec.ShutdownTime)
+	base.CanonicalizeList(spec.VolumeClaimTemplates)
+	spec.ShutdownTime = base.WholeSeconds(spec.ShutdownTime)
 	if spec.Lifecycle != nil {
-		spec.Lifecycle.ShutdownTime = strategy.WholeSeconds(spec.Lifecycle.ShutdownTime)
+		spec.Lifecycle.ShutdownTime = base.WholeSeconds(spec.Lifecycle.ShutdownTime)
 	}
 }
 
-// Validate judges a new claim.
+// Validate validates a new claim.
 func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	claim := obj.(*v1alpha1.SandboxClaim)
-	return append(strategy.ForbidVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim)...)
+	return append(base.ForbidVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim)...)
 }
 
-// ValidateUpdate judges a change of a claim.
+// ValidateUpdate validates a change of a claim.
 func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxClaimUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
 }
@@ -141,33 +140,22 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 		warnings = append(warnings, fmt.Sprintf("%s: has no effect on a claim; runtimes are set on the SandboxSet", path.Child("runtimes")))
 	}
 	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
-		warnings = append(warnings, strategy.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
+		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
 			"the claimed sandboxes are deleted at once")...)
 	}
 	return warnings
-}
-
-// GetResetFields keeps server-side apply from owning what a write of the status
-// never changes.
-func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.StatusResetFields()
 }
 
 // PrepareForUpdate lets nothing but the status through.
 func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
 	updated.Spec = stored.Spec
-	strategy.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
 }
 
-// ValidateUpdate judges a change of the status.
+// ValidateUpdate validates a change of the status.
 func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxClaimStatusUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
-}
-
-// WarningsOnUpdate is silent: who writes a status cannot mend the spec.
-func (StatusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
 }
 
 // GetAttrs returns what selectors of lists and watches select by.

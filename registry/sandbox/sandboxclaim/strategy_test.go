@@ -58,7 +58,7 @@ func TestClaimedBy(t *testing.T) {
 			create: true, sent: map[string]string{"a": "b"},
 			want: map[string]string{"a": "b", key: registrytest.UserName},
 		},
-		"create for somebody else": {
+		"create for another user": {
 			create: true, sent: map[string]string{key: "eve"},
 			want: map[string]string{key: registrytest.UserName},
 		},
@@ -70,15 +70,15 @@ func TestClaimedBy(t *testing.T) {
 			stored: map[string]string{key: "bob"}, sent: map[string]string{key: "bob", "a": "b"},
 			want: map[string]string{key: "bob", "a": "b"},
 		},
-		"update to somebody else": {
+		"update to another user": {
 			stored: map[string]string{key: "bob"}, sent: map[string]string{key: "eve"},
 			want: map[string]string{key: "bob"},
 		},
-		"update to nobody": {
+		"update to no user": {
 			stored: map[string]string{key: "bob"},
 			want:   map[string]string{key: "bob"},
 		},
-		"update where nobody claimed": {
+		"update without a user": {
 			sent: map[string]string{key: "eve", "a": "b"},
 			want: map[string]string{"a": "b"},
 		},
@@ -162,7 +162,7 @@ func TestPrepareForUpdate(t *testing.T) {
 
 func TestUpdateOfCompletedClaimIsObserved(t *testing.T) {
 	for phase, want := range map[v1alpha1.SandboxClaimPhase]int64{
-		v1alpha1.SandboxClaimPhaseCompleted: 4, // by itself: nobody else is to come
+		v1alpha1.SandboxClaimPhaseCompleted: 4, // at once: no controller observes it
 		v1alpha1.SandboxClaimPhaseClaiming:  3,
 	} {
 		stored := registrytest.NewSandboxClaim("a")

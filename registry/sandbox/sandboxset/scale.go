@@ -178,7 +178,7 @@ func (i *scaledObjectInfo) UpdatedObject(ctx context.Context, old runtime.Object
 	return set, nil
 }
 
-// validateScale judges what a scale brings itself. The field it names is the
+// validateScale validates the fields of a scale. The field it names is the
 // scale's, which is what the client wrote.
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	errs := metav1validation.ValidateManagedFields(scale.ManagedFields, field.NewPath("metadata", "managedFields"))

@@ -13,13 +13,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/sandbox/status"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Storage is what is served for sets.
 type Storage struct {
 	SandboxSet *REST
-	Status     *status.REST
+	Status     *base.StatusREST
 	Scale      *ScaleREST
 }
 
@@ -35,10 +35,10 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// NewREST returns the storage of sets, their status and their scale. judge may be
-// nil.
-func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge Judge) (Storage, error) {
-	strategy := NewStrategy(scheme, judge)
+// NewStore returns the store of sets. It validates each set by itself: NewREST makes
+// what is served.
+func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
+	strategy := NewStrategy(scheme, nil)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxSet{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxSetList{} },
@@ -53,13 +53,22 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge
 		TableConvertor: NewTableConvertor(clock.RealClock{}),
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter}); err != nil {
-		return Storage{}, fmt.Errorf("completing store of sandboxsets: %w", err)
+		return nil, fmt.Errorf("completing store of sandboxsets: %w", err)
 	}
+	return store, nil
+}
+
+// NewREST returns what is served from the store of sets: the same storage
+// underneath, and pods validated by pods, which may read from the store, or be nil.
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator) Storage {
+	strategy := NewStrategy(scheme, pods)
+	served := *store
+	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
 	return Storage{
-		SandboxSet: &REST{Store: store},
-		Status:     status.NewREST(store, NewStatusStrategy(strategy)),
-		Scale:      newScaleREST(store, clock.RealClock{}),
-	}, nil
+		SandboxSet: &REST{Store: &served},
+		Status:     base.NewStatusREST(&served, NewStatusStrategy(strategy)),
+		Scale:      newScaleREST(&served, clock.RealClock{}),
+	}
 }
 
 // ShortNames are the names that kubectl takes for the resource.

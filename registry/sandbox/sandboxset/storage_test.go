@@ -20,10 +20,11 @@ const resource = "sandboxsets"
 
 func newStorage(t *testing.T, fixture *registrytest.Fixture) sandboxset.Storage {
 	t.Helper()
-	storage, err := sandboxset.NewREST(fixture.Scheme, fixture, nil)
+	store, err := sandboxset.NewStore(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
+	storage := sandboxset.NewREST(fixture.Scheme, store, nil)
 	t.Cleanup(storage.SandboxSet.Destroy)
 	return storage
 }

@@ -17,26 +17,25 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
-	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Strategy is what create and update mean for a SandboxSet.
 type Strategy struct {
-	strategy.Base
-	judge Judge
+	base.Strategy
+	pods PodValidator
 }
 
-// Judge finds what is wrong with the pods of a set where that takes a look at other
-// objects, or a question to the cluster. It warns of what it cannot find out, so
-// that nobody depends on what it asks.
-type Judge interface {
-	JudgeSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string)
+// PodValidator validates the pods of a set where that takes other objects, or a
+// question to the cluster. It returns errors, and warnings of what it cannot find
+// out, so that no write depends on what it asks.
+type PodValidator interface {
+	ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string)
 }
 
 // StatusStrategy is what an update of a SandboxSet's status means.
 type StatusStrategy struct {
-	Strategy
+	base.StatusStrategy
 }
 
 var (
@@ -45,21 +44,21 @@ var (
 	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
 )
 
-// NewStrategy returns the strategy of the main resource. Without a judge, a set is
-// judged by itself alone.
-func NewStrategy(typer runtime.ObjectTyper, judge Judge) Strategy {
-	return Strategy{Base: strategy.NewBase(typer), judge: judge}
+// NewStrategy returns the strategy of the main resource. Without pods, a set is
+// validated by itself alone.
+func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
+	return Strategy{Strategy: base.NewStrategy(typer), pods: pods}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
 func NewStatusStrategy(s Strategy) StatusStrategy {
-	return StatusStrategy{Strategy: s}
+	return StatusStrategy{base.StatusStrategy{Strategy: s.Strategy}}
 }
 
 // GetResetFields keeps server-side apply from owning the status, which a write
 // of the main resource never changes.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.ResetFields()
+	return base.ResetFields()
 }
 
 // PrepareForCreate drops the client's status: it counts what the controller
@@ -76,14 +75,14 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
 	updated.Status = stored.Status
 	canonicalize(&updated.Spec)
-	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
 	}
 }
 
 func canonicalize(spec *v1alpha1.SandboxSetSpec) {
-	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
-	spec.Patch = rawjson.CanonicalExtension(spec.Patch)
+	base.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
+	spec.Patch = base.CanonicalExtension(spec.Patch)
 }
 
 // CheckGracefulDelete gives a set that is deleted in the foreground the finalizer
@@ -97,32 +96,32 @@ func (Strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, optio
 	return false
 }
 
-// Validate judges a new set.
+// Validate validates a new set.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	set := obj.(*v1alpha1.SandboxSet)
-	errs := append(strategy.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
+	errs := append(base.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
 	if len(errs) > 0 {
 		return errs
 	}
-	return s.judgePods(ctx, set)
+	return s.validatePods(ctx, set)
 }
 
-// ValidateUpdate judges a change of a set.
+// ValidateUpdate validates a change of a set.
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	set, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
 	errs := validation.ValidateSandboxSetUpdate(set, stored)
 	if len(errs) > 0 || set.DeletionTimestamp != nil || validation.SamePodsOfSets(&set.Spec, &stored.Spec) {
 		return errs
 	}
-	return s.judgePods(ctx, set)
+	return s.validatePods(ctx, set)
 }
 
-func (s Strategy) judgePods(ctx context.Context, set *v1alpha1.SandboxSet) field.ErrorList {
-	if s.judge == nil {
+func (s Strategy) validatePods(ctx context.Context, set *v1alpha1.SandboxSet) field.ErrorList {
+	if s.pods == nil {
 		return nil
 	}
-	errs, warnings := s.judge.JudgeSet(ctx, set)
-	strategy.Warn(ctx, warnings)
+	errs, warnings := s.pods.ValidateSet(ctx, set)
+	base.Warn(ctx, warnings)
 	return errs
 }
 
@@ -136,25 +135,14 @@ func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) [
 	return s.WarningsOnCreate(ctx, obj)
 }
 
-// WarningsOnUpdate is silent: who writes a status cannot mend the spec.
-func (StatusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
-}
-
-// GetResetFields keeps server-side apply from owning what a write of the status
-// never changes.
-func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return strategy.StatusResetFields()
-}
-
 // PrepareForUpdate lets nothing but the status through.
 func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
 	updated.Spec = stored.Spec
-	strategy.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
 }
 
-// ValidateUpdate judges a change of the status.
+// ValidateUpdate validates a change of the status.
 func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateSandboxSetStatusUpdate(obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet))
 }

@@ -15,12 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Storage is what is served for templates, which have no subresources.
-type Storage struct {
-	SandboxTemplate *REST
-}
-
-// REST serves templates.
+// REST serves templates, which have no subresources.
 type REST struct {
 	*genericregistry.Store
 }
@@ -32,9 +27,10 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// NewREST returns the storage of templates. judge may be nil.
-func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge Judge) (Storage, error) {
-	strategy := NewStrategy(scheme, judge)
+// NewStore returns the store of templates. It validates each template by itself:
+// NewREST makes what is served.
+func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
+	strategy := NewStrategy(scheme, nil)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxTemplate{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxTemplateList{} },
@@ -48,9 +44,18 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, judge
 		TableConvertor: NewTableConvertor(clock.RealClock{}),
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter}); err != nil {
-		return Storage{}, fmt.Errorf("completing store of sandboxtemplates: %w", err)
+		return nil, fmt.Errorf("completing store of sandboxtemplates: %w", err)
 	}
-	return Storage{SandboxTemplate: &REST{Store: store}}, nil
+	return store, nil
+}
+
+// NewREST returns what is served from the store of templates: the same storage
+// underneath, and pods validated by pods, which may read from the store, or be nil.
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator) *REST {
+	strategy := NewStrategy(scheme, pods)
+	served := *store
+	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
+	return &REST{Store: &served}
 }
 
 // ShortNames are the names that kubectl takes for the resource.

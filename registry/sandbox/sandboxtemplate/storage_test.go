@@ -13,21 +13,21 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
-func newStorage(t *testing.T, fixture *registrytest.Fixture) sandboxtemplate.Storage {
+func newStorage(t *testing.T, fixture *registrytest.Fixture) *sandboxtemplate.REST {
 	t.Helper()
-	storage, err := sandboxtemplate.NewREST(fixture.Scheme, fixture, nil)
+	store, err := sandboxtemplate.NewStore(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(storage.SandboxTemplate.Destroy)
-	return storage
+	t.Cleanup(store.Destroy)
+	return sandboxtemplate.NewREST(fixture.Scheme, store, nil)
 }
 
 func TestConventions(t *testing.T) {
 	fixture := registrytest.New(t)
 	storage := newStorage(t, fixture)
 	registrytest.Conventions{
-		Fixture: fixture, Storage: storage.SandboxTemplate, Store: storage.SandboxTemplate.Store, Resource: "sandboxtemplates",
+		Fixture: fixture, Storage: storage, Store: storage.Store, Resource: "sandboxtemplates",
 		Valid: func() registrytest.Object { return registrytest.NewSandboxTemplate("") },
 		Change: func(obj registrytest.Object) {
 			obj.(*v1alpha1.SandboxTemplate).Spec.Template.Raw = []byte(`{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`)
@@ -38,13 +38,13 @@ func TestConventions(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	storage := newStorage(t, registrytest.New(t))
-	if diff := cmp.Diff([]string{"sbt"}, storage.SandboxTemplate.ShortNames()); diff != "" {
+	if diff := cmp.Diff([]string{"sbt"}, storage.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"sandbox"}, storage.SandboxTemplate.Categories()); diff != "" {
+	if diff := cmp.Diff([]string{"sandbox"}, storage.Categories()); diff != "" {
 		t.Error(diff)
 	}
-	if got := storage.SandboxTemplate.GetSingularName(); got != "sandboxtemplate" {
+	if got := storage.GetSingularName(); got != "sandboxtemplate" {
 		t.Errorf("singular is %q", got)
 	}
 }

@@ -17,31 +17,30 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/registry/sandbox/rawjson"
-	"github.com/sandlot-io/sandlot/registry/sandbox/strategy"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Strategy is what create and update mean for a SandboxTemplate.
 type Strategy struct {
-	strategy.Base
-	judge Judge
+	base.Strategy
+	pods PodValidator
 }
 
-// Judge finds what is wrong with the pods of a template where that takes a look at
-// other objects, or a question to the cluster. It warns of what it cannot find
-// out, so that nobody depends on what it asks, and of the sets that cannot follow
-// a change.
-type Judge interface {
-	JudgeTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string)
-	JudgeUsers(ctx context.Context, template *v1alpha1.SandboxTemplate) []string
+// PodValidator validates the pods of a template where that takes other objects, or
+// a question to the cluster. It returns errors, and warnings of what it cannot find
+// out, so that no write depends on what it asks.
+type PodValidator interface {
+	ValidateTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string)
+	// WarnOfSets warns of the sets that cannot follow a change of a template.
+	WarnOfSets(ctx context.Context, template *v1alpha1.SandboxTemplate) []string
 }
 
 var _ rest.RESTCreateUpdateStrategy = Strategy{}
 
-// NewStrategy returns the strategy of the resource. Without a judge, a template is
-// judged by itself alone.
-func NewStrategy(typer runtime.ObjectTyper, judge Judge) Strategy {
-	return Strategy{Base: strategy.NewBase(typer), judge: judge}
+// NewStrategy returns the strategy of the resource. Without pods, a template is
+// validated by itself alone.
+func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
+	return Strategy{Strategy: base.NewStrategy(typer), pods: pods}
 }
 
 // PrepareForCreate starts the count of changes.
@@ -55,52 +54,52 @@ func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	canonicalize(&updated.Spec)
-	if strategy.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
+	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
 	}
 }
 
 func canonicalize(spec *v1alpha1.SandboxTemplateSpec) {
-	rawjson.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
+	base.CanonicalizeTemplate(&spec.EmbeddedSandboxTemplate)
 }
 
-// Validate judges a new template.
+// Validate validates a new template.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	template := obj.(*v1alpha1.SandboxTemplate)
-	errs := append(strategy.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
+	errs := append(base.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
 	if len(errs) > 0 {
 		return errs
 	}
-	return s.judgePods(ctx, template)
+	return s.validatePods(ctx, template)
 }
 
-// ValidateUpdate judges a change of a template.
+// ValidateUpdate validates a change of a template.
 func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	template, stored := obj.(*v1alpha1.SandboxTemplate), old.(*v1alpha1.SandboxTemplate)
 	errs := validation.ValidateSandboxTemplateUpdate(template, stored)
-	if isRevision(stored) && strategy.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
+	if isRevision(stored) && base.SpecChanged(&template.Spec, &stored.Spec, canonicalize) {
 		return append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
 			"belongs to SandboxSet %s: change the set or the template that it refers to", metav1.GetControllerOfNoCopy(stored).Name)))
 	}
 	if len(errs) > 0 || template.DeletionTimestamp != nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
 		return errs
 	}
-	return s.judgePods(ctx, template)
+	return s.validatePods(ctx, template)
 }
 
-// isRevision says whether a template holds a revision of a set, whose name is a
+// isRevision reports whether a template holds a revision of a set, whose name is a
 // hash of it.
 func isRevision(template *v1alpha1.SandboxTemplate) bool {
 	owner := metav1.GetControllerOfNoCopy(template)
 	return owner != nil && owner.Kind == "SandboxSet" && strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/")
 }
 
-func (s Strategy) judgePods(ctx context.Context, template *v1alpha1.SandboxTemplate) field.ErrorList {
-	if s.judge == nil {
+func (s Strategy) validatePods(ctx context.Context, template *v1alpha1.SandboxTemplate) field.ErrorList {
+	if s.pods == nil {
 		return nil
 	}
-	errs, warnings := s.judge.JudgeTemplate(ctx, template)
-	strategy.Warn(ctx, warnings)
+	errs, warnings := s.pods.ValidateTemplate(ctx, template)
+	base.Warn(ctx, warnings)
 	return errs
 }
 
@@ -126,8 +125,8 @@ func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object)
 		return nil
 	}
 	told := append(warnings(&template.Spec), validation.NetworkPolicyUpdateWarnings(&template.Spec, &stored.Spec)...)
-	if s.judge == nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
+	if s.pods == nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
 		return told
 	}
-	return append(told, s.judge.JudgeUsers(ctx, template)...)
+	return append(told, s.pods.WarnOfSets(ctx, template)...)
 }

@@ -1,0 +1,115 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decoding
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// patchTypes are the kinds of patches that our group takes.
+var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
+
+// PatchOptions are what patches are checked by.
+type PatchOptions struct {
+	Scheme *runtime.Scheme
+	Codecs runtime.NegotiatedSerializer
+	// Kinds are the kinds of resources and subresources.
+	Kinds map[string]schema.GroupVersionKind
+	// MaxBytes bounds a patch.
+	MaxBytes int64
+}
+
+// WithPatchRules adds to patches of our group what the generic handlers lack.
+//
+//  1. Strategic merge patches are refused, as they are for custom resources, in
+//     whose place our kinds stand: pod templates are raw JSON here, so their
+//     lists would silently be replaced and not merged. Clients know what to do
+//     (kubectl apply takes a JSON merge patch).
+//  2. What is applied is checked to decode, and to have no unknown fields.
+//     Server-side apply finds that out by its schema alone, and answers 500.
+//
+// It runs after authentication and authorization.
+func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" || info.APIGroup != v1alpha1.GroupName {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+		if err != nil {
+			handler.ServeHTTP(w, req) // it has an answer for that
+			return
+		}
+		switch types.PatchType(mediaType) {
+		case types.StrategicMergePatchType:
+			err = &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure,
+				Code:   http.StatusUnsupportedMediaType,
+				Reason: metav1.StatusReasonUnsupportedMediaType,
+				Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s",
+					strings.Join(patchTypes, ", ")),
+			}}
+		case types.ApplyYAMLPatchType, types.MergePatchType:
+			applied := mediaType == string(types.ApplyYAMLPatchType)
+			err = o.check(req, o.Kinds[resourceKey(info.Resource, info.Subresource)], applied)
+		}
+		if err != nil {
+			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+			responsewriters.ErrorNegotiated(err, o.Codecs, gv, w, req)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// check reads the body, leaves it to be read again, and decodes it.
+// A merge patch is a partial object too, with null for what is to be removed;
+// the generic handlers deal with its unknown fields as the client wants.
+func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, applied bool) error {
+	if kind.Empty() {
+		return nil
+	}
+	defer req.Body.Close()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, o.MaxBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", o.MaxBytes))
+	case err != nil:
+		return apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	err = checkFields(o.Scheme, body, kind)
+	if err == nil && applied {
+		err = checkUnknown(o.Scheme, body, kind)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, err))
+	}
+	return nil
+}
+
+func resourceKey(resource, subresource string) string {
+	if subresource == "" {
+		return resource
+	}
+	return resource + "/" + subresource
+}

@@ -1,0 +1,75 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package decoding refuses bodies of requests that do not decode, or not as their
+// client means them, by naming the field.
+package decoding
+
+import (
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// NewSerializer returns a serializer of the kinds of a scheme, which does not offer
+// protobuf, and whose decoders name the field that they could not decode. The errors
+// of encoding/json often do not: those of types that decode themselves, like
+// durations and times, have no path.
+func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
+	return fieldNamingSerializer{withoutProtobuf(s), scheme}
+}
+
+type fieldNamingSerializer struct {
+	runtime.NegotiatedSerializer
+	scheme *runtime.Scheme
+}
+
+// DecoderToVersion implements runtime.NegotiatedSerializer.
+func (s fieldNamingSerializer) DecoderToVersion(decoder runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	return fieldNamingDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, gv), s.scheme}
+}
+
+type fieldNamingDecoder struct {
+	runtime.Decoder
+	scheme *runtime.Scheme
+}
+
+// Decode costs nothing more than the plain one as long as there is no error.
+func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
+	if err == nil || runtime.IsStrictDecodingError(err) {
+		if versionErr := checkResourceVersion(obj); versionErr != nil {
+			return obj, gvk, versionErr
+		}
+		return obj, gvk, err // strict errors name their fields, and may be mere warnings
+	}
+	kind := gvk
+	if kind == nil {
+		kind = defaults
+	}
+	if kind != nil {
+		if fieldErr := checkFields(d.scheme, data, *kind); fieldErr != nil {
+			err = fieldErr
+		}
+	}
+	return obj, gvk, err
+}
+
+// checkResourceVersion refuses what the store could not read as a version, which
+// would come back as 500.
+func checkResourceVersion(obj runtime.Object) error {
+	object, ok := obj.(metav1.Object)
+	if !ok || object.GetResourceVersion() == "" {
+		return nil
+	}
+	version := object.GetResourceVersion()
+	if _, err := (storage.APIObjectVersioner{}).ParseResourceVersion(version); err != nil {
+		path := field.NewPath("metadata", "resourceVersion")
+		return errors.New(field.Invalid(path, version, "must be as the server sent it").Error())
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// knows waits until the server has heard of n sandboxes of a set.
+func knows(t *testing.T, s *testutil.Server, set *v1alpha1.SandboxSet, n int32) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		shown, err := claims(s).Create(t.Context(), testutil.Claim(set, "known", n, waits), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shown.Status.ClaimedReplicas == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server knows of %d sandboxes of set %s, want %d", shown.Status.ClaimedReplicas, set.Name, n)
+		}
+	}
+}
+
+// createOnce creates a claim without the client's own retries after a 429.
+func createOnce(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim, dryRun ...string) error {
+	t.Helper()
+	return s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(namespace).Resource("sandboxclaims").
+		VersionedParams(&metav1.CreateOptions{DryRun: slices.DeleteFunc(dryRun, func(s string) bool { return s == "" })}, scheme.ParameterCodec).
+		MaxRetries(0).Body(claim).Do(t.Context()).Error()
+}
+
+// A set that is gone serves nobody, although its sandboxes are still there, and a set of
+// the same name is another one.
+func TestSandboxesOfADeletedSet(t *testing.T) {
+	s, old := stocked(t, 9)
+	knows(t, s, old, 9)
+	sets := s.Client.AgentsV1alpha1().SandboxSets(namespace)
+	if err := sets.Delete(t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	refused := func(when string, want func(error) bool, text string) {
+		t.Helper()
+		for range 3 {
+			n++
+			if err := createOnce(t, s, testutil.Claim(old, fmt.Sprintf("c-%d", n), 1, fails)); !want(err) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: got %v, want %q", when, err, text)
+			}
+			time.Sleep(200 * time.Millisecond) // whatever the watch of sets has told by then
+		}
+	}
+	refused("the set is gone", apierrors.IsInvalid, "spec.templateName")
+	next := s.Set(t, namespace, old.Name, 1)
+	refused("a new set has no sandbox yet", apierrors.IsTooManyRequests, "has 0 of 1")
+	s.Stock(t, next, 10, 1)
+	claim := create(t, s, testutil.Claim(next, "mine", 1, fails))
+	if got := claim.Status.Sandboxes[0].Name; got != "pool-000010" {
+		t.Errorf("got sandbox %s, want that of the new set", got)
+	}
+	refused("the sandbox of the new set is claimed", apierrors.IsTooManyRequests, "has 0 of 1")
+	checkInvariants(t, s)
+}
+
+// countClaims is admission that counts the claims that it is asked about, as a quota does.
+type countClaims struct{ n atomic.Int64 }
+
+func (*countClaims) Handles(o admission.Operation) bool { return o == admission.Create }
+
+func (c *countClaims) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetKind().Kind == "SandboxClaim" {
+		c.n.Add(1)
+	}
+	return nil
+}
+
+// Stock that is kept for a claim that waits is not there for others. They are told so,
+// and before a quota is charged.
+func TestStockThatIsKeptForOthersIsNotAvailable(t *testing.T) {
+	charged := &countClaims{}
+	s := start(t, withSyncWindow(time.Millisecond), testutil.WithConfig(func(c *apiserver.Config) { c.GenericConfig.AdmissionControl = charged }))
+	set := s.Set(t, namespace, "pool", 5)
+	s.Stock(t, set, 0, 1)
+	knows(t, s, set, 1)
+	create(t, s, testutil.Claim(set, "first", 3, both(waits, allOrNothing, timeout(patience))))
+	time.Sleep(500 * time.Millisecond) // until it stands in line
+	before := charged.n.Load()
+	for _, dryRun := range []string{"", metav1.DryRunAll} {
+		err := createOnce(t, s, testutil.Claim(set, "second", 1, fails), dryRun)
+		if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "has 0 of 1 sandboxes available") {
+			t.Errorf("dry run %q: got %v, want to hear that 0 of 1 are available", dryRun, err)
+		}
+		if dryRun == "" && charged.n.Load() != before {
+			t.Error("admission was asked about a claim that must fail, which charges a quota")
+		}
+	}
+	s.Stock(t, set, 1, 2)
+	eventually(t, s, "first", completed)
+	checkInvariants(t, s)
+}
+
+// A failed sandbox that is kept for debugging is not the claim's, also if it becomes
+// ready late and another server takes the claim up.
+func TestReservedSandboxDoesNotCountAfterARestart(t *testing.T) {
+	s, set := stocked(t, 0, withSyncWindow(time.Millisecond))
+	create(t, s, testutil.Claim(set, "cold", 1, func(c *v1alpha1.SandboxClaim) {
+		c.Spec.ReserveFailedSandbox = true
+		timeout(patience)(c)
+	}))
+	failed := freshOf(t, s, 1)[0]
+	setStatus(t, s, &failed, v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxFailed})
+	var next *v1alpha1.Sandbox
+	for _, sb := range freshOf(t, s, 2) {
+		if sb.Name != failed.Name {
+			next = &sb
+		}
+	}
+	reserved, err := sandboxes(s).Get(t.Context(), failed.Name, metav1.GetOptions{})
+	if err != nil || reserved.Labels[v1alpha1.LabelReservedFailedSandbox] != "true" {
+		t.Fatalf("the failed sandbox is not reserved: %v, %v", reserved.Labels, err)
+	}
+	setStatus(t, s, reserved, testutil.ReadyStatus(1, time.Now()))
+	s = restart(t, s)
+	time.Sleep(time.Second)
+	if claim, err := claims(s).Get(t.Context(), "cold", metav1.GetOptions{}); err != nil || claim.Status.ClaimedReplicas != 0 {
+		t.Errorf("the claim counts what failed before: %+v, %v", claim.Status, err)
+	}
+	setStatus(t, s, next, testutil.ReadyStatus(2, time.Now()))
+	claim := eventually(t, s, "cold", completed)
+	if len(claim.Status.Sandboxes) != 1 || claim.Status.Sandboxes[0].Name != next.Name {
+		t.Errorf("ends with %+v, want %s", claim.Status, next.Name)
+	}
+	checkInvariants(t, s)
+}
+
+// spoilsMade is admission that makes the sandboxes that are made for claims invalid.
+type spoilsMade struct{}
+
+func (spoilsMade) Handles(o admission.Operation) bool { return o == admission.Create }
+
+func (spoilsMade) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if sb, ok := a.GetObject().(*v1alpha1.Sandbox); ok {
+		sb.Spec.Template = nil
+	}
+	return nil
+}
+
+// Admission can make a sandbox invalid that is made for a claim. The claim is refused,
+// and nothing is written.
+func TestAdmissionThatSpoilsMadeSandboxes(t *testing.T) {
+	s, set := stocked(t, 1, testutil.WithConfig(func(c *apiserver.Config) { c.GenericConfig.AdmissionControl = spoilsMade{} }))
+	knows(t, s, set, 1)
+	before := readAll(t, s)
+	_, err := claims(s).Create(t.Context(), testutil.Claim(set, "spoiled", 3, nil), metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec") {
+		t.Errorf("got %v, want Invalid", err)
+	}
+	if diff := cmp.Diff(before, readAll(t, s)); diff != "" {
+		t.Errorf("something was written (-before +after):\n%s", diff)
+	}
+	create(t, s, testutil.Claim(set, "warm", 1, fails)) // it went back into the pool
+	checkInvariants(t, s)
+}

@@ -1,0 +1,143 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package base holds what the storages of all kinds of the group have in common, so
+// that the package of a kind reads as what is special to it: strategies, the status
+// subresource, tables, and raw JSON in one canonical form.
+package base
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/apiserver/pkg/warning"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Strategy answers the questions to which every kind of the group gives the same
+// answer. The strategies of the kinds embed it.
+type Strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+}
+
+// NewStrategy returns a Strategy that finds kinds in typer, a scheme as a rule.
+func NewStrategy(typer runtime.ObjectTyper) Strategy {
+	return Strategy{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator}
+}
+
+// NamespaceScoped is true: no kind of the group is cluster scoped.
+func (Strategy) NamespaceScoped() bool { return true }
+
+// AllowCreateOnUpdate is false, so that PUT never creates. A claim that came
+// into being through PUT would go past the call that binds its sandboxes.
+func (Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
+
+// AllowUnconditionalUpdate is true: a merge patch that names no
+// resourceVersion, and an update by `kubectl replace`, mean the latest object.
+func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+
+// Canonicalize does nothing. Raw JSON is canonicalized before validation, in
+// PrepareForCreate and PrepareForUpdate, because the generation depends on it.
+func (Strategy) Canonicalize(runtime.Object) {}
+
+// WarningsOnCreate has nothing to warn about unless a kind says otherwise.
+func (Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+// WarningsOnUpdate has nothing to warn about unless a kind says otherwise.
+func (Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+// StatusStrategy is what the strategies of all status subresources have in common.
+type StatusStrategy struct {
+	Strategy
+}
+
+// GetResetFields keeps server-side apply from owning what a write of the status
+// never changes.
+func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
+}
+
+// ResetFields are the fields that writes of a main resource leave alone, for
+// server-side apply: its managers must not come to own them.
+func ResetFields(extra ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(append(extra, fieldpath.MakePathOrDie("status"))...)
+}
+
+func resetFields(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		fieldpath.APIVersion(v1alpha1.SchemeGroupVersion.String()): fieldpath.NewSet(paths...),
+	}
+}
+
+// KeepMetadata makes the metadata of a status update those of the stored
+// object, as custom resources do it: a client that may write the status of a
+// kind cannot move labels, finalizers or owners that way. Managed fields stay
+// the update's own, because they record that very update.
+func KeepMetadata(updated, stored *metav1.ObjectMeta) {
+	managedFields := updated.ManagedFields
+	stored.DeepCopyInto(updated)
+	updated.ManagedFields = managedFields
+}
+
+// SpecChanged reports whether an update asks for something else than before, which
+// is what a new generation stands for. updated is canonical already. stored
+// need not be: objects written by a transaction of the allocator have not passed
+// any strategy. So a difference counts only if it outlasts canonicalizing.
+func SpecChanged[S any, P interface {
+	*S
+	DeepCopy() *S
+}](updated, stored P, canonicalize func(P)) bool {
+	if apiequality.Semantic.DeepEqual(updated, stored) {
+		return false
+	}
+	canonical := P(stored.DeepCopy())
+	canonicalize(canonical)
+	return !apiequality.Semantic.DeepEqual(updated, canonical)
+}
+
+// ForbidVersion refuses a new object that says which version it is, as one that
+// was read from another server does. The store refuses it too, with status 500.
+func ForbidVersion(meta *metav1.ObjectMeta) field.ErrorList {
+	if meta.ResourceVersion == "" {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), storage.ErrResourceVersionSetOnCreate.Error())}
+}
+
+// Warn tells the client of what is no error.
+func Warn(ctx context.Context, warnings []string) {
+	for _, text := range warnings {
+		warning.AddWarning(ctx, "", text)
+	}
+}
+
+// WholeSeconds drops what etcd does not keep of a time. Many clients send
+// fractions of a second; sent again, they would look like a change every time.
+func WholeSeconds(t *metav1.Time) *metav1.Time {
+	if t == nil {
+		return nil
+	}
+	whole := t.Rfc3339Copy()
+	return &whole
+}
+
+// PastTimeWarning warns of a time that has passed already: legal, because it is
+// the shortest way to say "now", but rarely what was meant.
+func PastTimeWarning(path *field.Path, t *metav1.Time, now time.Time, consequence string) []string {
+	if t.IsZero() || t.Time.After(now) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: %s has passed already; %s", path, t.UTC().Format(time.RFC3339), consequence)}
+}
