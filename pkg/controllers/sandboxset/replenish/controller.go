@@ -8,21 +8,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/index"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
-
-// maxRetryDelay bounds how long a set whose reconcile failed waits for its next try.
-const maxRetryDelay = time.Minute
 
 // Options bound what the controller does at a time.
 type Options struct {
@@ -104,11 +100,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: c.options.Workers,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-				5*time.Millisecond, maxRetryDelay),
-		}).
+		WithOptions(queue.Options[reconcile.Request](c.options.Workers)).
 		Watches(&v1alpha1.SandboxSet{}, c.watches.sets()).
 		Watches(&v1alpha1.Sandbox{}, c.watches.sandboxes()).
 		Watches(&v1alpha1.SandboxClaim{}, c.watches.waitingClaims()).

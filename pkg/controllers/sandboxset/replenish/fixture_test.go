@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
@@ -159,7 +160,7 @@ func (c *testCache) ControlledBy(uid types.UID) ([]*v1alpha1.Sandbox, error) {
 }
 
 // noQueue stands for the queue that events fill.
-type noQueue struct{ queue }
+type noQueue struct{ queue.Interface }
 
 func (noQueue) Add(reconcile.Request)                     {}
 func (noQueue) AddAfter(reconcile.Request, time.Duration) {}

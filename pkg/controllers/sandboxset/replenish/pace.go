@@ -6,8 +6,6 @@ package replenish
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
@@ -34,7 +32,7 @@ const maxTurn = time.Second
 // wrong, a refill comes up to quietperiod.MaxWait too late or too early; nothing depends on it.
 type burst struct {
 	quiet  time.Duration
-	pauses *quietperiod.Tracker
+	claims quietperiod.Burst
 	// uncounted is the first take that no count has followed, or zero, and last the
 	// last take.
 	uncounted, last time.Time
@@ -45,17 +43,12 @@ type burst struct {
 	cost time.Duration
 }
 
-func newBurst(quiet time.Duration) burst { return burst{quiet: quiet, pauses: quietperiod.New(quiet)} }
-
-// oneSet is the key in pauses, which are of one set here.
-var oneSet types.NamespacedName
-
 // took notes that a claim took a sandbox out of the pool.
 func (b *burst) took(now time.Time) {
 	if b.uncounted.IsZero() {
 		b.uncounted = now
 	}
-	b.pauses.Claimed(oneSet, now)
+	b.claims.Claimed(b.quiet, now)
 	b.last = now
 	b.taken++
 	b.stock--
@@ -83,7 +76,7 @@ func (b *burst) refillDelay(replicas int, now time.Time) time.Duration {
 	if 2*b.stock < replicas {
 		return 0
 	}
-	return min(b.pauses.Wait(oneSet, now), maxTurn)
+	return min(b.claims.Wait(b.quiet, now), maxTurn)
 }
 
 // eventDelay is how long to gather events of a set before it is reconciled. A count
@@ -95,7 +88,7 @@ func (b *burst) eventDelay() time.Duration {
 
 // width is how many of the workers a refill may use now. 0 means that it has to stop.
 func (b *burst) width(replicas, workers int, now time.Time) int {
-	if replicas <= 0 || !b.pauses.InBurst(oneSet, now) {
+	if replicas <= 0 || !b.claims.Lasts(b.quiet, now) {
 		return workers
 	}
 	if b.refillDelay(replicas, now) > 0 {

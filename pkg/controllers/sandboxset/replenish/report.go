@@ -6,7 +6,7 @@ package replenish
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -158,11 +159,11 @@ type reporter struct {
 func (r *reporter) created(set *v1alpha1.SandboxSet, n int, err error) {
 	sandboxesCreated.Add(float64(n))
 	if n > 0 {
-		r.event(set, corev1.EventTypeNormal, eventSandboxCreated, "Create", "Created %d sandboxes", n)
+		r.event(set, corev1.EventTypeNormal, eventSandboxCreated, "Create", fmt.Sprintf("Created %d sandboxes", n))
 	}
 	if refused(err) {
 		writesFailed.WithLabelValues(operationCreate).Inc()
-		r.event(set, corev1.EventTypeWarning, eventCreateSandboxFailed, "Create", "%s", truncate(err.Error(), maxNote))
+		r.event(set, corev1.EventTypeWarning, eventCreateSandboxFailed, "Create", err.Error())
 	}
 }
 
@@ -172,11 +173,11 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 		sandboxesDeleted.WithLabelValues(string(reason)).Add(float64(n))
 		switch reason {
 		case removalEnded:
-			r.event(set, corev1.EventTypeNormal, eventFailedSandboxDeleted, "Delete", "Deleted %d sandboxes that had ended", n)
+			r.event(set, corev1.EventTypeNormal, eventFailedSandboxDeleted, "Delete", fmt.Sprintf("Deleted %d sandboxes that had ended", n))
 		case removalSurplus:
-			r.event(set, corev1.EventTypeNormal, eventSandboxScaledDown, "Delete", "Deleted %d sandboxes that were too many", n)
+			r.event(set, corev1.EventTypeNormal, eventSandboxScaledDown, "Delete", fmt.Sprintf("Deleted %d sandboxes that were too many", n))
 		case removalOutdated:
-			r.event(set, corev1.EventTypeNormal, eventRollingUpdate, "Delete", "Deleted %d sandboxes of an older revision", n)
+			r.event(set, corev1.EventTypeNormal, eventRollingUpdate, "Delete", fmt.Sprintf("Deleted %d sandboxes of an older revision", n))
 		}
 	}
 	if refused(err) {
@@ -186,7 +187,7 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 
 // revisionMissing reports that the revision of a set is in no SandboxTemplate.
 func (r *reporter) revisionMissing(set *v1alpha1.SandboxSet, err error) {
-	r.event(set, corev1.EventTypeWarning, eventRevisionNotHeld, "Create", "%s", truncate(err.Error(), maxNote))
+	r.event(set, corev1.EventTypeWarning, eventRevisionNotHeld, "Create", err.Error())
 }
 
 // statusWritten reports that what a set refers to has come to resolve, or to do so no
@@ -197,45 +198,20 @@ func (r *reporter) statusWritten(before *v1alpha1.SandboxSet, after *v1alpha1.Sa
 	switch {
 	case is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message:
 	case is.Status != metav1.ConditionTrue:
-		r.event(before, corev1.EventTypeWarning, is.Reason, "Resolve", "%s", truncate(is.Message, maxNote))
+		r.event(before, corev1.EventTypeWarning, is.Reason, "Resolve", is.Message)
 	case was != nil && was.Status != metav1.ConditionTrue: // that all is well from the start is no news
 		r.event(before, corev1.EventTypeNormal, eventTemplateResolved, "Resolve", "The template can be used again")
 	}
 }
 
-// event records an event on a set, if events are on. The set is named without
-// its resourceVersion, which changes with each of its statuses: then what happens
-// again and again is one event that is counted up, and costs hardly a write.
-func (r *reporter) event(set *v1alpha1.SandboxSet, kind, reason, action, note string, args ...any) {
-	if r.recorder == nil {
-		return
-	}
-	r.recorder.Eventf(&corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(),
-		Kind:       "SandboxSet",
-		Namespace:  set.Namespace,
-		Name:       set.Name,
-		UID:        set.UID,
-	}, nil, kind, reason, action, note, args...)
+func (r *reporter) event(set *v1alpha1.SandboxSet, kind, reason, action, note string) {
+	report.Recorder{EventRecorder: r.recorder, Kind: "SandboxSet", Action: action}.Event(set, kind, reason, note)
 }
 
 // refused reports whether the API ended a write with an error, as opposed to this
 // program being stopped.
 func refused(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }
 
-const (
-	// maxNote is how long the API lets the text of an event be.
-	maxNote = 1024
-	// maxMessage is how long the message of a condition may be here. The API takes
-	// 32768 bytes, which is more than a reader does.
-	maxMessage = 2048
-)
-
-// truncate shortens a text to at most limit bytes.
-func truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const more = " ..."
-	return strings.ToValidUTF8(text[:limit-len(more)], "") + more
-}
+// maxMessage is how long the message of a condition may be here. The API takes 32768
+// bytes, which is more than a reader does.
+const maxMessage = 2048

@@ -72,5 +72,5 @@ func testEvents(t *testing.T, f *fixture) {
 	}
 	f.wantRetry()
 	events.want("a failure and a refusal",
-		"Normal FailedSandboxDeleted: Deleted 1 sandboxes that had ended", "Warning CreateSandboxFailed: exceeded quota"+strings.Repeat("ü", 503)+" ...")
+		"Normal FailedSandboxDeleted: Deleted 1 sandboxes that had ended", "Warning CreateSandboxFailed: exceeded quota"+strings.Repeat("ü", 503)+"...")
 }

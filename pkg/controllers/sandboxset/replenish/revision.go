@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -53,7 +54,7 @@ func (t *targetRevision) canCreate() bool { return t.resolved != nil }
 type problem struct{ reason, message string }
 
 func newProblem(reason string, err error) *problem {
-	return &problem{reason, truncate(err.Error(), maxMessage)}
+	return &problem{reason, report.Truncate(err.Error(), maxMessage)}
 }
 
 // revisions finds the revision that the pool of a set should consist of.

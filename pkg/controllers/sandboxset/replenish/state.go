@@ -62,7 +62,7 @@ func (s *setStates) track(set *v1alpha1.SandboxSet) {
 		return
 	}
 	s.sets[key] = &setState{
-		uid: set.UID, expectations: newExpectations(), burst: newBurst(s.quiet), starts: starts{},
+		uid: set.UID, expectations: newExpectations(), burst: burst{quiet: s.quiet}, starts: starts{},
 	}
 }
 

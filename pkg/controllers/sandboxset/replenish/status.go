@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 )
 
 const (
@@ -110,7 +111,7 @@ func (o *observation) setAccepted(status *v1alpha1.SandboxSetStatus, updatedAvai
 		o.setCondition(status, kind, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
 	case o.dryRun != nil:
 		o.setCondition(status, kind, metav1.ConditionUnknown, v1alpha1.ReasonWarned,
-			truncate(strings.Join(o.dryRun.warnings, "; "), maxMessage))
+			report.Truncate(strings.Join(o.dryRun.warnings, "; "), maxMessage))
 	case before != nil:
 		o.setCondition(status, kind, before.Status, before.Reason, before.Message)
 	default:

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -20,9 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // watches take what the cache shows into the states of sets and the waiting claims,
 // and enqueue the sets that it concerns.
@@ -38,20 +36,20 @@ type watches struct {
 // needed all the same: a status that was made from an old cache is mended then.
 // What claims ask for may be another set's once one of that name comes or goes.
 func (w *watches) sets() handler.EventHandler {
-	comesOrGoes := func(ctx context.Context, set client.Object, q queue) {
+	comesOrGoes := func(ctx context.Context, set client.Object, q queue.Interface) {
 		enqueue(set, q)
 		w.enqueueSurging(ctx, set.GetNamespace(), set.GetName(), q)
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { comesOrGoes(ctx, e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { comesOrGoes(ctx, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				enqueue(e.ObjectNew, q)
 				return
 			}
 			w.enqueueGathered(client.ObjectKeyFromObject(e.ObjectNew), q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { comesOrGoes(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { comesOrGoes(ctx, e.Object, q) },
 	}
 }
 
@@ -60,12 +58,12 @@ func (w *watches) sets() handler.EventHandler {
 // many of its sandboxes change in it.
 func (w *watches) sandboxes() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) {
 			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
 				w.sandboxCreated(sandbox, q)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
 			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
 			if okBefore && okAfter {
@@ -73,7 +71,7 @@ func (w *watches) sandboxes() handler.EventHandler {
 				w.enqueueForClaims(ctx, q, before, after)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) {
 			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
 				w.sandboxDeleted(sandbox, q)
 				w.enqueueForClaims(ctx, q, sandbox)
@@ -82,7 +80,7 @@ func (w *watches) sandboxes() handler.EventHandler {
 	}
 }
 
-func (w *watches) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue) {
+func (w *watches) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	w.states.update(setOf(sandbox), func(s *setState) {
 		s.expectations.createObserved(sandbox.UID)
 		w.useObserved(s, sandbox)
@@ -90,7 +88,7 @@ func (w *watches) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue) {
 	w.enqueueOwner(sandbox, q)
 }
 
-func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
+func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interface) {
 	if before.UID != after.UID {
 		// Deleted and created again between two events of the cache.
 		w.sandboxDeleted(before, q)
@@ -119,7 +117,7 @@ func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue) {
 	w.enqueueOwner(after, q)
 }
 
-func (w *watches) sandboxDeleted(sandbox *v1alpha1.Sandbox, q queue) {
+func (w *watches) sandboxDeleted(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	w.states.update(setOf(sandbox), func(s *setState) {
 		s.expectations.deleteObserved(sandbox.UID)
 		delete(s.starts, sandbox.UID)
@@ -146,15 +144,15 @@ func worked(sandbox *v1alpha1.Sandbox) bool {
 // to wait, or waits for fewer. Sets without a burst have no work by that: what they
 // are to hold does not depend on claims.
 func (w *watches) waitingClaims() handler.EventHandler {
-	changed := func(ctx context.Context, object client.Object, q queue) {
+	changed := func(ctx context.Context, object client.Object, q queue.Interface) {
 		if claim, ok := object.(*v1alpha1.SandboxClaim); ok && w.claims.update(claim) {
 			w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { changed(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { changed(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { changed(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) { changed(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) {
 			if claim, ok := e.Object.(*v1alpha1.SandboxClaim); ok && w.claims.remove(client.ObjectKeyFromObject(claim)) {
 				w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
 			}
@@ -165,7 +163,7 @@ func (w *watches) waitingClaims() handler.EventHandler {
 // enqueueForClaims enqueues the sets that may grow for the claims that hold sandboxes
 // which are starting: when one of them fails, its claim waits for one more, and does
 // not change by that.
-func (w *watches) enqueueForClaims(ctx context.Context, q queue, sandboxes ...*v1alpha1.Sandbox) {
+func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandboxes ...*v1alpha1.Sandbox) {
 	for _, sandbox := range sandboxes {
 		owner := metav1.GetControllerOfNoCopy(sandbox)
 		if owner == nil || sandbox.Annotations[v1alpha1.AnnotationStarting] == "" {
@@ -181,26 +179,26 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue, sandboxes ...*v
 // gone, for it may be needed, and when one that had the name of such a template is
 // gone or has lost its owner: the name is free.
 func (w *watches) templates() handler.EventHandler {
-	lost := func(template client.Object, q queue) {
+	lost := func(template client.Object, q queue.Interface) {
 		for _, set := range setsOfTemplate(template) {
 			w.states.update(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
 			w.enqueueGathered(set, q)
 		}
 	}
 	return handler.Funcs{
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
 			if before != nil && (after == nil || after.UID != before.UID) {
 				lost(e.ObjectOld, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { lost(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue.Interface) { lost(e.Object, q) },
 	}
 }
 
 // enqueueSurging enqueues the sets with a burst that are of a name or refer to the
 // template of that name: claims that ask for it may be theirs.
-func (w *watches) enqueueSurging(ctx context.Context, namespace, name string, q queue) {
+func (w *watches) enqueueSurging(ctx context.Context, namespace, name string, q queue.Interface) {
 	sets, err := w.caches.surging.Surging(namespace, name)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Finding the sets that may grow", "namespace", namespace, "name", name)
@@ -212,20 +210,20 @@ func (w *watches) enqueueSurging(ctx context.Context, namespace, name string, q 
 }
 
 // enqueueOwner enqueues the set that owns a sandbox, if any.
-func (w *watches) enqueueOwner(sandbox *v1alpha1.Sandbox, q queue) {
+func (w *watches) enqueueOwner(sandbox *v1alpha1.Sandbox, q queue.Interface) {
 	if v1alpha1.IsInPool(sandbox) {
 		w.enqueueGathered(setOf(sandbox), q)
 	}
 }
 
 // enqueueGathered enqueues a set after the time in which its events are gathered.
-func (w *watches) enqueueGathered(set types.NamespacedName, q queue) {
+func (w *watches) enqueueGathered(set types.NamespacedName, q queue.Interface) {
 	q.AddAfter(reconcile.Request{NamespacedName: set}, w.states.eventDelay(set))
 }
 
 // enqueue enqueues a set at once.
-func enqueue(set client.Object, q queue) {
-	q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+func enqueue(set client.Object, q queue.Interface) {
+	q.Add(queue.RequestFor(set))
 }
 
 // setOf is the set that a sandbox was created for: its owner, or, where a claim was
