@@ -81,7 +81,7 @@ func TestEligiblePools(t *testing.T) {
 		setOf("cheap", "go", patched),
 		setOf("rust", ""), setOf("rust-spot", "rust", patched), setOf("rust-other", "rust"),
 		setOf("java", "jdk"), setOf("java-too", "java"),
-		setOf("k8s", "py", podTemplate),
+		setOf("k8s", "py", podTemplate), setOf("ruby", "ruby"),
 		setOf("d", "py", elsewhere), setOf("lisp", "", elsewhere),
 	}
 	named := func(name, pool string) v1alpha1.SandboxClaimSpec {
@@ -109,6 +109,10 @@ func TestEligiblePools(t *testing.T) {
 			chosen{Pools: []string{"rust", "rust-other", "rust-spot"}, Set: "rust", Of: "SandboxTemplate rust", Found: true}},
 		"a set that refers to a template is not": {ref("java", ""),
 			chosen{Pools: []string{"java-too"}, Set: "java-too", Of: "SandboxTemplate java", Found: true}},
+		"a set that refers to a template of its own name": {ref("ruby", ""),
+			chosen{Pools: []string{"ruby"}, Set: "ruby", Of: "SandboxTemplate ruby", Found: true}},
+		"a set of a PodTemplate, by its own name": {named("k8s", ""),
+			chosen{Pools: []string{"k8s"}, Set: "k8s", Of: "SandboxSet k8s", Found: true}},
 		"an unknown template, by templateName": {named("lisp", ""), chosen{Template: "lisp", Of: "SandboxSet lisp"}},
 		"an unknown template, by reference":    {ref("lisp", ""), chosen{Template: "lisp", Of: "SandboxTemplate lisp"}},
 

@@ -18,33 +18,54 @@ import (
 // whose claims go on for longer is done beside them.
 const MaxWait = 5 * time.Second
 
+// Burst is the claims on one set without a quiet period between them. Its zero value
+// is of a set without claims.
+type Burst struct{ began, last time.Time }
+
+// Claimed records that a claim took a sandbox out of the set's pool.
+func (b *Burst) Claimed(quiet time.Duration, now time.Time) {
+	if !b.Lasts(quiet, now) {
+		b.began = now
+	}
+	b.last = now
+}
+
+// Lasts reports whether the burst goes on, for however long it has.
+func (b *Burst) Lasts(quiet time.Duration, now time.Time) bool {
+	return !b.last.IsZero() && now.Sub(b.last) < quiet
+}
+
+// Wait returns for how long work about the set should wait, unless more claims come;
+// 0 is not at all.
+func (b *Burst) Wait(quiet time.Duration, now time.Time) time.Duration {
+	if !b.Lasts(quiet, now) {
+		return 0
+	}
+	return max(min(b.last.Add(quiet).Sub(now), b.began.Add(MaxWait).Sub(now)), 0)
+}
+
 // Tracker knows which sets have a burst of claims. It is safe for concurrent use.
 type Tracker struct {
 	quiet time.Duration
 
 	mu     sync.Mutex
-	bursts map[types.NamespacedName]burst
+	bursts map[types.NamespacedName]*Burst
 }
-
-// burst is the first and the last claim without a quiet period between them.
-type burst struct{ began, last time.Time }
 
 // New returns a Tracker by which a burst ends when no claim takes from a set for the
 // quiet period. With a period of 0 there are no bursts.
 func New(quiet time.Duration) *Tracker {
-	return &Tracker{quiet: quiet, bursts: map[types.NamespacedName]burst{}}
+	return &Tracker{quiet: quiet, bursts: map[types.NamespacedName]*Burst{}}
 }
 
 // Claimed records that a claim took a sandbox out of a set's pool.
 func (t *Tracker) Claimed(set types.NamespacedName, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b, ok := t.bursts[set]
-	if !ok || now.Sub(b.last) >= t.quiet {
-		b.began = now
+	if t.bursts[set] == nil {
+		t.bursts[set] = &Burst{}
 	}
-	b.last = now
-	t.bursts[set] = b
+	t.bursts[set].Claimed(t.quiet, now)
 }
 
 // Wait returns for how long work about a set should wait, unless more claims come;
@@ -52,32 +73,12 @@ func (t *Tracker) Claimed(set types.NamespacedName, now time.Time) {
 func (t *Tracker) Wait(set types.NamespacedName, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b, ok := t.bursts[set]
-	if !ok {
+	b := t.bursts[set]
+	if b == nil {
 		return 0
 	}
-	over := b.last.Add(t.quiet)
-	if !now.Before(over) {
+	if !b.Lasts(t.quiet, now) {
 		delete(t.bursts, set)
-		return 0
 	}
-	if limit := b.began.Add(MaxWait); limit.Before(over) {
-		over = limit
-	}
-	return max(over.Sub(now), 0)
-}
-
-// Forget drops what is known about a set that is gone.
-func (t *Tracker) Forget(set types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.bursts, set)
-}
-
-// InBurst reports whether a set has a burst of claims, for however long.
-func (t *Tracker) InBurst(set types.NamespacedName, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b, ok := t.bursts[set]
-	return ok && now.Sub(b.last) < t.quiet
+	return b.Wait(t.quiet, now)
 }

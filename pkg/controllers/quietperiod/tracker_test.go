@@ -45,11 +45,13 @@ func TestWait(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			tracker := New(100 * time.Millisecond)
+			const quiet = 100 * time.Millisecond
+			tracker, burst := New(quiet), Burst{}
 			for _, claimed := range test.claims {
 				tracker.Claimed(pool, at(claimed))
+				burst.Claimed(quiet, at(claimed))
 			}
-			if got := tracker.InBurst(pool, at(test.now)); got != test.inBurst {
+			if got := burst.Lasts(quiet, at(test.now)); got != test.inBurst {
 				t.Errorf("in a burst: %v", got)
 			}
 			if got := tracker.Wait(pool, at(test.now)); got != test.want {
@@ -67,9 +69,5 @@ func TestWait(t *testing.T) {
 	tracker.Claimed(pool, epoch)
 	if got := tracker.Wait(pool, epoch); got != 0 {
 		t.Errorf("without a quiet period it waits %s", got)
-	}
-	tracker.Forget(pool)
-	if len(tracker.bursts) != 0 {
-		t.Error("a set is remembered that is gone")
 	}
 }

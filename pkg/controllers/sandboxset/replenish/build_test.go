@@ -23,16 +23,16 @@ const (
 // epoch is when the tests happen.
 var epoch = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// goalOf is a revision that sandboxes can be made of.
-func goalOf(revision string) goal {
+// targetOf is a revision that sandboxes can be made of.
+func targetOf(revision string) targetRevision {
 	set := makeSet(0)
-	return goal{revision: revision, holder: "pool-" + revision, from: set, resolved: podtemplate.Inline(set.Spec.Template)}
+	return targetRevision{revision: revision, templateName: "pool-" + revision, from: set, resolved: podtemplate.Inline(set.Spec.Template)}
 }
 
 // builder makes a sandbox of the set "pool"; each method changes it.
 type builder struct{ *v1alpha1.Sandbox }
 
-// starting is a sandbox that nobody has looked at yet.
+// starting is a sandbox that no controller of pods has taken up yet.
 func starting(name string) builder {
 	return builder{&v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
 		Namespace:         "ns",

@@ -54,7 +54,7 @@ func TestController(t *testing.T) {
 		"namespace goes":                   testNamespaceGoes,
 		"set goes":                         testSetGoes,
 		"set goes in the foreground":       testForeground,
-		"storm":                            testStorm,
+		"long burst":                       testLongBurst,
 		"burst":                            testBurst,
 		"claims wait":                      testClaimsWait,
 		"claims wait on a template":        testClaimsWaitOnTemplate,
@@ -113,7 +113,7 @@ func testFills(t *testing.T, f *fixture) {
 	f.wantStatus(40, 15, 40, 15)
 }
 
-// In a cluster a large set is not made faster than somebody looks at its sandboxes,
+// In a cluster a large set is not filled faster than its sandboxes are taken up,
 // whether they are available by then or not, but as fast.
 func testFillsInStep(_ *testing.T, f *fixture) {
 	f.c.options.Lookup.Cluster = true
@@ -125,11 +125,11 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 		}
 	}
 	again(f.c.options.QuietPeriod)
-	f.wantPooled(maxUnseen)
+	f.wantPooled(maxUnobserved)
 	again(expectationTTL + time.Second) // the cache shows none of them
 	f.sync()
 	again(0) // until some are looked at
-	pooled := f.wantPooled(maxUnseen)
+	pooled := f.wantPooled(maxUnobserved)
 	for _, sandbox := range pooled[:100] {
 		sandbox.Status.ObservedGeneration = sandbox.Generation
 		if err := f.api.Status().Update(f.Context(), sandbox); err != nil {
@@ -137,9 +137,9 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 		}
 	}
 	f.sync()
-	f.c.bursts.counted(f.key, 0, 0, time.Minute) // looks are dear, and changes gathered
+	f.state(func(s *setState) { s.burst.counted(0, 0, time.Minute) }) // counts are dear, and changes gathered
 	again(f.c.options.QuietPeriod)
-	f.wantPooled(maxUnseen + 100)
+	f.wantPooled(maxUnobserved + 100)
 	f.sync()
 	f.start(f.pooled()...)
 	f.sync()
@@ -159,7 +159,7 @@ func testOldCache(t *testing.T, f *fixture) {
 	f.reconcile()
 	f.wantPooled(9) // not known yet
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	f.pass(time.Second)
 	f.reconcile()
 	f.wantPooled(10)
 	f.reconcile() // the new one is not shown yet
@@ -209,7 +209,7 @@ func testCacheOfAnyAge(t *testing.T, f *fixture) {
 	f.createSet(12)
 	most := 12
 	for step := range 60 {
-		f.clock.SetTime(f.clock.Now().Add(2 * time.Second)) // no burst
+		f.pass(2 * time.Second) // no burst
 		switch r.IntN(6) {
 		case 0:
 			for _, sandbox := range f.pooled() {
@@ -239,17 +239,14 @@ func testCacheOfAnyAge(t *testing.T, f *fixture) {
 	// This cache also misses sandboxes that come and go between two looks. They are
 	// waited for until their expectation runs out.
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(expectationTTL + time.Second))
+	f.pass(expectationTTL + time.Second)
 	f.reconcile()
 	f.wantPooled(most)
 }
 
 func testScaleDownLosesAgainstClaim(t *testing.T, f *fixture) {
 	f.createSet(6)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Replicas = new(int32(0)) })
 
 	// Between the decision and its first delete, a claim takes that very sandbox.
@@ -268,7 +265,7 @@ func testScaleDownLosesAgainstClaim(t *testing.T, f *fixture) {
 		t.Fatalf("left: %d sandboxes, want only %s, which was claimed", len(all), taken)
 	}
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(time.Second)) // the claim was a burst
+	f.pass(time.Second) // the claim was a burst
 	f.reconcile()
 	f.wantStatus(0, 0, 0, 0)
 	if len(f.all()) != 1 {
@@ -319,15 +316,15 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 		}
 		f.wantPooled(0)
 		f.wantStatus(0, 0, 0, 0)
-		if conditions := f.set().Status.Conditions; len(conditions) != 1 || conditions[0].Reason != ReasonSandboxesFail {
+		if conditions := f.set().Status.Conditions; len(conditions) != 1 || conditions[0].Reason != reasonSandboxesFail {
 			t.Errorf("conditions %+v", conditions)
 		}
 		f.sync()
-		f.clock.SetTime(f.clock.Now().Add(pause - time.Millisecond))
+		f.pass(pause - time.Millisecond)
 		if got := f.reconcile().RequeueAfter; got != time.Millisecond {
 			t.Errorf("requeue after %s", got)
 		}
-		f.clock.SetTime(f.clock.Now().Add(time.Millisecond))
+		f.pass(time.Millisecond)
 		f.reconcile()
 		f.sync()
 	}
@@ -346,10 +343,7 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 
 func testRollingUpdate(t *testing.T, f *fixture) {
 	f.createSet(10)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	f.wantStatus(10, 10, 10, 10)
 	old := f.set().Status
 	f.changeSet(func(set *v1alpha1.SandboxSet) {
@@ -384,10 +378,7 @@ func testRollingUpdate(t *testing.T, f *fixture) {
 func testRollingUpdateDuringClaims(t *testing.T, f *fixture) {
 	f.c.options.RefillConcurrency = 1
 	f.createSet(20)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	f.changeSet(func(set *v1alpha1.SandboxSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(8))
 		set.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"new"}]}}`)}
@@ -430,9 +421,7 @@ func testQuota(t *testing.T, f *fixture) {
 		}
 		return c.Create(ctx, o, opts...)
 	}
-	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
-		t.Error("no error, so no retry")
-	}
+	f.wantRetry()
 	f.wantPooled(5)
 	mu.Lock()
 	if refused := -left; refused > 4 {
@@ -441,7 +430,7 @@ func testQuota(t *testing.T, f *fixture) {
 	mu.Unlock()
 	f.wantStatus(5, 0, 5, 0)
 	conditions := f.set().Status.Conditions
-	if len(conditions) != 1 || conditions[0].Type != ConditionReplicaFailure || !strings.Contains(conditions[0].Message, "exceeded quota") {
+	if len(conditions) != 1 || conditions[0].Type != conditionReplicaFailure || !strings.Contains(conditions[0].Message, "exceeded quota") {
 		t.Errorf("conditions %+v", conditions)
 	}
 	f.funcs.Create = nil
@@ -467,12 +456,12 @@ func testNamespaceGoes(_ *testing.T, f *fixture) {
 func testSetGoes(t *testing.T, f *fixture) {
 	f.createSet(3)
 	f.reconcile()
-	f.c.bursts.took(f.key, f.clock.Now())
 	if err := f.api.Delete(t.Context(), f.set()); err != nil {
 		t.Fatal(err)
 	}
 	f.reconcile()
-	if len(f.c.expectations.sets)+len(f.c.expectations.setOf)+len(f.c.bursts.sets)+len(f.c.failures.sets) != 0 {
+	f.sync() // events that come after it begin nothing
+	if len(f.c.states.sets) != 0 {
 		t.Error("remembers a set that is gone")
 	}
 }
@@ -540,10 +529,7 @@ func testForeground(t *testing.T, f *fixture) {
 
 func testBurst(t *testing.T, f *fixture) {
 	f.createSet(10)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 
 	f.claim(f.pooled()[0])
 	f.sync()
@@ -551,10 +537,10 @@ func testBurst(t *testing.T, f *fixture) {
 		t.Errorf("requeue after %s, want the quiet period", after)
 	}
 	f.wantPooled(9)
-	f.clock.SetTime(f.clock.Now().Add(60 * time.Millisecond))
+	f.pass(60 * time.Millisecond)
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(60 * time.Millisecond))
+	f.pass(60 * time.Millisecond)
 	f.reconcile()
 	f.wantPooled(8)
 	f.wantStatus(10, 10, 10, 10) // nothing is written in a burst either
@@ -568,19 +554,16 @@ func testBurst(t *testing.T, f *fixture) {
 
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(100 * time.Millisecond))
+	f.pass(100 * time.Millisecond)
 	f.reconcile()
 	f.wantPooled(9)
 }
 
 // Claims that go on empty half of the pool before a refill begins; meanwhile the
 // status tells of it once a second.
-func testStorm(t *testing.T, f *fixture) {
+func testLongBurst(t *testing.T, f *fixture) {
 	f.createSet(40)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 
 	const step = 60 * time.Millisecond
 	reported := int32(40)
@@ -595,11 +578,11 @@ func testStorm(t *testing.T, f *fixture) {
 		}
 		f.wantPooled(int(40 - taken))
 		f.wantStatus(reported, reported, reported, reported)
-		f.clock.SetTime(f.clock.Now().Add(step))
+		f.pass(step)
 	}
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(time.Second - 2*step))
+	f.pass(time.Second - 2*step)
 	f.claim(f.pooled()[0])
 	f.sync()
 	f.reconcile()
@@ -651,7 +634,7 @@ func testMalformedLimit(t *testing.T, f *fixture) {
 		}
 		return err
 	}
-	_, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key})
+	_, err := f.c.Reconcile(t.Context(), f.request())
 	if !errors.Is(err, reconcile.TerminalError(nil)) {
 		t.Errorf("got %v, want an error that is not tried again", err)
 	}

@@ -5,17 +5,22 @@ package replenish
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// waitingClaim is one that waits for warm sandboxes of the set "pool".
-func waitingClaim(name string, replicas int32, change ...func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+// makeClaim makes one that waits for warm sandboxes of the set "pool".
+func makeClaim(name string, replicas int32, change ...func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
 	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), ResourceVersion: "10",
 	}}
@@ -33,92 +38,13 @@ func has(n int32, version string) func(*v1alpha1.SandboxClaim) {
 	return func(c *v1alpha1.SandboxClaim) { c.Status.ClaimedReplicas, c.ResourceVersion = n, version }
 }
 
-func TestMissing(t *testing.T) {
-	tests := map[string]struct {
-		change func(*v1alpha1.SandboxClaim)
-		want   int
-	}{
-		"all":                         {func(*v1alpha1.SandboxClaim) {}, 5},
-		"some":                        {has(2, "10"), 3},
-		"none":                        {has(5, "10"), 0},
-		"completed":                   {func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }, 0},
-		"deleted":                     {func(c *v1alpha1.SandboxClaim) { c.DeletionTimestamp = new(metav1.NewTime(epoch)) }, 0},
-		"makes fresh ones":            {func(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = new(true) }, 0},
-		"makes fresh ones by default": {func(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = nil }, 0},
-		"not looked at yet":           {func(c *v1alpha1.SandboxClaim) { c.Status.Phase = "" }, 0},
-		"one by default":              {func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = nil }, 1},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := missing(waitingClaim("c", 5, tc.change)); got != tc.want {
-				t.Errorf("waits for %d, want %d", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestServes(t *testing.T) {
-	inline := func(name string) *v1alpha1.SandboxSet {
-		set := makeSet(0)
-		set.Name = name
-		return set
-	}
-	refers := func(name, template, kind string) *v1alpha1.SandboxSet {
-		set := makeSet(0)
-		set.Name, set.Spec.Template = name, nil
-		set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: template, Kind: kind}
-		return set
-	}
-	byName := func(name, pool string) *v1alpha1.SandboxClaim {
-		return waitingClaim("c", 1, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName, c.Spec.WarmPool = name, pool })
-	}
-	byRef := func(name, pool string) *v1alpha1.SandboxClaim {
-		return waitingClaim("c", 1, func(c *v1alpha1.SandboxClaim) {
-			c.Spec.TemplateName, c.Spec.WarmPool = "", pool
-			c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: name}
-		})
-	}
-	tests := map[string]struct {
-		set   *v1alpha1.SandboxSet
-		claim *v1alpha1.SandboxClaim
-		named bool // there is a set of the name that is asked for
-		want  bool
-	}{
-		"set by name":                          {inline("a"), byName("a", ""), true, true},
-		"set by name, said to be default":      {inline("a"), byName("a", "default"), true, true},
-		"other set":                            {inline("a"), byName("b", ""), true, false},
-		"template by name":                     {refers("a", "t", ""), byName("t", ""), false, true},
-		"a set has the template's name":        {refers("a", "t", ""), byName("t", ""), true, false},
-		"... but this one is named as pool":    {refers("a", "t", ""), byName("t", "a"), true, true},
-		"template by reference":                {refers("a", "t", ""), byRef("t", ""), true, true},
-		"template by reference, kind said":     {refers("a", "t", "SandboxTemplate"), byRef("t", ""), false, true},
-		"PodTemplate of that name":             {refers("a", "t", "PodTemplate"), byRef("t", ""), false, false},
-		"set counts as template of its name":   {inline("a"), byRef("a", ""), true, true},
-		"set of that name that refers":         {refers("a", "t", ""), byRef("a", ""), true, false},
-		"set of that name that refers to it":   {refers("a", "a", ""), byRef("a", ""), true, true},
-		"other pool":                           {refers("a", "t", ""), byRef("t", "b"), false, false},
-		"this pool":                            {refers("a", "t", ""), byRef("t", "a"), false, true},
-		"this pool, which is of another":       {refers("a", "t", ""), byRef("u", "a"), false, false},
-		"this pool, by the name of another":    {inline("a"), byName("b", "a"), true, false},
-		"no pool":                              {inline("a"), byName("a", "none"), true, false},
-		"set of a PodTemplate by its own name": {refers("a", "t", "PodTemplate"), byName("a", ""), true, true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := serves(tc.set, tc.claim, tc.named); got != tc.want {
-				t.Errorf("serves: %t, want %t", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestWaiting(t *testing.T) {
-	w := newWaiting()
+func TestWaitingClaims(t *testing.T) {
+	w := newWaitingClaims()
 	now := epoch
 	want := func(what string, n int, again time.Duration) {
 		t.Helper()
 		got := 0
-		waits, after := w.on("ns", now, "pool")
+		waits, after := w.askingFor("ns", []string{"pool"}, now)
 		for _, of := range waits {
 			got += of.replicas
 		}
@@ -128,29 +54,29 @@ func TestWaiting(t *testing.T) {
 	}
 	saw := func(claim *v1alpha1.SandboxClaim, matters bool) {
 		t.Helper()
-		if got := w.saw(claim); got != matters {
+		if got := w.update(claim); got != matters {
 			t.Fatalf("claim %s: matters %t, want %t", claim.Name, got, matters)
 		}
 	}
 	completed := func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }
 
-	saw(waitingClaim("served at once", 9, completed), false)
+	saw(makeClaim("served at once", 9, completed), false)
 	want("never waited", 0, 0)
-	saw(waitingClaim("a", 3), true)
-	saw(waitingClaim("b", 2), true)
-	saw(waitingClaim("elsewhere", 2, func(c *v1alpha1.SandboxClaim) { c.Namespace = "other" }), true)
-	saw(waitingClaim("other set", 2, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }), true)
+	saw(makeClaim("a", 3), true)
+	saw(makeClaim("b", 2), true)
+	saw(makeClaim("elsewhere", 2, func(c *v1alpha1.SandboxClaim) { c.Namespace = "other" }), true)
+	saw(makeClaim("other set", 2, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }), true)
 	want("two wait", 5, 0)
 
 	w.took("a-uid", "12", epoch)
 	want("one was taken, the claim does not show it", 4, takenTTL)
-	saw(waitingClaim("a", 3, has(0, "11")), true)
+	saw(makeClaim("a", 3, has(0, "11")), true)
 	want("the claim changed otherwise before", 4, takenTTL)
-	saw(waitingClaim("a", 3, has(1, "12")), true)
+	saw(makeClaim("a", 3, has(1, "12")), true)
 	want("the claim shows it", 4, 0)
 	w.took("a-uid", "12", epoch)
 	want("the claim was shown first", 4, 0)
-	w.took("nobody", "13", epoch)
+	w.took("stranger", "13", epoch)
 	want("taken for a claim that did not wait", 4, 0)
 
 	w.took("a-uid", "13", epoch) // and the cache has missed that it was at 12
@@ -163,53 +89,272 @@ func TestWaiting(t *testing.T) {
 	want("as well", 4, 0)
 	now = epoch
 
-	saw(waitingClaim("a", 3, has(3, "14"), completed), true)
+	saw(makeClaim("a", 3, has(3, "14"), completed), true)
 	want("one is served", 2, 0)
-	saw(waitingClaim("a", 3, has(3, "15"), completed), false)
-	again := waitingClaim("b", 7)
+	saw(makeClaim("a", 3, has(3, "15"), completed), false)
+	again := makeClaim("b", 7)
 	again.UID = "again"
 	w.took("b-uid", "20", epoch)
 	saw(again, true) // deleted and made again between two looks of the cache
 	want("another of that name", 7, 0)
-	if !w.gone(types.NamespacedName{Namespace: "ns", Name: "b"}) || w.gone(types.NamespacedName{Namespace: "ns", Name: "b"}) {
+	if !w.remove(types.NamespacedName{Namespace: "ns", Name: "b"}) || w.remove(types.NamespacedName{Namespace: "ns", Name: "b"}) {
 		t.Error("a claim that waited is gone once")
 	}
 	want("all gone", 0, 0)
 	for _, name := range []string{"elsewhere", "other set"} {
-		w.gone(types.NamespacedName{Namespace: "ns", Name: name})
+		w.remove(types.NamespacedName{Namespace: "ns", Name: name})
 	}
-	w.gone(types.NamespacedName{Namespace: "other", Name: "elsewhere"})
-	if n := fmt.Sprint(len(w.claims), len(w.asking), len(w.uids)); n != "0 0 0" {
+	w.remove(types.NamespacedName{Namespace: "other", Name: "elsewhere"})
+	if n := fmt.Sprint(len(w.byUID), len(w.byAsked), len(w.uids)); n != "0 0 0" {
 		t.Errorf("%s are left of claims that are gone", n)
 	}
 }
 
-func TestAheads(t *testing.T) {
-	key := types.NamespacedName{Namespace: "ns", Name: "pool"}
-	a := newAheads()
-	look := func(after time.Duration, generation int64, wanted, spared int, over time.Duration) {
+func TestSurgeMemory(t *testing.T) {
+	var m surgeMemory
+	next := func(after time.Duration, generation int64, wanted, spared int, over time.Duration) {
 		t.Helper()
-		got := a.look(key, generation, wanted, epoch.Add(after))
-		if want := (ahead{wanted, spared, over}); got != want {
+		got := m.next(generation, wanted, epoch.Add(after))
+		if want := (surge{wanted, spared, over}); got != want {
 			t.Fatalf("after %s: %+v, want %+v", after, got, want)
 		}
 	}
-	look(0, 1, 0, 0, 0)
-	look(0, 1, 5, 5, 0)
-	look(1*time.Second, 1, 8, 8, 0)
-	a.took(key, epoch.Add(2*time.Second))
-	look(60*time.Second, 1, 3, 8, 5*time.Second) // five gave up
-	a.took(key, epoch.Add(61*time.Second))
-	look(62*time.Second, 1, 2, 8, 4*time.Second) // claims do not pause
-	look(66*time.Second, 1, 2, 2, 0)
-	look(67*time.Second, 1, 0, 2, 5*time.Second)
-	look(68*time.Second, 1, 2, 2, 0) // others came
-	look(69*time.Second, 1, 1, 2, 5*time.Second)
-	look(69*time.Second, 2, 0, 0, 0) // the user has changed the set
-	look(69*time.Second, 2, 1, 1, 0)
-	look(70*time.Second, 2, 0, 1, 5*time.Second)
-	look(75*time.Second, 2, 0, 0, 0)
-	if len(a.sets) != 0 {
-		t.Errorf("remembers %v of a set without a burst", a.sets)
+	next(0, 1, 0, 0, 0)
+	next(0, 1, 5, 5, 0)
+	next(1*time.Second, 1, 8, 8, 0)
+	m.took(epoch.Add(2 * time.Second))
+	next(60*time.Second, 1, 3, 8, 5*time.Second) // five gave up
+	m.took(epoch.Add(61 * time.Second))
+	next(62*time.Second, 1, 2, 8, 4*time.Second) // claims do not pause
+	next(66*time.Second, 1, 2, 2, 0)
+	next(67*time.Second, 1, 0, 2, 5*time.Second)
+	next(68*time.Second, 1, 2, 2, 0) // others came
+	next(69*time.Second, 1, 1, 2, 5*time.Second)
+	next(69*time.Second, 2, 0, 0, 0) // the user has changed the set
+	next(69*time.Second, 2, 1, 1, 0)
+	next(70*time.Second, 2, 0, 1, 5*time.Second)
+	next(75*time.Second, 2, 0, 0, 0)
+}
+
+// enqueuedSets notes which sets were enqueued.
+type enqueuedSets struct {
+	noQueue
+	sets []string
+}
+
+func (e *enqueuedSets) Add(r reconcile.Request) { e.sets = append(e.sets, r.Name) }
+func (e *enqueuedSets) AddAfter(r reconcile.Request, _ time.Duration) {
+	e.sets = append(e.sets, r.Name)
+}
+
+// show delivers a claim, and returns which sets that woke.
+func (f *fixture) show(claim *v1alpha1.SandboxClaim) []string {
+	f.Helper()
+	claim.Namespace = f.key.Namespace
+	enqueued := &enqueuedSets{}
+	f.c.watches.waitingClaims().Update(f.Context(), event.UpdateEvent{ObjectOld: claim, ObjectNew: claim}, enqueued)
+	slices.Sort(enqueued.sets)
+	return enqueued.sets
+}
+
+func (f *fixture) wantEnqueued(enqueued []string, want ...string) {
+	f.Helper()
+	if !slices.Equal(enqueued, want) {
+		f.Fatalf("enqueued: %q, want %q", enqueued, want)
+	}
+}
+
+// A set of none with a burst makes what claims wait for, and what none of them takes goes
+// again when no claim has waited for it for a while.
+func testClaimsWait(t *testing.T, f *fixture) {
+	f.createSet(0)
+	f.reconcile()
+	f.wantEnqueued(f.show(makeClaim("a", 4)))
+	f.reconcile()
+	f.wantPooled(0) // it has no burst
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.ScaleStrategy.Burst = new(int32(5)) })
+	f.reconcile()
+	pooled := f.wantPooled(4)
+	f.wantStatus(4, 0, 4, 0)
+	f.wantEnqueued(f.show(makeClaim("b", 3)), "pool")
+	f.sync()
+	f.reconcile()
+	f.wantPooled(5) // no more than the burst
+
+	// A claim takes one. The cache shows that of the sandbox first, and then of the
+	// claim: in between none is made in its place, for which no claim waits.
+	f.start(pooled[0])
+	taken := pooled[0].DeepCopy()
+	taken.OwnerReferences = nil
+	taken.Labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedTrue
+	taken.Annotations = map[string]string{v1alpha1.AnnotationLock: "a-uid", v1alpha1.AnnotationOwner: "b-uid"}
+	if err := f.api.Update(f.Context(), taken); err != nil {
+		t.Fatal(err)
+	}
+	f.show(makeClaim("b", 2))
+	f.show(makeClaim("a", 2)) // 4 are waited for, 3 with the one that is taken
+	f.pass(time.Minute)
+	f.sync()
+	f.reconcile()
+	f.wantPooled(4)
+	f.show(makeClaim("b", 2, has(1, taken.ResourceVersion)))
+	f.reconcile()
+	f.wantPooled(4)
+
+	// Both give up. What was made for them is left alone for as long as claims may
+	// still come.
+	completed := func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }
+	f.wantEnqueued(f.show(makeClaim("a", 2, completed)), "pool")
+	f.wantEnqueued(f.show(makeClaim("b", 2, completed)), "pool")
+	f.wantEnqueued(f.show(makeClaim("b", 2, completed)))
+	f.start(f.pooled()...)
+	f.sync()
+	if after := f.reconcile().RequeueAfter; after <= 0 || after > 5*time.Second {
+		t.Errorf("the set is looked at again after %s", after)
+	}
+	f.wantPooled(4)
+	f.wantStatus(4, 4, 4, 4)
+	f.pass(5 * time.Second)
+	f.reconcile()
+	f.sync()
+	f.reconcile()
+	f.wantPooled(0)
+	f.wantStatus(0, 0, 0, 0)
+	f.state(func(s *setState) {
+		if s.surge.most != 0 || !s.surge.until.IsZero() {
+			t.Errorf("%+v is remembered", s.surge)
+		}
+	})
+}
+
+// Sets of one template grow for claims on the template, those that may serve them.
+func testClaimsWaitOnTemplate(t *testing.T, f *fixture) {
+	ctx := f.Context()
+	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "template"}}
+	template.Spec.Template = makeSet(0).Spec.Template
+	if err := f.api.Create(ctx, template); err != nil {
+		t.Fatal(err)
+	}
+	set := makeSet(1)
+	set.ObjectMeta = metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name}
+	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "template"}
+	set.Spec.ScaleStrategy = v1alpha1.SandboxSetScaleStrategy{Burst: new(int32(10)), MaxUnavailable: new(intstr.FromInt32(6))}
+	if err := f.api.Create(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	f.sync()
+	f.wantPooled(1)
+
+	onTemplate := func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "template" }
+	f.wantEnqueued(f.show(makeClaim("elsewhere", 9, onTemplate, func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "other" })), "pool")
+	f.reconcile()
+	f.wantPooled(1) // not its to serve
+	f.wantEnqueued(f.show(makeClaim("a", 3, onTemplate)), "pool")
+	f.reconcile()
+	f.sync()
+	f.wantPooled(4)
+
+	// A set of the template's name is what the claim asks for, once there is one.
+	named := makeSet(0)
+	named.ObjectMeta = metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "template"}
+	if err := f.api.Create(ctx, named); err != nil {
+		t.Fatal(err)
+	}
+	enqueued := &enqueuedSets{}
+	f.c.watches.sets().Create(ctx, event.CreateEvent{Object: named}, enqueued)
+	f.wantEnqueued(enqueued.sets, "template", "pool")
+	f.pass(time.Minute)
+	f.reconcile()
+	f.wantPooled(4) // since when no claim waits is known by that reconcile alone
+	f.pass(5 * time.Second)
+	f.reconcile()
+	f.sync()
+	f.wantPooled(1)
+	if err := f.api.Delete(ctx, named); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	f.sync()
+	f.wantPooled(4)
+
+	// What a claim holds that has to start first, it does not wait for again.
+	f.show(makeClaim("b", 5, onTemplate))
+	model, err := podtemplate.NewSandbox(f.set(), "gone", podtemplate.Inline(template.Spec.Template))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.Annotations = map[string]string{v1alpha1.AnnotationStarting: "true"}
+	model.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxClaim", Name: "b", UID: "b-uid", Controller: new(true),
+	}}
+	for _, shutdown := range []*metav1.Time{nil, nil, new(metav1.NewTime(f.clock.Now().Add(-time.Hour)))} {
+		held := model.DeepCopy()
+		held.Spec.ShutdownTime = shutdown // set on one that has failed
+		if err := f.api.Create(ctx, held); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.sync()
+	f.reconcile()
+	f.wantPooled(6) // of 1, 3 for a and 3 of 5 for b, as many as may be starting
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+	f.wantPooled(7)
+	f.wantStatus(7, 6, 7, 6)
+}
+
+// What a claim holds and is starting for it may fail or go. The claim waits for one
+// more then, which nothing but the sandbox tells.
+func testStartsForClaims(_ *testing.T, f *fixture) {
+	f.createSet(0)
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.ScaleStrategy.Burst = new(int32(5)) })
+	f.show(makeClaim("a", 2))
+	held := starting("held").label(v1alpha1.LabelSandboxClaimed, v1alpha1.ClaimedTrue).Sandbox
+	held.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxClaim", Name: "a", UID: "a-uid", Controller: new(true),
+	}}
+	held.Annotations = map[string]string{v1alpha1.AnnotationStarting: "true"}
+	changed := func(change func(*v1alpha1.Sandbox)) *v1alpha1.Sandbox {
+		other := held.DeepCopy()
+		change(other)
+		return other
+	}
+	ready := changed(func(s *v1alpha1.Sandbox) { s.Annotations = nil })
+	others := changed(func(s *v1alpha1.Sandbox) { s.OwnerReferences[0].UID = "b-uid" })
+	failed := changed(func(s *v1alpha1.Sandbox) { s.Spec.ShutdownTime = new(metav1.NewTime(f.clock.Now())) })
+	updated := func(before, after *v1alpha1.Sandbox) []string {
+		enqueued := &enqueuedSets{}
+		f.c.watches.sandboxes().Update(f.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, enqueued)
+		return slices.Compact(enqueued.sets)
+	}
+	gone := func(sandbox *v1alpha1.Sandbox) []string {
+		enqueued := &enqueuedSets{}
+		f.c.watches.sandboxes().Delete(f.Context(), event.DeleteEvent{Object: sandbox}, enqueued)
+		return enqueued.sets
+	}
+	f.wantEnqueued(updated(held, failed), "pool")
+	f.wantEnqueued(updated(held, ready), "pool")
+	f.wantEnqueued(updated(ready, ready))
+	f.wantEnqueued(updated(others, others)) // whose claim does not wait
+	f.wantEnqueued(gone(held), "pool")
+	f.wantEnqueued(gone(ready))
+	f.wantEnqueued(gone(others))
+}
+
+// However many claims wait, no more of them are looked into than the burst can serve.
+func testVeryManyClaimsWait(t *testing.T, f *fixture) {
+	f.createSet(0)
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.ScaleStrategy.Burst = new(int32(5)) })
+	for i := range 100 {
+		f.show(makeClaim(fmt.Sprint("c", i), 2))
+	}
+	lookups := 0
+	f.cache.read = func() { lookups++ }
+	f.reconcile()
+	f.wantPooled(5)
+	if lookups != 4 { // 3 claims, and the pool
+		t.Errorf("sandboxes are looked up %d times", lookups)
 	}
 }

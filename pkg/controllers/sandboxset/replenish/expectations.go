@@ -5,12 +5,10 @@ package replenish
 
 import (
 	"maps"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/clock"
 )
 
 // expectationTTL is how long an own write may stay unseen. A cache that misses a
@@ -18,34 +16,23 @@ import (
 // controllers use the same time.
 const expectationTTL = 5 * time.Minute
 
-// expectations remembers what this controller wrote and the cache has not shown
-// yet, so that a reconcile that reads an old cache neither makes a sandbox twice
-// nor counts a deleted one. Sandboxes are known by UID: names come back.
+// expectations are the writes of this controller that the cache has not shown yet,
+// so that a reconcile that reads an old cache neither creates a sandbox twice nor
+// counts a deleted one. Sandboxes are known by UID, because names come back.
 //
 // The answer to a create and the event of the cache about it may come in either
 // order:
 //
-//	begin · created(uid) · seen(uid)    expected in between
-//	begin · seen(uid) · created(uid)    early: seen before it was expected
+//	expectCreate · created(uid) · createObserved(uid)    expected in between
+//	expectCreate · createObserved(uid) · created(uid)    early: observed before it was expected
 //
-// Early ones are remembered only while a create of the same set is on its way.
+// Early ones are remembered only while a create is in flight.
 //
 // A reconcile must take its snapshot before it reads the cache. Then a sandbox
-// that arrives between the two is in both, and the census counts it once; the
-// other way round it would be in neither, and be made again.
+// that arrives between the two is in both, and poolCounts counts it once; the
+// other way round it would be in neither, and be created again.
 type expectations struct {
-	clock clock.PassiveClock
-
-	mu   sync.Mutex
-	sets map[types.NamespacedName]*expected
-	// setOf finds the set of a sandbox that is expected to come or to go: the
-	// event about it may show no owner any more.
-	setOf map[types.UID]types.NamespacedName
-}
-
-// expected are the expectations of one set.
-type expected struct {
-	onTheWay int
+	inFlight int
 	early    sets.Set[types.UID]
 	creates  map[types.UID]expectedCreate
 	deletes  map[types.UID]time.Time // until when
@@ -56,136 +43,64 @@ type expectedCreate struct {
 	until    time.Time
 }
 
-func newExpectations(c clock.PassiveClock) *expectations {
-	return &expectations{
-		clock: c,
-		sets:  map[types.NamespacedName]*expected{},
-		setOf: map[types.UID]types.NamespacedName{},
+func newExpectations() expectations {
+	return expectations{
+		early:   sets.Set[types.UID]{},
+		creates: map[types.UID]expectedCreate{},
+		deletes: map[types.UID]time.Time{},
 	}
 }
 
-func (x *expectations) get(set types.NamespacedName) *expected {
-	e := x.sets[set]
-	if e == nil {
-		e = &expected{
-			early:   sets.Set[types.UID]{},
-			creates: map[types.UID]expectedCreate{},
-			deletes: map[types.UID]time.Time{},
-		}
-		x.sets[set] = e
-	}
-	return e
-}
+// expectCreate notes that a create is about to be sent. Exactly one of created and
+// createFailed must follow.
+func (e *expectations) expectCreate() { e.inFlight++ }
 
-// begin says that a create is about to be sent. Exactly one of created and
-// failed must follow.
-func (x *expectations) begin(set types.NamespacedName) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.get(set).onTheWay++
-}
-
-// created says that a create made this sandbox.
-func (x *expectations) created(set types.NamespacedName, sandbox types.UID, revision string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	e := x.get(set)
+// created notes that a create made this sandbox.
+func (e *expectations) created(sandbox types.UID, revision string, now time.Time) {
 	if !e.early.Has(sandbox) {
-		e.creates[sandbox] = expectedCreate{revision, x.clock.Now().Add(expectationTTL)}
-		x.setOf[sandbox] = set
+		e.creates[sandbox] = expectedCreate{revision, now.Add(expectationTTL)}
 	}
-	e.arrived()
+	e.createFailed()
 }
 
-// failed says that a create made nothing.
-func (x *expectations) failed(set types.NamespacedName) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.get(set).arrived()
-}
-
-func (e *expected) arrived() {
-	e.onTheWay--
-	if e.onTheWay <= 0 {
-		e.onTheWay = 0
+// createFailed notes that a create made nothing.
+func (e *expectations) createFailed() {
+	if e.inFlight--; e.inFlight <= 0 {
+		e.inFlight = 0
 		clear(e.early)
 	}
 }
 
-// seen says that the cache shows this sandbox of this set.
-func (x *expectations) seen(set types.NamespacedName, sandbox types.UID) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	e := x.sets[set]
-	if e == nil {
-		return
-	}
+// createObserved notes that the cache shows this sandbox.
+func (e *expectations) createObserved(sandbox types.UID) {
 	if _, ok := e.creates[sandbox]; ok {
 		delete(e.creates, sandbox)
-		delete(x.setOf, sandbox)
-	} else if e.onTheWay > 0 {
+	} else if e.inFlight > 0 {
 		e.early.Insert(sandbox)
 	}
 }
 
-// deleting says that this sandbox is about to be deleted. kept or gone follows.
-func (x *expectations) deleting(set types.NamespacedName, sandbox types.UID) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.get(set).deletes[sandbox] = x.clock.Now().Add(expectationTTL)
-	x.setOf[sandbox] = set
+// expectDelete notes that this sandbox is about to be deleted. deleteObserved follows.
+func (e *expectations) expectDelete(sandbox types.UID, now time.Time) {
+	e.deletes[sandbox] = now.Add(expectationTTL)
 }
 
-// kept says that the delete did not happen.
-func (x *expectations) kept(sandbox types.UID) { x.gone(sandbox) }
-
-// gone says that the cache shows that this sandbox is gone, or about to be.
-func (x *expectations) gone(sandbox types.UID) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	set, ok := x.setOf[sandbox]
-	if !ok {
-		return
-	}
-	delete(x.setOf, sandbox)
-	delete(x.sets[set].creates, sandbox)
-	delete(x.sets[set].deletes, sandbox)
+// deleteObserved notes that the sandbox is gone or about to be, or that its delete
+// failed: no event is owed.
+func (e *expectations) deleteObserved(sandbox types.UID) {
+	delete(e.creates, sandbox)
+	delete(e.deletes, sandbox)
 }
 
-// snapshot returns the sandboxes that the cache owes an arrival, with their
-// revisions, and those that it owes an end. Both are the caller's to change.
-func (x *expectations) snapshot(set types.NamespacedName) (map[types.UID]string, sets.Set[types.UID]) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	creates, deletes := map[types.UID]string{}, sets.Set[types.UID]{}
-	e := x.sets[set]
-	if e == nil {
-		return creates, deletes
+// snapshot returns the sandboxes whose arrival the cache has still to show, with
+// their revisions, and those whose end it has still to show. Both are the caller's to
+// change.
+func (e *expectations) snapshot(now time.Time) (map[types.UID]string, sets.Set[types.UID]) {
+	maps.DeleteFunc(e.creates, func(_ types.UID, c expectedCreate) bool { return now.After(c.until) })
+	maps.DeleteFunc(e.deletes, func(_ types.UID, until time.Time) bool { return now.After(until) })
+	creates := make(map[types.UID]string, len(e.creates))
+	for sandbox, c := range e.creates {
+		creates[sandbox] = c.revision
 	}
-	now := x.clock.Now()
-	for sandbox, create := range e.creates {
-		if now.After(create.until) {
-			delete(e.creates, sandbox)
-			delete(x.setOf, sandbox)
-			continue
-		}
-		creates[sandbox] = create.revision
-	}
-	for sandbox, until := range e.deletes {
-		if now.After(until) {
-			delete(e.deletes, sandbox)
-			delete(x.setOf, sandbox)
-			continue
-		}
-		deletes.Insert(sandbox)
-	}
-	return creates, deletes
-}
-
-// forget drops all about a set that is gone.
-func (x *expectations) forget(set types.NamespacedName) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.sets, set)
-	maps.DeleteFunc(x.setOf, func(_ types.UID, of types.NamespacedName) bool { return of == set })
+	return creates, sets.KeySet(e.deletes)
 }

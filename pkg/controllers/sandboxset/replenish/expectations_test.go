@@ -12,147 +12,85 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 )
-
-var pool1, pool2 = types.NamespacedName{Namespace: "ns", Name: "1"}, types.NamespacedName{Namespace: "ns", Name: "2"}
 
 func TestExpectations(t *testing.T) {
 	tests := map[string]struct {
-		do      func(x *expectations, c *clocktesting.FakePassiveClock)
-		creates []types.UID
-		deletes []types.UID
+		do               func(*expectations)
+		after            time.Duration
+		creates, deletes []types.UID
 	}{
-		"nothing": {do: func(*expectations, *clocktesting.FakePassiveClock) {}},
-		"answer, then event": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.created(pool1, "a", current)
-				x.seen(pool1, "a")
-			},
-		},
-		"answer, no event yet": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.created(pool1, "a", current)
-			},
-			creates: []types.UID{"a"},
-		},
-		"event, then answer": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.seen(pool1, "a")
-				x.created(pool1, "a", current)
-			},
-		},
-		"event, delete event, then answer": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.seen(pool1, "a")
-				x.gone("a")
-				x.created(pool1, "a", current)
-			},
-		},
-		"events of others do not count": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.begin(pool1)
-				x.seen(pool1, "other")
-				x.created(pool1, "a", current)
-				x.seen(pool2, "b")
-				x.created(pool1, "b", current)
-			},
-			creates: []types.UID{"a", "b"},
-		},
-		"early ones are forgotten when nothing is on its way": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.seen(pool1, "a")
-				x.failed(pool1)
-				x.begin(pool1)
-				x.created(pool1, "a", current)
-			},
-			creates: []types.UID{"a"},
-		},
-		"created and deleted by others before it was seen": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.created(pool1, "a", current)
-				x.gone("a")
-			},
-		},
-		"failed": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.failed(pool1)
-			},
-		},
-		"never seen": {
-			do: func(x *expectations, c *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.created(pool1, "a", current)
-				x.deleting(pool1, "b")
-				c.SetTime(c.Now().Add(expectationTTL + time.Second))
-			},
-		},
-		"not seen for long": {
-			do: func(x *expectations, c *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.created(pool1, "a", current)
-				x.deleting(pool1, "b")
-				c.SetTime(c.Now().Add(expectationTTL))
-			},
-			creates: []types.UID{"a"}, deletes: []types.UID{"b"},
-		},
-		"deleting": {
-			do:      func(x *expectations, _ *clocktesting.FakePassiveClock) { x.deleting(pool1, "a") },
-			deletes: []types.UID{"a"},
-		},
-		"deleted": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.deleting(pool1, "a")
-				x.gone("a")
-			},
-		},
-		"kept": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.deleting(pool1, "a")
-				x.kept("a")
-			},
-		},
-		"another set": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool2)
-				x.created(pool2, "a", current)
-				x.deleting(pool2, "b")
-			},
-		},
-		"set gone": {
-			do: func(x *expectations, _ *clocktesting.FakePassiveClock) {
-				x.begin(pool1)
-				x.created(pool1, "a", current)
-				x.deleting(pool1, "b")
-				x.forget(pool1)
-				x.gone("a")
-				x.seen(pool1, "a")
-			},
-		},
+		"nothing": {do: func(*expectations) {}},
+		"answer, then event": {do: func(e *expectations) {
+			e.expectCreate()
+			e.created("a", current, epoch)
+			e.createObserved("a")
+		}},
+		"answer, no event yet": {do: func(e *expectations) {
+			e.expectCreate()
+			e.created("a", current, epoch)
+		}, creates: []types.UID{"a"}},
+		"event, then answer": {do: func(e *expectations) {
+			e.expectCreate()
+			e.createObserved("a")
+			e.created("a", current, epoch)
+		}},
+		"event, delete event, then answer": {do: func(e *expectations) {
+			e.expectCreate()
+			e.createObserved("a")
+			e.deleteObserved("a")
+			e.created("a", current, epoch)
+		}},
+		"events of others do not count": {do: func(e *expectations) {
+			e.expectCreate()
+			e.createObserved("other")
+			e.created("a", current, epoch)
+		}, creates: []types.UID{"a"}},
+		"early ones are forgotten when nothing is in flight": {do: func(e *expectations) {
+			e.expectCreate()
+			e.createObserved("a")
+			e.createFailed()
+			e.expectCreate()
+			e.created("a", current, epoch)
+		}, creates: []types.UID{"a"}},
+		"created and deleted by others before it was observed": {do: func(e *expectations) {
+			e.expectCreate()
+			e.created("a", current, epoch)
+			e.deleteObserved("a")
+		}},
+		"failed": {do: func(e *expectations) {
+			e.expectCreate()
+			e.createFailed()
+		}},
+		"never observed": {do: func(e *expectations) {
+			e.expectCreate()
+			e.created("a", current, epoch)
+			e.expectDelete("b", epoch)
+		}, after: expectationTTL + time.Second},
+		"not observed for long": {do: func(e *expectations) {
+			e.expectCreate()
+			e.created("a", current, epoch)
+			e.expectDelete("b", epoch)
+		}, after: expectationTTL, creates: []types.UID{"a"}, deletes: []types.UID{"b"}},
+		"deleting": {do: func(e *expectations) { e.expectDelete("a", epoch) }, deletes: []types.UID{"a"}},
+		"deleted, or the delete failed": {do: func(e *expectations) {
+			e.expectDelete("a", epoch)
+			e.deleteObserved("a")
+		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := clocktesting.NewFakePassiveClock(epoch)
-			x := newExpectations(c)
-			test.do(x, c)
-			creates, deletes := x.snapshot(pool1)
+			e := newExpectations()
+			test.do(&e)
+			creates, deletes := e.snapshot(epoch.Add(test.after))
 			if got := slices.Sorted(maps.Keys(creates)); !slices.Equal(got, test.creates) {
 				t.Errorf("creates %v, want %v", got, test.creates)
 			}
 			if got := slices.Sorted(maps.Keys(deletes)); !slices.Equal(got, test.deletes) {
 				t.Errorf("deletes %v, want %v", got, test.deletes)
 			}
-			if n, want := len(x.setOf), len(creates)+len(deletes); n != want && name != "another set" {
-				t.Errorf("remembers %d sandboxes, want %d", n, want)
+			if len(e.creates) != len(creates) || len(e.deletes) != len(deletes) {
+				t.Errorf("remembers %v, %v", e.creates, e.deletes)
 			}
 		})
 	}
@@ -160,30 +98,34 @@ func TestExpectations(t *testing.T) {
 
 // Answers and events of many creates in any order leave nothing behind.
 func TestExpectationsConcurrently(t *testing.T) {
-	x := newExpectations(clock.RealClock{})
+	states, set := newSetStates(time.Second), makeSet(0)
+	states.track(set)
+	do := func(f func(*expectations)) {
+		states.update(types.NamespacedName{Namespace: set.Namespace, Name: set.Name}, func(s *setState) { f(&s.expectations) })
+	}
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 200 {
 				uid := types.UID(fmt.Sprintf("%d-%d", i, j))
-				x.begin(pool1)
+				do(func(e *expectations) { e.expectCreate() })
 				event := make(chan struct{})
 				go func() {
 					defer close(event)
-					x.seen(pool1, uid)
+					do(func(e *expectations) { e.createObserved(uid) })
 				}()
-				x.created(pool1, uid, current)
+				do(func(e *expectations) { e.created(uid, current, epoch) })
 				<-event
-				x.deleting(pool1, uid)
-				x.snapshot(pool1)
-				x.gone(uid)
+				do(func(e *expectations) { e.expectDelete(uid, epoch) })
+				do(func(e *expectations) { e.snapshot(epoch) })
+				do(func(e *expectations) { e.deleteObserved(uid) })
 			}
 		})
 	}
 	wg.Wait()
-	creates, deletes := x.snapshot(pool1)
-	e := x.sets[pool1]
-	if len(creates)+len(deletes)+len(x.setOf)+len(e.early)+e.onTheWay != 0 {
-		t.Errorf("left: %v %v %v %v %d", creates, deletes, x.setOf, e.early, e.onTheWay)
-	}
+	do(func(e *expectations) {
+		if len(e.creates)+len(e.deletes)+len(e.early)+e.inFlight != 0 {
+			t.Errorf("left: %+v", *e)
+		}
+	})
 }

@@ -5,7 +5,6 @@ package replenish
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 )
 
@@ -61,10 +61,9 @@ func newFixture(t *testing.T, api client.WithWatch, namespace string) *fixture {
 			return c.Get(ctx, k, o, opts...)
 		},
 	}), f.clock, Options{Workers: 2, RefillConcurrency: 8, QuietPeriod: 100 * time.Millisecond, Lookup: &templates.Lookup{Cache: api, Server: api}})
-	f.c.pool = f.cache
-	f.c.revisions = holders{f}
-	f.c.users = referrers{f}
-	f.c.growing = growers{f}
+	*f.c.caches = caches{
+		sandboxes: f.cache, templates: holders{f}, setUsers: setUsers{f}, sandboxUsers: sandboxUsers{f}, surging: surging{f},
+	}
 	return f
 }
 
@@ -85,40 +84,48 @@ func (h holders) ControlledBy(uid types.UID) ([]*v1alpha1.SandboxTemplate, error
 	return all, nil
 }
 
-// referrers shows what refers to a template straight, as the server has it.
-type referrers struct{ f *fixture }
+// setUsers and sandboxUsers show what refers to a template straight, as the server has
+// it.
+type (
+	setUsers     struct{ f *fixture }
+	sandboxUsers struct{ f *fixture }
+)
 
-func (r referrers) UsersOf(_, namespace, name string) ([]client.Object, error) {
-	sets, sandboxes := &v1alpha1.SandboxSetList{}, &v1alpha1.SandboxList{}
-	if err := errors.Join(r.f.api.List(r.f.Context(), sets, client.InNamespace(namespace)),
-		r.f.api.List(r.f.Context(), sandboxes, client.InNamespace(namespace))); err != nil {
-		return nil, err
-	}
+func (u setUsers) UsersOf(_, namespace, name string) ([]client.Object, error) {
+	list := &v1alpha1.SandboxSetList{}
+	err := u.f.api.List(u.f.Context(), list, client.InNamespace(namespace))
 	var found []client.Object
-	for i := range sets.Items {
-		if ref := sets.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
-			found = append(found, &sets.Items[i])
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
+			found = append(found, &list.Items[i])
 		}
 	}
-	for i := range sandboxes.Items {
-		if ref := sandboxes.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
-			found = append(found, &sandboxes.Items[i])
-		}
-	}
-	return found, nil
+	return found, err
 }
 
-// growers shows the sets with a burst, as the server has them.
-type growers struct{ f *fixture }
+func (u sandboxUsers) UsersOf(_, namespace, name string) ([]client.Object, error) {
+	list := &v1alpha1.SandboxList{}
+	err := u.f.api.List(u.f.Context(), list, client.InNamespace(namespace))
+	var found []client.Object
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.TemplateRef; ref != nil && ref.Name == name {
+			found = append(found, &list.Items[i])
+		}
+	}
+	return found, err
+}
 
-func (g growers) Growing(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
+// surging shows the sets with a burst, as the server has them.
+type surging struct{ f *fixture }
+
+func (s surging) Surging(namespace, name string) ([]*v1alpha1.SandboxSet, error) {
 	list := &v1alpha1.SandboxSetList{}
-	if err := g.f.api.List(g.f.Context(), list, client.InNamespace(namespace)); err != nil {
+	if err := s.f.api.List(s.f.Context(), list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
 	var all []*v1alpha1.SandboxSet
 	for i := range list.Items {
-		keys, err := growsFor(&list.Items[i])
+		keys, err := surgingKeys(&list.Items[i])
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +160,7 @@ func (c *testCache) ControlledBy(uid types.UID) ([]*v1alpha1.Sandbox, error) {
 }
 
 // noQueue stands for the queue that events fill.
-type noQueue struct{ queue }
+type noQueue struct{ queue.Interface }
 
 func (noQueue) Add(reconcile.Request)                     {}
 func (noQueue) AddAfter(reconcile.Request, time.Duration) {}
@@ -171,11 +178,11 @@ func (f *fixture) deliver(uid types.UID, now *v1alpha1.Sandbox) {
 	f.cache.mu.Unlock()
 	switch {
 	case before == nil && now != nil:
-		f.c.sandboxCreated(now, noQueue{})
+		f.c.watches.sandboxCreated(now, noQueue{})
 	case before != nil && now != nil:
-		f.c.sandboxUpdated(before, now, noQueue{})
+		f.c.watches.sandboxUpdated(before, now, noQueue{})
 	case before != nil:
-		f.c.expectations.gone(uid)
+		f.c.watches.sandboxDeleted(before, noQueue{})
 	}
 }
 
@@ -201,6 +208,9 @@ func (f *fixture) sync() {
 	f.Helper()
 	f.catchUp(func() bool { return true })
 }
+
+// state calls a function with what the controller remembers of the set.
+func (f *fixture) state(look func(*setState)) { f.c.states.update(f.key, look) }
 
 func (f *fixture) createSet(replicas int32) {
 	f.Helper()
@@ -277,9 +287,40 @@ func (f *fixture) claim(sandbox *v1alpha1.Sandbox) {
 	}
 }
 
+func (f *fixture) pass(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+
+func (f *fixture) request() reconcile.Request { return reconcile.Request{NamespacedName: f.key} }
+
+// wantRetry reconciles, which has to fail.
+func (f *fixture) wantRetry() {
+	f.Helper()
+	if _, err := f.c.Reconcile(f.Context(), f.request()); err == nil {
+		f.Error("no error, so no retry")
+	}
+}
+
+// fill reconciles until the pool is full and available.
+func (f *fixture) fill() {
+	f.Helper()
+	f.reconcile()
+	f.start(f.pooled()...)
+	f.sync()
+	f.reconcile()
+}
+
+// refuseTemplates makes creates of SandboxTemplates fail.
+func (f *fixture) refuseTemplates(err error) {
+	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
+			return err
+		}
+		return c.Create(ctx, o, opts...)
+	}
+}
+
 func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
-	result, err := f.c.Reconcile(f.Context(), reconcile.Request{NamespacedName: f.key})
+	result, err := f.c.Reconcile(f.Context(), f.request())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -4,238 +4,241 @@
 package replenish
 
 import (
+	"cmp"
 	"fmt"
-	"math"
+	"slices"
+	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// observation is all that a plan is made from.
+// maxUnobserved is how many sandboxes of a set may be there in a cluster that no
+// controller of pods has taken up yet. Such a controller takes those of all sets in
+// turn, so with more of them a small set, or a claim that has one made, would wait for
+// all of a large set; and a cluster that takes pods slowly would have none the earlier.
+// It is enough to keep a cluster busy.
+const maxUnobserved = 128
+
+// observation is all that a plan, and the status, are made from.
 type observation struct {
 	set *v1alpha1.SandboxSet
-	// goal is what the pool should consist of.
-	goal
-	// said is what the API said of the pods of the goal's revision, or nil; cluster is
-	// whether there is a cluster, which it could ask and which runs the pods.
-	said    *answer
-	cluster bool
-	// sandboxes are those that the set controls, as the cache shows them.
-	sandboxes []*v1alpha1.Sandbox
-	// creates are sandboxes that this controller has made and whose arrival in the
-	// cache it has not noticed yet, with their revisions. Some may already be among
-	// sandboxes: the cache is filled before its events are handled.
-	creates map[types.UID]string
-	// deletes are sandboxes that this controller has deleted, whose end it has not
-	// noticed yet. They are as good as gone.
-	deletes sets.Set[types.UID]
-	// taken is how many claims had taken when sandboxes were looked up, see bursts.
+	// targetRevision is what the pool should consist of, and pool what is there.
+	targetRevision
+	pool
+	// surge is how far the pool may differ from replicas because claims wait.
+	surge surge
+	// taken is how many claims had taken before the cache was read, see burst.
 	taken int
-	// ahead is how far the pool may differ from replicas because claims wait.
-	ahead ahead
-	now   time.Time
+	// dryRun is what the API said of the pods of the target revision, or nil; cluster
+	// is whether there is a cluster, which it could ask and which runs the pods.
+	dryRun  *dryRunResult
+	cluster bool
+	now     time.Time
 }
 
-// maxUnseen is how many sandboxes of a set may be there in a cluster that whoever runs
-// pods has not looked at yet. It takes those of all sets in turn, so with more of them
-// a small set, or a claim that has one made, would wait for all of a large set; and a
-// cluster that takes pods slowly would have none the earlier. It is enough to keep
-// it busy.
-const maxUnseen = 128
+// delays are why a plan has to wait, and for how long.
+type delays struct {
+	// backoff is until more are created, because sandboxes of the revision fail.
+	backoff time.Duration
+	// burst is until anything is done, because claims run.
+	burst time.Duration
+}
 
 // plan is what to do.
 type plan struct {
 	create int
-	// more is whether more are to be created when some of those are looked at.
+	// more is whether more are to be created when some of those are taken up.
 	more   bool
 	remove []*v1alpha1.Sandbox
-	// rolling: what is removed beside garbage is of an older revision, not surplus.
+	// rolling: what is removed beside garbage is outdated, not surplus.
 	rolling bool
-}
-
-// census is a pool, sorted by what its sandboxes are good for.
-type census struct {
-	// available can be claimed now; creating will be. Together with pending (own
-	// creates that the cache does not show) they are the unused sandboxes.
-	available, creating []*v1alpha1.Sandbox
-	pending             int
-	// unseen are those among creating that nobody has looked at yet.
-	unseen int
-	// updated... are those of the current revision.
-	updatedAvailable, updatedCreating, updatedPending int
-	// garbage will never be claimed.
-	garbage []*v1alpha1.Sandbox
-	// outcome is how those of the current revision fare.
-	outcome outcome
-}
-
-func (c *census) unused() int  { return len(c.available) + len(c.creating) + c.pending }
-func (c *census) updated() int { return c.updatedAvailable + c.updatedCreating + c.updatedPending }
-
-// use is what one sandbox of a pool is good for.
-type use int
-
-const (
-	useNone use = iota // not ours to count or to delete
-	useCreating
-	useAvailable
-	useGarbage
-)
-
-// useOf follows the derived state, except:
-//   - A locked sandbox is somebody's who has not taken it out of the pool yet. It
-//     does not count, so that the pool is full without it, and it is left alone.
-//     The lock of a scale-down by OpenKruise Agents that was interrupted is
-//     nobody's.
-//   - A paused sandbox was put aside by somebody: the set never pauses one. It does
-//     not count, so that the pool is full without it, and is left alone, also by a
-//     scale-down, as what it keeps may be wanted. It counts again once it is
-//     resumed, and goes with the set.
-//   - A sandbox without an address cannot be handed out, whatever its conditions.
-//   - A failed sandbox that is kept for debugging is left alone.
-func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
-	if sandbox.DeletionTimestamp != nil {
-		return useNone
-	}
-	if sandbox.Annotations[v1alpha1.AnnotationOwner] == v1alpha1.OwnerScaleDown {
-		return useGarbage
-	}
-	state := v1alpha1.StateOf(sandbox, now)
-	locked := sandbox.Annotations[v1alpha1.AnnotationLock] != ""
-	switch {
-	case state == v1alpha1.StateDead:
-		if sandbox.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
-			return useNone
-		}
-		return useGarbage
-	case locked || sandbox.Spec.Paused:
-		return useNone
-	case state == v1alpha1.StateAvailable && sandbox.Status.PodInfo.PodIP != "":
-		return useAvailable
-	default:
-		return useCreating
-	}
-}
-
-func (o *observation) updated(sandbox *v1alpha1.Sandbox) bool {
-	return sandbox.Labels[v1alpha1.LabelTemplateHash] == o.revision
-}
-
-func (o *observation) census() census {
-	c := census{pending: len(o.creates)}
-	for _, revision := range o.creates {
-		if revision == o.revision {
-			c.updatedPending++
-		}
-	}
-	for _, sandbox := range o.sandboxes {
-		if revision, ok := o.creates[sandbox.UID]; ok {
-			c.pending--
-			if revision == o.revision {
-				c.updatedPending--
-			}
-		}
-		if o.deletes.Has(sandbox.UID) {
-			continue
-		}
-		switch useOf(sandbox, o.now) {
-		case useAvailable:
-			c.available = append(c.available, sandbox)
-			if o.updated(sandbox) {
-				c.updatedAvailable++
-				c.outcome.works(sandbox)
-			}
-		case useCreating:
-			c.creating = append(c.creating, sandbox)
-			if sandbox.Status.ObservedGeneration == 0 {
-				c.unseen++
-			}
-			if o.updated(sandbox) {
-				c.updatedCreating++
-			}
-		case useGarbage:
-			c.garbage = append(c.garbage, sandbox)
-			if o.updated(sandbox) {
-				c.outcome.garbage(sandbox)
-			}
-		}
-	}
-	return c
 }
 
 // plan decides.
 //
-//   - Too few, with those that claims wait for: make the missing ones, but no more at a time than
-//     scaleStrategy.maxUnavailable lets be unavailable, and no more than are looked at (see
-//     maxUnseen).
+//   - Too few, with those that claims wait for: create the missing ones, but no more at
+//     a time than scaleStrategy.maxUnavailable lets be unavailable, and no more than
+//     are taken up (see maxUnobserved).
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
-//     was made for claims that waited is left alone for a while (see aheads).
+//     was created for claims that waited is left alone for a while (see surgeMemory).
 //   - Older revision: replace (see outdated).
-//   - No sandbox of the goal can be made: make none, and keep the older ones.
+//   - No sandbox of the target revision can be created: create none, and keep the
+//     older ones.
+//   - Sandboxes fail: create none until the backoff is over. Claims run: wait for them,
+//     unless the user has changed the set.
 //
 // Nothing useful is removed while own creates are still to show up in the cache:
 // one of them may have been claimed meanwhile, and then it is not one too many.
 //
 // Example: replicas 10, updateStrategy 20%, ten available sandboxes of an older
-// revision. The first plan removes two; the next makes two; nothing happens until
+// revision. The first plan removes two; the next creates two; nothing happens until
 // both are available; then two more are removed. With a template that never gets
 // ready it stays at eight old ones that work.
-func (o *observation) plan(c *census) (plan, error) {
-	p := plan{remove: c.garbage}
-	missing := o.target() - c.unused()
-	if missing > 0 {
-		room, err := o.room(c)
-		if err != nil {
-			return plan{}, err
-		}
-		p.create = min(missing, room)
-		if unseen := max(maxUnseen-c.unseen-c.pending, 0); o.cluster && unseen < p.create {
-			p.create, p.more = unseen, true
-		}
-	}
-	if !o.makes() {
-		p.create = 0
-	}
-	if c.pending > 0 {
-		return p, nil
-	}
-	if surplus := c.unused() - o.replicas() - o.ahead.spared; surplus > 0 {
-		p.remove = append(p.remove, o.leastUseful(c, surplus)...)
-		return p, nil
-	}
-	outdated, err := o.outdated(c)
+func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
+	create, more, err := o.toCreate(c)
 	if err != nil {
 		return plan{}, err
 	}
-	p.remove, p.rolling = append(p.remove, outdated...), len(outdated) > 0
+	p := plan{create: create, more: more, remove: c.garbage}
+	switch surplus := c.unused() - o.replicas() - o.surge.spared; {
+	case c.pending > 0:
+	case surplus > 0:
+		p.remove = append(p.remove, o.leastUseful(c, surplus)...)
+	default:
+		outdated, err := o.outdated(c)
+		if err != nil {
+			return plan{}, err
+		}
+		p.remove, p.rolling = append(p.remove, outdated...), len(outdated) > 0
+	}
+	if d.backoff > 0 {
+		p.create = 0
+	}
+	if d.burst > 0 && !specChanged(o.set) {
+		p.create, p.remove = 0, nil
+	}
 	return p, nil
 }
 
-func (o *observation) replicas() int {
-	if o.set.Spec.Replicas == nil {
-		return 0
+// toCreate is how many sandboxes to create, and whether more are missing that have to
+// wait until some of these are taken up.
+func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
+	n = o.desired() - c.unused()
+	if n <= 0 || !o.canCreate() {
+		return 0, false, nil
 	}
-	return int(max(*o.set.Spec.Replicas, 0))
+	if limit := o.set.Spec.ScaleStrategy.MaxUnavailable; limit != nil {
+		maxUnavailable, err := scaled(limit, o.desired())
+		if err != nil {
+			return 0, false, fmt.Errorf("spec.scaleStrategy.maxUnavailable: %w", err)
+		}
+		n = min(n, max(maxUnavailable-len(c.creating)-c.pending, 0))
+	}
+	if room := max(maxUnobserved-c.unobserved-c.pending, 0); o.cluster && room < n {
+		return room, true, nil
+	}
+	return n, false, nil
 }
 
-// target is how many unused sandboxes there should be now.
-func (o *observation) target() int { return o.replicas() + o.ahead.wanted }
+// leastUseful returns the n sandboxes to give up when a pool shrinks: those of an
+// older revision first; among equals
+//
+//  1. those that do not run yet,
+//  2. those that were used before, most often first,
+//  3. those that run and are not ready,
+//  4. the fresh ones;
+//
+// among equals again the older. An older revision goes first even where it is
+// available and the newer is not: the user changed the template and shrinks the
+// pool, so the older would go next anyway.
+func (o *observation) leastUseful(c *poolCounts, n int) []*v1alpha1.Sandbox {
+	type ranked struct {
+		*v1alpha1.Sandbox
+		revision, rank int
+	}
+	unused := make([]ranked, 0, len(c.creating)+len(c.available))
+	add := func(sandbox *v1alpha1.Sandbox, available bool) {
+		r := ranked{Sandbox: sandbox, rank: rank(sandbox, available)}
+		if revisionOf(sandbox) == o.revision {
+			r.revision = 1
+		}
+		unused = append(unused, r)
+	}
+	for _, sandbox := range c.creating {
+		add(sandbox, false)
+	}
+	for _, sandbox := range c.available {
+		add(sandbox, true)
+	}
+	slices.SortFunc(unused, func(a, b ranked) int {
+		return cmp.Or(
+			cmp.Compare(a.revision, b.revision),
+			cmp.Compare(a.rank, b.rank),
+			cmp.Compare(b.Status.RecycledCount, a.Status.RecycledCount),
+			byAge(a.Sandbox, b.Sandbox),
+		)
+	})
+	surplus := make([]*v1alpha1.Sandbox, 0, n)
+	for _, r := range unused[:min(n, len(unused))] {
+		surplus = append(surplus, r.Sandbox)
+	}
+	return surplus
+}
 
-// room is how many sandboxes may be created now.
-func (o *observation) room(c *census) (int, error) {
-	limit := o.set.Spec.ScaleStrategy.MaxUnavailable
-	if limit == nil {
-		return math.MaxInt, nil
+func rank(sandbox *v1alpha1.Sandbox, available bool) int {
+	switch {
+	case !available && sandbox.Status.Phase != v1alpha1.SandboxRunning:
+		return 1
+	case sandbox.Status.RecycledCount > 0:
+		return 2
+	case !available:
+		return 3
+	default:
+		return 4
 	}
-	maxUnavailable, err := scaled(limit, o.target())
+}
+
+// outdated returns the sandboxes of an older revision to replace now: all that
+// are still starting, since they are of no use to any claim, and as many of the
+// available ones, oldest first, as leaves at least replicas minus
+// updateStrategy.maxUnavailable available. Reckoned from what is available, and
+// not from what was removed before, the floor also holds while claims take from
+// the pool or new sandboxes do not get ready.
+func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
+	if c.updatedAvailable == len(c.available) && c.updatedCreating == len(c.creating) {
+		return nil, nil // the common case, without a walk through the pool
+	}
+	if !o.canCreate() {
+		return nil, nil // there would be none in their place
+	}
+	floor, err := o.floor()
 	if err != nil {
-		return 0, fmt.Errorf("spec.scaleStrategy.maxUnavailable: %w", err)
+		return nil, err
 	}
-	return max(maxUnavailable-len(c.creating)-c.pending, 0), nil
+	updated := func(sandbox *v1alpha1.Sandbox) bool { return revisionOf(sandbox) == o.revision }
+	starting := slices.DeleteFunc(slices.Clone(c.creating), updated)
+	old := slices.DeleteFunc(slices.Clone(c.available), updated)
+	slices.SortFunc(old, byAge)
+	return append(starting, old[:min(max(len(c.available)-floor, 0), len(old))]...), nil
+}
+
+// floor is how many available sandboxes a roll-out leaves at least.
+func (o *observation) floor() (int, error) {
+	limit := o.set.Spec.UpdateStrategy.MaxUnavailable
+	if limit == nil {
+		limit = new(intstr.FromString(v1alpha1.DefaultUpdateMaxUnavailable))
+	}
+	maxUnavailable, err := scaled(limit, o.replicas())
+	if err != nil {
+		return 0, fmt.Errorf("spec.updateStrategy.maxUnavailable: %w", err)
+	}
+	return max(o.replicas()-maxUnavailable, 0), nil
+}
+
+// reasonFor is why the plan removes a sandbox.
+func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason {
+	switch {
+	case useOf(sandbox, now) == useGarbage:
+		return removalEnded
+	case p.rolling:
+		return removalOutdated
+	}
+	return removalSurplus
+}
+
+func (o *observation) replicas() int { return int(max(ptr.Deref(o.set.Spec.Replicas, 0), 0)) }
+
+// desired is how many unused sandboxes there should be now.
+func (o *observation) desired() int { return o.replicas() + o.surge.wanted }
+
+// specChanged reports whether a user has changed the spec since the pool was last
+// counted.
+func specChanged(set *v1alpha1.SandboxSet) bool {
+	return set.Generation != set.Status.ObservedGeneration
 }
 
 // scaled resolves a number or a percentage of replicas, rounded up.
@@ -245,4 +248,13 @@ func scaled(value *intstr.IntOrString, replicas int) (int, error) {
 		return 0, err
 	}
 	return max(n, 0), nil
+}
+
+// byAge puts the older sandbox first. Creation times have whole seconds only, so
+// names break ties, to make plans repeatable.
+func byAge(a, b *v1alpha1.Sandbox) int {
+	return cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		strings.Compare(a.Name, b.Name),
+	)
 }

@@ -32,12 +32,12 @@ func BenchmarkSteadyPool(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				o := &observation{set: set, goal: goalOf(current), now: epoch}
+				o := &observation{set: set, targetRevision: targetOf(current), now: epoch}
 				for _, object := range objects {
 					o.sandboxes = append(o.sandboxes, object.(*v1alpha1.Sandbox))
 				}
-				c := o.census()
-				p, err := o.plan(&c)
+				c := o.count(o.revision, o.now)
+				p, err := o.plan(&c, delays{})
 				if err != nil || p.create != 0 || len(p.remove) != 0 {
 					b.Fatal(p, err)
 				}

@@ -20,27 +20,30 @@ import (
 func TestPlanProperties(t *testing.T) {
 	for seed := range uint64(5000) {
 		o := randomObservation(rand.New(rand.NewPCG(seed, 1)))
-		c := o.census()
-		p, err := o.plan(&c)
+		c := o.count(o.revision, o.now)
+		p, err := o.plan(&c, delays{})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if problem := judge(o, &c, p); problem != "" {
+		if problem := brokenRule(o, &c, p); problem != "" {
 			t.Fatalf("seed %d: %s", seed, problem)
 		}
 	}
 }
 
-func judge(o *observation, c *census, p plan) string {
+func brokenRule(o *observation, c *poolCounts, p plan) string {
 	replicas := o.replicas()
 	if c.pending < 0 || c.updated() > c.unused() {
-		return fmt.Sprintf("impossible census %+v", *c)
+		return fmt.Sprintf("impossible counts %+v", *c)
 	}
-	if p.create < 0 || c.unused()+p.create > max(replicas+o.ahead.wanted, c.unused()) {
-		return fmt.Sprintf("creates %d with %d of %d+%d there", p.create, c.unused(), replicas, o.ahead.wanted)
+	if p.create < 0 || c.unused()+p.create > max(replicas+o.surge.wanted, c.unused()) {
+		return fmt.Sprintf("creates %d with %d of %d+%d there", p.create, c.unused(), replicas, o.surge.wanted)
 	}
-	if limit, err := o.room(c); err != nil || p.create > limit {
-		return fmt.Sprintf("creates %d with room for %d, %v", p.create, limit, err)
+	if limit := o.set.Spec.ScaleStrategy.MaxUnavailable; limit != nil {
+		maxUnavailable, err := scaled(limit, replicas+o.surge.wanted)
+		if room := max(maxUnavailable-len(c.creating)-c.pending, 0); err != nil || p.create > room {
+			return fmt.Sprintf("creates %d with room for %d, %v", p.create, room, err)
+		}
 	}
 	removed := sets.Set[types.UID]{}
 	useful, usefulAvailable := 0, 0
@@ -70,7 +73,7 @@ func judge(o *observation, c *census, p plan) string {
 	if useful > 0 && c.pending > 0 {
 		return "removes useful ones before own creates are seen"
 	}
-	if surplus := c.unused() - replicas - o.ahead.spared; surplus > 0 && c.pending == 0 {
+	if surplus := c.unused() - replicas - o.surge.spared; surplus > 0 && c.pending == 0 {
 		if useful != surplus || p.create != 0 {
 			return fmt.Sprintf("with a surplus of %d removes %d and creates %d", surplus, useful, p.create)
 		}
@@ -85,7 +88,7 @@ func judge(o *observation, c *census, p plan) string {
 		return fmt.Sprintf("leaves %d available, the floor is %d", left, replicas-limit)
 	}
 	for _, sandbox := range p.remove {
-		if useOf(sandbox, o.now) != useGarbage && o.updated(sandbox) {
+		if useOf(sandbox, o.now) != useGarbage && revisionOf(sandbox) == o.revision {
 			return "replaces " + sandbox.Name + ", which is up to date"
 		}
 	}
@@ -104,12 +107,12 @@ func randomObservation(r *rand.Rand) *observation {
 		scaleLimit(limit())(set)
 	}
 	o := &observation{
-		set: set, goal: goalOf(current), now: epoch,
-		creates: map[types.UID]string{}, deletes: sets.Set[types.UID]{},
+		set: set, targetRevision: targetOf(current), now: epoch,
+		pool: pool{creates: map[types.UID]string{}, deletes: sets.Set[types.UID]{}},
 	}
 	if r.IntN(3) == 0 {
-		o.ahead.wanted = r.IntN(6)
-		o.ahead.spared = o.ahead.wanted + r.IntN(6)
+		o.surge.wanted = r.IntN(6)
+		o.surge.spared = o.surge.wanted + r.IntN(6)
 	}
 	phases := []v1alpha1.SandboxPhase{
 		"", v1alpha1.SandboxPending, v1alpha1.SandboxRunning, v1alpha1.SandboxRunning, v1alpha1.SandboxRunning,
@@ -156,7 +159,7 @@ func TestPlanConverges(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		replicas := 1 + r.IntN(20)
 		limit := intstr.FromString(fmt.Sprintf("%d%%", 1+r.IntN(100)))
-		o := &observation{set: makeSet(int32(replicas), updateLimit(limit)), goal: goalOf(current), now: epoch}
+		o := &observation{set: makeSet(int32(replicas), updateLimit(limit)), targetRevision: targetOf(current), now: epoch}
 		for i := range r.IntN(30) {
 			o.sandboxes = append(o.sandboxes, starting(fmt.Sprintf("old%02d", i)).revision(older).Sandbox)
 		}
@@ -165,12 +168,12 @@ func TestPlanConverges(t *testing.T) {
 			if steps < 30 && r.IntN(3) == 0 && len(o.sandboxes) > 0 { // a claim
 				o.sandboxes = o.sandboxes[1:]
 			}
-			c := o.census()
-			p, err := o.plan(&c)
+			c := o.count(o.revision, o.now)
+			p, err := o.plan(&c, delays{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if problem := judge(o, &c, p); problem != "" {
+			if problem := brokenRule(o, &c, p); problem != "" {
 				t.Fatalf("seed %d, step %d: %s", seed, steps, problem)
 			}
 			gone := sets.New(p.remove...)
@@ -194,7 +197,7 @@ func TestPlanConverges(t *testing.T) {
 			}
 		}
 		if steps == 300 {
-			c := o.census()
+			c := o.count(o.revision, o.now)
 			t.Fatalf("seed %d: after %d steps %d of %d available and up to date, %d unused",
 				seed, steps, c.updatedAvailable, replicas, c.unused())
 		}

@@ -29,11 +29,14 @@ func n(count int, one func(string) builder, prefix string) []builder {
 func olderAvailable(name string) builder { return available(name).revision(older) }
 func olderStarting(name string) builder  { return starting(name).revision(older) }
 
-func lookedAt(name string) builder {
+func takenUp(name string) builder {
 	b := starting(name).phase(v1alpha1.SandboxPending)
 	b.Status.ObservedGeneration = 1
 	return b
 }
+
+// counted is a set whose pool was counted since the user changed it.
+func counted(set *v1alpha1.SandboxSet) { set.Status.ObservedGeneration = set.Generation }
 
 func names(removed []*v1alpha1.Sandbox) []string {
 	var all []string
@@ -50,8 +53,9 @@ func TestPlan(t *testing.T) {
 		pool    []builder
 		creates map[types.UID]string
 		deletes []types.UID
-		ahead   ahead
+		surge   surge
 		cluster bool
+		delays  delays
 
 		create int
 		more   bool
@@ -182,24 +186,24 @@ func TestPlan(t *testing.T) {
 		"scale limit 0% stops growth": {
 			set: makeSet(10, scaleLimit(intstr.FromString("0%"))),
 		},
-		"no more than are looked at": {set: makeSet(1000), cluster: true, create: maxUnseen, more: true},
-		"as many as are looked at":   {set: makeSet(maxUnseen), cluster: true, create: maxUnseen},
-		"no more than are looked at, of which some are": {
-			set: makeSet(1000), cluster: true, pool: append(n(10, starting, "u"), n(300, lookedAt, "s")...),
+		"no more than are taken up": {set: makeSet(1000), cluster: true, create: maxUnobserved, more: true},
+		"as many as are taken up":   {set: makeSet(maxUnobserved), cluster: true, create: maxUnobserved},
+		"no more than are taken up, of which some are": {
+			set: makeSet(1000), cluster: true, pool: append(n(10, starting, "u"), n(300, takenUp, "s")...),
 			creates: map[types.UID]string{"x": current, "y": current},
-			create:  maxUnseen - 12, more: true, counts: counts{312, 0, 312, 0},
+			create:  maxUnobserved - 12, more: true, counts: counts{312, 0, 312, 0},
 		},
-		"none before those are looked at that are there": {
-			set: makeSet(1000), cluster: true, pool: n(maxUnseen, starting, "u"),
-			more: true, counts: counts{maxUnseen, 0, maxUnseen, 0},
+		"none before those are taken up that are there": {
+			set: makeSet(1000), cluster: true, pool: n(maxUnobserved, starting, "u"),
+			more: true, counts: counts{maxUnobserved, 0, maxUnobserved, 0},
 		},
 		"no more than the scale limit": {
-			set: makeSet(1000, scaleLimit(intstr.FromInt32(200))), cluster: true, pool: n(150, lookedAt, "s"),
+			set: makeSet(1000, scaleLimit(intstr.FromInt32(200))), cluster: true, pool: n(150, takenUp, "s"),
 			create: 50, counts: counts{150, 0, 150, 0},
 		},
 		"all at once without a cluster": {
-			set: makeSet(1000), pool: n(maxUnseen, starting, "u"),
-			create: 1000 - maxUnseen, counts: counts{maxUnseen, 0, maxUnseen, 0},
+			set: makeSet(1000), pool: n(maxUnobserved, starting, "u"),
+			create: 1000 - maxUnobserved, counts: counts{maxUnobserved, 0, maxUnobserved, 0},
 		},
 		"scale limit above what is missing": {
 			set: makeSet(2, scaleLimit(intstr.FromString("100%"))), pool: []builder{available("a")},
@@ -247,39 +251,39 @@ func TestPlan(t *testing.T) {
 		},
 
 		"claims wait: made ahead of replicas": {
-			set: makeSet(3), pool: []builder{available("a")}, ahead: ahead{wanted: 5, spared: 5},
+			set: makeSet(3), pool: []builder{available("a")}, surge: surge{wanted: 5, spared: 5},
 			create: 7, counts: counts{1, 1, 1, 1},
 		},
 		"claims wait on a set of 0": {
-			set: makeSet(0), ahead: ahead{wanted: 4, spared: 4}, create: 4,
+			set: makeSet(0), surge: surge{wanted: 4, spared: 4}, create: 4,
 		},
 		"claims wait, and what they wait for is on its way": {
-			set: makeSet(1), pool: n(3, starting, "s"), ahead: ahead{wanted: 2, spared: 2},
+			set: makeSet(1), pool: n(3, starting, "s"), surge: surge{wanted: 2, spared: 2},
 			counts: counts{3, 0, 3, 0},
 		},
 		"claims wait: the scale limit holds": {
 			set: makeSet(4, scaleLimit(intstr.FromInt32(3))), pool: []builder{starting("s")},
-			ahead: ahead{wanted: 6, spared: 6}, create: 2, counts: counts{1, 0, 1, 0},
+			surge: surge{wanted: 6, spared: 6}, create: 2, counts: counts{1, 0, 1, 0},
 		},
 		"claims wait: a percentage is of all that is wanted": {
-			set: makeSet(4, scaleLimit(intstr.FromString("50%"))), ahead: ahead{wanted: 6, spared: 6}, create: 5,
+			set: makeSet(4, scaleLimit(intstr.FromString("50%"))), surge: surge{wanted: 6, spared: 6}, create: 5,
 		},
 		"claims wait on a set of 0: a percentage is of what they wait for": {
-			set: makeSet(0, scaleLimit(intstr.FromString("50%"))), ahead: ahead{wanted: 6, spared: 6}, create: 3,
+			set: makeSet(0, scaleLimit(intstr.FromString("50%"))), surge: surge{wanted: 6, spared: 6}, create: 3,
 		},
 		"claims wait on a held set": {
-			set: makeSet(4, scaleLimit(intstr.FromInt32(0))), ahead: ahead{wanted: 6, spared: 6},
+			set: makeSet(4, scaleLimit(intstr.FromInt32(0))), surge: surge{wanted: 6, spared: 6},
 		},
 		"claims have gone: what was made for them is spared": {
-			set: makeSet(2), pool: n(5, available, "a"), ahead: ahead{spared: 3},
+			set: makeSet(2), pool: n(5, available, "a"), surge: surge{spared: 3},
 			counts: counts{5, 5, 5, 5},
 		},
 		"claims have gone: only what is beyond it is surplus": {
-			set: makeSet(2), pool: append(n(4, available, "a"), starting("s")), ahead: ahead{wanted: 1, spared: 2},
+			set: makeSet(2), pool: append(n(4, available, "a"), starting("s")), surge: surge{wanted: 1, spared: 2},
 			remove: []string{"s"}, counts: counts{5, 4, 5, 4},
 		},
 		"claims have gone: none are made in place of those that were claimed": {
-			set: makeSet(2), pool: n(3, available, "a"), ahead: ahead{spared: 3},
+			set: makeSet(2), pool: n(3, available, "a"), surge: surge{spared: 3},
 			counts: counts{3, 3, 3, 3},
 		},
 		"claims have gone, and the time is over": {
@@ -287,8 +291,21 @@ func TestPlan(t *testing.T) {
 			remove: []string{"a000", "a001"}, counts: counts{3, 3, 3, 3},
 		},
 		"rolling update of what is spared": {
-			set: makeSet(5), pool: n(7, olderAvailable, "o"), ahead: ahead{spared: 2},
+			set: makeSet(5), pool: n(7, olderAvailable, "o"), surge: surge{spared: 2},
 			remove: []string{"o000", "o001", "o002"}, counts: counts{7, 7, 0, 0},
+		},
+
+		"sandboxes fail: those that have ended are removed, and none created": {
+			set: makeSet(3), pool: []builder{available("a"), starting("f").phase(v1alpha1.SandboxFailed)},
+			delays: delays{backoff: time.Second}, remove: []string{"f"}, counts: counts{1, 1, 1, 1},
+		},
+		"claims run: nothing is done": {
+			set: makeSet(3, counted), pool: []builder{available("a"), olderAvailable("o"), starting("f").phase(v1alpha1.SandboxFailed)},
+			delays: delays{burst: time.Second}, counts: counts{2, 2, 1, 1},
+		},
+		"claims run, and the user has changed the set": {
+			set: makeSet(3), pool: []builder{available("a"), starting("f").phase(v1alpha1.SandboxFailed)},
+			delays: delays{burst: time.Second}, create: 2, remove: []string{"f"}, counts: counts{1, 1, 1, 1},
 		},
 
 		"rolling update within the default budget": {
@@ -358,11 +375,11 @@ func TestPlan(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{
-				set: test.set, goal: goalOf(current), sandboxes: sandboxes(test.pool...),
-				creates: test.creates, deletes: sets.New(test.deletes...), ahead: test.ahead, cluster: test.cluster, now: epoch,
+				set: test.set, targetRevision: targetOf(current), pool: pool{sandboxes(test.pool...), test.creates, sets.New(test.deletes...)},
+				surge: test.surge, cluster: test.cluster, now: epoch,
 			}
-			c := o.census()
-			got, err := o.plan(&c)
+			c := o.count(o.revision, o.now)
+			got, err := o.plan(&c, test.delays)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -389,41 +406,14 @@ func TestPlanRefusesMalformedLimits(t *testing.T) {
 		"update": makeSet(0, updateLimit(intstr.FromString("5"))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &observation{set: set, goal: goalOf(current), now: epoch, sandboxes: sandboxes(olderStarting("o"))}
+			o := &observation{set: set, targetRevision: targetOf(current), now: epoch, pool: pool{sandboxes: sandboxes(olderStarting("o"))}}
 			if name == "update" {
 				set.Spec.Replicas = new(int32(1))
 			}
-			c := o.census()
-			if p, err := o.plan(&c); err == nil {
+			c := o.count(o.revision, o.now)
+			if p, err := o.plan(&c, delays{}); err == nil {
 				t.Errorf("planned %+v", p)
 			}
 		})
-	}
-}
-
-func TestStatus(t *testing.T) {
-	set := makeSet(2)
-	set.Generation = 7
-	o := &observation{set: set, goal: goalOf("abc"), sandboxes: sandboxes(available("a").revision("abc")), now: epoch}
-
-	want := v1alpha1.SandboxSetStatus{
-		ObservedGeneration: 7,
-		Replicas:           1, AvailableReplicas: 1, UpdatedReplicas: 1, UpdatedAvailableReplicas: 1,
-		UpdateRevision: "abc", CurrentRevision: "pool-abc",
-		Selector: "agents.kruise.io/sandbox-claimed=false,agents.kruise.io/sandbox-pool=pool",
-	}
-	c := o.census()
-	if diff := cmp.Diff(want, o.status(&c, nil)); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
-
-	failed := o.status(&c, &trouble{ReasonFailedWrite, "quota"})
-	if len(failed.Conditions) != 1 || failed.Conditions[0].Message != "quota" ||
-		failed.Conditions[0].ObservedGeneration != 7 || !failed.Conditions[0].LastTransitionTime.Time.Equal(epoch) {
-		t.Errorf("conditions after a failure: %+v", failed.Conditions)
-	}
-	set.Status = failed
-	if got := o.status(&c, nil); len(got.Conditions) != 0 {
-		t.Errorf("conditions after a success: %+v", got.Conditions)
 	}
 }

@@ -6,125 +6,212 @@ package replenish
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// removal is why a sandbox of a pool is deleted.
-type removal string
+// The operations that writesFailed tells apart.
+const (
+	operationCreate = "create"
+	operationDelete = "delete"
+)
+
+// removalReason is why a sandbox of a pool is deleted.
+type removalReason string
 
 const (
-	removalEnded    removal = "ended"
-	removalSurplus  removal = "surplus"
-	removalOutdated removal = "outdated"
+	removalEnded    removalReason = "ended"
+	removalSurplus  removalReason = "surplus"
+	removalOutdated removalReason = "outdated"
 )
 
-// Reasons of events on SandboxSets. They are OpenKruise's.
-const (
-	// EventSandboxCreated tells how many sandboxes were created for the pool.
-	EventSandboxCreated = "SandboxCreated"
-	// EventCreateSandboxFailed has the server's answer.
-	EventCreateSandboxFailed = "CreateSandboxFailed"
-	// EventSandboxScaledDown tells how many were too many.
-	EventSandboxScaledDown = "SandboxScaledDown"
-	// EventFailedSandboxDeleted tells how many had failed, or ended otherwise.
-	EventFailedSandboxDeleted = "FailedSandboxDeleted"
-	// EventRollingUpdate tells how many of an older revision are replaced.
-	EventRollingUpdate = "RollingUpdate"
-	// EventTemplateResolved tells that a template that could not be used can be.
-	// That it cannot has the reason of the condition TemplateResolved.
-	EventTemplateResolved = "TemplateResolved"
-	// EventRevisionNotHeld tells that there is no SandboxTemplate for the revision of
-	// a set with a template of its own. Its pool is kept all the same.
-	EventRevisionNotHeld = "RevisionNotHeld"
+var (
+	// Not just namespace: that is what a target's own namespace is called where
+	// Prometheus finds its targets in a cluster.
+	setLabels = []string{"sandboxset_namespace", "sandboxset"}
+
+	sandboxesCreated = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sandlot_sandboxset_sandboxes_created_total",
+		Help: "Sandboxes created for the pools of SandboxSets.",
+	})
+	sandboxesDeleted = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandlot_sandboxset_sandboxes_deleted_total",
+		Help: "Sandboxes of pools deleted, by reason: they had ended, were surplus, or of an outdated revision.",
+	}, []string{"reason"})
+	writesFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandlot_sandboxset_writes_failed_total",
+		Help: "Rounds of creating or deleting sandboxes of a pool that ended with an error of the API.",
+	}, []string{"operation"})
+	templatePatches = prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sandlot_template_patches_total",
+		Help: "Patches of SandboxSets applied to pod templates. Results are cached, so this grows with templates and sets, not with sandboxes.",
+	}, func() float64 { return float64(podtemplate.Patched()) })
+	startDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "sandlot_sandbox_start_duration_seconds",
+		Help:    "Time from the creation of a sandbox for a pool until it is available.",
+		Buckets: []float64{.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1800},
+	})
+	replenishDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "sandlot_sandboxset_replenish_duration_seconds",
+		Help:    "Time from the moment at which a pool has fewer available sandboxes than its set wants until it has them again.",
+		Buckets: []float64{.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1800, 3600},
+	})
+	setReplicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sandlot_sandboxset_replicas",
+		Help: "Unused sandboxes that a SandboxSet wants.",
+	}, setLabels)
+	setBurst = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sandlot_sandboxset_burst",
+		Help: "Unused sandboxes that a SandboxSet with a burst wants beyond its replicas, because claims wait for them.",
+	}, setLabels)
+	setSandboxes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sandlot_sandboxset_sandboxes",
+		Help: "Sandboxes of a SandboxSet's pool as the controller counts them, by state.",
+	}, append([]string{"state"}, setLabels...))
+	setShortSince = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sandlot_sandboxset_short_since_timestamp_seconds",
+		Help: "Since when a SandboxSet has had fewer available sandboxes than it wants, in seconds since the epoch. Absent while it has enough.",
+	}, setLabels)
 )
 
-// removalOf says why the plan removes a sandbox.
-func (p *plan) removalOf(o *observation, sandbox *v1alpha1.Sandbox) removal {
-	switch {
-	case useOf(sandbox, o.now) == useGarbage:
-		return removalEnded
-	case p.rolling:
-		return removalOutdated
+func init() {
+	metrics.Registry.MustRegister(sandboxesCreated, sandboxesDeleted, writesFailed, templatePatches, startDuration, replenishDuration,
+		setReplicas, setBurst, setSandboxes, setShortSince)
+	// A rate needs a 0 to begin with.
+	for _, reason := range []removalReason{removalEnded, removalSurplus, removalOutdated} {
+		sandboxesDeleted.WithLabelValues(string(reason))
 	}
-	return removalSurplus
+	for _, operation := range []string{operationCreate, operationDelete} {
+		writesFailed.WithLabelValues(operation)
+	}
 }
 
-// reportCreated tells how a round of creates went.
-func (c *Controller) reportCreated(set *v1alpha1.SandboxSet, created int, err error) {
-	sandboxesCreated.Add(float64(created))
-	if created > 0 {
-		c.event(set, corev1.EventTypeNormal, EventSandboxCreated, "Create", "Created %d sandboxes", created)
+// poolGauges are the figures of a pool.
+type poolGauges struct {
+	replicas, available, creating, ended int
+	burst                                *int // nil for a set without one
+}
+
+// show sets the gauges of a set.
+func (g poolGauges) show(set types.NamespacedName) {
+	setReplicas.WithLabelValues(set.Namespace, set.Name).Set(float64(g.replicas))
+	if g.burst != nil {
+		setBurst.WithLabelValues(set.Namespace, set.Name).Set(float64(*g.burst))
+	} else {
+		setBurst.DeleteLabelValues(set.Namespace, set.Name)
 	}
-	if failed(err) {
+	for state, n := range map[string]int{"available": g.available, "creating": g.creating, "ended": g.ended} {
+		setSandboxes.WithLabelValues(state, set.Namespace, set.Name).Set(float64(n))
+	}
+}
+
+// showShortage shows since when a pool has been short; zero is that it is not.
+func showShortage(set types.NamespacedName, since time.Time) {
+	if since.IsZero() {
+		setShortSince.DeleteLabelValues(set.Namespace, set.Name)
+		return
+	}
+	setShortSince.WithLabelValues(set.Namespace, set.Name).Set(float64(since.UnixMilli()) / 1000)
+}
+
+// hidePool removes the gauges of a set that is gone.
+func hidePool(set types.NamespacedName) {
+	labels := prometheus.Labels{"sandboxset_namespace": set.Namespace, "sandboxset": set.Name}
+	setReplicas.Delete(labels)
+	setBurst.Delete(labels)
+	setShortSince.Delete(labels)
+	setSandboxes.DeletePartialMatch(labels)
+}
+
+// Reasons of events on SandboxSets. They are OpenKruise's, but for the last two. That
+// a template cannot be used has the reason of the condition TemplateResolved.
+const (
+	eventSandboxCreated       = "SandboxCreated"
+	eventCreateSandboxFailed  = "CreateSandboxFailed"
+	eventSandboxScaledDown    = "SandboxScaledDown"
+	eventFailedSandboxDeleted = "FailedSandboxDeleted"
+	eventRollingUpdate        = "RollingUpdate"
+	// eventTemplateResolved: a template that could not be used can be.
+	eventTemplateResolved = "TemplateResolved"
+	// eventRevisionNotHeld: there is no SandboxTemplate for the revision of a set with
+	// a template of its own. Its pool is kept all the same.
+	eventRevisionNotHeld = "RevisionNotHeld"
+)
+
+// reporter records what is done for a set, as events on it and in counters.
+type reporter struct {
+	recorder recorder.EventRecorder // nil where there are no events
+}
+
+// created reports how a round of creates went.
+func (r *reporter) created(set *v1alpha1.SandboxSet, n int, err error) {
+	sandboxesCreated.Add(float64(n))
+	if n > 0 {
+		r.event(set, corev1.EventTypeNormal, eventSandboxCreated, "Create", fmt.Sprintf("Created %d sandboxes", n))
+	}
+	if refused(err) {
 		writesFailed.WithLabelValues(operationCreate).Inc()
-		c.event(set, corev1.EventTypeWarning, EventCreateSandboxFailed, "Create", "%s", cut(err.Error()))
+		r.event(set, corev1.EventTypeWarning, eventCreateSandboxFailed, "Create", err.Error())
 	}
 }
 
-// reportRemoved tells how a round of deletes went.
-func (c *Controller) reportRemoved(set *v1alpha1.SandboxSet, removed map[removal]int, err error) {
-	for why, n := range removed {
-		sandboxesDeleted.WithLabelValues(string(why)).Add(float64(n))
-		switch why {
+// removed reports how a round of deletes went.
+func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]int, err error) {
+	for reason, n := range removed {
+		sandboxesDeleted.WithLabelValues(string(reason)).Add(float64(n))
+		switch reason {
 		case removalEnded:
-			c.event(set, corev1.EventTypeNormal, EventFailedSandboxDeleted, "Delete", "Deleted %d sandboxes that had ended", n)
+			r.event(set, corev1.EventTypeNormal, eventFailedSandboxDeleted, "Delete", fmt.Sprintf("Deleted %d sandboxes that had ended", n))
 		case removalSurplus:
-			c.event(set, corev1.EventTypeNormal, EventSandboxScaledDown, "Delete", "Deleted %d sandboxes that were too many", n)
+			r.event(set, corev1.EventTypeNormal, eventSandboxScaledDown, "Delete", fmt.Sprintf("Deleted %d sandboxes that were too many", n))
 		case removalOutdated:
-			c.event(set, corev1.EventTypeNormal, EventRollingUpdate, "Delete", "Deleted %d sandboxes of an older revision", n)
+			r.event(set, corev1.EventTypeNormal, eventRollingUpdate, "Delete", fmt.Sprintf("Deleted %d sandboxes of an older revision", n))
 		}
 	}
-	if failed(err) {
+	if refused(err) {
 		writesFailed.WithLabelValues(operationDelete).Inc()
 	}
 }
 
-// failed says whether the API refused, as opposed to this program being stopped.
-func failed(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }
+// revisionMissing reports that the revision of a set is in no SandboxTemplate.
+func (r *reporter) revisionMissing(set *v1alpha1.SandboxSet, err error) {
+	r.event(set, corev1.EventTypeWarning, eventRevisionNotHeld, "Create", err.Error())
+}
 
-// reportResolved tells that what a set refers to has come to resolve, or to do so
-// no longer, or has another fault.
-func (c *Controller) reportResolved(before *v1alpha1.SandboxSet, after *v1alpha1.SandboxSetStatus) {
+// statusWritten reports that what a set refers to has come to resolve, or to do so no
+// longer, or has another fault.
+func (r *reporter) statusWritten(before *v1alpha1.SandboxSet, after *v1alpha1.SandboxSetStatus) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
 	is := meta.FindStatusCondition(after.Conditions, v1alpha1.SetConditionTemplateResolved)
 	switch {
 	case is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message:
 	case is.Status != metav1.ConditionTrue:
-		c.event(before, corev1.EventTypeWarning, is.Reason, "Resolve", "%s", cut(is.Message))
+		r.event(before, corev1.EventTypeWarning, is.Reason, "Resolve", is.Message)
 	case was != nil && was.Status != metav1.ConditionTrue: // that all is well from the start is no news
-		c.event(before, corev1.EventTypeNormal, EventTemplateResolved, "Resolve", "The template can be used again")
+		r.event(before, corev1.EventTypeNormal, eventTemplateResolved, "Resolve", "The template can be used again")
 	}
 }
 
-// maxNote is how long the API lets the text of an event be.
-const maxNote = 1024
-
-func cut(note string) string {
-	if len(note) <= maxNote {
-		return note
-	}
-	const more = " ..."
-	return strings.ToValidUTF8(note[:maxNote-len(more)], "") + more
+func (r *reporter) event(set *v1alpha1.SandboxSet, kind, reason, action, note string) {
+	report.Recorder{EventRecorder: r.recorder, Kind: "SandboxSet", Action: action}.Event(set, kind, reason, note)
 }
 
-// event records an event on a set, if events are on. The set is named without
-// its resourceVersion, which changes with each of its statuses: then what happens
-// again and again is one event that is counted up, and costs hardly a write.
-func (c *Controller) event(set *v1alpha1.SandboxSet, kind, reason, action, note string, args ...any) {
-	if c.recorder == nil {
-		return
-	}
-	c.recorder.Eventf(&corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(),
-		Kind:       "SandboxSet",
-		Namespace:  set.Namespace,
-		Name:       set.Name,
-		UID:        set.UID,
-	}, nil, kind, reason, action, note, args...)
-}
+// refused reports whether the API ended a write with an error, as opposed to this
+// program being stopped.
+func refused(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }
+
+// maxMessage is how long the message of a condition may be here. The API takes 32768
+// bytes, which is more than a reader does.
+const maxMessage = 2048

@@ -4,101 +4,128 @@
 package replenish
 
 import (
-	"context"
 	"fmt"
+	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 )
 
 const (
-	// ConditionReplicaFailure is true on a SandboxSet while its pool cannot be kept
+	// conditionReplicaFailure is true on a SandboxSet while its pool cannot be kept
 	// as it should be, and absent otherwise. Name and meaning are those of
 	// ReplicaSets.
-	ConditionReplicaFailure = "ReplicaFailure"
-	// ReasonFailedWrite is a reason of ConditionReplicaFailure: a sandbox could not be
+	conditionReplicaFailure = "ReplicaFailure"
+	// reasonFailedWrite is a reason of conditionReplicaFailure: a sandbox could not be
 	// created or deleted. The message is the server's.
-	ReasonFailedWrite = "FailedWrite"
-	// ReasonSandboxesFail is a reason of ConditionReplicaFailure: sandboxes of the
+	reasonFailedWrite = "FailedWrite"
+	// reasonSandboxesFail is a reason of conditionReplicaFailure: sandboxes of the
 	// current template fail or end, and are replaced at growing intervals.
-	ReasonSandboxesFail = "SandboxesFail"
+	reasonSandboxesFail = "SandboxesFail"
 )
 
-// trouble is why a pool cannot be kept as it should be.
-type trouble struct{ reason, message string }
-
-func troubleOf(workErr error, pause time.Duration) *trouble {
+// failure is what the condition ReplicaFailure should say, or nil.
+func failure(writeErr error, backoff time.Duration) *problem {
 	switch {
-	case workErr != nil:
-		return &trouble{ReasonFailedWrite, cutMessage(workErr.Error())}
-	case pause > 0:
-		return &trouble{ReasonSandboxesFail, "Sandboxes of the current template fail or end and are replaced at growing intervals"}
+	case writeErr != nil:
+		return newProblem(reasonFailedWrite, writeErr)
+	case backoff > 0:
+		return &problem{reasonSandboxesFail, "Sandboxes of the current template fail or end and are replaced at growing intervals"}
 	}
 	return nil
 }
 
 // status is what the set's status should say. It is about the pool as this
 // reconcile leaves it: what it created counts, what it deleted does not.
-func (o *observation) status(c *census, trouble *trouble) v1alpha1.SandboxSetStatus {
+func (o *observation) status(c *poolCounts, failure *problem) v1alpha1.SandboxSetStatus {
 	status := *o.set.Status.DeepCopy()
 	status.ObservedGeneration = o.set.Generation
-	status.Replicas = count(c.unused())
-	status.AvailableReplicas = count(len(c.available))
-	status.UpdatedReplicas = count(c.updated())
-	status.UpdatedAvailableReplicas = count(c.updatedAvailable)
+	status.Replicas = int32(c.unused())
+	status.AvailableReplicas = int32(len(c.available))
+	status.UpdatedReplicas = int32(c.updated())
+	status.UpdatedAvailableReplicas = int32(c.updatedAvailable)
 	status.UpdateRevision = o.revision
-	status.CurrentRevision = o.holder
-	o.setResolved(&status)
-	o.setAccepted(&status, c.updatedAvailable)
+	status.CurrentRevision = o.templateName
 	status.Selector = labels.SelectorFromValidatedSet(labels.Set{
 		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
 		v1alpha1.LabelSandboxPool:    o.set.Name,
 	}).String()
-	if trouble == nil {
-		meta.RemoveStatusCondition(&status.Conditions, ConditionReplicaFailure)
-		return status
+	o.setResolved(&status)
+	o.setAccepted(&status, c.updatedAvailable)
+	if failure == nil {
+		meta.RemoveStatusCondition(&status.Conditions, conditionReplicaFailure)
+	} else {
+		o.setCondition(&status, conditionReplicaFailure, metav1.ConditionTrue, failure.reason, failure.message)
 	}
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type:               ConditionReplicaFailure,
-		Status:             metav1.ConditionTrue,
-		Reason:             trouble.reason,
-		Message:            trouble.message,
-		ObservedGeneration: o.set.Generation,
-		LastTransitionTime: metav1.NewTime(o.now),
-	})
 	return status
 }
 
-func count(n int) int32 {
-	return int32(max(n, 0))
+func (o *observation) setCondition(status *v1alpha1.SandboxSetStatus, kind string, value metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: message,
+		ObservedGeneration: o.set.Generation,
+		LastTransitionTime: metav1.NewTime(o.now),
+	})
 }
 
-// writeStatus writes the status, if it changed. It returns false where the set
-// that it was made from is no longer the current one: then the status would be
-// about an old spec, and the new one is on its way into the cache.
-func (c *Controller) writeStatus(ctx context.Context, o *observation, status v1alpha1.SandboxSetStatus) (bool, error) {
-	if equality.Semantic.DeepEqual(o.set.Status, status) {
-		return true, nil
-	}
-	set := o.set.DeepCopy() // the cache's own object stays as it is
-	set.Status = status
-	patch := client.MergeFromWithOptions(o.set, client.MergeFromWithOptimisticLock{})
-	err := c.client.Status().Patch(ctx, set, patch)
+// setResolved sets whether the template that the spec refers to could be used.
+func (o *observation) setResolved(status *v1alpha1.SandboxSetStatus) {
 	switch {
-	case apierrors.IsConflict(err):
-		return false, nil
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("writing the status of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
+	case o.set.Spec.Template != nil:
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SetConditionTemplateResolved)
+	case o.unresolved != nil:
+		o.setCondition(status, v1alpha1.SetConditionTemplateResolved, metav1.ConditionFalse, o.unresolved.reason, o.unresolved.message)
+	default:
+		message := ""
+		if len(o.chain) > 0 {
+			message = fmt.Sprintf("The pod template is that of %s", strings.Join(o.chain, " -> "))
+		}
+		o.setCondition(status, v1alpha1.SetConditionTemplateResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, message)
 	}
-	c.reportResolved(o.set, &status)
-	return true, nil
+}
+
+// setAccepted sets whether the cluster takes pods of the revision: surely, once one
+// is available, whatever comes later. What was told of the same revision before
+// stays, because a restart forgets it otherwise; and it stays as it is, with the
+// generation that it is about, while the set serves on at that revision because what
+// it asks for now cannot be used, or not be held yet.
+func (o *observation) setAccepted(status *v1alpha1.SandboxSetStatus, updatedAvailable int) {
+	if !o.cluster || o.unresolved != nil || o.templateErr != nil {
+		return
+	}
+	const kind = v1alpha1.SetConditionTemplateAccepted
+	before := meta.FindStatusCondition(o.set.Status.Conditions, kind)
+	if o.set.Status.UpdateRevision != o.revision {
+		before = nil
+	}
+	switch {
+	case updatedAvailable > 0,
+		before != nil && before.Status == metav1.ConditionTrue,
+		o.dryRun != nil && len(o.dryRun.warnings) == 0:
+		o.setCondition(status, kind, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
+	case o.dryRun != nil:
+		o.setCondition(status, kind, metav1.ConditionUnknown, v1alpha1.ReasonWarned,
+			report.Truncate(strings.Join(o.dryRun.warnings, "; "), maxMessage))
+	case before != nil:
+		o.setCondition(status, kind, before.Status, before.Reason, before.Message)
+	default:
+		meta.RemoveStatusCondition(&status.Conditions, kind)
+	}
+}
+
+// gauges are the figures of the pool.
+func (o *observation) gauges(c *poolCounts) poolGauges {
+	g := poolGauges{
+		replicas: o.replicas(), available: len(c.available), creating: len(c.creating) + c.pending, ended: len(c.garbage),
+	}
+	if claims.Burst(o.set) > 0 {
+		g.burst = &o.surge.wanted
+	}
+	return g
 }

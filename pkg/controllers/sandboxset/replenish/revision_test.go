@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -165,7 +164,7 @@ func testRefersAndPatches(_ *testing.T, f *fixture) {
 		f.sync()
 		f.reconcile()
 	}
-	if got := f.c.resolved.cache.Patches(); got != 1 {
+	if got := f.c.revisions.podTemplates.Patches(); got != 1 {
 		f.Errorf("%d patches applied for one template and one patch", got)
 	}
 }
@@ -189,10 +188,7 @@ func testTemplateRollsOut(_ *testing.T, f *fixture) {
 	const replicas, floor = 100, 80
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(replicas, `{"spec":{"nodeSelector":{"a":"b"}}}`)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	old := f.set().Status.UpdateRevision
 	generation := f.set().Generation
 	f.changeBase(podOf("other"))
@@ -223,7 +219,7 @@ func testTemplateRollsOut(_ *testing.T, f *fixture) {
 	}
 	f.wantStatus(replicas, replicas, replicas, replicas)
 	f.wantHolders(set.Status.UpdateRevision)
-	if got := f.c.resolved.cache.Patches(); got != 2 {
+	if got := f.c.revisions.podTemplates.Patches(); got != 2 {
 		f.Errorf("%d patches applied for two templates", got)
 	}
 	if rounds < replicas/(replicas-floor) {
@@ -234,13 +230,10 @@ func testTemplateRollsOut(_ *testing.T, f *fixture) {
 // What no longer fits leaves the old revision serving, and has it refilled.
 func testTemplateBreaks(_ *testing.T, f *fixture) {
 	recorder := events.NewFakeRecorder(100)
-	f.c.recorder = recorder
+	f.c.report.recorder = recorder
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(4, `{"spec":{"containers":[{"name":"c","env":[{"name":"A","value":"b"}]}]}}`)
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	old := f.set().Status
 
 	// The patch now adds a container that has no image.
@@ -250,7 +243,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	f.claim(f.pooled()[0])
 	f.sync()
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(turn))
+		f.pass(maxTurn)
 		f.reconcile()
 		f.sync()
 	}
@@ -275,7 +268,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	for len(recorder.Events) > 0 {
 		told[strings.Fields(<-recorder.Events)[1]]++
 	}
-	if told[v1alpha1.ReasonInvalidTemplate] != 1 || told[EventTemplateResolved] != 1 {
+	if told[v1alpha1.ReasonInvalidTemplate] != 1 || told[eventTemplateResolved] != 1 {
 		f.Errorf("events %v", told)
 	}
 }
@@ -290,7 +283,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	}
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(turn))
+	f.pass(maxTurn)
 	f.reconcile()
 	f.wantPooled(2)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
@@ -302,7 +295,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	f.sync()
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(turn))
+	f.pass(maxTurn)
 	f.reconcile()
 	f.wantPooled(1)
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
@@ -342,7 +335,7 @@ func testNameIsTaken(_ *testing.T, f *fixture) {
 // A set with a template of its own is served all the same, and asks seldom.
 func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	recorder := events.NewFakeRecorder(100)
-	f.c.recorder = recorder
+	f.c.report.recorder = recorder
 	f.createSet(2)
 	name := f.revisionName()
 	f.createTemplate(name, podOf("else"))
@@ -354,24 +347,24 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 		return c.Create(ctx, o, opts...)
 	}
 	for range 3 {
-		if got := f.reconcile().RequeueAfter; got == 0 || got > retryHolder {
+		if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
 			f.Errorf("looks again after %v", got)
 		}
 		f.sync()
 	}
 	f.wantPooled(2)
 	s := f.set().Status
-	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, ConditionReplicaFailure) != nil {
+	if s.UpdateRevision == "" || s.CurrentRevision != "" || meta.FindStatusCondition(s.Conditions, conditionReplicaFailure) != nil {
 		f.Errorf("status %+v", s)
 	}
-	f.clock.SetTime(f.clock.Now().Add(retryHolder))
+	f.pass(templateRetry)
 	f.reconcile()
 	if tries != 2 {
 		f.Errorf("%d tries, want one a minute", tries)
 	}
 	told := 0
 	for len(recorder.Events) > 0 {
-		if strings.Fields(<-recorder.Events)[1] == EventRevisionNotHeld {
+		if strings.Fields(<-recorder.Events)[1] == eventRevisionNotHeld {
 			told++
 		}
 	}
@@ -381,7 +374,7 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 	if err := f.api.Delete(f.Context(), f.template(name)); err != nil {
 		f.Fatal(err)
 	}
-	f.clock.SetTime(f.clock.Now().Add(retryHolder))
+	f.pass(templateRetry)
 	f.reconcile()
 	f.wantHolders(f.set().Status.UpdateRevision)
 	if got := f.set().Status.CurrentRevision; got != name {
@@ -394,25 +387,15 @@ func testNameIsTakenInline(_ *testing.T, f *fixture) {
 func testHolderOfChangeCannotBeMade(_ *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(3, "")
-	f.reconcile()
-	f.start(f.pooled()...)
-	f.sync()
-	f.reconcile()
+	f.fill()
 	old := f.set().Status
-	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
-			return apierrors.NewServiceUnavailable("not now")
-		}
-		return c.Create(ctx, o, opts...)
-	}
+	f.refuseTemplates(apierrors.NewServiceUnavailable("not now"))
 	f.changeBase(podOf("other"))
 	f.claim(f.pooled()[0])
 	f.sync()
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(turn))
-		if _, err := f.c.Reconcile(f.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
-			f.Error("no error, so no retry")
-		}
+		f.pass(maxTurn)
+		f.wantRetry()
 		f.sync()
 	}
 	now := f.set().Status
@@ -457,7 +440,7 @@ func testAdoptsRevision(_ *testing.T, f *fixture) {
 	if err := f.api.Update(f.Context(), holder); err != nil {
 		f.Fatal(err)
 	}
-	if got := f.reconcile().RequeueAfter; got == 0 || got > retryHolder {
+	if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
 		f.Errorf("looks again after %v", got)
 	}
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
@@ -497,7 +480,7 @@ func testRefillsUnderOldName(_ *testing.T, f *fixture) {
 	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = "missing" })
 	f.claim(f.pooled()[0])
 	f.sync()
-	f.clock.SetTime(f.clock.Now().Add(turn))
+	f.pass(maxTurn)
 	f.reconcile()
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
 	if got := f.wantPooled(1)[0].Labels[v1alpha1.LabelSandboxTemplate]; got != "base" {
@@ -505,40 +488,92 @@ func testRefillsUnderOldName(_ *testing.T, f *fixture) {
 	}
 }
 
-func TestSetsOf(t *testing.T) {
-	owned := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "n", Name: "a-b-x1", OwnerReferences: []metav1.OwnerReference{{Kind: "SandboxSet", Name: "owner", Controller: new(true)}},
-		Labels: map[string]string{v1alpha1.LabelSandboxPool: "labelled"},
-	}}
-	got := map[string]bool{}
-	for _, key := range setsOf(owned) {
-		got[key.String()] = true
-	}
-	if len(got) != 3 || !got["n/owner"] || !got["n/labelled"] || !got["n/a-b"] {
-		t.Errorf("got %v", got)
-	}
-	if got := setsOf(&v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "python"}}); len(got) > 0 {
-		t.Errorf("got %v", got)
-	}
-}
-
 func testHolderCannotBeMade(t *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(2, "")
-	f.funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if _, ok := o.(*v1alpha1.SandboxTemplate); ok {
-			return apierrors.NewForbidden(v1alpha1.Resource("sandboxtemplates"), o.GetName(), errors.New("exceeded quota"))
-		}
-		return c.Create(ctx, o, opts...)
-	}
-	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: f.key}); err == nil {
-		t.Error("no error, so no retry")
-	}
+	f.refuseTemplates(apierrors.NewForbidden(v1alpha1.Resource("sandboxtemplates"), "", errors.New("exceeded quota")))
+	f.wantRetry()
 	f.wantPooled(0)
-	if got := meta.FindStatusCondition(f.set().Status.Conditions, ConditionReplicaFailure); got == nil || !strings.Contains(got.Message, "exceeded quota") {
+	if got := meta.FindStatusCondition(f.set().Status.Conditions, conditionReplicaFailure); got == nil || !strings.Contains(got.Message, "exceeded quota") {
 		t.Errorf("condition %+v", got)
 	}
 	f.funcs.Create = nil
 	f.reconcile()
 	f.wantPooled(2)
+}
+
+// templateLabels are the templates that the sandboxes of the pool and the holder of
+// the set's revision are labelled with.
+func (f *fixture) templateLabels() (pooled []string, holder string) {
+	f.Helper()
+	for _, sandbox := range f.pooled() {
+		pooled = append(pooled, sandbox.Labels[v1alpha1.LabelSandboxTemplate])
+	}
+	return pooled, f.template(f.set().Status.CurrentRevision).Labels[v1alpha1.LabelSandboxTemplate]
+}
+
+// refer makes the set refer to another template, and lets it go on.
+func (f *fixture) refer(name string) {
+	f.Helper()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = name })
+	for range 4 {
+		f.reconcile()
+		f.start(f.pooled()...)
+		f.sync()
+	}
+	f.reconcile()
+}
+
+// Another template that says the same is a reason to make the pool anew only where a
+// NetworkPolicy selects its pods by the name of the template.
+func testAnotherNetwork(_ *testing.T, f *fixture) {
+	for _, name := range []string{"base", "open", "locked"} {
+		f.createTemplate(name, podOf("busybox"))
+	}
+	locked := f.template("locked")
+	locked.Spec.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{}
+	if err := f.api.Update(f.Context(), locked); err != nil {
+		f.Fatal(err)
+	}
+	f.createReferring(1, "")
+	f.refer("base")
+	first := f.wantPooled(1)[0]
+	revision := f.set().Status.UpdateRevision
+
+	f.refer("open")
+	if now := f.wantPooled(1)[0]; now.UID != first.UID || f.set().Status.UpdateRevision != revision {
+		f.Errorf("%s took the place of %s, at revision %s", now.Name, first.Name, f.set().Status.UpdateRevision)
+	}
+	if _, holder := f.templateLabels(); holder != "open" {
+		f.Errorf("what is refilled from the revision alone would be of %q", holder)
+	}
+
+	f.refer("locked")
+	pooled, holder := f.templateLabels()
+	if now := f.set().Status.UpdateRevision; now == revision || len(pooled) != 1 || pooled[0] != "locked" || holder != "locked" {
+		f.Errorf("revision %s after %s, sandboxes of %q, held for %q", now, revision, pooled, holder)
+	}
+	f.wantHolders(f.set().Status.UpdateRevision)
+
+	f.refer("open")
+	if pooled, holder = f.templateLabels(); f.set().Status.UpdateRevision != revision || len(pooled) != 1 || pooled[0] != "open" || holder != "open" {
+		f.Errorf("back at revision %s: sandboxes of %q, held for %q", f.set().Status.UpdateRevision, pooled, holder)
+	}
+}
+
+// A template that gets a policy only later rolls out, too.
+func testNetworkLater(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(1, "")
+	f.refer("base")
+	revision := f.set().Status.UpdateRevision
+	base := f.template("base")
+	base.Spec.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{}
+	if err := f.api.Update(f.Context(), base); err != nil {
+		f.Fatal(err)
+	}
+	f.refer("base")
+	if now := f.set().Status.UpdateRevision; now == revision || f.wantPooled(1)[0].Labels[v1alpha1.LabelTemplateHash] != now {
+		f.Errorf("revision %s after %s", now, revision)
+	}
 }

@@ -1,0 +1,159 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// pool is the sandboxes of a set, as far as the controller knows.
+type pool struct {
+	// sandboxes are those that the set controls, as the cache shows them.
+	sandboxes []*v1alpha1.Sandbox
+	// creates are sandboxes that this controller has created and whose arrival in the
+	// cache it has not noticed yet, with their revisions. Some may already be among
+	// sandboxes: the cache is filled before its events are handled.
+	creates map[types.UID]string
+	// deletes are sandboxes that this controller has deleted, whose end it has not
+	// noticed yet. They are as good as gone.
+	deletes sets.Set[types.UID]
+}
+
+// poolCounts is a pool, sorted by what its sandboxes are good for.
+type poolCounts struct {
+	// available can be claimed now; creating will be. Together with pending (own
+	// creates that the cache does not show) they are the unused sandboxes.
+	available, creating []*v1alpha1.Sandbox
+	pending             int
+	// unobserved are those among creating that no controller of pods has taken up yet.
+	unobserved int
+	// updated... are those of the current revision.
+	updatedAvailable, updatedCreating, updatedPending int
+	// garbage will never be claimed.
+	garbage []*v1alpha1.Sandbox
+	// outcome is how those of the current revision fare.
+	outcome outcome
+}
+
+func (c *poolCounts) unused() int  { return len(c.available) + len(c.creating) + c.pending }
+func (c *poolCounts) updated() int { return c.updatedAvailable + c.updatedCreating + c.updatedPending }
+
+// count counts the pool of a set whose current revision is revision.
+func (p *pool) count(revision string, now time.Time) poolCounts {
+	c := poolCounts{pending: len(p.creates)}
+	for _, r := range p.creates {
+		if r == revision {
+			c.updatedPending++
+		}
+	}
+	for _, sandbox := range p.sandboxes {
+		if r, ok := p.creates[sandbox.UID]; ok {
+			c.pending--
+			if r == revision {
+				c.updatedPending--
+			}
+		}
+		if p.deletes.Has(sandbox.UID) {
+			continue
+		}
+		updated := revisionOf(sandbox) == revision
+		switch useOf(sandbox, now) {
+		case useAvailable:
+			c.available = append(c.available, sandbox)
+			if updated {
+				c.updatedAvailable++
+				c.outcome.newestAvailable = later(c.outcome.newestAvailable, sandbox.CreationTimestamp.Time)
+			}
+		case useCreating:
+			c.creating = append(c.creating, sandbox)
+			if sandbox.Status.ObservedGeneration == 0 {
+				c.unobserved++
+			}
+			if updated {
+				c.updatedCreating++
+			}
+		case useGarbage:
+			c.garbage = append(c.garbage, sandbox)
+			if updated {
+				c.outcome.garbage(sandbox)
+			}
+		}
+	}
+	return c
+}
+
+// use is what one sandbox of a pool is good for.
+type use int
+
+const (
+	useNone use = iota // not to be counted or deleted by the set
+	useCreating
+	useAvailable
+	useGarbage
+)
+
+// useOf follows the derived state, except:
+//   - A locked sandbox belongs to a client that has not taken it out of the pool yet.
+//     It does not count, so that the pool is full without it, and it is left alone.
+//     The lock of a scale-down by OpenKruise Agents that was interrupted protects
+//     nothing.
+//   - A paused sandbox was set aside by a user: the set never pauses one. It does
+//     not count, so that the pool is full without it, and is left alone, also by a
+//     scale-down, as what it keeps may be wanted. It counts again once it is
+//     resumed, and goes with the set.
+//   - A sandbox without an address cannot be handed out, whatever its conditions.
+//   - A failed sandbox that is kept for debugging is left alone.
+func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
+	if sandbox.DeletionTimestamp != nil {
+		return useNone
+	}
+	if sandbox.Annotations[v1alpha1.AnnotationOwner] == v1alpha1.OwnerScaleDown {
+		return useGarbage
+	}
+	if claims.Available(sandbox, now) {
+		return useAvailable
+	}
+	if v1alpha1.StateOf(sandbox, now) == v1alpha1.StateDead {
+		if sandbox.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
+			return useNone
+		}
+		return useGarbage
+	}
+	if sandbox.Annotations[v1alpha1.AnnotationLock] != "" || sandbox.Spec.Paused {
+		return useNone
+	}
+	return useCreating
+}
+
+// outcome is how the sandboxes of the current revision fare.
+type outcome struct {
+	// ended of them have ended; newestEnded is when the newest of those was created,
+	// and newestAvailable the newest that is available.
+	ended                        int
+	newestEnded, newestAvailable time.Time
+}
+
+// garbage counts a sandbox that is of no use any more, if it ended by itself.
+func (o *outcome) garbage(sandbox *v1alpha1.Sandbox) {
+	switch sandbox.Status.Phase {
+	case v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded:
+		o.ended++
+		o.newestEnded = later(o.newestEnded, sandbox.CreationTimestamp.Time)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func revisionOf(sandbox *v1alpha1.Sandbox) string { return sandbox.Labels[v1alpha1.LabelTemplateHash] }

@@ -1,0 +1,167 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+var _ reconcile.Reconciler = (*Controller)(nil)
+
+// Reconcile brings one pool nearer to its size.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	c.writer.busy.Add(1)
+	defer c.writer.busy.Add(-1)
+	set := &v1alpha1.SandboxSet{}
+	if err := c.client.Get(ctx, req.NamespacedName, set, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.states.forget(req.NamespacedName)
+			hidePool(req.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting SandboxSet %s: %w", req, err)
+	}
+	c.states.track(set)
+	if set.DeletionTimestamp != nil {
+		return c.finalize(ctx, set)
+	}
+	now := c.clock.Now()
+	if wait := c.countDelay(set, now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+
+	o, err := c.observe(ctx, set, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	counts := o.count(o.revision, now)
+	delays := c.counted(o, &counts)
+
+	p, err := o.plan(&counts, delays)
+	if err != nil {
+		// The server refuses such values; trying again would not mend them.
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
+	}
+	finished, err := c.writer.scale(ctx, o, p)
+	if p.create > 0 || len(p.remove) > 0 {
+		counts = o.count(o.revision, now) // with what was done
+	}
+	err = errors.Join(err, o.templateErr, c.templates.deleteUnused(ctx, set, o.templateName, &o.pool))
+
+	o.gauges(&counts).show(req.NamespacedName)
+	wrote, statusErr := c.writer.writeStatus(ctx, o, o.status(&counts, failure(err, delays.backoff)))
+	if err := errors.Join(err, statusErr); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: o.requeueAfter(p, delays, finished, wrote, c.options.QuietPeriod)}, nil
+}
+
+// countDelay is how long the pool should not even be counted, because claims run. A
+// changed spec does not wait: a user does.
+func (c *Controller) countDelay(set *v1alpha1.SandboxSet, now time.Time) time.Duration {
+	var delay time.Duration
+	if !specChanged(set) {
+		c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { delay = s.burst.countDelay(now) })
+	}
+	return delay
+}
+
+// observe finds out what the pool should consist of, and what is there. The
+// expectations, and what claims have taken, come before the cache, see there.
+func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time) (*observation, error) {
+	target, err := c.revisions.target(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	wanted, again, err := c.demand.of(ctx, set, now)
+	if err != nil {
+		return nil, err
+	}
+	target.retry = earlier(target.retry, again)
+	o := &observation{set: set, targetRevision: target, cluster: c.options.Lookup.Cluster, now: now}
+	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
+		o.creates, o.deletes = s.expectations.snapshot(now)
+		o.taken = s.burst.taken
+		o.surge = s.surge.next(set.Generation, wanted, now)
+		if s.dryRun != nil && s.dryRun.revision == target.revision {
+			o.dryRun = s.dryRun
+		}
+	})
+	o.sandboxes, err = c.caches.sandboxes.ControlledBy(set.UID)
+	return o, err
+}
+
+// counted takes in what a count of the pool has found, and returns what has to wait.
+func (c *Controller) counted(o *observation, counts *poolCounts) delays {
+	var d delays
+	var shortSince time.Time
+	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.now)
+	c.states.update(key, func(s *setState) {
+		s.burst.counted(available, o.taken, cost)
+		d.burst = s.burst.refillDelay(o.desired(), o.now)
+		d.backoff = s.backoff.next(o.revision, counts.outcome, o.now)
+		var length time.Duration
+		if shortSince, length = s.shortage.counted(available, o.replicas(), o.now); length > 0 {
+			replenishDuration.Observe(length.Seconds())
+		}
+	})
+	showShortage(key, shortSince)
+	return d
+}
+
+// requeueAfter returns after what time to reconcile even if no event comes; 0 is never.
+func (o *observation) requeueAfter(p plan, d delays, finished, wrote bool, quiet time.Duration) time.Duration {
+	var after time.Duration
+	switch delay := max(d.backoff, d.burst); {
+	case !finished:
+		after = time.Millisecond
+	case !wrote, p.more && p.create > 0:
+		// As long as those that wait are taken up, the next are due before the changes
+		// of a large pool are gathered.
+		after = max(quiet, time.Millisecond)
+	case delay > 0:
+		after = delay
+	case len(o.creates) > 0 || len(o.deletes) > 0:
+		// Events will come, unless the cache has missed them: then the expectations
+		// have run out by then.
+		after = expectationTTL + time.Second
+	}
+	return earlier(earlier(after, o.retry), o.surge.surplusAfter)
+}
+
+// finalize works on a set that is being deleted. Mostly there is nothing to do: its
+// sandboxes follow it, as their owner. One that is deleted in the foreground stays
+// until they are gone; each deletion of one brings the set here again.
+func (c *Controller) finalize(ctx context.Context, set *v1alpha1.SandboxSet) (reconcile.Result, error) {
+	if !slices.Contains(set.Finalizers, v1alpha1.FinalizerPool) {
+		return reconcile.Result{}, nil
+	}
+	var creates map[types.UID]string
+	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
+		creates, _ = s.expectations.snapshot(c.clock.Now())
+	})
+	left, err := c.caches.sandboxes.ControlledBy(set.UID)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case len(creates) > 0:
+		// Created in the last moment. If the cache has missed them, they are waited for
+		// until the expectations run out.
+		return reconcile.Result{RequeueAfter: expectationTTL}, nil
+	case len(left) == 0:
+		return reconcile.Result{}, c.writer.removeFinalizer(ctx, set)
+	}
+	return reconcile.Result{}, errors.Join(c.writer.removeWithSet(ctx, left)...)
+}

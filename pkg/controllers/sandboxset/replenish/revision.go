@@ -1,0 +1,188 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// targetRevision is the revision that the pool of a set should consist of: what its
+// spec asks for, or, while what it refers to cannot be used, the last that could.
+type targetRevision struct {
+	revision string
+	// templateName is that of the SandboxTemplate that holds a revision and was last
+	// known to be there, or empty where there never was one. It is that of another
+	// revision only for sets with a template of their own, which do not need it.
+	templateName string
+	// from is the set as it was at the revision, and resolved its pod template; nil
+	// where no sandboxes can be created.
+	from     *v1alpha1.SandboxSet
+	resolved *podtemplate.Resolved
+	// chain are the templates that the spec leads to, where it could be used.
+	chain []string
+	// unresolved is why the target is not what the spec asks for.
+	unresolved *problem
+	// templateErr is why the SandboxTemplate could not be created, where that is no
+	// fault of the pod template and sandboxes need it.
+	templateErr error
+	// retry is after what time to reconcile again even if no event comes; 0 is never.
+	retry time.Duration
+}
+
+// canCreate reports whether sandboxes of the revision can be created.
+func (t *targetRevision) canCreate() bool { return t.resolved != nil }
+
+// problem is why a pool cannot be kept as it should be.
+type problem struct{ reason, message string }
+
+func newProblem(reason string, err error) *problem {
+	return &problem{reason, report.Truncate(err.Error(), maxMessage)}
+}
+
+// revisions finds the revision that the pool of a set should consist of.
+type revisions struct {
+	lookup       *templates.Lookup
+	states       *setStates
+	podTemplates *podtemplate.Cache
+	templates    *revisionTemplates
+}
+
+// target finds out what the pool should consist of, and creates the SandboxTemplate
+// that holds it where there is none. An error means that nothing is known.
+func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targetRevision, error) {
+	revision, resolved, err := r.resolve(ctx, set)
+	if reason := templates.ReasonFor(err); reason != "" {
+		return r.lastTarget(ctx, set, newProblem(reason, err))
+	}
+	if err != nil {
+		return targetRevision{}, err
+	}
+	t := targetRevision{
+		revision: revision, templateName: podtemplate.RevisionName(set, revision),
+		from: set, resolved: resolved, chain: resolved.Chain,
+	}
+	if set.Spec.Template != nil {
+		// Its sandboxes do not need the SandboxTemplate.
+		if t.retry = r.templates.ensureInline(ctx, set, revision, resolved); t.retry > 0 {
+			t.templateName = set.Status.CurrentRevision
+		}
+		return t, nil
+	}
+	if err := r.templates.ensure(ctx, set, revision, resolved); err != nil {
+		return r.targetWithoutTemplate(ctx, set, resolved, err)
+	}
+	return t, nil
+}
+
+// targetWithoutTemplate is the target where the SandboxTemplate for what the spec asks
+// for could not be created: what the pool consisted of until now.
+func (r *revisions) targetWithoutTemplate(
+	ctx context.Context, set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, err error,
+) (targetRevision, error) {
+	var unresolved *problem
+	switch {
+	case errors.Is(err, errNameTaken):
+		unresolved = newProblem(v1alpha1.ReasonTemplateNameTaken, err)
+	case apierrors.IsInvalid(err):
+		// No pod of this cluster can be like that, which the API server has asked.
+		unresolved = newProblem(v1alpha1.ReasonInvalidTemplate, err)
+	}
+	t, lastErr := r.lastTarget(ctx, set, unresolved)
+	if lastErr != nil {
+		return targetRevision{}, errors.Join(err, lastErr)
+	}
+	switch {
+	case unresolved != nil:
+		t.retry = templateRetry // no event tells that a name is free or the cluster takes the pod
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		t.chain = resolved.Chain // the set will go as well
+	default:
+		t.chain, t.templateErr = resolved.Chain, err
+	}
+	return t, nil
+}
+
+// lastTarget is the revision that the pool was last to consist of.
+func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, unresolved *problem) (targetRevision, error) {
+	t := targetRevision{revision: set.Status.UpdateRevision, templateName: set.Status.CurrentRevision, unresolved: unresolved}
+	if t.templateName == "" || t.templateName != podtemplate.RevisionName(set, t.revision) {
+		return t, nil // no SandboxTemplate ever held it
+	}
+	template, err := r.lookup.SandboxTemplate(ctx, set.Namespace, t.templateName)
+	switch {
+	case err != nil:
+		return targetRevision{}, err
+	case template == nil || !metav1.IsControlledBy(template, set) || template.Spec.Template == nil:
+		return t, nil // a user took it away; what is left of the pool serves on
+	}
+	t.from, t.resolved = podtemplate.AtRevision(set, template)
+	return t, nil
+}
+
+// resolve returns the revision that a set's spec asks for, and its pod template. It
+// remembers what came of it: a pool is counted far more often than its template
+// changes.
+func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (string, *podtemplate.Resolved, error) {
+	found, err := r.podTemplates.ResolveSet(ctx, set, r.lookup)
+	if err != nil {
+		return "", nil, err
+	}
+	if set.Spec.Template != nil { // validated when it was stored
+		revision, err := podtemplate.SetRevision(set, found)
+		if err != nil {
+			return "", nil, reconcile.TerminalError(err)
+		}
+		return revision, found, nil
+	}
+	key := client.ObjectKeyFromObject(set)
+	input := resolvedInput{generation: set.Generation, template: found.Template, managed: found.NetworkManaged}
+	if found.Service != nil {
+		input.service = strconv.FormatBool(*found.Service)
+	}
+	var known resolvedRevision
+	r.states.update(key, func(s *setState) { known = s.resolved })
+	if known.input != input {
+		known = resolvedRevision{input: input}
+		known.revision, known.err = validRevision(set, found)
+		r.states.update(key, func(s *setState) { s.resolved = known })
+	}
+	return known.revision, found, known.err
+}
+
+// validRevision returns the revision of a set with a pod template that was resolved,
+// or what is wrong with that.
+func validRevision(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) (string, error) {
+	errs := validation.ValidateResolvedTemplate(found.Template, field.NewPath("template"))
+	errs = append(errs, validation.ValidateMounted(
+		found.Template, set.Spec.VolumeClaimTemplates, field.NewPath("spec", "volumeClaimTemplates"))...)
+	if err := errs.ToAggregate(); err != nil {
+		return "", fmt.Errorf("SandboxSet %s/%s: %w: %w", set.Namespace, set.Name, templates.ErrInvalid, err)
+	}
+	// Metadata that no sandbox can inherit, say.
+	if _, err := podtemplate.NewSandbox(set, "", found); err != nil {
+		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
+	}
+	revision, err := podtemplate.SetRevision(set, found)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
+	}
+	return revision, nil
+}

@@ -1,0 +1,211 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/apiwarning"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// templateRetry is after what time a SandboxTemplate that could not be created, for a
+// reason that does not go away by itself, is tried again.
+const templateRetry = time.Minute
+
+// errNameTaken means that a SandboxTemplate of the name is not the set's.
+var errNameTaken = errors.New("the name is taken")
+
+// revisionTemplates keeps the SandboxTemplates that hold the revisions of sets.
+type revisionTemplates struct {
+	client client.Client
+	server client.Reader // reads past the cache
+	clock  clock.PassiveClock
+	caches *caches
+	states *setStates
+	report *reporter
+}
+
+// ensure creates the SandboxTemplate that holds a revision of a set, unless it
+// is there. It comes before the sandboxes that refer to it.
+func (r *revisionTemplates) ensure(
+	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
+) error {
+	name := podtemplate.RevisionName(set, revision)
+	owned, err := r.caches.templates.ControlledBy(set.UID)
+	if err != nil {
+		return err
+	}
+	for _, template := range owned {
+		if template.Name == name && template.DeletionTimestamp == nil {
+			return r.relabel(ctx, set, template)
+		}
+	}
+	wanted := podtemplate.Materialize(set, revision, resolved)
+	asking, warnings := apiwarning.Collect(ctx)
+	err = r.client.Create(asking, wanted.DeepCopy())
+	switch {
+	case err == nil:
+		r.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
+			s.dryRun = &dryRunResult{revision, warnings.Texts()}
+		})
+		return nil
+	case !apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("creating SandboxTemplate %s/%s: %w", set.Namespace, name, err)
+	}
+	// Created before, and not in the cache yet, or not the set's.
+	existing := &v1alpha1.SandboxTemplate{}
+	key := client.ObjectKey{Namespace: set.Namespace, Name: name}
+	if err := r.server.Get(ctx, key, existing); err != nil {
+		return fmt.Errorf("getting SandboxTemplate %s: %w", key, err)
+	}
+	switch {
+	case metav1.IsControlledBy(existing, set):
+		return nil
+	case adoptable(existing, wanted):
+		return r.adopt(ctx, existing, wanted)
+	default:
+		return fmt.Errorf("SandboxTemplate %s, which is to hold a revision of SandboxSet %s, is not the set's: %w", key, set.Name, errNameTaken)
+	}
+}
+
+// ensureInline creates the SandboxTemplate for the revision of a set with a
+// template of its own, whose sandboxes do not need it. Where that fails, it returns
+// after what time to try again: no pool should suffer from it.
+func (r *revisionTemplates) ensureInline(
+	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
+) time.Duration {
+	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
+	var before revisionMissing
+	r.states.update(key, func(s *setState) { before = s.revisionMissing })
+	if wait := before.retryAt.Sub(now); before.revision == revision && wait > 0 {
+		return wait
+	}
+	err := r.ensure(ctx, set, revision, resolved)
+	switch {
+	case err == nil:
+		r.states.update(key, func(s *setState) { s.revisionMissing = revisionMissing{} })
+		return 0
+	case refused(err):
+		missing := revisionMissing{revision, err.Error(), now.Add(templateRetry)}
+		r.states.update(key, func(s *setState) { s.revisionMissing = missing })
+		if missing.revision != before.revision || missing.message != before.message {
+			log.FromContext(ctx).Error(err, "The revision is in no SandboxTemplate", "revision", revision)
+			r.report.revisionMissing(set, err)
+		}
+	}
+	return templateRetry
+}
+
+// relabel makes the SandboxTemplate of a revision name the template that the set
+// refers to. That is part of a revision only where it has a NetworkPolicy, so another
+// one can have the same revision.
+func (r *revisionTemplates) relabel(ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate) error {
+	want := v1alpha1.TemplateLabel(podtemplate.TemplateOf(set))
+	if template.Labels[v1alpha1.LabelSandboxTemplate] == want {
+		return nil
+	}
+	labelled := template.DeepCopy()
+	metav1.SetMetaDataLabel(&labelled.ObjectMeta, v1alpha1.LabelSandboxTemplate, want)
+	err := r.client.Patch(ctx, labelled, client.MergeFrom(template))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("labelling SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err)
+	}
+	return nil
+}
+
+// adoptable reports whether a SandboxTemplate without an owner is what would be
+// created: a set that was deleted without what it owned leaves such ones to the next
+// of its name.
+func adoptable(existing, wanted *v1alpha1.SandboxTemplate) bool {
+	if existing.DeletionTimestamp != nil || len(existing.OwnerReferences) > 0 {
+		return false
+	}
+	for _, label := range []string{v1alpha1.LabelSandboxPool, v1alpha1.LabelTemplateHash} {
+		if existing.Labels[label] != wanted.Labels[label] {
+			return false
+		}
+	}
+	a, errA := jsonValue(&existing.Spec)
+	b, errB := jsonValue(&wanted.Spec)
+	return errA == nil && errB == nil && reflect.DeepEqual(a, b)
+}
+
+// jsonValue is a spec as JSON values: the server need not store the raw parts byte by
+// byte as they were sent.
+func jsonValue(spec *v1alpha1.SandboxTemplateSpec) (any, error) {
+	encoded, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	decoder.UseNumber()
+	var value any
+	err = decoder.Decode(&value)
+	return value, err
+}
+
+// adopt makes a template the set's, unless it has changed since it was read.
+func (r *revisionTemplates) adopt(ctx context.Context, existing, wanted *v1alpha1.SandboxTemplate) error {
+	adopted := existing.DeepCopy()
+	adopted.OwnerReferences = append([]metav1.OwnerReference(nil), wanted.OwnerReferences...)
+	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, adopted, patch); err != nil {
+		return fmt.Errorf("adopting SandboxTemplate %s/%s: %w", existing.Namespace, existing.Name, err)
+	}
+	return nil
+}
+
+// deleteUnused deletes the SandboxTemplates of older revisions that no sandbox of the
+// pool refers to any more, nor anything else. Claimed sandboxes do not: a claim
+// makes them hold their template themselves.
+func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, target string, p *pool) error {
+	owned, err := r.caches.templates.ControlledBy(set.UID)
+	if err != nil || len(owned) == 0 || len(owned) == 1 && owned[0].Name == target {
+		return err
+	}
+	inUse := sets.New(target, set.Status.CurrentRevision)
+	for _, revision := range p.creates {
+		inUse.Insert(podtemplate.RevisionName(set, revision))
+	}
+	for _, sandbox := range p.sandboxes {
+		inUse.Insert(podtemplate.RevisionName(set, revisionOf(sandbox)))
+		if ref := sandbox.Spec.TemplateRef; ref != nil {
+			inUse.Insert(ref.Name)
+		}
+	}
+	var errs []error
+	for _, template := range owned {
+		if inUse.Has(template.Name) || template.DeletionTimestamp != nil {
+			continue
+		}
+		// Whoever may write sets or sandboxes here may refer to it.
+		used, err := r.caches.isUsed(template)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if used {
+			continue
+		}
+		err = r.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: new(template.UID)})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("deleting SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,174 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// setState is what the controller remembers of a set from one reconcile to the next.
+// One reconcile of a set runs at a time. Beside it, the events of sandboxes and
+// templates change expectations, burst, surge, shortage, starts, backoff and
+// revisionMissing, and the reconcile's own creates and deletes run side by side. So
+// all of it is used under the lock of setStates.
+type setState struct {
+	uid          types.UID
+	expectations expectations
+	burst        burst
+	surge        surgeMemory
+	backoff      backoff
+	shortage     shortage
+	starts       starts
+
+	resolved        resolvedRevision
+	dryRun          *dryRunResult
+	revisionMissing revisionMissing
+}
+
+// took notes that a claim took a sandbox out of the pool.
+func (s *setState) took(now time.Time) {
+	s.burst.took(now)
+	s.surge.took(now)
+	s.shortage.took(now)
+}
+
+// setStates are the states of all sets.
+type setStates struct {
+	quiet time.Duration
+
+	mu   sync.Mutex
+	sets map[types.NamespacedName]*setState
+}
+
+func newSetStates(quiet time.Duration) *setStates {
+	return &setStates{quiet: quiet, sets: map[types.NamespacedName]*setState{}}
+}
+
+// track begins to remember a set that a reconcile has found. A set that was deleted
+// and created again by the same name begins anew.
+func (s *setStates) track(set *v1alpha1.SandboxSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(set)
+	if state := s.sets[key]; state != nil && state.uid == set.UID {
+		return
+	}
+	s.sets[key] = &setState{
+		uid: set.UID, expectations: newExpectations(), burst: burst{quiet: s.quiet}, starts: starts{},
+	}
+}
+
+// update calls f with the state of a set, unless the set is not tracked: events may
+// come before its first reconcile and after its last. f must not block.
+func (s *setStates) update(set types.NamespacedName, f func(*setState)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state := s.sets[set]; state != nil {
+		f(state)
+	}
+}
+
+// forget drops all about a set that is gone.
+func (s *setStates) forget(set types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sets, set)
+}
+
+// eventDelay is how long to gather events of a set before it is reconciled.
+func (s *setStates) eventDelay(set types.NamespacedName) time.Duration {
+	delay := s.quiet
+	s.update(set, func(state *setState) { delay = state.burst.eventDelay() })
+	return delay
+}
+
+// resolvedRevision is the revision that came of a template, or what is wrong with it.
+type resolvedRevision struct {
+	input    resolvedInput
+	revision string
+	err      error
+}
+
+// resolvedInput is what a resolvedRevision was made from. Templates are told apart by
+// where they are: cache and informers keep them until they change.
+type resolvedInput struct {
+	generation int64
+	template   *runtime.RawExtension
+	service    string
+	managed    bool
+}
+
+// dryRunResult is what the API said of the pods of a revision when the
+// SandboxTemplate that holds it was created. The API has asked the cluster then, by a
+// dry run that is not repeated; so the result is kept until it is in the set's status.
+type dryRunResult struct {
+	revision string
+	// warnings came with the answer; none means that all is well.
+	warnings []string
+}
+
+// revisionMissing is why the revision of a set with a template of its own is in no
+// SandboxTemplate: none could be created.
+type revisionMissing struct {
+	revision, message string
+	retryAt           time.Time
+}
+
+// shortage measures how long a pool is short of available sandboxes: from the claim
+// that took the first one, or from the count that found too few, until a count finds
+// enough.
+type shortage struct {
+	// taken is the first take that no count has followed, or zero. It makes a pool
+	// short only if the next count says so: the pool may have had too many.
+	taken time.Time
+	// since is zero while the pool has enough.
+	since time.Time
+}
+
+func (s *shortage) took(now time.Time) {
+	if s.taken.IsZero() {
+		s.taken = now
+	}
+}
+
+// counted takes in how many sandboxes a count found, and of how many. It returns
+// since when the pool has been short, or zero, and how long a shortage was that is
+// over now, or zero.
+func (s *shortage) counted(available, replicas int, now time.Time) (since time.Time, length time.Duration) {
+	switch {
+	case available < replicas && s.since.IsZero():
+		s.since = now
+		if !s.taken.IsZero() {
+			s.since = s.taken
+		}
+	case available >= replicas && !s.since.IsZero():
+		length = now.Sub(s.since)
+		s.since = time.Time{}
+	}
+	s.taken = time.Time{}
+	return s.since, length
+}
+
+// starts are the times at which the creates of sandboxes that are still starting
+// began. It measures how long they take to be available, but not those of a
+// controller before this one.
+type starts map[types.UID]time.Time
+
+// observed takes in what use a sandbox has now. It returns how long the sandbox has
+// taken to be available, once.
+func (s starts) observed(sandbox types.UID, now use, at time.Time) (time.Duration, bool) {
+	began, starting := s[sandbox]
+	if !starting || now == useCreating {
+		return 0, false
+	}
+	delete(s, sandbox)
+	return at.Sub(began), now == useAvailable
+}

@@ -1,0 +1,257 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
+)
+
+// watches take what the cache shows into the states of sets and the waiting claims,
+// and enqueue the sets that it concerns.
+type watches struct {
+	clock  clock.PassiveClock
+	caches *caches
+	states *setStates
+	claims *waitingClaims
+}
+
+// sets enqueues a set when it changes: at once when a user changed it, gathered
+// when only its status did. The latter is mostly the controller's own write, and
+// needed all the same: a status that was made from an old cache is mended then.
+// What claims ask for may be another set's once one of that name comes or goes.
+func (w *watches) sets() handler.EventHandler {
+	comesOrGoes := func(ctx context.Context, set client.Object, q queue.Interface) {
+		enqueue(set, q)
+		w.enqueueSurging(ctx, set.GetNamespace(), set.GetName(), q)
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { comesOrGoes(ctx, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				enqueue(e.ObjectNew, q)
+				return
+			}
+			w.enqueueGathered(client.ObjectKeyFromObject(e.ObjectNew), q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { comesOrGoes(ctx, e.Object, q) },
+	}
+}
+
+// sandboxes enqueues the set of a changed sandbox. Changes are gathered: the queue
+// keeps the earliest time for a set, so a set is counted once in that time, however
+// many of its sandboxes change in it.
+func (w *watches) sandboxes() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) {
+			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
+				w.sandboxCreated(sandbox, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) {
+			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
+			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
+			if okBefore && okAfter {
+				w.sandboxUpdated(before, after, q)
+				w.enqueueForClaims(ctx, q, before, after)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) {
+			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
+				w.sandboxDeleted(sandbox, q)
+				w.enqueueForClaims(ctx, q, sandbox)
+			}
+		},
+	}
+}
+
+func (w *watches) sandboxCreated(sandbox *v1alpha1.Sandbox, q queue.Interface) {
+	w.states.update(setOf(sandbox), func(s *setState) {
+		s.expectations.createObserved(sandbox.UID)
+		w.useObserved(s, sandbox)
+	})
+	w.enqueueOwner(sandbox, q)
+}
+
+func (w *watches) sandboxUpdated(before, after *v1alpha1.Sandbox, q queue.Interface) {
+	if before.UID != after.UID {
+		// Deleted and created again between two events of the cache.
+		w.sandboxDeleted(before, q)
+		w.sandboxCreated(after, q)
+		return
+	}
+	now := w.clock.Now()
+	pooled := v1alpha1.IsInPool(before)
+	taken := pooled && !v1alpha1.IsInPool(after)
+	w.states.update(setOf(before), func(s *setState) {
+		if after.DeletionTimestamp != nil {
+			s.expectations.deleteObserved(after.UID)
+		}
+		w.useObserved(s, after)
+		if pooled && useOf(before, now) == useCreating && worked(after) {
+			s.backoff.succeeded(revisionOf(before))
+		}
+		if taken {
+			s.took(now)
+		}
+	})
+	if taken {
+		w.claims.took(types.UID(after.Annotations[v1alpha1.AnnotationOwner]), after.ResourceVersion, now)
+		w.enqueueOwner(before, q)
+	}
+	w.enqueueOwner(after, q)
+}
+
+func (w *watches) sandboxDeleted(sandbox *v1alpha1.Sandbox, q queue.Interface) {
+	w.states.update(setOf(sandbox), func(s *setState) {
+		s.expectations.deleteObserved(sandbox.UID)
+		delete(s.starts, sandbox.UID)
+	})
+	w.enqueueOwner(sandbox, q)
+}
+
+func (w *watches) useObserved(s *setState, sandbox *v1alpha1.Sandbox) {
+	now := w.clock.Now()
+	if duration, ok := s.starts.observed(sandbox.UID, useOf(sandbox, now), now); ok {
+		startDuration.Observe(duration.Seconds())
+	}
+}
+
+// worked reports whether a sandbox has come to be available, even if a claim that
+// waited for it has taken it out of its pool at once. To run is not enough: a process
+// that ends soon runs for a moment, too.
+func worked(sandbox *v1alpha1.Sandbox) bool {
+	return sandbox.Status.Phase == v1alpha1.SandboxRunning &&
+		meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
+}
+
+// waitingClaims enqueues the sets that may grow for a claim when it begins or ceases
+// to wait, or waits for fewer. Sets without a burst have no work by that: what they
+// are to hold does not depend on claims.
+func (w *watches) waitingClaims() handler.EventHandler {
+	changed := func(ctx context.Context, object client.Object, q queue.Interface) {
+		if claim, ok := object.(*v1alpha1.SandboxClaim); ok && w.claims.update(claim) {
+			w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue.Interface) { changed(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) { changed(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) {
+			if claim, ok := e.Object.(*v1alpha1.SandboxClaim); ok && w.claims.remove(client.ObjectKeyFromObject(claim)) {
+				w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
+			}
+		},
+	}
+}
+
+// enqueueForClaims enqueues the sets that may grow for the claims that hold sandboxes
+// which are starting: when one of them fails, its claim waits for one more, and does
+// not change by that.
+func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandboxes ...*v1alpha1.Sandbox) {
+	for _, sandbox := range sandboxes {
+		owner := metav1.GetControllerOfNoCopy(sandbox)
+		if owner == nil || sandbox.Annotations[v1alpha1.AnnotationStarting] == "" {
+			continue
+		}
+		if claim := w.claims.claim(owner.UID); claim != nil {
+			w.enqueueSurging(ctx, claim.Namespace, askedFor(claim).Name, q)
+		}
+	}
+}
+
+// templates enqueues a set when a template that holds a revision of it is
+// gone, for it may be needed, and when one that had the name of such a template is
+// gone or has lost its owner: the name is free.
+func (w *watches) templates() handler.EventHandler {
+	lost := func(template client.Object, q queue.Interface) {
+		for _, set := range setsOfTemplate(template) {
+			w.states.update(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
+			w.enqueueGathered(set, q)
+		}
+	}
+	return handler.Funcs{
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
+			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
+			if before != nil && (after == nil || after.UID != before.UID) {
+				lost(e.ObjectOld, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue.Interface) { lost(e.Object, q) },
+	}
+}
+
+// enqueueSurging enqueues the sets with a burst that are of a name or refer to the
+// template of that name: claims that ask for it may be theirs.
+func (w *watches) enqueueSurging(ctx context.Context, namespace, name string, q queue.Interface) {
+	sets, err := w.caches.surging.Surging(namespace, name)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Finding the sets that may grow", "namespace", namespace, "name", name)
+		return
+	}
+	for _, set := range sets {
+		w.enqueueGathered(client.ObjectKeyFromObject(set), q)
+	}
+}
+
+// enqueueOwner enqueues the set that owns a sandbox, if any.
+func (w *watches) enqueueOwner(sandbox *v1alpha1.Sandbox, q queue.Interface) {
+	if v1alpha1.IsInPool(sandbox) {
+		w.enqueueGathered(setOf(sandbox), q)
+	}
+}
+
+// enqueueGathered enqueues a set after the time in which its events are gathered.
+func (w *watches) enqueueGathered(set types.NamespacedName, q queue.Interface) {
+	q.AddAfter(reconcile.Request{NamespacedName: set}, w.states.eventDelay(set))
+}
+
+// enqueue enqueues a set at once.
+func enqueue(set client.Object, q queue.Interface) {
+	q.Add(queue.RequestFor(set))
+}
+
+// setOf is the set that a sandbox was created for: its owner, or, where a claim was
+// faster than the cache and the owner is gone at first sight, the set in its label.
+func setOf(sandbox *v1alpha1.Sandbox) types.NamespacedName {
+	name := sandbox.Labels[v1alpha1.LabelSandboxPool]
+	if owner := v1alpha1.PoolOf(sandbox); owner != nil {
+		name = owner.Name
+	}
+	return types.NamespacedName{Namespace: sandbox.Namespace, Name: name}
+}
+
+// setsOfTemplate are the sets that a template holds a revision of, or may keep from
+// holding one: by owner, by label, and by name for those that never were a set's.
+func setsOfTemplate(template client.Object) []types.NamespacedName {
+	names := sets.New[string]()
+	if owner := metav1.GetControllerOfNoCopy(template); owner != nil && owner.Kind == "SandboxSet" {
+		names.Insert(owner.Name)
+	}
+	if set := template.GetLabels()[v1alpha1.LabelSandboxPool]; set != "" {
+		names.Insert(set)
+	}
+	if dash := strings.LastIndexByte(template.GetName(), '-'); dash > 0 {
+		names.Insert(template.GetName()[:dash])
+	}
+	keys := make([]types.NamespacedName, 0, names.Len())
+	for name := range names {
+		keys = append(keys, types.NamespacedName{Namespace: template.GetNamespace(), Name: name})
+	}
+	return keys
+}
