@@ -6,7 +6,6 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,8 +56,8 @@ func (s *claimStore) Sandbox(ctx context.Context, namespace, name string, notOld
 	if err != nil || sb != nil && parsedVersion(sb) >= notOlderThan {
 		return sb, err
 	}
-	// The index is ahead of this read, which may be from another moment of the cache.
-	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, strconv.FormatUint(notOlderThan, 10))
+	// The index is ahead of the cache: a list has brought the sandbox.
+	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "")
 }
 
 func parsedVersion(sb *v1alpha1.Sandbox) uint64 {
