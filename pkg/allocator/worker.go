@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -139,10 +141,14 @@ func (w *worker) next(ctx context.Context) bool {
 	if u == nil || ctx.Err() != nil {
 		return true
 	}
-	again, err := w.turn(ctx, uid, u)
+	traced := ctx
+	if u.span != nil {
+		traced = trace.ContextWithSpan(ctx, u.span)
+	}
+	again, err := w.turn(traced, uid, u)
 	for range tries {
 		if errors.Is(err, errAgain) {
-			again, err = w.turn(ctx, uid, u)
+			again, err = w.turn(traced, uid, u)
 		}
 	}
 	switch {
