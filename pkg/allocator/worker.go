@@ -105,14 +105,18 @@ func (w *worker) background(f func(context.Context)) bool {
 	return true
 }
 
-// isMine reports whether this server works at a claim: one that it created, for as long
-// as that may be answered and a little longer, and then the one that all agree on.
+// isMine reports whether this server works at a claim. The one that created it does,
+// for as long as that may be answered and a little longer, and then the one that all
+// agree on.
 func (w *worker) isMine(uid types.UID, u *unfinished) bool {
-	if !u.created.IsZero() && w.committer.clock.Since(u.created) < w.syncWindow+handOverAfter {
-		return true
-	}
 	prefers := w.prefers.Load()
-	return prefers == nil || *prefers == nil || (*prefers)("", string(uid))
+	if prefers == nil || *prefers == nil {
+		return true // it is alone
+	}
+	if claim := u.latest(); claim != nil && w.committer.clock.Since(plan.StartOf(claim, u.start(claim))) < w.syncWindow+handOverAfter {
+		return !u.created.IsZero()
+	}
+	return (*prefers)("", string(uid))
 }
 
 // working is how many claims this server works at.

@@ -49,6 +49,8 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	wants.Need = max(0, wants.Need)
 	before, after := w.lines(), wants.lines()
 	stays := slices.Equal(before, after)
+	// A waiter that stands where it stood, for no less, has heard of what there is.
+	heard := stays && wants.Need >= w.Need && wants.AtOnce == w.AtOnce && wants.Yields == w.Yields
 	if !stays {
 		q.lines.drop(w)
 	}
@@ -60,7 +62,9 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 			q.lines.byPool[p] = slices.Insert(q.lines.byPool[p], at, w)
 		}
 	}
-	q.lines.signal(append(before, after...)...)
+	if !heard {
+		q.lines.signal(append(before, after...)...)
+	}
 }
 
 // Leave takes a waiter out of line.
