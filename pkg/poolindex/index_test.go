@@ -23,7 +23,7 @@ func at(version uint64) Candidate {
 // 5", "taken 5, then gone 7" or "spent 9".
 func stateOf(t *testing.T, x *Index, namespace string) string {
 	t.Helper()
-	e := x.entries[entryKey{namespace, "a"}]
+	e := x.entries.byKey[entryKey{namespace, "a"}]
 	if e == nil {
 		return "unknown"
 	}
@@ -47,11 +47,9 @@ func stateOf(t *testing.T, x *Index, namespace string) string {
 // mustBeEmpty fails if x holds on to anything.
 func mustBeEmpty(t *testing.T, x *Index) {
 	t.Helper()
-	if len(x.entries) != 0 || len(x.pools) != 0 {
-		t.Errorf("%d entries and %d pools are left behind: %v", len(x.entries), len(x.pools), x.pools)
-	}
-	if n := x.Len(); n != 0 {
-		t.Errorf("Len() of an empty index = %d", n)
+	entries, pools, suspended := x.entries.byKey, x.pools.byKey, x.pools.suspended
+	if len(entries) != 0 || len(pools) != 0 || len(suspended) != 0 {
+		t.Errorf("%d entries, %d pools and %d suspended ones are left behind: %v", len(entries), len(pools), len(suspended), pools)
 	}
 }
 
@@ -380,9 +378,6 @@ func TestTakeAndPeekSizes(t *testing.T) {
 			if got := names(x.Take(tc.pool, tc.n)); got != tc.want {
 				t.Errorf("Take() = %q, want %q", got, tc.want)
 			}
-			if got, want := x.Len(), 3-len(strings.Fields(tc.want)); got != want {
-				t.Errorf("Len() after = %d, want %d", got, want)
-			}
 			if got, want := x.Available(py), 3-len(strings.Fields(tc.want)); got != want {
 				t.Errorf("Available() after = %d, want %d", got, want)
 			}
@@ -586,11 +581,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		for i := range uint64(20) {
 			x.Upsert(Candidate{Pool: py, Name: "a", ResourceVersion: i + 1, Revision: fmt.Sprint("r", i)})
 		}
-		if n := len(x.pools[py].revisions); n != 1 {
+		if n := len(x.pools.byKey[py].revisions); n != 1 {
 			t.Errorf("%d revisions with one sandbox", n)
 		}
 		x.Remove("ns", "a", 99)
-		if n := len(x.pools[py].revisions); n != 0 {
+		if n := len(x.pools.byKey[py].revisions); n != 0 {
 			t.Errorf("%d revisions without a sandbox", n)
 		}
 	})
@@ -616,7 +611,7 @@ func TestUpsertMovesBetweenPools(t *testing.T) {
 			if py, js := x.Available(py), x.Available(js); py != tc.py || js != tc.js {
 				t.Errorf("available in py, js = %d, %d, want %d, %d", py, js, tc.py, tc.js)
 			}
-			if got := len(x.pools); got != 1 {
+			if got := len(x.pools.byKey); got != 1 {
 				t.Errorf("%d pools with one sandbox", got)
 			}
 		})
