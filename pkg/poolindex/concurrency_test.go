@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// stocked is a Listener that gives a token for every sandbox.
+// stocked is a Listener that sends a token for every sandbox.
 type stocked chan struct{}
 
 func (s stocked) Stocked(Pool) { s <- struct{}{} }

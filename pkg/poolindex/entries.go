@@ -11,7 +11,7 @@ type entries struct {
 }
 
 // upsert takes in that a sandbox was available at c.ResourceVersion, and reports
-// whether it can now be taken from a pool that it could not be taken from before.
+// whether it can now be taken from its pool and could not before.
 func (es *entries) upsert(c Candidate) bool {
 	e := es.byKey[c.key()]
 	if e == nil {

@@ -36,7 +36,7 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	ps := newPools()
+	ps := &pools{byKey: map[Pool]*pool{}, suspended: map[Pool]*pool{}}
 	x := &Index{pools: ps, entries: &entries{byKey: map[entryKey]*entry{}, pools: ps}}
 	x.suspensions = suspensions{mu: &x.mu, pools: ps}
 	return x
@@ -102,9 +102,7 @@ func (x *Index) SetCurrent(p Pool, revision string) {
 
 // ForgetPool takes in that the pool's set is gone. Sandboxes stay until the feed
 // reports them.
-func (x *Index) ForgetPool(p Pool) {
-	x.SetCurrent(p, "")
-}
+func (x *Index) ForgetPool(p Pool) { x.SetCurrent(p, "") }
 
 // Prefer makes the index hand out, of each revision, the sandboxes first for which
 // prefers holds; nil holds for all. Servers of one store that prefer different ones

@@ -78,8 +78,8 @@ type box struct {
 	takenAt uint64
 	spent   uint64      // bound or discarded at this version
 	bound   uint64      // bound at this version
-	removed uint64      // newest removal that the feed told of
-	history []Candidate // what the feed told of
+	removed uint64      // newest removal that the feed reported
+	history []Candidate // what the feed reported
 }
 
 func (b *box) newest() uint64 { return max(b.news.ResourceVersion, b.spent) }

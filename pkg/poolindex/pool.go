@@ -3,7 +3,10 @@
 
 package poolindex
 
-import "slices"
+import (
+	"container/list"
+	"slices"
+)
 
 // pool queues the available sandboxes of one Pool by their revisions.
 type pool struct {
@@ -12,8 +15,6 @@ type pool struct {
 	// How many sandboxes can be taken, are of suspended revisions, and are taken.
 	available, suspended, taken int
 }
-
-func newPool() *pool { return &pool{revisions: map[string]*revision{}} }
 
 // empty reports whether there is nothing to know about the pool.
 func (pl *pool) empty() bool {
@@ -25,7 +26,7 @@ func (pl *pool) empty() bool {
 func (pl *pool) enqueue(e *entry, preferred, next bool) bool {
 	r := pl.revisions[e.Revision]
 	if r == nil {
-		r = newRevision(pl.nextRank())
+		r = &revision{preferred: list.New(), others: list.New(), rank: pl.nextRank()}
 		pl.revisions[e.Revision] = r
 	}
 	r.put(e, preferred, next)

@@ -13,15 +13,11 @@ type pools struct {
 	prefers func(namespace, name string) bool
 }
 
-func newPools() *pools {
-	return &pools{byKey: map[Pool]*pool{}, suspended: map[Pool]*pool{}}
-}
-
 // ensure returns the pool p, added if it is new.
 func (ps *pools) ensure(p Pool) *pool {
 	pl := ps.byKey[p]
 	if pl == nil {
-		pl = newPool()
+		pl = &pool{revisions: map[string]*revision{}}
 		ps.byKey[p] = pl
 	}
 	return pl

@@ -19,10 +19,6 @@ type revision struct {
 	suspended bool
 }
 
-func newRevision(rank uint64) *revision {
-	return &revision{preferred: list.New(), others: list.New(), rank: rank}
-}
-
 func byRank(a, b *revision) int { return cmp.Compare(a.rank, b.rank) }
 
 func (r *revision) len() int { return r.preferred.Len() + r.others.Len() }

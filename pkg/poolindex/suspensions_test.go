@@ -9,10 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func inPy(name, revision string, version uint64) Candidate {
-	return Candidate{Pool: py, Name: name, Revision: revision, ResourceVersion: version}
-}
-
 func everyPool(Pool) bool { return true }
 
 // TestSuspend suspends r2, which is the newest, of a pool that has a and d of r1 and b
