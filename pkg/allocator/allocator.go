@@ -70,7 +70,7 @@ func New(o Options) *Allocator {
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
 	a.stock = &stock{
-		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), timeout: o.ResolveTimeout,
+		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now),
 		setChanged: func(change setChange) { a.feeds.setChanged(change) },
 		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.worker.confirm(ctx, sources) },
 	}
