@@ -134,7 +134,7 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	known := a.worker.known
-	u := known.open(claim.UID, now)
+	u := known.open(ctx, claim.UID, now)
 	stored, waits, err := a.first(ctx, u, claim, now)
 	if err != nil || !claims.Unfinished(stored) {
 		known.forget(u, claim.UID)

@@ -5,10 +5,13 @@ package allocator
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +31,8 @@ type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
 	waiter  *queue.Waiter
+	// span is that of the create, in whose trace the work is; nil if there was none here.
+	span trace.Span
 	// done is closed when the claim is at its end.
 	done chan struct{}
 	// work is for the goroutine that is at the claim.
@@ -254,9 +259,9 @@ func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
 
 // open adds a claim that this server is about to create, so that no news of it are
 // lost. There are no turns of it until begin.
-func (c *unfinishedClaims) open(uid types.UID, now time.Time) *unfinished {
+func (c *unfinishedClaims) open(ctx context.Context, uid types.UID, now time.Time) *unfinished {
 	u := c.newUnfinished(uid, now)
-	u.created, u.work.opening = now, true
+	u.created, u.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.byUID[uid] = u

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -103,14 +105,18 @@ func (w *worker) background(f func(context.Context)) bool {
 	return true
 }
 
-// isMine reports whether this server works at a claim: one that it created, for as long
-// as that may be answered and a little longer, and then the one that all agree on.
+// isMine reports whether this server works at a claim. The one that created it does,
+// for as long as that may be answered and a little longer, and then the one that all
+// agree on.
 func (w *worker) isMine(uid types.UID, u *unfinished) bool {
-	if !u.created.IsZero() && w.committer.clock.Since(u.created) < w.syncWindow+handOverAfter {
-		return true
-	}
 	prefers := w.prefers.Load()
-	return prefers == nil || *prefers == nil || (*prefers)("", string(uid))
+	if prefers == nil || *prefers == nil {
+		return true // it is alone
+	}
+	if claim := u.latest(); claim != nil && w.committer.clock.Since(plan.StartOf(claim, u.start(claim))) < w.syncWindow+handOverAfter {
+		return !u.created.IsZero()
+	}
+	return (*prefers)("", string(uid))
 }
 
 // working is how many claims this server works at.
@@ -139,10 +145,14 @@ func (w *worker) next(ctx context.Context) bool {
 	if u == nil || ctx.Err() != nil {
 		return true
 	}
-	again, err := w.turn(ctx, uid, u)
+	traced := ctx
+	if u.span != nil {
+		traced = trace.ContextWithSpan(ctx, u.span)
+	}
+	again, err := w.turn(traced, uid, u)
 	for range tries {
 		if errors.Is(err, errAgain) {
-			again, err = w.turn(ctx, uid, u)
+			again, err = w.turn(traced, uid, u)
 		}
 	}
 	switch {

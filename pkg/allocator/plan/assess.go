@@ -165,15 +165,7 @@ func (a *Assessment) Needs() Needs {
 	case a.LetsGo() && claims.AllOrNothing(a.claim):
 		return Needs{} // first let go, then begin again
 	}
-	n := Needs{
-		Take:   min(a.missing, a.room()),
-		Make:   wantsMade && a.MayMake && !a.LetsGo(),
-		AtOnce: a.atOnce(nil),
-	}
-	if a.FailsOnShortage() && !n.Make {
-		n.Take = a.missing // so that no other claim counts on the same ones
-	}
-	return n
+	return Needs{Take: min(a.missing, a.room()), Make: wantsMade && a.MayMake && !a.LetsGo()}
 }
 
 // FailsOnShortage reports whether the claim would rather not be stored than lack
