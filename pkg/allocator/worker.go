@@ -119,15 +119,15 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	return (*prefers)("", string(uid))
 }
 
-// working is how many claims this server works at.
-func (w *worker) working() int {
-	n := 0
+// mine are the claims that this server works at.
+func (w *worker) mine() map[types.UID]bool {
+	mine := map[types.UID]bool{}
 	for uid, u := range w.known.all() {
 		if w.isMine(uid, u) {
-			n++
+			mine[uid] = true
 		}
 	}
-	return n
+	return mine
 }
 
 // tries is how often a turn is planned anew at once because candidates had moved.

@@ -171,16 +171,19 @@ func (q *Queue) Tick() {
 // Demand is what claims wait for.
 type Demand struct{ Claims, Sandboxes int }
 
-// Demands returns what claims in line wait for, by pool. A claim that several pools
-// may serve is in the demand of each.
-func (q *Queue) Demands() map[poolindex.Pool]Demand {
+// Demands returns what those claims in line wait for of which counts holds, by pool. A
+// claim that several pools may serve is in the demand of each.
+func (q *Queue) Demands(counts func(types.UID) bool) map[poolindex.Pool]Demand {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	demands := make(map[poolindex.Pool]Demand, len(q.lines.byPool))
 	for p, line := range q.lines.byPool {
-		d := Demand{Claims: len(line)}
+		d := demands[p]
 		for _, w := range line {
-			d.Sandboxes += w.Need
+			if counts(w.uid) {
+				d.Claims++
+				d.Sandboxes += w.Need
+			}
 		}
 		demands[p] = d
 	}
