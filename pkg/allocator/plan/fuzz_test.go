@@ -93,7 +93,7 @@ func (w *world) turn(lost bool) (p *Plan, written bool) {
 	if p == nil || !p.Changes() || lost || w.tooLarge(p) {
 		return p, false
 	}
-	limited := w.state().Room
+	s := w.state()
 	w.write(p)
 	all, _ := p.Sandboxes()
 	if p.Ends() {
@@ -104,7 +104,10 @@ func (w *world) turn(lost bool) (p *Plan, written bool) {
 		}
 		return p, true
 	}
-	if len(all) < limited && (!claims.AllOrNothing(w.claim) || len(p.Released) == 0) {
+	// There is something new where all or nothing begins again, and where the template is
+	// asked because what was on its way has been let go.
+	news := claims.AllOrNothing(w.claim) && len(p.Released) > 0 || s.Refused == nil && w.state().Refused != nil
+	if len(all) < s.Room && !news {
 		if again := w.plan(); again != nil && again.Changes() {
 			w.Errorf("writes again with nothing new:\n%s", cmp.Diff(p.Claim.Status, again.Claim.Status))
 		}
