@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,15 +101,33 @@ func (a *Assessment) sort() {
 			}
 		}
 	}
-	if over && claims.AllOrNothing(a.claim) && len(a.ready) < claims.Replicas(a.claim) {
-		for _, sb := range a.ready {
-			failed = append(failed, letGo(sb, false, a.Now))
-		}
-		a.ready = nil
-	}
 	a.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.listed)-len(found))
 	a.listed = append(a.listed[:len(a.listed):len(a.listed)], found...)
+	for _, sb := range a.useless(over) {
+		failed = append(failed, letGo(sb, false, a.Now))
+	}
 	a.released = failed[:min(len(failed), a.Room)]
+}
+
+// useless takes those that can never count out of ready and waiting, and returns them:
+// what is not needed any more because a client raised the status, and with AllOrNothing
+// everything, if the claim gets no more and not all are there, or they do not fit.
+func (a *Assessment) useless(over bool) (all []*v1alpha1.Sandbox) {
+	lacks := a.lacks()
+	tooLarge := a.Refused != nil && a.Refused.Reason == v1alpha1.ReasonTooLarge
+	if over && claims.AllOrNothing(a.claim) && (tooLarge || len(a.ready) < lacks) {
+		lacks = 0
+	}
+	if n := min(len(a.ready), lacks); n == lacks {
+		all = slices.Concat(a.ready[n:], a.waiting)
+		a.ready, a.waiting = a.ready[:n], nil
+	}
+	return all
+}
+
+// lacks is how many more sandboxes have to count.
+func (a *Assessment) lacks() int {
+	return max(0, claims.Replicas(a.claim)-len(a.listed)-a.unlisted)
 }
 
 // count lets sandboxes that are ready count.
@@ -146,11 +165,16 @@ func NeedsModel(s *State) bool {
 	}
 	onTheWay := 0
 	for _, sb := range s.Held {
-		if IsStarting(sb) {
+		if isOnTheWay(sb) {
 			onTheWay++
 		}
 	}
 	return claims.Replicas(s.Claim)-int(s.Claim.Status.ClaimedReplicas) > onTheWay
+}
+
+// isOnTheWay reports whether a sandbox that a claim holds may still come to count.
+func isOnTheWay(sb *v1alpha1.Sandbox) bool {
+	return IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Labels[v1alpha1.LabelReservedFailedSandbox] != "true"
 }
 
 // Needs returns what has to be looked for. A claim that is refused gets nothing more,

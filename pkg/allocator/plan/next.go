@@ -67,7 +67,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 func (a *Assessment) stand(bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
-		all = len(a.ready)+len(bound) >= claims.Replicas(a.claim) && !a.LetsGo() && !slices.Contains(waits, true)
+		all = len(a.ready)+len(bound) >= a.lacks() && !a.LetsGo() && !slices.Contains(waits, true)
 		if all {
 			a.count(a.ready)
 		}
@@ -97,20 +97,21 @@ func (a *Assessment) settle(p *Plan) {
 		left.add(sb)
 	}
 	for _, sb := range a.Held {
-		if IsStarting(sb) && !leaving[sb.Name] && sb.DeletionTimestamp == nil {
+		if isOnTheWay(sb) && !leaving[sb.Name] {
 			left.add(sb)
 		}
 	}
 	left.report(a.claim, a.Now)
 }
 
-// conclude ends the claim, if it has all it asked for, or if it gets no more and
-// nothing that it holds may still come to count.
+// conclude ends the claim, if nothing that it holds may still come to count, and it has
+// all it asked for or gets no more.
 func (a *Assessment) conclude(p *Plan) {
 	switch {
+	case len(p.Counted)+len(p.Released) < a.starting:
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
 		complete(a.claim, a.Now)
-	case !a.expired && a.Refused == nil || len(p.Counted)+len(p.Released) < a.starting:
+	case !a.expired && a.Refused == nil:
 	case a.Refused != nil:
 		reject(a.claim, a.Now, a.Refused)
 	default:
