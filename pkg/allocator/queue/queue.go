@@ -38,67 +38,6 @@ const (
 	gatherWithin = 30 * time.Second
 )
 
-// Source is a pool that may serve a claim.
-type Source struct {
-	Pool poolindex.Pool
-	// Rank comes before stock: the pools of the lowest rank are taken from first.
-	Rank int
-}
-
-// Wants is what a claim waits for.
-type Wants struct {
-	// Need is how many sandboxes it lacks; with 0 it does not wait.
-	Need int
-	// Sources are the pools that may serve it.
-	Sources []Source
-	// AtOnce reports whether it takes all it needs at once or nothing.
-	AtOnce bool
-	// Yields reports whether others may be served before it while it cannot be,
-	// because the pools are not meant to ever hold as much as it needs at once.
-	Yields bool
-}
-
-// Waiter is the place of one claim. It is made by NewWaiter.
-type Waiter struct {
-	since time.Time
-	uid   types.UID
-	wake  func()
-
-	// Guarded by Queue.mu from here on. A waiter is in line while it needs something.
-	Wants
-	// couldSince is since when it could have had something, and gatherSince since when
-	// it has kept from others what is not enough for it; zero if it does not.
-	couldSince, gatherSince time.Time
-}
-
-// NewWaiter returns the place of a claim that came at since. wake is called when
-// there is something for it. It must not block, nor call the queue.
-func NewWaiter(since time.Time, uid types.UID, wake func()) *Waiter {
-	return &Waiter{since: since, uid: uid, wake: wake}
-}
-
-// compare orders waiters by when they came, on whatever server, and after that by
-// UID.
-func (w *Waiter) compare(other *Waiter) int {
-	return cmp.Or(w.since.Compare(other.since), cmp.Compare(w.uid, other.uid))
-}
-
-// lines are the pools in whose lines a waiter stands. One that no pool may serve
-// stands in that of the pool without a name, which never has anything.
-func (w *Wants) lines() []poolindex.Pool {
-	if w.Need == 0 {
-		return nil
-	}
-	if len(w.Sources) == 0 {
-		return []poolindex.Pool{{}}
-	}
-	lines := make([]poolindex.Pool, 0, len(w.Sources))
-	for _, s := range w.Sources {
-		lines = append(lines, s.Pool)
-	}
-	return lines
-}
-
 // Queue is the lines of all pools of an index. It is safe for concurrent use.
 type Queue struct {
 	index *poolindex.Index
@@ -124,9 +63,11 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	if !stays {
 		q.drop(w)
 	}
+	if !stays || wants.Need < w.Need { // another server may have taken for it
+		w.couldSince, w.gatherSince = time.Time{}, time.Time{}
+	}
 	w.Wants = wants
 	if !stays {
-		w.couldSince, w.gatherSince = time.Time{}, time.Time{}
 		for _, p := range after {
 			at, _ := slices.BinarySearchFunc(q.lines[p], w, (*Waiter).compare)
 			q.lines[p] = slices.Insert(q.lines[p], at, w)
@@ -147,7 +88,7 @@ func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolinde
 	if w == nil {
 		return q.take(q.unclaimed(sources), n, atOnce)
 	}
-	taken := q.take(q.open(w), n, atOnce)
+	taken := q.take(q.open(w, served{}), n, atOnce)
 	w.couldSince = time.Time{}
 	if len(taken) > 0 {
 		w.gatherSince = time.Time{}
@@ -212,6 +153,9 @@ func (q *Queue) stock(of []Source) int {
 	return total
 }
 
+// served remembers during one call which waiters that let others pass can be served.
+type served map[*Waiter]bool
+
 // unclaimed returns the sources for which nobody waits; q.mu is held.
 func (q *Queue) unclaimed(sources []Source) []Source {
 	if len(q.lines) == 0 || !slices.ContainsFunc(sources, q.kept) {
@@ -222,15 +166,26 @@ func (q *Queue) unclaimed(sources []Source) []Source {
 
 // kept reports whether the stock of a pool is kept for a waiter; q.mu is held.
 func (q *Queue) kept(s Source) bool {
-	return slices.ContainsFunc(q.lines[s.Pool], func(w *Waiter) bool {
-		switch {
-		case q.late(w):
-			return false
-		case q.letsPass(w):
-			return w.Need <= q.stock(q.open(w))
-		}
+	known := served{}
+	return slices.ContainsFunc(q.lines[s.Pool], func(w *Waiter) bool { return q.keeps(w, known) })
+}
+
+// keeps reports whether a waiter keeps the stock of its pools from those who came after
+// it: not if it could have had something for too long, and if it lets others pass only
+// while it can be served.
+func (q *Queue) keeps(w *Waiter, known served) bool {
+	switch {
+	case q.late(w):
+		return false
+	case !q.letsPass(w):
 		return true
-	})
+	}
+	can, ok := known[w]
+	if !ok {
+		can = w.Need <= q.stock(q.open(w, known))
+		known[w] = can
+	}
+	return can
 }
 
 // late reports whether a waiter could have had something for too long.
@@ -243,15 +198,15 @@ func (q *Queue) letsPass(w *Waiter) bool {
 	return w.AtOnce && (w.Yields || !w.gatherSince.IsZero() && q.clock.Since(w.gatherSince) > gatherWithin)
 }
 
-// open returns the pools of w in whose lines nobody stands before it who lets nobody
-// pass; q.mu is held.
-func (q *Queue) open(w *Waiter) []Source {
+// open returns the pools of w in whose lines nobody before it keeps the stock; q.mu is
+// held.
+func (q *Queue) open(w *Waiter, known served) []Source {
 	return slices.DeleteFunc(slices.Clone(w.Sources), func(s Source) bool {
 		for _, other := range q.lines[s.Pool] {
 			if other == w {
 				return false
 			}
-			if !q.late(other) && !q.letsPass(other) {
+			if q.keeps(other, known) {
 				return true
 			}
 		}
@@ -309,35 +264,40 @@ func (q *Queue) Stocked(p poolindex.Pool) {
 func (q *Queue) Tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for p := range q.lines {
+	for p, line := range q.lines {
+		if q.index.Available(p) == 0 {
+			for _, w := range line {
+				if q.stock(w.Sources) == 0 {
+					w.couldSince = time.Time{}
+				}
+			}
+		}
 		q.signal(p)
 	}
 }
 
 // signal wakes the first in line of each pool that can be served; q.mu is held.
 func (q *Queue) signal(pools ...poolindex.Pool) {
+	known := served{}
 	for _, p := range pools {
 		if len(q.lines[p]) == 0 || q.index.Available(p) == 0 {
 			continue
 		}
 		for _, w := range q.lines[p] {
-			stock := q.stock(q.open(w))
+			stock := q.stock(q.open(w, known))
 			if stock > 0 && (!w.AtOnce || stock >= w.Need) {
 				if w.couldSince.IsZero() {
 					w.couldSince = q.clock.Now()
 				}
 				w.wake()
-				if !q.late(w) {
-					break // what is left is for the next when this one has taken
+			} else {
+				w.couldSince = time.Time{}
+				if w.AtOnce && w.gatherSince.IsZero() {
+					w.gatherSince = q.clock.Now()
 				}
-				continue
 			}
-			w.couldSince = time.Time{}
-			if w.AtOnce && w.gatherSince.IsZero() {
-				w.gatherSince = q.clock.Now()
-			}
-			if !q.letsPass(w) {
-				break
+			if q.keeps(w, known) {
+				break // what is left is for the next when this one has taken
 			}
 		}
 	}
