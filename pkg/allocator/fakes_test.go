@@ -48,7 +48,8 @@ type shelf struct {
 	podTemplate error
 	inCluster   *corev1.PodTemplate
 	asked       int
-	// read counts reads of templates, of which unreadable cannot be read, and of claims.
+	// read counts reads by the name of a template, of a claim, or "held", of which
+	// unreadable cannot be read.
 	// looked is called after one was looked up.
 	read       map[string]int
 	unreadable string
@@ -114,6 +115,10 @@ func (s *shelf) Claim(_ context.Context, _, name string) (*v1alpha1.SandboxClaim
 }
 
 func (s *shelf) SandboxesOf(context.Context, *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
+	s.read["held"]++
+	if s.unreadable == "held" {
+		return nil, errDown
+	}
 	if s.listing != nil {
 		s.listing()
 	}

@@ -27,7 +27,7 @@ func TestQueueAtRandom(t *testing.T) {
 	seeds := []uint64{*queueSeed}
 	if *queueSeed == 0 {
 		seeds = seeds[:0]
-		for range 30 {
+		for range 20 {
 			seeds = append(seeds, rand.Uint64())
 		}
 	}
@@ -36,7 +36,7 @@ func TestQueueAtRandom(t *testing.T) {
 			bench: newBench(t), rand: rand.New(rand.NewPCG(seed, 0)),
 			told: map[*Waiter]bool{}, held: map[string]poolindex.Candidate{}, gone: map[string]bool{},
 		}
-		for step := range 1500 {
+		for step := range 1000 {
 			before := c.look()
 			what := c.step()
 			if err := c.check(before); err != nil {
