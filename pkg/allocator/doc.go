@@ -3,15 +3,22 @@
 
 // Package allocator binds sandboxes to claims. It is the only place that does.
 //
-// A claim walks through it like this: Create (allocator.go) asks the queue
-// (queue.go) for candidates, writes the claim and the sandboxes in one
-// transaction (commit.go), and returns. What one transaction could not finish
-// (a pool that is empty, sandboxes that must start first, batches larger than a
-// transaction) is a job (job.go): the call waits for it within the sync window,
-// and it goes on in the background until the claim's timeout, also after a
-// restart, also on another replica (finisher.go). Sandboxes of pools that are
-// smaller than their template are resized by others, which the job begins and waits
-// for (resize.go); what a claim adds goes into the sandboxes made for it (inject.go).
-// What a bound sandbox and a claim's status look like is decided by pure functions
-// (bind.go, status.go).
+// A claim comes to its end in turns, and each turn is the same three steps:
+//
+//   - It finds (turn.go) what the claim needs: which pools may serve it and what they
+//     have (stock.go), their sandboxes ready to be bound (candidate.go), and sandboxes
+//     made for it (fresh.go). Sandboxes of pools are taken through the queue (package
+//     queue), which keeps claims in the order in which they came.
+//   - It plans (package plan): pure functions work out the claim's next true state, and
+//     those of the sandboxes that change with it.
+//   - It writes the plan in one transaction (commit.go).
+//
+// Create (allocator.go) does the first turn of a claim, which is enough for most, and a
+// dry run plans one and writes nothing. What one transaction could not finish (a pool
+// that is empty, sandboxes that must start or be resized first, batches larger than a
+// transaction) is done by the worker (worker.go), in turns that begin with news or when
+// the passing of time changes something. Create waits for it within the sync window. The
+// worker goes on until the claim's timeout, also after a restart, also on another
+// server. All that a turn needs to know is stored, or was told by the watches (feeds.go)
+// and is kept for each claim that is not at its end (unfinished.go).
 package allocator
