@@ -113,7 +113,11 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	if prefers == nil || *prefers == nil {
 		return true // it is alone
 	}
-	if claim := u.latest(); claim != nil && w.committer.clock.Since(plan.StartOf(claim, u.start(claim))) < w.syncWindow+handOverAfter {
+	since := u.created
+	if claim := u.latest(); since.IsZero() && claim != nil {
+		since = plan.StartOf(claim, claim.CreationTimestamp.Time)
+	}
+	if w.committer.clock.Since(since) < w.syncWindow+handOverAfter {
 		return !u.created.IsZero()
 	}
 	return (*prefers)("", string(uid))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
@@ -22,67 +21,6 @@ const (
 	// is not enough for it. It may never be.
 	gatherWithin = 30 * time.Second
 )
-
-// Source is a pool that may serve a claim.
-type Source struct {
-	Pool poolindex.Pool
-	// Rank comes before stock: the pools of the lowest rank are taken from first.
-	Rank int
-}
-
-// Wants is what a claim waits for.
-type Wants struct {
-	// Need is how many sandboxes it lacks; with 0 it does not wait.
-	Need int
-	// Sources are the pools that may serve it.
-	Sources []Source
-	// AtOnce reports whether it takes all it needs at once or nothing.
-	AtOnce bool
-	// Yields reports whether others may be served before it while it cannot be,
-	// because the pools are not meant to ever hold as much as it needs at once.
-	Yields bool
-}
-
-// Waiter is the place of one claim. It is made by NewWaiter.
-type Waiter struct {
-	since time.Time
-	uid   types.UID
-	wake  func()
-
-	// Guarded by Queue.mu from here on. A waiter is in line while it needs something.
-	Wants
-	// couldSince is since when it could have had something, and gatherSince since when
-	// it has kept from others what is not enough for it; zero if it does not.
-	couldSince, gatherSince time.Time
-}
-
-// NewWaiter returns the place of a claim that came at since. wake is called when
-// there is something for it. It must not block, nor call the queue.
-func NewWaiter(since time.Time, uid types.UID, wake func()) *Waiter {
-	return &Waiter{since: since, uid: uid, wake: wake}
-}
-
-// compare orders waiters by when they came, on whatever server, and after that by
-// UID.
-func (w *Waiter) compare(other *Waiter) int {
-	return cmp.Or(w.since.Compare(other.since), cmp.Compare(w.uid, other.uid))
-}
-
-// lines are the pools in whose lines a waiter stands. One that no pool may serve
-// stands in that of the pool without a name, which never has anything.
-func (w *Wants) lines() []poolindex.Pool {
-	if w.Need == 0 {
-		return nil
-	}
-	if len(w.Sources) == 0 {
-		return []poolindex.Pool{{}}
-	}
-	lines := make([]poolindex.Pool, 0, len(w.Sources))
-	for _, s := range w.Sources {
-		lines = append(lines, s.Pool)
-	}
-	return lines
-}
 
 // lines are those of all pools of an index. Who calls its methods holds the lock of
 // the queue.
@@ -131,17 +69,31 @@ func (l *lines) unclaimed(sources []Source) []Source {
 	return slices.DeleteFunc(slices.Clone(sources), l.kept)
 }
 
+// served remembers during one call which waiters that let others pass can be served.
+type served map[*Waiter]bool
+
 // kept reports whether the stock of a pool is kept for a waiter.
 func (l *lines) kept(s Source) bool {
-	return slices.ContainsFunc(l.byPool[s.Pool], func(w *Waiter) bool {
-		switch {
-		case l.late(w):
-			return false
-		case l.letsPass(w):
-			return w.Need <= l.stock(l.open(w))
-		}
+	known := served{}
+	return slices.ContainsFunc(l.byPool[s.Pool], func(w *Waiter) bool { return l.keeps(w, known) })
+}
+
+// keeps reports whether a waiter keeps the stock of its pools from those who came after
+// it: not if it could have had something for too long, and if it lets others pass only
+// while it can be served.
+func (l *lines) keeps(w *Waiter, known served) bool {
+	switch {
+	case l.late(w):
+		return false
+	case !l.letsPass(w):
 		return true
-	})
+	}
+	can, ok := known[w]
+	if !ok {
+		can = w.Need <= l.stock(l.open(w, known))
+		known[w] = can
+	}
+	return can
 }
 
 // late reports whether a waiter could have had something for too long.
@@ -154,15 +106,14 @@ func (l *lines) letsPass(w *Waiter) bool {
 	return w.AtOnce && (w.Yields || !w.gatherSince.IsZero() && l.clock.Since(w.gatherSince) > gatherWithin)
 }
 
-// open returns the pools of w in whose lines nobody stands before it who lets nobody
-// pass.
-func (l *lines) open(w *Waiter) []Source {
+// open returns the pools of w in whose lines no waiter before it keeps the stock.
+func (l *lines) open(w *Waiter, known served) []Source {
 	return slices.DeleteFunc(slices.Clone(w.Sources), func(s Source) bool {
 		for _, other := range l.byPool[s.Pool] {
 			if other == w {
 				return false
 			}
-			if !l.late(other) && !l.letsPass(other) {
+			if l.keeps(other, known) {
 				return true
 			}
 		}
@@ -172,29 +123,40 @@ func (l *lines) open(w *Waiter) []Source {
 
 // signal wakes the first in line of each pool that can be served.
 func (l *lines) signal(pools ...poolindex.Pool) {
+	known := served{}
 	for _, p := range pools {
 		if len(l.byPool[p]) == 0 || l.index.Available(p) == 0 {
 			continue
 		}
 		for _, w := range l.byPool[p] {
-			stock := l.stock(l.open(w))
+			stock := l.stock(l.open(w, known))
 			if stock > 0 && (!w.AtOnce || stock >= w.Need) {
 				if w.couldSince.IsZero() {
 					w.couldSince = l.clock.Now()
 				}
 				w.wake()
-				if !l.late(w) {
-					break // what is left is for the next when this one has taken
+			} else {
+				w.couldSince = time.Time{}
+				if w.AtOnce && w.gatherSince.IsZero() {
+					w.gatherSince = l.clock.Now()
 				}
-				continue
 			}
+			if l.keeps(w, known) {
+				break // what is left is for the next when this one has taken
+			}
+		}
+	}
+}
+
+// settle forgets of those who wait for an empty pool that they could have had something,
+// if no other pool has anything for them either.
+func (l *lines) settle(p poolindex.Pool) {
+	if l.index.Available(p) > 0 {
+		return
+	}
+	for _, w := range l.byPool[p] {
+		if l.stock(w.Sources) == 0 {
 			w.couldSince = time.Time{}
-			if w.AtOnce && w.gatherSince.IsZero() {
-				w.gatherSince = l.clock.Now()
-			}
-			if !l.letsPass(w) {
-				break
-			}
 		}
 	}
 }

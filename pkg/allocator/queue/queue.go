@@ -54,9 +54,11 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	if !stays {
 		q.lines.drop(w)
 	}
+	if !stays || wants.Need < w.Need { // another server may have taken for it
+		w.couldSince, w.gatherSince = time.Time{}, time.Time{}
+	}
 	w.Wants = wants
 	if !stays {
-		w.couldSince, w.gatherSince = time.Time{}, time.Time{}
 		for _, p := range after {
 			at, _ := slices.BinarySearchFunc(q.lines.byPool[p], w, (*Waiter).compare)
 			q.lines.byPool[p] = slices.Insert(q.lines.byPool[p], at, w)
@@ -79,7 +81,7 @@ func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolinde
 	if w == nil {
 		return q.lines.take(q.lines.unclaimed(sources), n, atOnce)
 	}
-	taken := q.lines.take(q.lines.open(w), n, atOnce)
+	taken := q.lines.take(q.lines.open(w, served{}), n, atOnce)
 	w.couldSince = time.Time{}
 	if len(taken) > 0 {
 		w.gatherSince = time.Time{}
@@ -164,6 +166,7 @@ func (q *Queue) Tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for p := range q.lines.byPool {
+		q.lines.settle(p)
 		q.lines.signal(p)
 	}
 }
