@@ -130,6 +130,8 @@ type slip struct {
 	claim     *v1alpha1.SandboxClaim
 	sandboxes []*v1alpha1.Sandbox
 	commit    func(*slip) error
+	settle    func() (written bool, err error)
+	guarded   bool
 }
 
 func (s *slip) CreateClaim(_ context.Context, claim *v1alpha1.SandboxClaim) error {
@@ -150,12 +152,16 @@ func (s *slip) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, _ int64)
 	return s.CreateSandbox(ctx, sb)
 }
 
+func (s *slip) Guard(context.Context, string, time.Time) error {
+	s.guarded = true
+	return nil
+}
+
 func (s *slip) Len() int                                        { return 1 + len(s.sandboxes) }
 func (s *slip) Bytes() int                                      { return 0 }
-func (s *slip) Guard(context.Context, string, time.Time) error  { return nil }
-func (s *slip) Settle(context.Context, types.UID) (bool, error) { return false, errDown }
-func (s *slip) Release()                                        {}
 func (s *slip) Commit(context.Context) error                    { return s.commit(s) }
+func (s *slip) Settle(context.Context, types.UID) (bool, error) { return s.settle() }
+func (s *slip) Release()                                        {}
 
 // at gives all that a slip has the resourceVersion at which it was written.
 func (s *slip) at(revision int) {
@@ -281,6 +287,17 @@ func (d *desk) woken() []types.UID {
 		all = append(all, uid)
 	}
 	return all
+}
+
+// stepUntil lets time pass until something in the background has happened.
+func (d *desk) stepUntil(step time.Duration, happened func() bool) {
+	d.Helper()
+	for end := time.Now().Add(time.Minute); !happened(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			d.Fatal("it never happens")
+		}
+		d.clock.Step(step)
+	}
 }
 
 // holding is a turn of a claim that takes two or none, and holds the one sandbox that a
