@@ -173,7 +173,7 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 	if err := t.take(ctx, a, needs.Take, claims.AllOrNothing(a.Claim)); err != nil {
 		return plan.Offer{}, err
 	}
-	if len(t.taken) < needs.Take && claims.AllOrNothing(a.Claim) && (a.New || broken != nil || a.Eligible.Problem != nil) {
+	if len(t.taken) < needs.Take && claims.AllOrNothing(a.Claim) {
 		t.letGo() // others can do with them
 	}
 	return t.offer(broken), nil
@@ -343,7 +343,12 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 }
 
 // letGo gives back what was taken and not bound.
-func (t *turn) letGo() { t.hand.letGo(t.stock.queue) }
+func (t *turn) letGo() {
+	if t.waiter != nil && len(t.taken) > 0 {
+		t.stock.queue.Leave(t.waiter) // or it would be woken by what it gives back
+	}
+	t.hand.letGo(t.stock.queue)
+}
 
 // shortage is what a claim is told that would rather fail than wait and finds too few
 // sandboxes. broken is why none can be made for it although it would take these.

@@ -44,8 +44,10 @@ type unfinished struct {
 	// held are the sandboxes that name the claim as their owner, the newest that is
 	// known. One that is gone has a deletionTimestamp.
 	held map[string]*v1alpha1.Sandbox
-	// complete reports whether held is all there is as of claim.
+	// complete reports whether held is all there is as of claim, and doubts counts how
+	// often that was doubted.
 	complete bool
+	doubts   int
 	// deleted reports whether the claim is gone.
 	deleted bool
 	// stuck reports whether news of any set or template may matter to the claim, and
@@ -159,11 +161,12 @@ func (u *unfinished) incomplete() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.complete = false
+	u.doubts++
 }
 
 // listed takes in the sandboxes of the claim as they are in the store, which was read
-// for claim.
-func (u *unfinished) listed(claim *v1alpha1.SandboxClaim, all []*v1alpha1.Sandbox) {
+// after it was seen.
+func (u *unfinished) listed(seen view, all []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before := u.held
@@ -174,12 +177,12 @@ func (u *unfinished) listed(claim *v1alpha1.SandboxClaim, all []*v1alpha1.Sandbo
 			u.keep(known)
 		}
 	}
-	u.complete = u.complete || u.claim == claim
+	u.complete = u.complete || u.claim == seen.claim && u.doubts == seen.doubts
 }
 
-// wrote takes in what this server has written, after a plan that was made from the
-// complete state of the claim.
-func (u *unfinished) wrote(claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
+// wrote takes in what this server has written, after a plan that was made from what was
+// seen, which was complete.
+func (u *unfinished) wrote(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sb := range sandboxes {
@@ -190,7 +193,7 @@ func (u *unfinished) wrote(claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.S
 		}
 	}
 	if u.claim == nil || version(u.claim) <= version(claim) {
-		u.claim, u.complete = claim, true
+		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
 }
 
@@ -199,6 +202,7 @@ type view struct {
 	claim             *v1alpha1.SandboxClaim
 	held              []*v1alpha1.Sandbox
 	complete, deleted bool
+	doubts            int
 }
 
 // look returns what is known of the claim, its sandboxes ordered by name.
@@ -206,7 +210,7 @@ func (u *unfinished) look() view {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	held := slices.SortedFunc(maps.Values(u.held), func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
-	return view{claim: u.claim, held: held, complete: u.complete, deleted: u.deleted}
+	return view{claim: u.claim, held: held, complete: u.complete, deleted: u.deleted, doubts: u.doubts}
 }
 
 // latest is the claim as it stands.

@@ -113,14 +113,19 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	if prefers == nil || *prefers == nil {
 		return true // it is alone
 	}
+	if w.committer.clock.Now().Before(w.youngUntil(u)) {
+		return !u.created.IsZero()
+	}
+	return (*prefers)("", string(uid))
+}
+
+// youngUntil is until when the server that created a claim works at it.
+func (w *worker) youngUntil(u *unfinished) time.Time {
 	since := u.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
 		since = plan.StartOf(claim, claim.CreationTimestamp.Time)
 	}
-	if w.committer.clock.Since(since) < w.syncWindow+handOverAfter {
-		return !u.created.IsZero()
-	}
-	return (*prefers)("", string(uid))
+	return since.Add(w.syncWindow + handOverAfter)
 }
 
 // mine are the claims that this server works at.
@@ -161,7 +166,10 @@ func (w *worker) next(ctx context.Context) bool {
 	}
 	switch {
 	case ctx.Err() != nil: // it goes on after a restart, or on another server
-	case errors.Is(err, errAgain), errors.Is(err, errClaimMoved):
+	case errors.Is(err, errAgain):
+		turns.AddRateLimited(uid)
+	case errors.Is(err, errClaimMoved):
+		u.incomplete() // what is known of it may be wrong
 		turns.AddRateLimited(uid)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
@@ -198,7 +206,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		if err != nil {
 			return 0, err
 		}
-		u.listed(seen.claim, held)
+		u.listed(seen, held)
 		seen.held = u.look().held
 	}
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
@@ -214,10 +222,13 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	}
 	if !p.Changes() || hold > 0 {
 		w.wait(t, p)
-		return w.until(t, p, hold), nil
+		return w.until(u, t, p, hold), nil
 	}
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
+		if u.work.refused != nil {
+			return 0, err // not even its end fits
+		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
 		t.letGo()
@@ -227,7 +238,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		return 0, err
 	}
 	all, _ := p.Sandboxes()
-	u.wrote(written, all)
+	u.wrote(seen, written, all)
 	u.work.wrote(p, now)
 	if p.Ends() {
 		w.known.forget(u, uid)
@@ -248,7 +259,7 @@ func (w *worker) wait(t *turn, p *plan.Plan) {
 const shortest = 20 * time.Millisecond
 
 // until is how long nothing changes by the passing of time alone after a plan.
-func (w *worker) until(t *turn, p *plan.Plan, hold time.Duration) time.Duration {
+func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration) time.Duration {
 	now := w.committer.clock.Now()
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {
@@ -259,8 +270,8 @@ func (w *worker) until(t *turn, p *plan.Plan, hold time.Duration) time.Duration 
 			next = append(next, pause.until.Sub(now))
 		}
 	}
-	if handOver := t.state.Start.Add(w.syncWindow + handOverAfter).Sub(now); handOver > 0 {
-		next = append(next, handOver)
+	if young := w.youngUntil(u).Sub(now); young > 0 {
+		next = append(next, young)
 	}
 	return max(shortest, slices.Min(next))
 }
@@ -277,7 +288,10 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 		wants.Need = 0 // it has sandboxes made
 	}
 	q.Wait(u.waiter, queue.Wants{Need: wants.Need, Sources: sourcesOf(&e), AtOnce: wants.AtOnce, Yields: wants.Yields})
-	return max(0, u.start(seen.claim).Add(w.syncWindow+handOverAfter).Sub(now))
+	if young := w.youngUntil(u).Sub(now); young > 0 {
+		return max(shortest, young)
+	}
+	return 0 // until there are other servers
 }
 
 // confirm makes sure that those who are before newcomers in the lines of pools still
@@ -319,10 +333,12 @@ func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen
 			return err
 		}
 		starting := slices.DeleteFunc(held, func(sb *v1alpha1.Sandbox) bool { return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil })
-		for some := range slices.Chunk(starting, letGoAtOnce) {
-			if err := w.letGoOf(ctx, some); err != nil {
+		for len(starting) > 0 {
+			n, err := w.letGoOf(ctx, starting)
+			if err != nil {
 				return fmt.Errorf("letting go of sandboxes of a deleted claim: %w", err)
 			}
+			starting = starting[n:]
 		}
 	}
 	now := w.committer.clock.Now()
@@ -338,15 +354,25 @@ func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen
 	return nil
 }
 
-func (w *worker) letGoOf(ctx context.Context, some []*v1alpha1.Sandbox) error {
-	txn := w.committer.store.Begin()
-	defer txn.Release()
-	for _, sb := range some {
-		if err := txn.UpdateSandbox(ctx, plan.LetGo(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
-			return err
+// letGoOf lets go of the first sandboxes, as many as a transaction takes, and returns
+// how many.
+func (w *worker) letGoOf(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
+	for n := min(len(all), letGoAtOnce); ; n = max(1, n/2) {
+		txn := w.committer.store.Begin()
+		for i, sb := range all[:n] {
+			if err := txn.UpdateSandbox(ctx, plan.LetGo(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
+				return 0, err
+			}
+			if txn.Bytes() > etcdtxn.MaxBytes/2 {
+				n = i + 1
+				break
+			}
+		}
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.commitTimeout)
+		err := txn.Commit(within)
+		cancel()
+		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {
+			return n, err
 		}
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.commitTimeout)
-	defer cancel()
-	return txn.Commit(within)
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -212,10 +211,12 @@ func (t *claimTxn) Guard(ctx context.Context, token string, now time.Time) error
 // Release implements allocator.Txn.
 func (t *claimTxn) Release() { t.Txn.Release(t.store.guards) }
 
-// Settle implements allocator.Txn.
-func (t *claimTxn) Settle(ctx context.Context, claim types.UID) (written bool, err error) {
-	return t.Txn.Settle(ctx, func(obj runtime.Object) bool {
-		sb, ok := obj.(*v1alpha1.Sandbox)
-		return ok && sb.Annotations[v1alpha1.AnnotationOwner] == string(claim)
+// Settle implements allocator.Txn. A binding is told by the sandbox's lock, which it
+// keeps when its claim lets it go.
+func (t *claimTxn) Settle(ctx context.Context) (written bool, err error) {
+	return t.Txn.Settle(ctx, func(now, written runtime.Object) bool {
+		is, isSandbox := now.(*v1alpha1.Sandbox)
+		ours, wasSandbox := written.(*v1alpha1.Sandbox)
+		return isSandbox && wasSandbox && is.Annotations[v1alpha1.AnnotationLock] == ours.Annotations[v1alpha1.AnnotationLock]
 	})
 }

@@ -27,12 +27,13 @@ var ErrNotSettled = errors.New("nothing is left by which the transaction could b
 // It does so by a key that the transaction found at some revision: an object that it
 // updates, or its guard. While the key is at that revision the transaction was not
 // written; writing the key anew, as it is, then takes away what the transaction
-// depends on. Once the key has moved, isOurs judges the object: whether it became
-// what only this transaction makes it, also if it was changed again since.
+// depends on. Once the key has moved, isOurs compares the object now with the one that the
+// transaction writes: whether it became what only this transaction makes it, also if it
+// was changed again since.
 //
 // Other errors than ErrNotSettled mean that etcd did not answer: it may be tried
 // again.
-func (t *Txn) Settle(ctx context.Context, isOurs func(runtime.Object) bool) (written bool, err error) {
+func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Object) bool) (written bool, err error) {
 	if t.guard != nil {
 		return t.guard.settle(ctx, t.client.kv)
 	}
@@ -54,7 +55,7 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(runtime.Object) bool) (wri
 				if err := w.resource.decode(ctx, w.key, kv.Value, kv.ModRevision, obj); err != nil {
 					return false, err
 				}
-				return isOurs(obj), nil
+				return isOurs(obj, w.obj), nil
 			}
 			touch, err := t.client.kv.Txn(ctx).
 				If(clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at)).
@@ -176,7 +177,7 @@ func (g *guard) isAt(revision int64) { g.at, g.next = revision, revision }
 func (g *guard) settle(ctx context.Context, kv clientv3.KV) (written bool, err error) {
 	resp, err := kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at)).
-		Then(clientv3.OpPut(g.key, "")).
+		Then(clientv3.OpPut(g.key, "", clientv3.WithLease(g.lease))).
 		Else(clientv3.OpGet(g.key)).
 		Commit()
 	if err != nil {

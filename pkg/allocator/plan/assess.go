@@ -62,7 +62,7 @@ func Assess(s State) *Assessment {
 	}
 	a.expired = !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
-	if !claims.AllOrNothing(s.Claim) {
+	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.Room-len(a.released))])
 	}
 	a.report(nil)
@@ -111,11 +111,10 @@ func (a *Assessment) sort() {
 
 // useless takes those that can never count out of ready and waiting, and returns them:
 // what is not needed any more because a client raised the status, and with AllOrNothing
-// everything, if the claim gets no more and not all are there, or they do not fit.
+// everything, if the claim gets no more and not all are there; and what does not fit.
 func (a *Assessment) useless(over bool) (all []*v1alpha1.Sandbox) {
 	lacks := a.lacks()
-	tooLarge := a.Refused != nil && a.Refused.Reason == v1alpha1.ReasonTooLarge
-	if over && claims.AllOrNothing(a.claim) && (tooLarge || len(a.ready) < lacks) {
+	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.tooLarge() {
 		lacks = 0
 	}
 	if n := min(len(a.ready), lacks); n == lacks {
@@ -123,6 +122,11 @@ func (a *Assessment) useless(over bool) (all []*v1alpha1.Sandbox) {
 		a.ready, a.waiting = a.ready[:n], nil
 	}
 	return all
+}
+
+// tooLarge reports whether what the claim lacks does not fit into a transaction.
+func (a *Assessment) tooLarge() bool {
+	return a.Refused != nil && a.Refused.Reason == v1alpha1.ReasonTooLarge
 }
 
 // lacks is how many more sandboxes have to count.
@@ -180,16 +184,15 @@ func isOnTheWay(sb *v1alpha1.Sandbox) bool {
 // Needs returns what has to be looked for. A claim that is refused gets nothing more,
 // and neither does one whose time is up, but that is told what it could not get.
 func (a *Assessment) Needs() Needs {
-	wantsMade := claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()
 	switch {
 	case a.missing == 0 || a.Refused != nil:
 		return Needs{}
 	case a.expired:
-		return Needs{Explain: wantsMade}
+		return Needs{Explain: claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()}
 	case a.LetsGo() && claims.AllOrNothing(a.claim):
 		return Needs{} // first let go, then begin again
 	}
-	return Needs{Take: min(a.missing, a.room()), Make: wantsMade && a.MayMake && !a.LetsGo()}
+	return Needs{Take: min(a.missing, a.room()), Make: a.makes()}
 }
 
 // FailsOnShortage reports whether the claim would rather not be stored than lack
@@ -198,10 +201,15 @@ func (a *Assessment) FailsOnShortage() bool {
 	return a.New && a.Claim.Spec.OnShortage == v1alpha1.ShortageFail
 }
 
-// atOnce reports whether sandboxes of the pools must come all at once: what fills
-// them up can be made one after the other.
+// atOnce reports whether sandboxes of the pools must come all at once, because none are
+// made that fill them up.
 func (a *Assessment) atOnce(broken error) bool {
-	return claims.AllOrNothing(a.claim) && (!claims.CreatesOnNoStock(a.claim) || broken != nil || !a.Eligible.CanMake())
+	return claims.AllOrNothing(a.claim) && (broken != nil || !a.makes())
+}
+
+// makes reports whether sandboxes are made for what the pools lack.
+func (a *Assessment) makes() bool {
+	return claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake() && a.MayMake && !a.LetsGo()
 }
 
 // until is when the passing of time alone changes something.

@@ -42,15 +42,14 @@ func New(index *poolindex.Index, c clock.PassiveClock) *Queue {
 }
 
 // Wait says what a waiter wants from now on, and puts it in line, or takes it out,
-// accordingly.
+// accordingly. It does not wake the waiter itself: who calls it takes what there is now,
+// or has just done so.
 func (q *Queue) Wait(w *Waiter, wants Wants) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	wants.Need = max(0, wants.Need)
 	before, after := w.lines(), wants.lines()
 	stays := slices.Equal(before, after)
-	// A waiter that stands where it stood, for no less, has heard of what there is.
-	heard := stays && wants.Need >= w.Need && wants.AtOnce == w.AtOnce && wants.Yields == w.Yields
 	if !stays {
 		q.lines.drop(w)
 	}
@@ -64,9 +63,10 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 			q.lines.byPool[p] = slices.Insert(q.lines.byPool[p], at, w)
 		}
 	}
-	if !heard {
-		q.lines.signal(append(before, after...)...)
-	}
+	wake := w.wake
+	w.wake = func() {}
+	q.lines.signal(append(before, after...)...)
+	w.wake = wake
 }
 
 // Leave takes a waiter out of line.
