@@ -167,6 +167,10 @@ func TestNext(t *testing.T) {
 			claim: []change{of(3), atOnce}, held: map[string]held{"a": isReady, "b": isPending}, pooled: "c",
 			want: planned{Bound: "c*", Message: "Claiming sandboxes: 0/3 claimed", Until: sooner},
 		},
+		"it is too much for its pools, whatever is on its way": {
+			claim: []change{of(3), atOnce}, held: map[string]held{"a": isPending},
+			want: planned{Message: "Claiming sandboxes: 0/3 claimed", Wants: Wants{Need: 2, AtOnce: true, Yields: true}, Until: sooner},
+		},
 		"it lets go before it begins again": {
 			claim: []change{of(2), atOnce}, held: map[string]held{"a": isReady, "b": isTooLate},
 			want: planned{Released: "b", Message: "Claiming sandboxes: 0/2 claimed", Wants: Wants{Need: 1, AtOnce: true}, Until: soon},
@@ -326,5 +330,18 @@ func TestUnreadableTemplates(t *testing.T) {
 	broken.Spec.Template.Raw = []byte(`[]`)
 	if p, err := Assess(s).Next(Offer{Candidates: []Candidate{{Sandbox: broken, Template: broken.Spec.Template}}}, marksOf(t, s.Claim)); err == nil {
 		t.Errorf("planned %+v", p)
+	}
+}
+
+// TestStartIsHealed: a client that rewrote the status gives the claim no more time.
+func TestStartIsHealed(t *testing.T) {
+	s := stateOf(of(2))
+	s.Claim.Status = v1alpha1.SandboxClaimStatus{}
+	p := s.next(t, Offer{}, "", "")
+	if start := p.Claim.Status.ClaimStartTime; start == nil || !start.Time.Equal(birth) || p.Claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
+		t.Errorf("status %+v", p.Claim.Status)
+	}
+	if !p.Until.Equal(birth.Add(time.Minute)) {
+		t.Errorf("goes on until %v", p.Until)
 	}
 }
