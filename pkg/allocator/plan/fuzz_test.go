@@ -72,7 +72,11 @@ func (w *world) run() {
 func (w *world) settles() {
 	most := len(w.those(isHeld)) + claims.Replicas(w.claim) + 4
 	for n := 0; !w.Failed() && claims.Unfinished(w.claim); n++ {
-		p, written := w.turn(w.chance(4))
+		lost := w.chance(4)
+		if lost {
+			n--
+		}
+		p, written := w.turn(lost)
 		if p == nil || !p.Changes() {
 			return
 		}
