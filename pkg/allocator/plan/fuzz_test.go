@@ -113,7 +113,7 @@ func (w *world) turn(lost bool) (p *Plan, written bool) {
 	news := claims.AllOrNothing(w.claim) && len(p.Released) > 0 || s.Refused == nil && w.state().Refused != nil
 	if len(all) < s.Room && !news {
 		if again := w.plan(); again != nil && again.Changes() {
-			w.Errorf("writes again with nothing new:\n%s", cmp.Diff(p.Claim.Status, again.Claim.Status))
+			w.Errorf("writes again with nothing new:\n%s", cmp.Diff(shown(p), shown(again)))
 		}
 	}
 	return p, true
