@@ -324,6 +324,23 @@ func TestDatedWhenBound(t *testing.T) {
 	}
 }
 
+// TestMadeAreDatedWhenWritten: and not when they were made, of which the transaction may
+// have been lost. Without a date they stay so: admission took it.
+func TestMadeAreDatedWhenWritten(t *testing.T) {
+	s := stateOf(of(2), orMade)
+	o := Offer{Made: s.next(t, Offer{}, "", "ab").Made}
+	o.Made[1].Annotations = nil
+	s.Now = s.Now.Add(time.Second)
+	before := o.Made[0].DeepCopy()
+	made := s.next(t, o, "", "").Made
+	if got := boundAt(made[0]); !got.Equal(s.Now) || made[1].Annotations != nil {
+		t.Errorf("became the claim's at %v, it is %v; %v", got, s.Now, made[1].Annotations)
+	}
+	if diff := cmp.Diff(before, o.Made[0]); diff != "" {
+		t.Errorf("what is offered changed (-before +after):\n%s", diff)
+	}
+}
+
 func TestUnreadableTemplates(t *testing.T) {
 	s := stateOf(of(1))
 	broken := stocked("a")
