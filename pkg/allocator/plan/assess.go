@@ -48,6 +48,8 @@ type Assessment struct {
 //     At the end of the claim's time every sandbox that does not count has failed.
 //   - With AllOrNothing nothing counts before everything does, so that the claim
 //     shows none or all at every moment, and ends with one or the other.
+//   - What is starting and not needed any more, because a client raised the status, is
+//     let go.
 //   - One that is kept for debugging is not the claim's any more.
 func Assess(s State) *Assessment {
 	next := *s.Claim
@@ -102,7 +104,7 @@ func (a *Assessment) sort() {
 		}
 	}
 	a.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.listed)-len(found))
-	a.listed = append(a.listed[:len(a.listed):len(a.listed)], found...)
+	a.listed = append(slices.Clip(a.listed), found...)
 	for _, sb := range a.useless(over) {
 		failed = append(failed, letGo(sb, false, a.Now))
 	}

@@ -7,141 +7,12 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
-
-// change changes a claim, and held a sandbox that a claim holds.
-type (
-	change = func(*v1alpha1.SandboxClaim)
-	held   = func(*v1alpha1.Sandbox)
-)
-
-func of(replicas int32) change {
-	return func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas, c.Spec.CreateOnNoStock = &replicas, new(false) }
-}
-
-func atOnce(c *v1alpha1.SandboxClaim) { c.Spec.Allocation = v1alpha1.AllocationAllOrNothing }
-
-func orMade(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = nil }
-
-func orFails(c *v1alpha1.SandboxClaim) { c.Spec.OnShortage = v1alpha1.ShortageFail }
-
-func withEnv(c *v1alpha1.SandboxClaim) {
-	c.Spec.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: "b"}}
-}
-
-func reserves(c *v1alpha1.SandboxClaim) { c.Spec.ReserveFailedSandbox = true }
-
-// lists is a claim whose status says that these count, and how many more.
-func lists(unlisted int32, names ...string) change {
-	return func(c *v1alpha1.SandboxClaim) {
-		for _, name := range names {
-			c.Status.Sandboxes = append(c.Status.Sandboxes, v1alpha1.ClaimedSandbox{Name: name, PodIPs: []string{"10.0.0.1"}})
-		}
-		c.Status.ClaimedReplicas = int32(len(names)) + unlisted
-	}
-}
-
-const (
-	// passed is how long the claims of these tests that are not new have been waiting.
-	passed = 20 * time.Second
-	// boundFor is how long they have held what they hold.
-	boundFor = 10 * time.Second
-)
-
-// stateOf is what is known of a claim that is stored, and that holds nothing.
-func stateOf(changes ...change) State {
-	claim := claimOf(func(c *v1alpha1.SandboxClaim) {
-		begin(c, birth)
-		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Minute}
-		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: 30 * time.Second}
-		for _, change := range changes {
-			change(c)
-		}
-	})
-	return State{Claim: claim, Start: birth, Now: birth.Add(passed), Room: 127, MayMake: true, Eligible: served()}
-}
-
-// holds adds a sandbox that is starting.
-func (s *State) holds(t *testing.T, name string, changes ...held) {
-	t.Helper()
-	sb, _, err := marksOf(t, s.Claim).bind(&Candidate{Sandbox: stocked(name), Template: pooled.Spec.Template, Lock: "lock"}, s.Now.Add(-boundFor))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stand(sb, s.Claim, false)
-	for _, change := range changes {
-		change(sb)
-	}
-	s.Held = append(s.Held, sb)
-}
-
-func expire(s *State) { s.Now = birth.Add(time.Minute) }
-
-// What may be true of a sandbox that is held.
-func isReady(*v1alpha1.Sandbox) {}
-
-func isPending(sb *v1alpha1.Sandbox) {
-	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
-}
-
-func hasNoAddress(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = "" }
-
-func isNotReady(sb *v1alpha1.Sandbox) { setReady(sb, metav1.ConditionFalse) }
-
-func isResizing(sb *v1alpha1.Sandbox) {
-	sb.Status.Conditions = append(sb.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.SandboxConditionInplaceUpdate, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInplaceUpdating,
-	})
-}
-
-func isResized(sb *v1alpha1.Sandbox) { setResized(sb, "") }
-
-func couldNotBeResized(sb *v1alpha1.Sandbox) { setResized(sb, "no room") }
-
-func hasEnded(phase v1alpha1.SandboxPhase) held {
-	return func(sb *v1alpha1.Sandbox) { sb.Status.Phase = phase }
-}
-
-func isDeleted(sb *v1alpha1.Sandbox) { sb.DeletionTimestamp = &metav1.Time{Time: birth} }
-
-func isReserved(sb *v1alpha1.Sandbox) { sb.Labels[v1alpha1.LabelReservedFailedSandbox] = "true" }
-
-func isTooLate(sb *v1alpha1.Sandbox) {
-	isPending(sb)
-	sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = birth.Add(passed - 31*time.Second).Format(time.RFC3339)
-}
-
-func isNearlyTooLate(sb *v1alpha1.Sandbox) {
-	isPending(sb)
-	sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = birth.Add(passed - 30*time.Second).Format(time.RFC3339)
-}
-
-func counts(sb *v1alpha1.Sandbox) { delete(sb.Annotations, v1alpha1.AnnotationStarting) }
-
-func all(changes ...held) held {
-	return func(sb *v1alpha1.Sandbox) {
-		for _, change := range changes {
-			change(sb)
-		}
-	}
-}
-
-func nameOf(sb *v1alpha1.Sandbox) string { return sb.Name }
-
-func namesOf(all []*v1alpha1.Sandbox) (names string) {
-	for _, sb := range all {
-		names += nameOf(sb)
-	}
-	return names
-}
 
 // outcome is an assessment in short: the names of sandboxes are single letters.
 type outcome struct {
@@ -340,6 +211,17 @@ func TestAssess(t *testing.T) {
 		},
 		"unless it has all": {claim: []change{of(1), orMade, lists(0, "a")}, state: expire, want: outcome{Listed: "a"}},
 
+		"a new claim that would rather fail takes all at once, whatever fits": {
+			claim: []change{of(3), orFails}, state: func(s *State) { isNew(s); s.Room = 2 }, want: outcome{Missing: 3, Needs: Needs{Take: 3}},
+		},
+		"or what fits, and has the rest made": {
+			claim: []change{of(3), orFails, orMade}, state: func(s *State) { isNew(s); s.Room = 2 },
+			want: outcome{Missing: 3, Needs: Needs{Take: 2, Make: true}},
+		},
+		"one that is stored waits": {
+			claim: []change{of(3), orFails}, state: func(s *State) { s.Room = 2 }, want: outcome{Missing: 3, Needs: Needs{Take: 2}},
+		},
+
 		"asks whether the template takes what it adds": {
 			claim: []change{of(2), orMade, withEnv}, held: map[string]held{"a": isPending},
 			want: outcome{Waiting: "a", Missing: 1, Needs: Needs{Take: 1, Make: true}, Model: true},
@@ -369,5 +251,26 @@ func TestAssess(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestReserved: what failed is kept for debugging where the claim says so, and nothing
+// else.
+func TestReserved(t *testing.T) {
+	for _, reserve := range []bool{false, true} {
+		s := stateOf(of(3), atOnce, func(c *v1alpha1.SandboxClaim) { c.Spec.ReserveFailedSandbox = reserve })
+		s.holds(t, "a", isReady)
+		s.holds(t, "b", isTooLate)
+		s.holds(t, "c", isPending)
+		expire(&s)
+		reserved := ""
+		for _, sb := range Assess(s).released {
+			if sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
+				reserved += sb.Name
+			}
+		}
+		if want := map[bool]string{true: "bc"}[reserve]; reserved != want {
+			t.Errorf("keeps %q, want %q", reserved, want)
+		}
 	}
 }

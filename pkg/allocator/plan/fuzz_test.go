@@ -72,7 +72,11 @@ func (w *world) run() {
 func (w *world) settles() {
 	most := len(w.those(isHeld)) + claims.Replicas(w.claim) + 4
 	for n := 0; !w.Failed() && claims.Unfinished(w.claim); n++ {
-		p, written := w.turn(w.chance(4))
+		lost := w.chance(4)
+		if lost {
+			n--
+		}
+		p, written := w.turn(lost)
 		if p == nil || !p.Changes() {
 			return
 		}
@@ -109,7 +113,7 @@ func (w *world) turn(lost bool) (p *Plan, written bool) {
 	news := claims.AllOrNothing(w.claim) && len(p.Released) > 0 || s.Refused == nil && w.state().Refused != nil
 	if len(all) < s.Room && !news {
 		if again := w.plan(); again != nil && again.Changes() {
-			w.Errorf("writes again with nothing new:\n%s", cmp.Diff(p.Claim.Status, again.Claim.Status))
+			w.Errorf("writes again with nothing new:\n%s", cmp.Diff(shown(p), shown(again)))
 		}
 	}
 	return p, true

@@ -44,7 +44,9 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 		}
 		p.Bound, waits[i] = append(p.Bound, sb), mustWait
 	}
-	p.Made = made
+	for _, sb := range made {
+		p.Made = append(p.Made, dated(sb, a.Now))
+	}
 	a.stand(p.Bound, waits)
 	p.Released, p.Counted = a.released, a.counted
 	left := a.missing - len(p.Bound) - len(p.Made)

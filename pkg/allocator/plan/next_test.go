@@ -167,6 +167,10 @@ func TestNext(t *testing.T) {
 			claim: []change{of(3), atOnce}, held: map[string]held{"a": isReady, "b": isPending}, pooled: "c",
 			want: planned{Bound: "c*", Message: "Claiming sandboxes: 0/3 claimed", Until: sooner},
 		},
+		"it is too much for its pools, whatever is on its way": {
+			claim: []change{of(3), atOnce}, held: map[string]held{"a": isPending},
+			want: planned{Message: "Claiming sandboxes: 0/3 claimed", Wants: Wants{Need: 2, AtOnce: true, Yields: true}, Until: sooner},
+		},
 		"it lets go before it begins again": {
 			claim: []change{of(2), atOnce}, held: map[string]held{"a": isReady, "b": isTooLate},
 			want: planned{Released: "b", Message: "Claiming sandboxes: 0/2 claimed", Wants: Wants{Need: 1, AtOnce: true}, Until: soon},
@@ -320,11 +324,41 @@ func TestDatedWhenBound(t *testing.T) {
 	}
 }
 
+// TestMadeAreDatedWhenWritten: and not when they were made, of which the transaction may
+// have been lost. Without a date they stay so: admission took it.
+func TestMadeAreDatedWhenWritten(t *testing.T) {
+	s := stateOf(of(2), orMade)
+	o := Offer{Made: s.next(t, Offer{}, "", "ab").Made}
+	o.Made[1].Annotations = nil
+	s.Now = s.Now.Add(time.Second)
+	before := o.Made[0].DeepCopy()
+	made := s.next(t, o, "", "").Made
+	if got := boundAt(made[0]); !got.Equal(s.Now) || made[1].Annotations != nil {
+		t.Errorf("became the claim's at %v, it is %v; %v", got, s.Now, made[1].Annotations)
+	}
+	if diff := cmp.Diff(before, o.Made[0]); diff != "" {
+		t.Errorf("what is offered changed (-before +after):\n%s", diff)
+	}
+}
+
 func TestUnreadableTemplates(t *testing.T) {
 	s := stateOf(of(1))
 	broken := stocked("a")
 	broken.Spec.Template.Raw = []byte(`[]`)
 	if p, err := Assess(s).Next(Offer{Candidates: []Candidate{{Sandbox: broken, Template: broken.Spec.Template}}}, marksOf(t, s.Claim)); err == nil {
 		t.Errorf("planned %+v", p)
+	}
+}
+
+// TestStartIsHealed: a client that rewrote the status gives the claim no more time.
+func TestStartIsHealed(t *testing.T) {
+	s := stateOf(of(2))
+	s.Claim.Status = v1alpha1.SandboxClaimStatus{}
+	p := s.next(t, Offer{}, "", "")
+	if start := p.Claim.Status.ClaimStartTime; start == nil || !start.Time.Equal(birth) || p.Claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
+		t.Errorf("status %+v", p.Claim.Status)
+	}
+	if !p.Until.Equal(birth.Add(time.Minute)) {
+		t.Errorf("goes on until %v", p.Until)
 	}
 }

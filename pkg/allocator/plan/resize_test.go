@@ -118,6 +118,24 @@ func TestResizesInTheStatus(t *testing.T) {
 	}
 }
 
+// TestResizesAreCopied: a copy of the count goes its own way.
+func TestResizesAreCopied(t *testing.T) {
+	sandbox := func(name string) *v1alpha1.Sandbox {
+		sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		setResized(sb, "why")
+		return sb
+	}
+	var r resizes
+	for n := range namedFailures {
+		r.add(sandbox(fmt.Sprint("b", n)))
+		before, other := slices.Clone(r.reasons), r
+		other.add(sandbox("a"))
+		if !slices.Equal(before, r.reasons) || other.reasons[0] != "a: why" {
+			t.Errorf("counted %v and %v, was %v", r.reasons, other.reasons, before)
+		}
+	}
+}
+
 // TestResizesOfAClaim: the status tells of what the claim holds after a plan, and the
 // plan of the resizes that it ends.
 func TestResizesOfAClaim(t *testing.T) {
