@@ -70,7 +70,7 @@ func New(o Options) *Allocator {
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
 	a.stock = &stock{
-		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now),
+		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), timeout: o.ResolveTimeout,
 		setChanged: func(change setChange) { a.feeds.setChanged(change) },
 		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.worker.confirm(ctx, sources) },
 	}
@@ -134,7 +134,7 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	known := a.worker.known
-	u := known.open(ctx, claim.UID, now)
+	u := known.open(ctx, claim, now)
 	stored, waits, err := a.first(ctx, u, claim, now)
 	if err != nil || !claims.Unfinished(stored) {
 		known.forget(u, claim.UID)
@@ -182,7 +182,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 		}
 		u.planned(&t.state, p)
 		u.work.wrote(p, now)
-		return stored, !u.hopeless, nil
+		return stored, !u.outlook.hopeless, nil
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/podresize"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
@@ -79,7 +80,7 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 	if sb == nil {
 		return nil, errMoved
 	}
-	if is, ok := poolindex.Available(sb, c.now); !ok || is.Pool != from.Pool {
+	if is, ok := poolindex.Available(sb, c.now); !ok || is.Pool != from.Pool || sizeOf(sb) > maxCandidate {
 		return nil, errMoved
 	}
 	ready := &plan.Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: string(uuid.NewUUID())}
@@ -101,6 +102,26 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 		size.apply(ready, c.sizes)
 	}
 	return ready, nil
+}
+
+// maxCandidate bounds what of a sandbox users can make large, in bytes. What is larger
+// would be too large for a transaction, and would keep claims from the rest of the pool.
+const maxCandidate = etcdtxn.MaxBytes / 2
+
+func sizeOf(sb *v1alpha1.Sandbox) int {
+	n := 0
+	for _, m := range []map[string]string{sb.Labels, sb.Annotations} {
+		for key, value := range m {
+			n += len(key) + len(value)
+		}
+	}
+	if sb.Spec.Template != nil {
+		n += len(sb.Spec.Template.Raw)
+	}
+	for i := range sb.Spec.VolumeClaimTemplates {
+		n += len(sb.Spec.VolumeClaimTemplates[i].Raw)
+	}
+	return n
 }
 
 // resolve looks for the pod template that a sandbox refers to; nil if it is not

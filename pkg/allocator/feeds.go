@@ -91,12 +91,16 @@ func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	}
 }
 
+// ownerOf returns the unfinished claim that a sandbox is of; nil if there is none.
 func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinished, types.UID) {
 	uid := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
 	if uid == "" {
 		return nil, ""
 	}
-	return f.known.of(uid), uid
+	if u := f.known.of(uid); u != nil && u.owns(sb) {
+		return u, uid
+	}
+	return nil, ""
 }
 
 // SetListed takes in all sets.

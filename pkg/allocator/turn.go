@@ -46,6 +46,8 @@ type turn struct {
 	marks      *plan.Marks
 	candidates *candidates
 	model      *freshModel
+	// wouldMake is how many sandboxes a dry turn would make.
+	wouldMake int
 }
 
 // plan makes the next plan. The claim of the state, what it holds, and whether it is
@@ -58,7 +60,13 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	s.Room, s.Refused, s.MayMake, s.Broken = t.room, t.refused, t.making.over(s.Now), nil
 	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
 	var err error
-	if t.marks, err = plan.NewMarks(s.Claim); err != nil {
+	marked := s.Claim
+	if t.dry { // what it adds to thousands of sandboxes is not shown
+		without := *s.Claim
+		without.Spec.Labels, without.Spec.Annotations = nil, nil
+		marked = &without
+	}
+	if t.marks, err = plan.NewMarks(marked); err != nil {
 		return nil, err
 	}
 	if s.Eligible, err = t.stock.eligible(ctx, s.Claim, s.New); err != nil {
@@ -206,7 +214,7 @@ func (t *turn) takeOrFail(ctx context.Context, a *plan.Assessment, n int, broken
 
 // offer is what the hand has.
 func (t *turn) offer(broken error) plan.Offer {
-	o := plan.Offer{Made: t.made, Broken: broken, Candidates: make([]plan.Candidate, 0, len(t.taken))}
+	o := plan.Offer{Made: t.made, WouldMake: t.wouldMake, Broken: broken, Candidates: make([]plan.Candidate, 0, len(t.taken))}
 	for _, c := range t.taken {
 		o.Candidates = append(o.Candidates, *c.as)
 	}
@@ -241,6 +249,10 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 	if t.model.broken != nil {
 		return false, t.model.broken, nil
 	}
+	if t.dry {
+		t.wouldMake = lacks
+		return true, nil, nil
+	}
 	if err := t.makeFresh(ctx, a, lacks); err != nil {
 		return false, nil, err
 	}
@@ -266,7 +278,7 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 		}
 		made = append(made, sb)
 	}
-	if t.admit != nil && !t.dry && len(made) > admitted {
+	if t.admit != nil && len(made) > admitted {
 		if err := t.admit(ctx, a.Claim, made[admitted:]); err != nil {
 			if a.New {
 				return err

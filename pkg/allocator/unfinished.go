@@ -31,8 +31,8 @@ type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
 	waiter  *queue.Waiter
-	// span is that of the create, in whose trace the work is; nil if there was none here.
-	span trace.Span
+	// key is the name of the claim.
+	key types.NamespacedName
 	// done is closed when the claim is at its end.
 	done chan struct{}
 	// work is for the goroutine that is at the claim.
@@ -50,6 +50,11 @@ type unfinished struct {
 	doubts   int
 	// deleted reports whether the claim is gone.
 	deleted bool
+	outlook outlook
+}
+
+// outlook is what a plan says of what may help a claim.
+type outlook struct {
 	// stuck reports whether news of any set or template may matter to the claim, and
 	// hopeless whether nothing that is on its way can complete it.
 	stuck, hopeless bool
@@ -62,6 +67,8 @@ type work struct {
 	wroteAt time.Time
 	// notes spaces out writes that bind nothing and end nothing.
 	notes pause
+	// span is that of the create, in whose trace the work is; nil if there was none here.
+	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
 	opening bool
 }
@@ -149,11 +156,19 @@ func (u *unfinished) sandboxIsGone(sb *v1alpha1.Sandbox) {
 }
 
 func (u *unfinished) keep(sb *v1alpha1.Sandbox) bool {
-	if known := u.held[sb.Name]; known != nil && known.UID == sb.UID && version(known) >= version(sb) {
+	if known := u.held[sb.Name]; known != nil && version(known) >= version(sb) {
 		return false
 	}
 	u.held[sb.Name] = sb
 	return true
+}
+
+// owns reports whether a sandbox that names the claim as its owner is one of its
+// namespace, and marked as only a claim marks it: what names a claim is for users to
+// write.
+func (u *unfinished) owns(sb *v1alpha1.Sandbox) bool {
+	return sb.Namespace == u.key.Namespace && sb.Labels[v1alpha1.LabelClaimName] == u.key.Name &&
+		sb.Annotations[v1alpha1.AnnotationLock] != ""
 }
 
 // incomplete says that news may have been lost.
@@ -172,6 +187,9 @@ func (u *unfinished) listed(seen view, all []*v1alpha1.Sandbox) {
 	before := u.held
 	u.held = make(map[string]*v1alpha1.Sandbox, len(all))
 	for _, sb := range all {
+		if !u.owns(sb) {
+			continue
+		}
 		u.held[sb.Name] = sb
 		if known := before[sb.Name]; known != nil {
 			u.keep(known)
@@ -224,9 +242,9 @@ func (u *unfinished) latest() *v1alpha1.SandboxClaim {
 func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.stuck = p.Wants.Need > 0 && (p.Problem != nil || p.Broken != nil)
+	u.outlook.stuck = p.Wants.Need > 0 && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
-	u.hopeless = u.stuck && unserved && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
+	u.outlook.hopeless = u.outlook.stuck && unserved && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
 }
 
 // mayBeHelped reports whether a change of some set or template may matter to the
@@ -237,7 +255,7 @@ func (u *unfinished) mayBeHelped(namespace string, sets ...*v1alpha1.SandboxSet)
 	if u.claim == nil || u.claim.Namespace != namespace {
 		return false
 	}
-	return u.stuck || slices.ContainsFunc(sets, func(set *v1alpha1.SandboxSet) bool {
+	return u.outlook.stuck || slices.ContainsFunc(sets, func(set *v1alpha1.SandboxSet) bool {
 		return set != nil && claims.MayServe(set, u.claim)
 	})
 }
@@ -263,12 +281,12 @@ func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
 
 // open adds a claim that this server is about to create, so that no news of it are
 // lost. There are no turns of it until begin.
-func (c *unfinishedClaims) open(ctx context.Context, uid types.UID, now time.Time) *unfinished {
-	u := c.newUnfinished(uid, now)
-	u.created, u.span, u.work.opening = now, trace.SpanFromContext(ctx), true
+func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
+	u := c.newUnfinished(claim, now)
+	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byUID[uid] = u
+	c.byUID[claim.UID] = u
 	return u
 }
 
@@ -282,7 +300,7 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 
 // adopt adds a claim that the watch has told of, and begins a turn of it.
 func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
-	u := c.newUnfinished(claim.UID, plan.StartOf(claim, claim.CreationTimestamp.Time))
+	u := c.newUnfinished(claim, plan.StartOf(claim, claim.CreationTimestamp.Time))
 	u.claim = claim
 	c.mu.Lock()
 	if c.byUID[claim.UID] == nil {
@@ -292,8 +310,10 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
 	c.turns.Add(claim.UID)
 }
 
-func (c *unfinishedClaims) newUnfinished(uid types.UID, since time.Time) *unfinished {
+func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim, since time.Time) *unfinished {
+	uid := claim.UID
 	return &unfinished{
+		key:    types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
 		waiter: queue.NewWaiter(since, uid, func() { c.turns.Add(uid) }),
 		done:   make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
 	}

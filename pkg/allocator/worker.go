@@ -28,8 +28,9 @@ const (
 	// handOverAfter is how much longer than the sync window the server that created a
 	// claim works at it. Then the one does that all agree on.
 	handOverAfter = 5 * time.Second
-	// workers is how many claims a server works at at the same time.
-	workers = 32
+	// workers is how many claims a server works at at the same time. Most of them wait,
+	// for etcd or for admission, and must not keep others from their turn.
+	workers = 512
 	// letGoAtOnce is how many sandboxes of a deleted claim are let go in one transaction.
 	letGoAtOnce = 100
 )
@@ -155,8 +156,8 @@ func (w *worker) next(ctx context.Context) bool {
 		return true
 	}
 	traced := ctx
-	if u.span != nil {
-		traced = trace.ContextWithSpan(ctx, u.span)
+	if u.work.span != nil {
+		traced = trace.ContextWithSpan(ctx, u.work.span)
 	}
 	again, err := w.turn(traced, uid, u)
 	for range tries {

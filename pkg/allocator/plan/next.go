@@ -33,7 +33,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 		n = min(n, a.Room-1) // so that the transaction can have a guard
 	}
 	made := o.Made[:min(n-len(candidates), len(o.Made))]
-	if atOnce && len(candidates)+len(made) < a.missing {
+	if atOnce && len(candidates)+len(made)+o.WouldMake < a.missing {
 		candidates, made = nil, nil
 	}
 	waits := make([]bool, len(candidates))
@@ -49,7 +49,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	}
 	a.stand(p.Bound, waits)
 	p.Released, p.Counted = a.released, a.counted
-	left := a.missing - len(p.Bound) - len(p.Made)
+	left := max(0, a.missing-len(p.Bound)-len(p.Made)-o.WouldMake)
 	a.report(p.Problem)
 	a.settle(p)
 	a.conclude(p)
@@ -133,8 +133,8 @@ func (a *Assessment) wants(missing int, broken error) Wants {
 	for _, set := range a.Eligible.Pools {
 		capacity += claims.Capacity(set, a.claim)
 	}
-	if !claims.Unfinished(a.claim) {
-		missing = 0
+	if !claims.Unfinished(a.claim) || a.Refused != nil || a.expired {
+		missing = 0 // it takes nothing more
 	}
 	atOnce := a.atOnce(broken)
 	return Wants{Need: missing, AtOnce: atOnce, Yields: !a.Eligible.Found || atOnce && claims.Replicas(a.claim) > capacity}

@@ -55,6 +55,9 @@ type Offer struct {
 	Candidates []Candidate
 	// Made are sandboxes made for the claim by Marks.NewSandbox.
 	Made []*v1alpha1.Sandbox
+	// WouldMake is how many would be made beside these, of which only the number counts,
+	// because the plan is not to be written.
+	WouldMake int
 	// Broken is why none can be made although the claim wants that; nil otherwise.
 	Broken error
 }

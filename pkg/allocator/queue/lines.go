@@ -75,13 +75,13 @@ type served map[*Waiter]bool
 // kept reports whether the stock of a pool is kept for a waiter.
 func (l *lines) kept(s Source) bool {
 	known := served{}
-	return slices.ContainsFunc(l.byPool[s.Pool], func(w *Waiter) bool { return l.keeps(w, known) })
+	return slices.ContainsFunc(l.byPool[s.Pool], func(w *Waiter) bool { return l.keeps(w, known, s.Pool) })
 }
 
 // keeps reports whether a waiter keeps the stock of its pools from those who came after
 // it: not if it could have had something for too long, and if it lets others pass only
-// while it can be served.
-func (l *lines) keeps(w *Waiter, known served) bool {
+// while it can be served. No waiter before it keeps that of first.
+func (l *lines) keeps(w *Waiter, known served, first poolindex.Pool) bool {
 	switch {
 	case l.late(w):
 		return false
@@ -90,7 +90,7 @@ func (l *lines) keeps(w *Waiter, known served) bool {
 	}
 	can, ok := known[w]
 	if !ok {
-		can = w.Need <= l.stock(l.open(w, known))
+		can = w.Need <= l.stock(l.open(w, known, first))
 		known[w] = can
 	}
 	return can
@@ -106,14 +106,18 @@ func (l *lines) letsPass(w *Waiter) bool {
 	return w.AtOnce && (w.Yields || !w.gatherSince.IsZero() && l.clock.Since(w.gatherSince) > gatherWithin)
 }
 
-// open returns the pools of w in whose lines no waiter before it keeps the stock.
-func (l *lines) open(w *Waiter, known served) []Source {
+// open returns the pools of w in whose lines no waiter before it keeps the stock, which
+// is known of first.
+func (l *lines) open(w *Waiter, known served, first poolindex.Pool) []Source {
 	return slices.DeleteFunc(slices.Clone(w.Sources), func(s Source) bool {
+		if s.Pool == first {
+			return false
+		}
 		for _, other := range l.byPool[s.Pool] {
 			if other == w {
 				return false
 			}
-			if l.keeps(other, known) {
+			if l.keeps(other, known, s.Pool) {
 				return true
 			}
 		}
@@ -129,7 +133,7 @@ func (l *lines) signal(pools ...poolindex.Pool) {
 			continue
 		}
 		for _, w := range l.byPool[p] {
-			stock := l.stock(l.open(w, known))
+			stock := l.stock(l.open(w, known, p))
 			if stock > 0 && (!w.AtOnce || stock >= w.Need) {
 				if w.couldSince.IsZero() {
 					w.couldSince = l.clock.Now()
@@ -141,7 +145,7 @@ func (l *lines) signal(pools ...poolindex.Pool) {
 					w.gatherSince = l.clock.Now()
 				}
 			}
-			if l.keeps(w, known) {
+			if l.keeps(w, known, p) {
 				break // what is left is for the next when this one has taken
 			}
 		}

@@ -54,7 +54,10 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 		q.lines.drop(w)
 	}
 	if !stays || wants.Need < w.Need { // another server may have taken for it
-		w.couldSince, w.gatherSince = time.Time{}, time.Time{}
+		w.couldSince = time.Time{}
+	}
+	if len(before) == 0 || len(after) == 0 || wants.Need < w.Need {
+		w.gatherSince = time.Time{} // and not by changing lines
 	}
 	w.Wants = wants
 	if !stays {
@@ -81,7 +84,7 @@ func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolinde
 	if w == nil {
 		return q.lines.take(q.lines.unclaimed(sources), n, atOnce)
 	}
-	taken := q.lines.take(q.lines.open(w, served{}), n, atOnce)
+	taken := q.lines.take(q.lines.open(w, served{}, poolindex.Pool{Name: "/"}), n, atOnce)
 	w.couldSince = time.Time{}
 	if len(taken) > 0 {
 		w.gatherSince = time.Time{}
