@@ -160,7 +160,7 @@ func (s *slip) Guard(context.Context, string, time.Time) error {
 func (s *slip) Len() int                                        { return 1 + len(s.sandboxes) }
 func (s *slip) Bytes() int                                      { return 0 }
 func (s *slip) Commit(context.Context) error                    { return s.commit(s) }
-func (s *slip) Settle(context.Context, types.UID) (bool, error) { return s.settle() }
+func (s *slip) Settle(context.Context) (bool, error) { return s.settle() }
 func (s *slip) Release()                                        {}
 
 // at gives all that a slip has the resourceVersion at which it was written.
@@ -275,7 +275,9 @@ func (d *desk) planned(t *turn) *plan.Plan {
 }
 
 // looksAgain is after what time a claim looks again without news.
-func (d *desk) looksAgain(t *turn, p *plan.Plan) time.Duration { return d.worker.until(t, p, 0) }
+func (d *desk) looksAgain(t *turn, p *plan.Plan) time.Duration {
+	return d.worker.until(&unfinished{created: t.state.Start}, t, p, 0)
+}
 
 // woken are the claims of which turns are due, which are no longer.
 func (d *desk) woken() []types.UID {

@@ -34,7 +34,8 @@ func completed(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClai
 func heldAt(owner types.UID, name string, revision int) *v1alpha1.Sandbox {
 	return &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: strconv.Itoa(revision),
-		Annotations: map[string]string{v1alpha1.AnnotationOwner: string(owner)},
+		Labels:      map[string]string{v1alpha1.LabelClaimName: string(owner)},
+		Annotations: map[string]string{v1alpha1.AnnotationOwner: string(owner), v1alpha1.AnnotationLock: "lock"},
 	}}
 }
 
@@ -52,70 +53,81 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 	}{
 		"the watch tells of it": {func(u *unfinished) { u.claimIs(claimAt("u", 5)) }, "5", nil, false},
 		"this server wrote it": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
 		}, "5", []string{"a@5", "b@5"}, true},
 		"the watch tells of that later": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.claimIs(claimAt("u", 5))
 			u.sandboxIs(heldAt("u", "a", 5))
 		}, "5", []string{"a@5"}, true},
 		"the watch tells of it before the answer": {func(u *unfinished) {
 			u.claimIs(claimAt("u", 5))
 			u.sandboxIs(heldAt("u", "a", 5))
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "5", []string{"a@5"}, true},
 		"another writes it then": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), nil)
+			u.wrote(u.look(), claimAt("u", 5), nil)
 			u.claimIs(claimAt("u", 6))
 		}, "6", nil, false},
 		"another has written it before the answer": {func(u *unfinished) {
 			u.claimIs(claimAt("u", 6))
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "6", []string{"a@5"}, false},
 		"old news": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), nil)
+			u.wrote(u.look(), claimAt("u", 5), nil)
 			u.claimIs(claimAt("u", 4))
 		}, "5", nil, true},
 		"it is read": {func(u *unfinished) {
 			u.claimIs(claimAt("u", 5))
-			u.listed(u.latest(), []*v1alpha1.Sandbox{heldAt("u", "a", 3)})
+			u.listed(u.look(), []*v1alpha1.Sandbox{heldAt("u", "a", 3)})
 		}, "5", []string{"a@3"}, true},
 		"it changes while it is read": {func(u *unfinished) {
 			u.claimIs(claimAt("u", 5))
-			of := u.latest()
+			of := u.look()
 			u.claimIs(claimAt("u", 6))
 			u.listed(of, nil)
 		}, "6", nil, false},
 		"a list is newer than the watch": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
-			u.listed(u.latest(), []*v1alpha1.Sandbox{heldAt("u", "a", 8)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.listed(u.look(), []*v1alpha1.Sandbox{heldAt("u", "a", 8)})
 			u.sandboxIs(heldAt("u", "a", 7))
 		}, "5", []string{"a@8"}, true},
 		"the watch is newer than a list": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 			u.sandboxIs(heldAt("u", "a", 8))
 			u.sandboxIsGone(heldAt("u", "b", 8))
-			u.listed(u.latest(), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.listed(u.look(), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
 		}, "5", []string{"a@8", "b@8 gone"}, true},
 		"one is gone, and made again": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.sandboxIsGone(heldAt("u", "a", 7))
-			again := heldAt("u", "a", 6)
+			again := heldAt("u", "a", 8)
 			again.UID = "another"
 			u.sandboxIs(again)
-		}, "5", []string{"a@6"}, true},
+		}, "5", []string{"a@8"}, true},
+		"a list of the watch comes while it is read": {func(u *unfinished) {
+			u.claimIs(claimAt("u", 5))
+			of := u.look()
+			u.incomplete()
+			u.listed(of, nil)
+		}, "5", nil, false},
+		"or while it is written": {func(u *unfinished) {
+			of := u.look()
+			u.incomplete()
+			u.wrote(of, claimAt("u", 5), nil)
+		}, "5", nil, false},
 		"one is let go": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
-			u.wrote(claimAt("u", 7), []*v1alpha1.Sandbox{letGoAt("a", 7)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.wrote(u.look(), claimAt("u", 7), []*v1alpha1.Sandbox{letGoAt("a", 7)})
 		}, "7", []string{"b@5"}, true},
 		"news may have been lost": {func(u *unfinished) {
-			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 			u.incomplete()
 		}, "5", []string{"a@5"}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			u := newDesk(t).worker.known.newUnfinished("u", birth)
+			u := newDesk(t).worker.known.newUnfinished(claimNamed("u"), birth)
 			tc.happens(u)
 			seen := u.look()
 			var held []string
@@ -141,8 +153,8 @@ func TestClaimsListed(t *testing.T) {
 	for _, claim := range []*v1alpha1.SandboxClaim{claimAt("gone", 5), claimAt("there", 5), claimAt("newer", 12)} {
 		d.Feeds().ClaimChanged(claim)
 	}
-	known.open(t.Context(), "opened", d.clock.Now())
-	ended := known.open(t.Context(), "ended", d.clock.Now())
+	known.open(t.Context(), claimNamed("opened"), d.clock.Now())
+	ended := known.open(t.Context(), claimNamed("ended"), d.clock.Now())
 	ended.claimIs(claimAt("ended", 5))
 	d.woken()
 	d.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{
@@ -203,7 +215,7 @@ func TestNewsOfAClaim(t *testing.T) {
 	if seen := d.worker.known.of("u").look(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
 		t.Errorf("holds %+v", seen.held)
 	}
-	d.worker.known.of("u").wrote(claimAt("u", 10), nil)
+	d.worker.known.of("u").wrote(d.worker.known.of("u").look(), claimAt("u", 10), nil)
 	feeds.SandboxListed(nil, 11)
 	expect("a new picture", "u")
 	if d.worker.known.of("u").look().complete {
@@ -316,7 +328,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 // TestWhatMayHelp a claim that waits: a set that may serve it, or did, and anything if
 // it is stuck.
 func TestWhatMayHelp(t *testing.T) {
-	u := newDesk(t).worker.known.newUnfinished("u", birth)
+	u := newDesk(t).worker.known.newUnfinished(claimNamed("u"), birth)
 	if u.mayBeHelped("ns", setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}
@@ -336,7 +348,7 @@ func TestWhatMayHelp(t *testing.T) {
 	}
 	for name, tc := range tests {
 		for stuck, want := range map[bool]bool{false: tc.want, true: tc.ifStuck} {
-			u.stuck = stuck
+			u.outlook.stuck = stuck
 			if got := u.mayBeHelped(tc.namespace, tc.sets...); got != want {
 				t.Errorf("%s, stuck %t: helps %t", name, stuck, got)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -48,9 +49,9 @@ func TestWhoseClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.prefers(tc.prefers)
-			u := d.worker.known.newUnfinished("u", d.clock.Now())
+			u := d.worker.known.newUnfinished(claimNamed("u"), d.clock.Now())
 			if tc.created {
-				u = d.worker.known.open(t.Context(), "u", d.clock.Now())
+				u = d.worker.known.open(t.Context(), claimNamed("u"), d.clock.Now())
 			} else {
 				d.worker.known.byUID["u"] = u
 			}
@@ -358,3 +359,8 @@ func TestDeletedClaims(t *testing.T) {
 }
 
 func everyClaim(types.UID) bool { return true }
+
+// claimNamed is a claim whose UID and name are the same.
+func claimNamed(uid types.UID) *v1alpha1.SandboxClaim {
+	return &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid}}
+}

@@ -177,7 +177,7 @@ func (g *guard) isAt(revision int64) { g.at, g.next = revision, revision }
 func (g *guard) settle(ctx context.Context, kv clientv3.KV) (written bool, err error) {
 	resp, err := kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at)).
-		Then(clientv3.OpPut(g.key, "", clientv3.WithLease(g.lease))).
+		Then(clientv3.OpPut(g.key, "")).
 		Else(clientv3.OpGet(g.key)).
 		Commit()
 	if err != nil {

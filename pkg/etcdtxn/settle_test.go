@@ -60,7 +60,7 @@ func takenBy(claim string) func(*example.Pod) {
 }
 
 // isOurs reports whether a box was taken for the claim.
-func (u *unanswered) isOurs(obj runtime.Object) bool {
+func (u *unanswered) isOurs(obj, _ runtime.Object) bool {
 	return obj.(*example.Pod).Labels["taken-by"] == u.name
 }
 
@@ -97,7 +97,7 @@ func TestSettleByAnObject(t *testing.T) {
 		if is := raw(t, etcd.KV, "/registry"+u.boxes.key(u.box(0))); string(is.Value) != string(was.Value) || is.ModRevision == was.ModRevision {
 			t.Errorf("the box was at revision %d and is at %d", was.ModRevision, is.ModRevision)
 		}
-		if box, err := u.boxes.get(t, u.box(0)); err != nil || u.isOurs(box) {
+		if box, err := u.boxes.get(t, u.box(0)); err != nil || u.isOurs(box, nil) {
 			t.Errorf("the generic store reads %v, %v", box, err)
 		}
 	})

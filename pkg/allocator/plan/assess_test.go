@@ -211,8 +211,8 @@ func TestAssess(t *testing.T) {
 		},
 		"unless it has all": {claim: []change{of(1), orMade, lists(0, "a")}, state: expire, want: outcome{Listed: "a"}},
 
-		"a new claim that would rather fail takes all at once, whatever fits": {
-			claim: []change{of(3), orFails}, state: func(s *State) { isNew(s); s.Room = 2 }, want: outcome{Missing: 3, Needs: Needs{Take: 3}},
+		"a new claim that would rather fail takes what fits, and the caller all": {
+			claim: []change{of(3), orFails}, state: func(s *State) { isNew(s); s.Room = 2 }, want: outcome{Missing: 3, Needs: Needs{Take: 2}},
 		},
 		"or what fits, and has the rest made": {
 			claim: []change{of(3), orFails, orMade}, state: func(s *State) { isNew(s); s.Room = 2 },

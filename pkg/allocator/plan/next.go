@@ -29,8 +29,8 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	atOnce := claims.AllOrNothing(a.claim)
 	n := min(a.missing, a.room())
 	candidates := o.Candidates[:min(n, len(o.Candidates))]
-	if a.New && len(candidates) == 0 && !atOnce {
-		n = min(n, a.Room-1) // so that the transaction can have a guard
+	if a.New && len(candidates) == 0 && !atOnce && n == a.Room && n > 1 {
+		n-- // so that the transaction can have a guard
 	}
 	made := o.Made[:min(n-len(candidates), len(o.Made))]
 	if atOnce && len(candidates)+len(made)+o.WouldMake < a.missing {

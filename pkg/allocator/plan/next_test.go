@@ -251,7 +251,7 @@ func TestNext(t *testing.T) {
 		},
 		"its time is up, and it has more to let go": {
 			claim: []change{of(3)}, held: map[string]held{"a": isPending, "b": isPending}, state: both(expire, room(1)),
-			want: planned{Released: "a", Message: "Claiming sandboxes: 0/3 claimed", Wants: Wants{Need: 2}},
+			want: planned{Released: "a", Message: "Claiming sandboxes: 0/3 claimed"},
 		},
 		"its time is up before all is there": {
 			claim: []change{of(3), atOnce}, held: map[string]held{"a": isReady, "b": isPending}, state: expire,
@@ -272,7 +272,7 @@ func TestNext(t *testing.T) {
 			claim: []change{of(3), orMade}, held: map[string]held{"a": isReady, "b": isPending}, state: refused,
 			want: planned{
 				Counted: "a", Listed: "a", Message: "Claiming sandboxes: 1/3 claimed; no fresh sandboxes can be made: not allowed",
-				Wants: Wants{Need: 1}, Until: sooner, Broken: "not allowed",
+				Until: sooner, Broken: "not allowed",
 			},
 		},
 		"refused, all or nothing": {

@@ -90,6 +90,7 @@ func (c *crowd) step() string {
 			wants.Sources = c.some()
 		}
 		c.queue.Wait(w, wants)
+		c.told[w] = true // who asks looks for itself
 		return fmt.Sprintf("%s now waits for %+v", w.uid, wants)
 	case n < 73 && len(c.waiters) > 0:
 		w := c.one()
@@ -122,6 +123,7 @@ func (c *crowd) joins() string {
 	wants.Yields = wants.AtOnce && c.rand.IntN(3) == 0
 	c.waiters = append(c.waiters, w)
 	c.queue.Wait(w, wants)
+	c.told[w] = true // who asks looks for itself
 	return fmt.Sprintf("%s at %s waits for %+v", w.uid, w.since, wants)
 }
 

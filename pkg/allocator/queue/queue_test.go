@@ -403,7 +403,7 @@ func TestChangesLines(t *testing.T) {
 	}
 	b.stock("b", 1)
 	b.queue.Wait(w, Wants{Need: 2, Sources: from("a", "b")})
-	b.expectWoken("where there is something", w, true)
+	b.expectWoken("who asks and takes for itself", w, false)
 	b.expectFrom("of the pool that was added", b.takes(w), map[string]int{"b": 1})
 	b.stock("a", 1)
 	b.expectWoken("who is behind it", behind, false)
