@@ -21,6 +21,8 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestAccess makes sure that only the user of the kubeconfig gets in, and only
@@ -140,7 +142,7 @@ func TestAccess(t *testing.T) {
 func clientOf(t testing.TB, config *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: expect.Patience}
 }
 
 // rootTemplate is for a CA that is named like the server's own.

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // seedVariable repeats a run of TestCrash as far as it depends on chance.
@@ -90,27 +93,27 @@ func TestCrash(t *testing.T) {
 // awaitCalm waits until no claim is in progress and every pool is full.
 func awaitCalm(t *testing.T, server *server) {
 	t.Helper()
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := server.client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if len(list.Items) > 0 {
-			return fmt.Sprintf("%d claims are in progress, for example %s: %+v", len(list.Items), list.Items[0].Name, list.Items[0].Status)
+			return fmt.Errorf("%d claims are in progress, for example %s: %+v", len(list.Items), list.Items[0].Name, list.Items[0].Status)
 		}
-		return ""
+		return nil
 	})
 	for name, replicas := range crashPools {
 		server.awaitPool(t, crashNamespace, name, replicas)
 	}
 	// What was made for a claim and let go goes away.
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		for name, sandbox := range server.sandboxes(t, crashNamespace) {
 			if sandbox.Spec.ShutdownTime != nil {
-				return "to be shut down: " + name
+				return errors.New("to be shut down: " + name)
 			}
 		}
-		return ""
+		return nil
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // testCascade deletes what owns sandboxes, and what owns nothing, in the three ways
@@ -84,14 +85,14 @@ func cascadeHeld(t *testing.T, k *kubectl) {
 	for owner, owned := range map[string][]string{"sbs/pool": k.unclaimed(t), "sbc/claim": completed(t, claim, 2)} {
 		k.do(t, "patch", "sbx/"+owned[0], "--type=merge", "--patch", `{"metadata":{"finalizers":["example.com/last-words"]}}`)
 		k.do(t, "delete", owner, "--cascade=foreground", "--wait=false")
-		k.do(t, "wait", "--for=delete", "--timeout", patience.String(), "sbx/"+owned[1])
+		k.do(t, "wait", "--for=delete", "--timeout", expect.Patience.String(), "sbx/"+owned[1])
 		for _, object := range []string{owner, "sbx/" + owned[0]} {
 			if since := k.do(t, "get", object, "-o", "jsonpath={.metadata.deletionTimestamp}"); since == "" {
 				t.Errorf("%s is not being deleted", object)
 			}
 		}
 		k.do(t, "patch", "sbx/"+owned[0], "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`)
-		k.do(t, "wait", "--for=delete", "--timeout", patience.String(), owner)
+		k.do(t, "wait", "--for=delete", "--timeout", expect.Patience.String(), owner)
 		k.fail(t, "", []string{"get", "sbx/" + owned[0]}, "NotFound")
 	}
 }
@@ -116,7 +117,7 @@ func (k *kubectl) left(t *testing.T, policy string, others, owned []string) {
 		want = append(want, owned...)
 	}
 	slices.Sort(want)
-	check := func(context.Context) string {
+	check := func(context.Context) error {
 		sandboxes := k.server.sandboxes(t, k.namespace)
 		for name, sandbox := range sandboxes {
 			if !slices.Contains(want, name) {
@@ -127,13 +128,13 @@ func (k *kubectl) left(t *testing.T, policy string, others, owned []string) {
 			}
 		}
 		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(sandboxes))); diff != "" {
-			return fmt.Sprintf("sandboxes (-want +left):\n%s", diff)
+			return fmt.Errorf("sandboxes (-want +left):\n%s", diff)
 		}
-		return ""
+		return nil
 	}
 	if policy == "background" { // they follow
-		poll(t, check)
-	} else if wrong := check(t.Context()); wrong != "" {
-		t.Fatal(wrong)
+		expect.Eventually(t.Context(), t, check)
+	} else if err := check(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

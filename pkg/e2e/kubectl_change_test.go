@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func testPatch(t *testing.T, k *kubectl) {
@@ -90,12 +92,12 @@ func testEditStatus(t *testing.T, k *kubectl) {
 	if out := k.do(t, "edit", "sbc/claim", "--subresource=status"); !strings.Contains(out, "claim edited") {
 		t.Errorf("edited: %q", out)
 	}
-	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", patience.String(), "sbc/claim")
+	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", expect.Patience.String(), "sbc/claim")
 	if diff := cmp.Diff(names, completed(t, k.claim(t, "", "get", "sbc", "claim"), 1)); diff != "" {
 		t.Errorf("healed with other sandboxes:\n%s", diff)
 	}
 	k.do(t, "patch", "sbc/claim", "--subresource=status", "--type=merge", "--patch", `{"status":{"claimedReplicas":0,"sandboxes":[],"phase":"Claiming"}}`)
-	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", patience.String(), "sbc/claim")
+	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", expect.Patience.String(), "sbc/claim")
 	if diff := cmp.Diff(names, completed(t, k.claim(t, "", "get", "sbc", "claim"), 1)); diff != "" {
 		t.Errorf("healed with other sandboxes:\n%s", diff)
 	}
@@ -120,12 +122,12 @@ func testDelete(t *testing.T, k *kubectl) {
 	k.feed(t, templateYAML+"---"+sandboxYAML, "delete", "-f", "-")
 	k.do(t, "delete", "sbs", "pool")
 	// The set takes along what nobody claimed, and only that.
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		left := k.server.sandboxes(t, k.namespace)
 		if len(left) == 1 && left[claimed] != nil {
-			return ""
+			return nil
 		}
-		return fmt.Sprintf("%d sandboxes are left", len(left))
+		return fmt.Errorf("%d sandboxes are left", len(left))
 	})
 	k.do(t, "delete", "sandbox/"+claimed)
 	for _, resource := range []string{"sbc", "sbs", "sbt", "sbx"} {
@@ -147,11 +149,11 @@ func testDeleteAll(t *testing.T, k *kubectl) {
 	}
 	k.do(t, "delete", "sbs", "--all")
 	k.do(t, "delete", "sbx", "--selector", v1alpha1.LabelSandboxClaimed+"=true")
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if n := len(k.server.sandboxes(t, k.namespace)); n > 0 {
-			return fmt.Sprintf("%d sandboxes are left", n)
+			return fmt.Errorf("%d sandboxes are left", n)
 		}
-		return ""
+		return nil
 	})
 	// Deleting a collection is one request of a client.
 	claims := k.server.client.AgentsV1alpha1().SandboxClaims(k.namespace)
@@ -168,14 +170,14 @@ func testDeleteOwned(t *testing.T, k *kubectl) {
 	k.server.fillPool(t, k.namespace, 2)
 	claimed := completed(t, k.claim(t, claimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-"), 2)
 	k.do(t, "delete", "sbc/claim")
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		left := k.server.sandboxes(t, k.namespace)
 		for _, name := range claimed {
 			if left[name] != nil {
-				return name + " is left"
+				return errors.New(name + " is left")
 			}
 		}
-		return ""
+		return nil
 	})
 	k.server.awaitPool(t, k.namespace, "pool", 2)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func testVersion(t *testing.T, k *kubectl) {
@@ -48,7 +49,7 @@ func testColumns(t *testing.T, k *kubectl) {
 	k.server.fillPool(t, k.namespace, 1)
 	k.claim(t, claimYAML, "create", "-f", "-")
 	k.feed(t, templateYAML+"---"+sandboxYAML, "create", "-f", "-")
-	k.do(t, "wait", "--for=condition=Ready", "--timeout", patience.String(), "sbx", "alone")
+	k.do(t, "wait", "--for=condition=Ready", "--timeout", expect.Patience.String(), "sbx", "alone")
 
 	kinds := map[string]struct {
 		names        []string // that kubectl knows the kind by
@@ -241,7 +242,7 @@ func testSelectors(t *testing.T, k *kubectl) {
 	waiting := strings.Replace(claimYAML, "name: claim", "name: waiting\n  labels: {team: blue}", 1)
 	k.feed(t, strings.Replace(waiting, "templateName: pool", "templateName: absent", 1), "create", "-f", "-")
 	k.feed(t, sandboxYAML, "create", "-f", "-")
-	k.do(t, "wait", "--for=condition=Ready", "--timeout", patience.String(), "sbx", "--all")
+	k.do(t, "wait", "--for=condition=Ready", "--timeout", expect.Patience.String(), "sbx", "--all")
 
 	for selector, want := range map[string]string{
 		"sbc --field-selector=metadata.name=claim":                       "claim",

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestKubectl does with a real kubectl what users do with it: every story in a
@@ -132,9 +133,9 @@ func testCreateTogether(t *testing.T, k *kubectl) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	k.do(t, "wait", "--for=condition=Completed", "--timeout", patience.String(), "sbc", "--all")
+	k.do(t, "wait", "--for=condition=Completed", "--timeout", expect.Patience.String(), "sbc", "--all")
 	completed(t, k.claim(t, "", "get", "sbc", "claim"), 1)
-	k.do(t, "wait", "--for=condition=Ready", "--timeout", patience.String(), "sbx", "alone")
+	k.do(t, "wait", "--for=condition=Ready", "--timeout", expect.Patience.String(), "sbx", "alone")
 }
 
 func testDryRun(t *testing.T, k *kubectl) {
@@ -174,7 +175,7 @@ func testDryRun(t *testing.T, k *kubectl) {
 }
 
 func testWait(t *testing.T, k *kubectl) {
-	limit := "--timeout=" + patience.String()
+	limit := "--timeout=" + expect.Patience.String()
 	k.feed(t, poolYAML, "create", "-f", "-")
 	k.do(t, "wait", limit, "--for=jsonpath={.status.availableReplicas}=3", "sbs/pool")
 	claim := k.claim(t, claimYAML, "create", "-f", "-")
@@ -193,7 +194,7 @@ func testWait(t *testing.T, k *kubectl) {
 }
 
 func testScale(t *testing.T, k *kubectl) {
-	limit := "--timeout=" + patience.String()
+	limit := "--timeout=" + expect.Patience.String()
 	k.server.fillPool(t, k.namespace, 3)
 	k.claim(t, claimYAML, "create", "-f", "-")
 	for _, replicas := range []string{"5", "1", "0", "2"} {

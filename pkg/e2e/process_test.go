@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // failed requires that a program ends by itself with an error, that the last it
@@ -333,19 +334,19 @@ func TestStopWhileClaimWaits(t *testing.T) {
 	answered := make(chan result, 1)
 	go func() {
 		claim := newClaim("patient", 2)
-		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * patience}
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * expect.Patience}
 		created, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
 		answered <- result{created, err}
 	}()
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		claim, err := claims.Get(ctx, "patient", metav1.GetOptions{})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || claim.Status.ClaimedReplicas != 1 {
-			return fmt.Sprintf("%+v", claim.Status)
+			return fmt.Errorf("%+v", claim.Status)
 		}
-		return ""
+		return nil
 	})
 	s.stop(t)
 	r := <-answered
@@ -358,19 +359,19 @@ func TestStopWhileClaimWaits(t *testing.T) {
 
 	s = startServer(t, dir)
 	grow(s, "null")
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		claim, err := s.client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "patient", metav1.GetOptions{})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if claim.UID != r.claim.UID {
 			t.Fatalf("claim %s is %s now", r.claim.UID, claim.UID)
 		}
 		if !meta.IsStatusConditionTrue(claim.Status.Conditions, v1alpha1.ClaimConditionCompleted) {
-			return fmt.Sprintf("%+v", claim.Status)
+			return fmt.Errorf("%+v", claim.Status)
 		}
 		completed(t, claim, 2)
-		return ""
+		return nil
 	})
 	s.awaitPool(t, "default", "pool", 1)
 	if n := len(s.sandboxes(t, "default")); n != 3 {
@@ -384,11 +385,11 @@ func TestStopWhileStarting(t *testing.T) {
 	dir := t.TempDir()
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
 		s := launch(t, dir)
-		poll(t, func(context.Context) string {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
 			if _, err := os.Stat(filepath.Join(dir, "pki", "admin.pem")); err != nil {
-				return err.Error()
+				return err
 			}
-			return ""
+			return nil
 		})
 		pause(t.Context(), delay)
 		s.stop(t)
@@ -412,11 +413,11 @@ func TestSecondSignal(t *testing.T) {
 		defer close(begun)
 		_, _ = s.client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), newClaim("waits", 1), metav1.CreateOptions{})
 	}()
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if _, err := s.client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "waits", metav1.GetOptions{}); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 	s.signal(t, syscall.SIGTERM)
 	s.signal(t, syscall.SIGTERM)

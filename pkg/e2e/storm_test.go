@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // storm is a number of clients that create claims as fast as they can, and
@@ -56,11 +57,11 @@ func (s *storm) stop() {
 func (s *storm) awaitAnswers(t testing.TB, more int) {
 	t.Helper()
 	until := s.answers.Load() + int64(more)
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if now := s.answers.Load(); now < until {
-			return fmt.Sprintf("%d of %d answers", now, until)
+			return fmt.Errorf("%d of %d answers", now, until)
 		}
-		return ""
+		return nil
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestPoolsOfATemplate claims from a pool of full size and from one that is cheaper
@@ -53,15 +54,15 @@ func TestPoolsOfATemplate(t *testing.T) {
 			t.Fatal(err)
 		}
 		var done *v1alpha1.SandboxClaim
-		poll(t, func(ctx context.Context) string {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if done, err = api.SandboxClaims(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
-				return err.Error()
+				return err
 			}
 			if done.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted || done.Status.ClaimedReplicas != replicas {
-				return fmt.Sprintf("claim %s: %+v", name, done.Status)
+				return fmt.Errorf("claim %s: %+v", name, done.Status)
 			}
-			return ""
+			return nil
 		})
 		return done
 	}

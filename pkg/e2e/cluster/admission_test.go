@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestValidatingAdmissionPolicy lets a policy of the cluster, in CEL, judge claims
@@ -70,7 +71,7 @@ func TestTypeChecking(t *testing.T) {
 		admissionregistrationv1.Validation{Expression: `object.spec.replicas < 1000 && object.status.sandboxes.all(s, s.name != '')`},
 		admissionregistrationv1.Validation{Expression: `object.spec.replicaz < 1000`},
 	)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		policy, err := c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -129,7 +130,7 @@ func TestMutatingAdmissionPolicy(t *testing.T) {
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -203,7 +204,7 @@ func (c *clients) eachServer(t testing.TB, ns string, claim *v1alpha1.SandboxCla
 	t.Helper()
 	for i := range sandlot.APIServers() {
 		server := c.direct(t, i)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			err := check(server.SandboxClaims(ns).Create(ctx, claim, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 			if err != nil {
 				return fmt.Errorf("server %d: %w", i, err)
@@ -216,7 +217,7 @@ func (c *clients) eachServer(t testing.TB, ns string, claim *v1alpha1.SandboxCla
 // cleanUp deletes an object of the cluster after the test.
 func cleanUp(t testing.TB, remove func(context.Context, string, metav1.DeleteOptions) error, name string) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 		defer cancel()
 		if err := remove(ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("deleting %s: %v", name, err)

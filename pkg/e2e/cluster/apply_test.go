@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestApplyByTwo lets two managers apply the same set and the same claim: each
@@ -92,7 +93,7 @@ func TestApplySubresources(t *testing.T) {
 	}
 	body := `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"Sandbox","metadata":{"name":"alone"},"status":{"conditions":[
 		{"type":"example.com/Checked","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		applied, err := c.Sandboxes(ns).Patch(ctx, "alone", types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: "checker"}, "status")
 		if err != nil {
 			return err

@@ -26,6 +26,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // The objects that are rotated, as docs/certificates.md names them.
@@ -71,7 +72,7 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	// The aggregator trusts nothing but the new CA now. What goes on goes over new
 	// connections to servers that show the new certificate.
 	c.trustOnly(t, bundle[0])
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if got := c.caBundle(t); len(got) != 1 || !got[0].Equal(bundle[0]) {
 			return fmt.Errorf("%d CAs in the caBundle", len(got))
 		}
@@ -131,7 +132,7 @@ func (l *load) note(made *atomic.Int64, err error) {
 func (l *load) goOn(t *testing.T) {
 	t.Helper()
 	aggregated, direct := l.aggregated.Load()+20, l.direct.Load()+6
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if a, d := l.aggregated.Load(), l.direct.Load(); a < aggregated || d < direct {
 			return fmt.Errorf("%d claims through the aggregator, %d directly, want %d and %d", a, d, aggregated, direct)
 		}
@@ -160,7 +161,7 @@ func claimAndDelete(config *rest.Config, ns, name string) error {
 	claim := newClaim(name, 1)
 	claim.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	// Not that of the test, so that no call is cut off when it ends.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
 	if _, err := claims.Create(ctx, claim, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating claim %s: %w", name, err)
@@ -197,7 +198,7 @@ func (c *clients) certificate(t *testing.T) *x509.Certificate {
 func (c *clients) awaitCertificate(t *testing.T, want func(*x509.Certificate) bool) *x509.Certificate {
 	t.Helper()
 	var cert *x509.Certificate
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		secret, err := c.kube.CoreV1().Secrets(controlplane.Namespace).Get(ctx, servingSecret, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -216,7 +217,7 @@ func (c *clients) awaitCertificate(t *testing.T, want func(*x509.Certificate) bo
 func awaitServed(t *testing.T, want *x509.Certificate) {
 	t.Helper()
 	for i := range sandlot.APIServers() {
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			//nolint:gosec // what it shows is looked at here
 			dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 			conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(sandlot.URL(i), "https://"))
@@ -275,7 +276,7 @@ func parsePEM(t *testing.T, content []byte) []*x509.Certificate {
 func checkExpiryMetric(t *testing.T, cert *x509.Certificate) {
 	t.Helper()
 	want := fmt.Appendf(nil, "sandlot_certificate_expiration_timestamp_seconds{secret=%q} %g\n", servingSecret, float64(cert.NotAfter.Unix()))
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, sandlot.MetricsURL(), nil)
 		if err != nil {
 			return err

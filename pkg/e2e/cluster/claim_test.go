@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestClaim claims through the aggregator with client-go: the answer says what
@@ -61,7 +62,7 @@ func TestClaimWithKubectl(t *testing.T) {
 	grant(t, ns, "sandlot-claimer", "claimer")
 
 	var created, read v1alpha1.SandboxClaim
-	eventually(t, func(context.Context) error { // rights take a moment to be known
+	expect.Eventually(t.Context(), t, func(context.Context) error { // rights take a moment to be known
 		out, err := tryKubectl(t, claimer, ns, manifest, "create", "-f", "-", "-o", "json")
 		if err != nil {
 			return err

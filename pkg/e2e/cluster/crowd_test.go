@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // claimLabel is set by claims of a crowd on what they claim, and its value is the
@@ -112,7 +113,7 @@ func (c *crowd) finish() { c.running.Wait() }
 // anything lasts, and is not deleted.
 func newCrowdClaim(name string, replicas int32) *v1alpha1.SandboxClaim {
 	claim := newClaim(name, replicas)
-	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * patience}
+	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * expect.Patience}
 	claim.Spec.TTLAfterCompleted = &metav1.Duration{Duration: -1}
 	claim.Spec.Labels = map[string]string{claimLabel: name}
 	return claim
@@ -175,7 +176,7 @@ func (c *crowd) answers() []told {
 func (c *crowd) awaitMore(t testing.TB, more int) {
 	t.Helper()
 	until := len(c.answers()) + more
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if len(c.told) < until {
@@ -244,7 +245,7 @@ func (o outage) untilNow() outage {
 // a row: there are two servers, and it may remember that one of them was gone.
 func (c *clients) awaitAvailable(t testing.TB) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		for range 10 {
 			list := c.RESTClient().Get().Namespace(metav1.NamespaceDefault).Resource("sandboxclaims").MaxRetries(0).Do(ctx)
 			if err := list.Error(); err != nil {

@@ -18,6 +18,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestAutoscalerDuringABurst lets claims wait on a small pool that an autoscaler
@@ -50,13 +51,13 @@ func TestAutoscalerDuringABurst(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		claim := newClaim(name, replicas+5)
 		claim.Spec.Allocation = v1alpha1.AllocationAllOrNothing
-		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * patience}
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * expect.Patience}
 		if _, err := c.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, name := range []string{"a", "b"} {
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			claim, err := c.SandboxClaims(ns).Get(ctx, name, metav1.GetOptions{})
 			if err == nil && claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 				err = fmt.Errorf("claim %s: %+v", name, claim.Status)
@@ -68,7 +69,7 @@ func TestAutoscalerDuringABurst(t *testing.T) {
 		})
 	}
 	c.awaitPool(t, ns, "pool", replicas)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		hpa, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -132,7 +133,7 @@ func (c *clients) statuses(t testing.TB, ns, name string) func(until string) []*
 					t.Fatalf("an event of the watch: %+v", e)
 				}
 				all = append(all, set)
-			case <-time.After(patience):
+			case <-time.After(expect.Patience):
 				t.Fatalf("the watch is at %s, and not yet at %s", last, until)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // eventsOf returns the events on an object.
@@ -32,7 +33,7 @@ func (c *clients) eventsOf(ctx context.Context, ns string, uid types.UID) ([]eve
 // awaitEventOn waits for an event on an object.
 func (c *clients) awaitEventOn(t testing.TB, ns string, uid types.UID, kind, reason, note string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		events, err := c.eventsOf(ctx, ns, uid)
 		if err != nil {
 			return err
@@ -77,7 +78,7 @@ func TestEventsOnSets(t *testing.T) {
 	}
 
 	c.validatingPolicy(t, ns, []string{"sandboxes"}, admissionregistrationv1.Validation{Expression: "false", Message: "no more sandboxes"})
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "dry"}}
 		sandbox.Spec.Template = set.Spec.Template
 		for i := range sandlot.APIServers() {

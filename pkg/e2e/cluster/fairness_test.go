@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // claimsSchema is the FlowSchema of creates of claims, and the priority level that
@@ -52,14 +53,14 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 	for user, ns := range map[string]string{waiter: crowded, other: tidy} {
 		s.grant(t, ns, "edit", user)
 		who := s.user(t, user)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 			return err
 		})
 	}
 
 	line := s.user(t, waiter).waitInLine(t, crowded, waiting)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if n := s.sumMetric(t, s.config, "apiserver_flowcontrol_current_inqueue_requests"); n == 0 {
 			return fmt.Errorf("no request has to wait for a seat; %d claims were answered", line.answered.Load())
 		}
@@ -67,7 +68,7 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 	})
 	for user, ns := range map[string]string{waiter: crowded, other: tidy} {
 		who := s.user(t, user)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			before := line.answered.Load()
 			for range lists {
 				if _, err := who.kube.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{}); err != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestSetDeleted deletes a set: its unused sandboxes and their pods go, and those
@@ -79,7 +80,7 @@ func TestOwnersAcross(t *testing.T) {
 		if err := c.Sandboxes(ns).Delete(t.Context(), sandbox.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := configMaps.Get(ctx, config.Name, metav1.GetOptions{})
 			return gone(err)
 		})
@@ -159,7 +160,7 @@ func TestForegroundDeletion(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				_, err := c.Sandboxes(ns).Get(ctx, sandboxes[1], metav1.GetOptions{})
 				return gone(err)
 			})
@@ -172,7 +173,7 @@ func TestForegroundDeletion(t *testing.T) {
 				t.Fatalf("the sandbox that is left is not terminating: %v, %v", held, err)
 			}
 			c.setFinalizers(t, ns, sandboxes[0], "null")
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				_, err := tc.get(ctx, c, ns, owner)
 				return gone(err)
 			})
@@ -196,7 +197,7 @@ func TestOrphanDeletion(t *testing.T) {
 
 	kubectl(t, ns, "", "delete", "sandboxset/pool", "sandboxclaim/owner", "--cascade=orphan", "--timeout=120s")
 
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		for _, name := range kept {
 			sandbox, err := c.Sandboxes(ns).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -236,7 +237,7 @@ func (c *clients) unused(t testing.TB, namespace string) []string {
 func (c *clients) awaitOnly(t testing.TB, namespace string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		sandboxes, err := c.Sandboxes(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

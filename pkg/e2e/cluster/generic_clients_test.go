@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestMetadataOnly reads and watches our kinds as the garbage collector and the
@@ -43,7 +44,7 @@ func TestMetadataOnly(t *testing.T) {
 		if event.Type != watch.Added || !ok || len(seen.OwnerReferences) != 1 || seen.OwnerReferences[0].Name != "pool" {
 			t.Errorf("the watch says %s %+v", event.Type, event.Object)
 		}
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		t.Fatal("the watch says nothing")
 	}
 	after, err := resource.List(t.Context(), metav1.ListOptions{})
@@ -77,7 +78,7 @@ func TestWait(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().Pods(ns).Get(ctx, claimed, metav1.GetOptions{})
 		return gone(err)
 	})
@@ -88,7 +89,7 @@ func TestWait(t *testing.T) {
 func TestAggregatedOpenAPI(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		document, err := c.kube.Discovery().OpenAPISchema()
 		if err != nil {
 			return err
@@ -100,7 +101,7 @@ func TestAggregatedOpenAPI(t *testing.T) {
 		}
 		return fmt.Errorf("claims are not among the %d definitions", len(document.GetDefinitions().GetAdditionalProperties()))
 	})
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		paths, err := c.kube.Discovery().OpenAPIV3().Paths()
 		if err != nil {
 			return err

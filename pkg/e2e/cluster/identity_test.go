@@ -27,6 +27,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/localpki"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestClaimer lets users who may only claim do so, with a certificate and with the
@@ -58,7 +59,7 @@ func TestClaimer(t *testing.T) {
 			wanted := newClaim("", 1)
 			wanted.GenerateName = "mine-"
 			var claim *v1alpha1.SandboxClaim
-			eventually(t, func(ctx context.Context) error { // a role takes a moment to be known
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a role takes a moment to be known
 				var err error
 				claim, err = tc.who.SandboxClaims(ns).Create(ctx, wanted, metav1.CreateOptions{})
 				return err
@@ -154,7 +155,7 @@ func TestGroups(t *testing.T) {
 		"aggregator": func(c *clients) *clients { return c },
 		"direct":     func(c *clients) *clients { return c.direct(t, 0) },
 	} {
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := through(member).SandboxClaims(ns).Create(ctx, newClaim(way, 1), metav1.CreateOptions{})
 			return err
 		})
@@ -180,7 +181,7 @@ func TestAggregatedRoles(t *testing.T) {
 			user := uniqueUser(t, role)
 			grant(t, ns, role, user)
 			who := as(t, user)
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				_, err := who.SandboxSets(ns).List(ctx, metav1.ListOptions{})
 				return err
 			})
@@ -243,7 +244,7 @@ func TestClaimedBy(t *testing.T) {
 		return []byte(`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaim","metadata":{"name":"` + name + `",
 			"annotations":{"` + v1alpha1.AnnotationClaimedBy + `":"boss"}},"spec":{"templateName":"pool"}}`)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).Create(ctx, forged("mine"), metav1.CreateOptions{})
 		return err
 	})
@@ -324,7 +325,7 @@ func TestForgedHeaders(t *testing.T) {
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -414,7 +415,7 @@ func TestAnonymous(t *testing.T) {
 	}
 	nobody := clientsFor(t, rest.AnonymousClientConfig(c.config))
 	// kube-apiserver lets them through once it knows the role; we never do.
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := nobody.SandboxClaims(ns).Create(ctx, newClaim("anonymous", 1), metav1.CreateOptions{})
 		if err == nil {
 			t.Fatal("nobody in particular has claimed a sandbox")
@@ -468,7 +469,7 @@ func TestAnonymous(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, func(context.Context) error {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
 			if code, err := get(t, metrics, direct.config.Host+"/metrics"); err != nil || code != http.StatusOK {
 				return fmt.Errorf("GET /metrics with the role: %d, %w", code, err)
 			}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // formerKinds are what CRDs served before Sandlot, by their resources. Schemas are
@@ -211,7 +212,7 @@ func (s *site) makeFormer(t *testing.T) {
 	}
 	s.kubectl(t, crds.String(), "apply", "-f", "-")
 	s.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=2m")
-	eventually(t, func(ctx context.Context) error { // kubectl knows them a moment later
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // kubectl knows them a moment later
 		_, _, err := s.Kubectl(ctx, "", strings.NewReader(formerObjects), "apply", "-f", "-")
 		return err
 	})
@@ -219,7 +220,7 @@ func (s *site) makeFormer(t *testing.T) {
 	owner := fmt.Sprintf("{apiVersion: agents.kruise.io/v1alpha1, kind: Sandbox, name: keeper, uid: %s, controller: true}", uid)
 	s.volume(t, metav1.NamespaceDefault, "data-keeper")
 	s.kubectl(t, fmt.Sprintf(formerOwned, owner), "apply", "-f", "-")
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		pod, err := s.kube.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "keeper", metav1.GetOptions{})
 		if err == nil && pod.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("pod keeper is %+v", pod.Status)

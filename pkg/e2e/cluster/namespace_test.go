@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestNamespaceDeleted deletes a namespace with everything of ours in it, also
@@ -49,7 +50,7 @@ func TestNamespaceDeletedWhileDown(t *testing.T) {
 	}
 	defer func() {
 		if !back {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), expect.Patience)
 			defer cancel()
 			start(ctx)
 		}
@@ -59,7 +60,7 @@ func TestNamespaceDeletedWhileDown(t *testing.T) {
 
 	// Pods are the cluster's own, and go. That the rest could not be looked at is
 	// said in the namespace.
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		namespace, err := c.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		if err != nil {
 			t.Fatalf("the namespace went with what nobody could look at: %v", err)
@@ -136,7 +137,7 @@ func (c *clients) deleteNamespace(t testing.TB, ns string) {
 // of ours is left in it.
 func (c *clients) awaitNamespaceGone(t testing.TB, ns string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		namespace, err := c.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		if gone := gone(err); gone != nil {
 			return fmt.Errorf("namespace %s: %w: %+v", ns, gone, namespace.Status)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // makeTemplate creates a SandboxTemplate.
@@ -61,7 +62,7 @@ func (c *clients) makePool(t testing.TB, ns, template string, replicas int32) {
 func (c *clients) awaitPolicy(t testing.TB, ns, name string, check func(*networkingv1.NetworkPolicy) error) *networkingv1.NetworkPolicy {
 	t.Helper()
 	var policy *networkingv1.NetworkPolicy
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		var err error
 		if policy, err = c.kube.NetworkingV1().NetworkPolicies(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -76,7 +77,7 @@ func (c *clients) awaitPolicy(t testing.TB, ns, name string, check func(*network
 
 func (c *clients) awaitNoPolicy(t testing.TB, ns, name string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.NetworkingV1().NetworkPolicies(ns).Get(ctx, name, metav1.GetOptions{})
 		return gone(err)
 	})
@@ -160,7 +161,7 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		warm := c.unused(t, ns)
 		if len(warm) != 2 {
 			return fmt.Errorf("unused are %v", warm)
@@ -221,7 +222,7 @@ func TestPolicyOfAnotherTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		pods, err := c.kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -288,7 +289,7 @@ func TestRefusedNetworkPolicy(t *testing.T) {
 	if _, err := c.kube.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.NetworkingV1().NetworkPolicies(ns).Create(ctx,
 			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "try"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {

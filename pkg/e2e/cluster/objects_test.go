@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // newSet returns a set of sandboxes with a small template.
@@ -48,7 +49,7 @@ func (c *clients) fillPool(t testing.TB, namespace string, replicas int32) {
 // none beside them, and says so.
 func (c *clients) awaitPool(t testing.TB, namespace, name string, replicas int32) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

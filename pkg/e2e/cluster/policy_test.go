@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestPolicyOfInstall applies the policy of docs/install.md: pools are filled in
@@ -70,7 +71,7 @@ func TestPolicyOfInstall(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "box", OwnerReferences: c.owners}}
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "busybox:1"}}
 		pod.Spec.AutomountServiceAccountToken = c.token
-		eventually(t, func(ctx context.Context) error { // a policy takes a moment to be known
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a policy takes a moment to be known
 			_, err := controllers.kube.CoreV1().Pods(c.ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			switch {
 			case c.denied == "" && err != nil:
@@ -96,7 +97,7 @@ func TestPolicyOfInstall(t *testing.T) {
 	if _, err := s.SandboxSets(others).Create(t.Context(), newSet("pool", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := s.Sandboxes(others).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -75,7 +76,7 @@ func TestQuotaOfClaims(t *testing.T) {
 	if err := c.SandboxClaims(ns).Delete(t.Context(), created[0], metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.SandboxClaims(ns).Create(ctx, newClaim("after", 1), metav1.CreateOptions{})
 		return err
 	})
@@ -100,7 +101,7 @@ func TestQuotaOfSandboxes(t *testing.T) {
 	// What is warm was paid for when it was made.
 	c.claim(t, ns, newClaim("warm", 2))
 	c.checkBound(t, ns, 2)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := c.Sandboxes(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -153,7 +154,7 @@ func (c *clients) limit(t testing.TB, ns string, what corev1.ResourceName, hard,
 	// The quota controller learns of our kinds up to 30 s after the install. A quota
 	// that is older it counts anew when it changes, or after five minutes.
 	touched := time.Now()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		quota, err = quotas.Get(ctx, "limit", metav1.GetOptions{})
 		if _, counted := quota.Status.Used[what]; err != nil || counted {
 			return err
@@ -178,7 +179,7 @@ func (c *clients) limit(t testing.TB, ns string, what corev1.ResourceName, hard,
 // dry run of one more as it should.
 func (c *clients) awaitQuota(t testing.TB, ns string, what corev1.ResourceName, used int64, should func(error) bool) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		quota, err := c.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "limit", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -192,7 +193,7 @@ func (c *clients) awaitQuota(t testing.TB, ns string, what corev1.ResourceName, 
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	for i := range sandlot.APIServers() {
 		server := c.direct(t, i)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if what == countClaims {
 				_, err = server.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), dry)

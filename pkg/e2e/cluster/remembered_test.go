@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestDecisionsAreRemembered makes sure that neither the claims of a user nor the
@@ -27,7 +29,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
 	for i := range sandlot.APIServers() { // which both are asked once
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			direct := who.direct(t, i)
 			if _, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				return err
@@ -40,7 +42,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	const claims = 20
 	for i := range claims {
 		claim := newClaim(fmt.Sprintf("claim-%d", i), 1)
-		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
 		created, err := who.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +74,7 @@ func TestClaimsWithoutTheCluster(t *testing.T) {
 	for i := range sandlot.APIServers() {
 		direct := as(t, user).direct(t, i)
 		servers = append(servers, direct)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		})
@@ -81,12 +83,12 @@ func TestClaimsWithoutTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), expect.Patience)
 		defer cancel()
 		if err := plane.APIServer().Start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := c.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 			return err
 		})
@@ -97,7 +99,7 @@ func TestClaimsWithoutTheCluster(t *testing.T) {
 	}
 	// Of those who were never asked about, nothing is known now: they do not get in.
 	stranger := as(t, uniqueUser(t, "stranger")).direct(t, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 	defer cancel()
 	_, err := stranger.SandboxClaims(ns).Patch(ctx, "claim-0", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 	if err == nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // disaster is a store that is lost, and restored from a backup, by the commands of
@@ -160,7 +161,7 @@ func (d *disaster) changeAfterBackup(t *testing.T, ns string, before []told) str
 	if err := d.site.Sandboxes(ns).Delete(t.Context(), lost, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := d.site.kube.CoreV1().Pods(ns).Get(ctx, lost, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

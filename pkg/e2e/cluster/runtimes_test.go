@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // setRuntime says what a runtime is, in the one ConfigMap of the installation.
@@ -89,7 +90,7 @@ spec:
 	claim.Spec.Labels = map[string]string{"user": "me"}
 	mine := c.claim(t, ns, claim)
 	claimed := mine.Status.Sandboxes[0].Name
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if pod := c.pod(t, ns, claimed); pod.Labels["user"] != "me" || pod.Labels[v1alpha1.LabelOwner] != string(mine.UID) {
 			return fmt.Errorf("labels %v", pod.Labels)
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func quantity(text string) resource.Quantity { return resource.MustParse(text) }
@@ -95,7 +96,7 @@ func TestSandboxIsAPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.awaitNoPod(t, ns, "box")
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "data-box", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -147,7 +148,7 @@ func TestSandboxMetadataReachesThePod(t *testing.T) {
 	var pod *corev1.Pod
 	labelled := func(check func() bool) {
 		t.Helper()
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if pod, err = c.kube.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
 				return err

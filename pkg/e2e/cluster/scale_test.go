@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestScale scales a pool up and down with kubectl.
@@ -94,7 +95,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.awaitPool(t, ns, "pool", 3)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		hpa, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const portsTemplate = `{"spec":{"containers":[{"name":"main","image":"busybox:1","ports":[{"containerPort":8080,"name":"http"},{"containerPort":9090}]}],
@@ -27,7 +28,7 @@ const portsTemplate = `{"spec":{"containers":[{"name":"main","image":"busybox:1"
 func (c *clients) awaitService(t testing.TB, ns, name string) *corev1.Service {
 	t.Helper()
 	var service *corev1.Service
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		var err error
 		if service, err = c.kube.CoreV1().Services(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -54,7 +55,7 @@ func (c *clients) awaitService(t testing.TB, ns, name string) *corev1.Service {
 
 func (c *clients) awaitNoService(t testing.TB, ns, name string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().Services(ns).Get(ctx, name, metav1.GetOptions{})
 		return gone(err)
 	})
@@ -129,7 +130,7 @@ func TestServicesOfSandboxes(t *testing.T) {
 
 	// What the template says of services is part of the revision.
 	c.patchTemplate(t, web, `{"spec":{"service":null}}`)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := c.Sandboxes(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestSmallSetBesideALargeOne makes a set of one when a large set fills. Its pod does
@@ -43,7 +45,7 @@ func TestSmallSetBesideALargeOne(t *testing.T) {
 		var e watch.Event
 		select {
 		case e = <-pods.ResultChan():
-		case <-time.After(patience):
+		case <-time.After(expect.Patience):
 			t.Fatalf("%d pods are made", made)
 		}
 		pod, ok := e.Object.(*corev1.Pod)

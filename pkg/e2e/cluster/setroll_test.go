@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // makeTemplateOf makes a SandboxTemplate with an image.
@@ -60,7 +61,7 @@ func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, 
 func (c *clients) awaitRolledOut(t testing.TB, ns, name, text string) string {
 	t.Helper()
 	revision := ""
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -192,5 +193,5 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 		c.awaitPool(t, ns, set, replicas)
 	}
 	// The template and a revision of each set.
-	eventually(t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 3) })
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 3) })
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // inTheWay is a finalizer that keeps what is deleted, and outOfTheWay takes it away.
@@ -87,7 +88,7 @@ func TestStatusCountsWhatCanBeClaimed(t *testing.T) {
 // sandboxes, all of them available.
 func (c *clients) awaitCounted(t testing.TB, ns, what string, replicas, counted int32) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -26,6 +26,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -148,7 +149,7 @@ func TestClusterRefusesARevision(t *testing.T) {
 	}
 	condition := func(status metav1.ConditionStatus, reason, message string) {
 		t.Helper()
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			set, err := c.SandboxSets(ns).Get(ctx, "pool", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -226,7 +227,7 @@ func TestRefusedForNow(t *testing.T) {
 // awaitAccepted waits for what a set says of the cluster's view of its pods.
 func (c *clients) awaitAccepted(t *testing.T, ns, name string, status metav1.ConditionStatus, reason, message string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -244,7 +245,7 @@ func (c *clients) awaitAccepted(t *testing.T, ns, name string, status metav1.Con
 func awaitSaid(t *testing.T, ns, name string, want ...string) {
 	t.Helper()
 	tries := 0
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		tries++
 		object := templateOf(fmt.Sprintf(`{"hostNetwork":true,"containers":[{"name":"main","image":"busybox:%d"}]}`, tries))
 		_, said, err := plane.Kubectl(ctx, "", strings.NewReader(strings.Replace(object, "judged", name, 1)), "--namespace="+ns, "apply", "-f", "-")

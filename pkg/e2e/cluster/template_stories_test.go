@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // of gives a SandboxTemplate a pod template.
@@ -34,7 +35,7 @@ func (c *clients) drain(t testing.TB, namespace, name string) {
 	if _, err := c.SandboxSets(namespace).Patch(t.Context(), name, types.MergePatchType, stop, metav1.PatchOptions{}); err != nil {
 		t.Fatalf("stopping a set: %v", err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && set.Status.ObservedGeneration != set.Generation {
 			return errors.New("the set has not seen that it is to make no more")
@@ -48,8 +49,8 @@ func claimOf(name, template string, replicas int32) *v1alpha1.SandboxClaim {
 	claim := newClaim(name, replicas)
 	claim.Spec.TemplateName = ""
 	claim.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: template}
-	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
-	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: patience}
+	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
+	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 	return claim
 }
 
@@ -60,7 +61,7 @@ func (c *clients) claimAll(t testing.TB, namespace string, claim *v1alpha1.Sandb
 		t.Fatalf("claiming: %v", err)
 	}
 	var done *v1alpha1.SandboxClaim
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		var err error
 		if done, err = c.SandboxClaims(namespace).Get(ctx, claim.Name, metav1.GetOptions{}); err != nil {
 			return err
@@ -287,7 +288,7 @@ func TestFreshOfATemplateFail(t *testing.T) {
 			if _, err := c.kube.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				got, err := c.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "one", metav1.GetOptions{})
 				if err == nil && len(got.Status.Hard) == 0 {
 					return errors.New("the quota is not counted yet")
@@ -304,7 +305,7 @@ func TestFreshOfATemplateFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			var done *v1alpha1.SandboxClaim
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				var err error
 				if done, err = c.SandboxClaims(ns).Get(ctx, "mine", metav1.GetOptions{}); err != nil {
 					return err
@@ -345,7 +346,7 @@ func next(t testing.TB, events watch.Interface) runtime.Object {
 			t.Fatal("the watch has ended")
 		}
 		return event.Object
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		t.Fatal("no event came")
 	}
 	return nil
@@ -361,7 +362,7 @@ func TestMoreThanThePoolHas(t *testing.T) {
 	c.drain(t, ns, "pool")
 	claim := newClaim("more", 3)
 	claim.Spec.CreateOnNoStock = new(true)
-	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: patience}
+	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 	done := c.claimAll(t, ns, claim)
 	if got := c.pools(t, done); got["pool"] != 3 {
 		t.Errorf("the sandboxes are of the pools %v", got)
@@ -405,7 +406,7 @@ func TestTemplateDeletedInUse(t *testing.T) {
 // awaitResolved waits until a set says how it gets on with its template.
 func (c *clients) awaitResolved(t testing.TB, namespace, name string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -430,7 +431,7 @@ func TestSetOfATemplateDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.awaitOnly(t, ns, completed(t, claim, 2)...)
-	eventually(t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 1) })
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 1) })
 	for _, claimed := range claim.Status.Sandboxes {
 		c.awaitCores(t, ns, claimed.Name, "4", "4")
 		if got := c.pod(t, ns, claimed.Name).Status.Phase; got != corev1.PodRunning {

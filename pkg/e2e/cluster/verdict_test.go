@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // world is all that there is in a namespace.
@@ -59,7 +60,7 @@ func (c *clients) awaitCalm(t testing.TB, namespace string, replicas int32, dead
 	t.Helper()
 	var calm world
 	look := func(check func(world) error) {
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if calm, err = c.world(ctx, namespace); err != nil {
 				return err

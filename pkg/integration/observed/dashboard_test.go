@@ -23,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // promcheck returns the program that evaluates queries on scrapes.
@@ -105,26 +106,26 @@ func TestDashboard(t *testing.T) {
 	// A pool that gets full, and one that never will.
 	s.Set(t, namespace, "pool", 4)
 	broken := s.Set(t, namespace, "broken", 1)
-	eventually(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := client.SandboxSets(namespace).Get(ctx, broken.Name, metav1.GetOptions{})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		set.Spec.Template.Raw = []byte(fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, simulated.FailImage))
 		if _, err := client.SandboxSets(namespace).Update(ctx, set, metav1.UpdateOptions{}); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 	pool := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool"}}
 	scrapes := t.TempDir()
 	for round := range 4 {
-		eventually(t, func(ctx context.Context) string {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			set, err := client.SandboxSets(namespace).Get(ctx, "pool", metav1.GetOptions{})
 			if err != nil || set.Status.AvailableReplicas != 4 {
-				return fmt.Sprintf("the pool is %+v, %v", set.Status, err)
+				return fmt.Errorf("the pool is %+v, %v", set.Status, err)
 			}
-			return ""
+			return nil
 		})
 		for i := range 3 {
 			claim := testutil.Claim(pool, fmt.Sprintf("claim-%d-%d", round, i), int32(i+1), nil) // the last one waits

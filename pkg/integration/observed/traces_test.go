@@ -28,6 +28,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // collector is an OpenTelemetry collector that keeps what it is sent.
@@ -150,12 +151,12 @@ func TestClaimIsTraced(t *testing.T) {
 		t.Fatalf("the claim that is to wait says %+v", claim.Status)
 	}
 	s.Stock(t, set, 1, 1)
-	eventually(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		claim, err := s.Client.AgentsV1alpha1().SandboxClaims(namespace).Get(ctx, "waiting", metav1.GetOptions{})
 		if err != nil || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
-			return fmt.Sprintf("the claim is %v, %v", claim, err)
+			return fmt.Errorf("the claim is %v, %v", claim, err)
 		}
-		return ""
+		return nil
 	})
 	s.Stop() // which sends what has been recorded
 
