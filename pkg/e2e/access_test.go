@@ -22,6 +22,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -30,7 +31,7 @@ import (
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir())
-	s.fillPool(t, "default", 1)
+	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 1)
 
 	caFile, err := os.ReadFile(filepath.Join(s.dir, "pki", "ca.pem"))
 	if err != nil {
@@ -85,7 +86,7 @@ func TestAccess(t *testing.T) {
 				}
 			}
 			claims := namespacePath + "default/sandboxclaims"
-			a := s.requestBy(t, client, http.MethodPost, claims, asYAML, claimYAML)
+			a := s.requestBy(t, client, http.MethodPost, claims, asYAML, builders.ClaimYAML)
 			if a.code != user.code {
 				t.Errorf("creating a claim: %d, want %d: %s", a.code, user.code, clip(a.body))
 			}
@@ -95,7 +96,7 @@ func TestAccess(t *testing.T) {
 			}
 		})
 	}
-	s.awaitPool(t, "default", "pool", 1)
+	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 1)
 	if a := s.request(t, http.MethodGet, "/metrics", "", ""); a.code != http.StatusOK {
 		t.Errorf("GET /metrics as the admin: %d", a.code)
 	}

@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -45,12 +46,12 @@ func TestCrash(t *testing.T) {
 	args := []string{"--simulated-start-delay", "20ms", "--sync-window", "300ms"}
 	server := startServer(t, dir, args...)
 	for name, replicas := range crashPools {
-		set := newSet(name, replicas)
+		set := builders.Set(name, replicas)
 		if _, err := server.client.AgentsV1alpha1().SandboxSets(crashNamespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	server.awaitPool(t, crashNamespace, "big", crashPools["big"])
+	expect.FullPool(t, server.client.AgentsV1alpha1(), crashNamespace, "big", crashPools["big"])
 
 	clients := newStorm()
 	clients.serve(server)
@@ -104,7 +105,7 @@ func awaitCalm(t *testing.T, server *server) {
 		return nil
 	})
 	for name, replicas := range crashPools {
-		server.awaitPool(t, crashNamespace, name, replicas)
+		expect.FullPool(t, server.client.AgentsV1alpha1(), crashNamespace, name, replicas)
 	}
 	// What was made for a claim and let go goes away.
 	expect.Eventually(t.Context(), t, func(context.Context) error {

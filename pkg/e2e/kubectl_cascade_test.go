@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -36,9 +37,9 @@ func testCascade(t *testing.T, k *kubectl) {
 }
 
 func cascadeFromSet(t *testing.T, k *kubectl, policy string) {
-	k.server.fillPool(t, k.namespace, 3)
-	claimed := completed(t, k.claim(t, claimYAML, "create", "-f", "-"), 1)
-	k.server.awaitPool(t, k.namespace, "pool", 3)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 3)
 	pool := k.unclaimed(t)
 
 	k.do(t, "delete", "sbs/pool", "--cascade="+policy)
@@ -47,21 +48,21 @@ func cascadeFromSet(t *testing.T, k *kubectl, policy string) {
 }
 
 func cascadeFromClaim(t *testing.T, k *kubectl, policy string) {
-	k.server.fillPool(t, k.namespace, 2)
-	claim := k.claim(t, claimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
-	k.server.awaitPool(t, k.namespace, "pool", 2)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	claim := k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
 	pool := k.unclaimed(t)
 
 	k.do(t, "delete", "sbc/claim", "--cascade="+policy)
 
-	k.left(t, policy, pool, completed(t, claim, 2))
+	k.left(t, policy, pool, expect.Claimed(t, claim, 2))
 }
 
 // Sandboxes, templates, and claims that keep what they claimed own nothing.
 func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
-	k.server.fillPool(t, k.namespace, 1)
-	claimed := completed(t, k.claim(t, claimYAML, "create", "-f", "-"), 1)
-	k.server.awaitPool(t, k.namespace, "pool", 1)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 1)
 	pool := k.unclaimed(t)
 	k.feed(t, sandboxYAML+"---"+templateYAML, "create", "-f", "-")
 
@@ -71,7 +72,7 @@ func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
 	k.left(t, policy, pool, nil)
 	// One of a pool is replaced.
 	k.do(t, "delete", "sbx/"+pool[0], "--cascade="+policy)
-	k.server.awaitPool(t, k.namespace, "pool", 1)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 1)
 	if slices.Contains(k.unclaimed(t), pool[0]) {
 		t.Errorf("sandbox %s is left", pool[0])
 	}
@@ -79,10 +80,10 @@ func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
 
 // What is deleted in the foreground stays for as long as something of it does.
 func cascadeHeld(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 2)
-	claim := k.claim(t, claimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
-	k.server.awaitPool(t, k.namespace, "pool", 2)
-	for owner, owned := range map[string][]string{"sbs/pool": k.unclaimed(t), "sbc/claim": completed(t, claim, 2)} {
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	claim := k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
+	for owner, owned := range map[string][]string{"sbs/pool": k.unclaimed(t), "sbc/claim": expect.Claimed(t, claim, 2)} {
 		k.do(t, "patch", "sbx/"+owned[0], "--type=merge", "--patch", `{"metadata":{"finalizers":["example.com/last-words"]}}`)
 		k.do(t, "delete", owner, "--cascade=foreground", "--wait=false")
 		k.do(t, "wait", "--for=delete", "--timeout", expect.Patience.String(), "sbx/"+owned[1])

@@ -82,61 +82,6 @@ func (s *server) connect(t testing.TB) {
 	}
 }
 
-// fillPool creates the set "pool" in a namespace and waits until it is full.
-func (s *server) fillPool(t testing.TB, namespace string, replicas int32) {
-	t.Helper()
-	sets := s.client.AgentsV1alpha1().SandboxSets(namespace)
-	if _, err := sets.Create(t.Context(), newSet("pool", replicas), metav1.CreateOptions{}); err != nil {
-		t.Fatalf("creating the pool: %v", err)
-	}
-	s.awaitPool(t, namespace, "pool", replicas)
-}
-
-// awaitPool waits until a set has as many available sandboxes as it is to have,
-// none beside them, and says so.
-func (s *server) awaitPool(t testing.TB, namespace, name string, replicas int32) {
-	t.Helper()
-	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		set, err := s.client.AgentsV1alpha1().SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		status := set.Status
-		if status.Replicas != replicas || status.AvailableReplicas != replicas || status.ObservedGeneration != set.Generation {
-			return fmt.Errorf("set %s of %d has the status %+v", name, replicas, status)
-		}
-		// The status follows a claim with a delay.
-		unused, available, err := s.countPool(ctx, set)
-		if err != nil {
-			return err
-		}
-		if unused != int(replicas) || available != int(replicas) {
-			return fmt.Errorf("set %s of %d has %d unused sandboxes, %d available", name, replicas, unused, available)
-		}
-		return nil
-	})
-}
-
-// countPool counts the sandboxes that a set has, and those of them that can be
-// claimed.
-func (s *server) countPool(ctx context.Context, set *v1alpha1.SandboxSet) (unused, available int, err error) {
-	list, err := s.client.AgentsV1alpha1().Sandboxes(set.Namespace).List(ctx, metav1.ListOptions{LabelSelector: set.Status.Selector})
-	if err != nil {
-		return 0, 0, err
-	}
-	for i := range list.Items {
-		sandbox := &list.Items[i]
-		if !metav1.IsControlledBy(sandbox, set) {
-			continue
-		}
-		unused++
-		if state := v1alpha1.StateOf(sandbox, time.Now()); state == v1alpha1.StateAvailable && sandbox.Annotations[v1alpha1.AnnotationLock] == "" {
-			available++
-		}
-	}
-	return unused, available, nil
-}
-
 // awaitRunning waits until a sandbox runs.
 func (s *server) awaitRunning(t testing.TB, namespace, name string) {
 	t.Helper()

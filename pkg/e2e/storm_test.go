@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -84,12 +85,12 @@ func (s *storm) work(ctx context.Context, worker int, chance *rand.Rand) {
 // take more than one transaction.
 func randomClaim(chance *rand.Rand, large bool) *v1alpha1.SandboxClaim {
 	if large {
-		claim := newClaim("", 130+chance.Int32N(60))
+		claim := builders.Claim("", 130+chance.Int32N(60))
 		claim.Spec.TemplateName = "big"
 		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 20 * time.Second}
 		return claim
 	}
-	claim := newClaim("", 1)
+	claim := builders.Claim("", 1)
 	switch kind := chance.IntN(16); {
 	case kind < 6:
 	case kind < 9:

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -31,7 +32,7 @@ func TestPoolsOfATemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill := func(name, patch string, replicas int32) {
-		set := newSet(name, replicas)
+		set := builders.Set(name, replicas)
 		set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "python"}
 		if patch != "" {
 			set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
@@ -39,13 +40,13 @@ func TestPoolsOfATemplate(t *testing.T) {
 		if _, err := api.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		s.awaitPool(t, ns, name, replicas)
+		expect.FullPool(t, s.client.AgentsV1alpha1(), ns, name, replicas)
 	}
 	fill("small", "", 1)
 	fill("large", `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"2"}}}]}}`, 3)
 
 	claim := func(name string, replicas int32, warmPool string) *v1alpha1.SandboxClaim {
-		wanted := newClaim(name, replicas)
+		wanted := builders.Claim(name, replicas)
 		wanted.Spec.TemplateName = ""
 		wanted.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "python"}
 		wanted.Spec.WarmPool = warmPool

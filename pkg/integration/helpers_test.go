@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,19 +13,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const namespace = "default"
-
-// patience is how long a test waits for what must come. It decides nothing but
-// when a failing test gives up.
-const patience = 2 * time.Minute
 
 func start(t *testing.T, opts ...testutil.Option) *testutil.Server {
 	t.Helper()
@@ -77,36 +74,6 @@ func both(changes ...func(*v1alpha1.SandboxClaim)) func(*v1alpha1.SandboxClaim) 
 			change(claim)
 		}
 	}
-}
-
-// eventually waits until check has nothing to say against the claim.
-func eventually(t *testing.T, s *testutil.Server, name string, check func(*v1alpha1.SandboxClaim) string) *v1alpha1.SandboxClaim {
-	t.Helper()
-	var last *v1alpha1.SandboxClaim
-	var problem string
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		claim, err := claims(s).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			problem = "not there"
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		last, problem = claim, check(claim)
-		return problem == "", nil
-	})
-	if err != nil {
-		t.Fatalf("claim %s: %v: %s; it says %+v", name, err, problem, last)
-	}
-	return last
-}
-
-func completed(claim *v1alpha1.SandboxClaim) string {
-	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
-		return "not Completed"
-	}
-	return ""
 }
 
 func isTrue(claim *v1alpha1.SandboxClaim, condition string) bool {
@@ -180,7 +147,7 @@ func checkInvariants(t *testing.T, s *testutil.Server) {
 	for owner, its := range byOwner {
 		t.Errorf("%d sandboxes name owner %s, which is no claim", len(its), owner)
 	}
-	if !slices.ContainsFunc(allClaims.Items, func(c v1alpha1.SandboxClaim) bool { return completed(&c) != "" }) {
+	if !slices.ContainsFunc(allClaims.Items, func(c v1alpha1.SandboxClaim) bool { return testutil.Completed(&c) != "" }) {
 		checkNoneLeftTaken(t, s, allSandboxes.Items)
 	}
 }
@@ -204,13 +171,12 @@ func checkNoneLeftTaken(t *testing.T, s *testutil.Server, all []v1alpha1.Sandbox
 		if n == 0 {
 			continue
 		}
-		var refusal error
-		if wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience/4, true, func(context.Context) (bool, error) {
-			refusal = createOnce(t, s, testutil.Claim(&set, "all-of-"+set.Name, n, fails), metav1.DryRunAll)
-			return refusal == nil, nil
-		}) != nil {
-			t.Errorf("set %s has %d available sandboxes, and not all can be claimed: %v", set.Name, n, refusal)
-		}
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			if _, err := s.CreateOnce(ctx, namespace, testutil.Claim(&set, "all-of-"+set.Name, n, fails), metav1.DryRunAll); err != nil {
+				return fmt.Errorf("set %s has %d available sandboxes, and not all can be claimed: %w", set.Name, n, err)
+			}
+			return nil
+		})
 	}
 }
 

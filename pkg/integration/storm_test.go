@@ -84,7 +84,7 @@ func TestStormBindsEachSandboxOnce(t *testing.T) {
 	}
 	var served, unserved int
 	for _, claim := range list.Items {
-		switch ended := eventually(t, s, claim.Name, completed); {
+		switch ended := s.AwaitClaim(t, namespace, claim.Name, testutil.Completed); {
 		case ended.Status.ClaimedReplicas == 1:
 			served++
 		case isTrue(ended, v1alpha1.ClaimConditionTimedOut):
@@ -113,7 +113,7 @@ func TestStormNeverLeavesAPart(t *testing.T) {
 				refused.Add(1)
 			case err != nil:
 				t.Errorf("creating: %v", err)
-			case claim.Status.ClaimedReplicas != each || completed(claim) != "":
+			case claim.Status.ClaimedReplicas != each || testutil.Completed(claim) != "":
 				t.Errorf("claim %s is answered with %d of %d", claim.Name, claim.Status.ClaimedReplicas, each)
 			default:
 				served.Add(1)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestStormOverThreeSets: thousands of claims on one template empty the set without
@@ -101,7 +102,7 @@ func TestStormOverThreeSetsOnTwoServers(t *testing.T) {
 	for name, server := range map[string]*testutil.Server{"one": one, "two": two} {
 		calls.Go(func() {
 			storm(t, server, clients/2, n/2, func(i int) *v1alpha1.SandboxClaim {
-				changes := []func(*v1alpha1.SandboxClaim){waits, timeout(patience)}
+				changes := []func(*v1alpha1.SandboxClaim){waits, timeout(expect.Patience)}
 				if i%2 == 0 {
 					changes = append(changes, allOrNothing)
 				}
@@ -119,7 +120,7 @@ func TestStormOverThreeSetsOnTwoServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, claim := range list.Items {
-		if ended := eventually(t, one, claim.Name, completed); ended.Status.ClaimedReplicas != each {
+		if ended := one.AwaitClaim(t, namespace, claim.Name, testutil.Completed); ended.Status.ClaimedReplicas != each {
 			t.Errorf("claim %s ends with %q", ended.Name, ended.Status.Message)
 		}
 	}

@@ -173,15 +173,3 @@ func ReadyStatus(i int, since time.Time) v1alpha1.SandboxStatus {
 		}},
 	}
 }
-
-// Claim is a claim on a set; change may make it another.
-func Claim(set *v1alpha1.SandboxSet, name string, replicas int32, change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
-	claim := &v1alpha1.SandboxClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name},
-		Spec:       v1alpha1.SandboxClaimSpec{TemplateName: set.Name, Replicas: new(replicas)},
-	}
-	if change != nil {
-		change(claim)
-	}
-	return claim
-}

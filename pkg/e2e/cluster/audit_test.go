@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	config := as(t, user).config
@@ -37,7 +38,7 @@ func TestAudit(t *testing.T) {
 		return err
 	})
 
-	wanted := newClaim("", 2)
+	wanted := builders.Claim("", 2)
 	wanted.GenerateName = "run-"
 	claim := who.claim(t, ns, wanted)
 	id := ids.last()

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestBurst claims a warm pool of 400 in two bursts of 64 clients, with the
@@ -15,7 +17,7 @@ func TestBurst(t *testing.T) {
 	t.Parallel()
 	const pool, clients, replicas = 400, 64, 3
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
+	expect.FilledPool(t, c, ns, pool)
 
 	var answers []told
 	for _, name := range []string{"first", "second"} {
@@ -24,7 +26,7 @@ func TestBurst(t *testing.T) {
 		c.start(t, burst).finish()
 		burst.checkFailures(t)
 		answers = append(answers, burst.answers()...)
-		c.awaitPool(t, ns, "pool", pool)
+		expect.FullPool(t, c, ns, "pool", pool)
 	}
 	calm := c.awaitCalm(t, ns, pool)
 	calm.check(t, answers)

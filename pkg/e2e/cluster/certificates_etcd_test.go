@@ -32,7 +32,7 @@ const (
 // Sandlot finds its store all the time.
 func TestEtcdCertificatesRotate(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 4)
+	expect.FilledPool(t, c, ns, 4)
 	claimed := 0
 	works := func() {
 		t.Helper()

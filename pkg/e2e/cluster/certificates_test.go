@@ -25,6 +25,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -42,7 +43,7 @@ const (
 // connection for each call. Not one call fails.
 func TestCertificatesRotateUnderLoad(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 30)
+	expect.FilledPool(t, c, ns, 30)
 	load := c.startLoad(t, ns)
 	load.goOn(t) // for a while
 
@@ -158,7 +159,7 @@ func claimAndDelete(config *rest.Config, ns, name string) error {
 		return err
 	}
 	claims := client.AgentsV1alpha1().SandboxClaims(ns)
-	claim := newClaim(name, 1)
+	claim := builders.Claim(name, 1)
 	claim.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	// Not that of the test, so that no call is cut off when it ends.
 	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)

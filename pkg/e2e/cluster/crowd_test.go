@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -112,7 +113,7 @@ func (c *crowd) finish() { c.running.Wait() }
 // newCrowdClaim returns a claim of warm sandboxes that waits for them longer than
 // anything lasts, and is not deleted.
 func newCrowdClaim(name string, replicas int32) *v1alpha1.SandboxClaim {
-	claim := newClaim(name, replicas)
+	claim := builders.Claim(name, replicas)
 	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * expect.Patience}
 	claim.Spec.TTLAfterCompleted = &metav1.Duration{Duration: -1}
 	claim.Spec.Labels = map[string]string{claimLabel: name}

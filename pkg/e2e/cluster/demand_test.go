@@ -18,6 +18,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -28,12 +29,12 @@ func TestAutoscalerDuringABurst(t *testing.T) {
 	t.Parallel()
 	const replicas, burst = 2, 12
 	c, ns := admin(t), namespace(t)
-	set := newSet("pool", replicas)
+	set := builders.Set("pool", replicas)
 	set.Spec.ScaleStrategy.Burst = new(int32(burst))
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 	_, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "pool"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -49,7 +50,7 @@ func TestAutoscalerDuringABurst(t *testing.T) {
 
 	// All of nothing: what is made for it is there together before it is taken.
 	for _, name := range []string{"a", "b"} {
-		claim := newClaim(name, replicas+5)
+		claim := builders.Claim(name, replicas+5)
 		claim.Spec.Allocation = v1alpha1.AllocationAllOrNothing
 		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * expect.Patience}
 		if _, err := c.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
@@ -63,12 +64,12 @@ func TestAutoscalerDuringABurst(t *testing.T) {
 				err = fmt.Errorf("claim %s: %+v", name, claim.Status)
 			}
 			if err == nil {
-				completed(t, claim, replicas+5)
+				expect.Claimed(t, claim, replicas+5)
 			}
 			return err
 		})
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		hpa, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {

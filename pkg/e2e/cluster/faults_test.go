@@ -5,6 +5,8 @@ package cluster
 
 import (
 	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // These tests take parts of the shared cluster out of service while claims go on
@@ -16,7 +18,7 @@ import (
 func TestClusterRestarts(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
+	expect.FilledPool(t, c, ns, pool)
 	load := c.start(t, newLoad(ns))
 	var outages []outage
 	for range 2 {
@@ -39,7 +41,7 @@ func TestClusterRestarts(t *testing.T) {
 func TestServersKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
+	expect.FilledPool(t, c, ns, pool)
 	load := c.start(t, newLoad(ns))
 	var outages []outage
 	one, other := sandlot.APIServers()[0], sandlot.APIServers()[1]
@@ -70,7 +72,7 @@ func TestServersKilled(t *testing.T) {
 func TestControllersKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
+	expect.FilledPool(t, c, ns, pool)
 	load := c.start(t, newLoad(ns))
 	load.awaitMore(t, 30)
 	if err := sandlot.Controllers().Kill(); err != nil {
@@ -90,7 +92,7 @@ func TestControllersKilled(t *testing.T) {
 func TestStoreKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
+	expect.FilledPool(t, c, ns, pool)
 	load := c.start(t, newLoad(ns))
 	load.awaitMore(t, 30)
 	o := during(t, func() error {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -37,7 +38,7 @@ func TestMetadataOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	c.fillPool(t, ns, 1)
+	expect.FilledPool(t, c, ns, 1)
 	select {
 	case event := <-watcher.ResultChan():
 		seen, ok := event.Object.(*metav1.PartialObjectMetadata)
@@ -58,8 +59,8 @@ func TestWait(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	const timeout = "--timeout=170s"
-	kubectl(t, ns, claimYAML, "create", "-f", "-") // before there is a pool
-	kubectl(t, ns, poolYAML, "apply", "-f", "-")
+	kubectl(t, ns, builders.ClaimYAML, "create", "-f", "-") // before there is a pool
+	kubectl(t, ns, builders.PoolYAML, "apply", "-f", "-")
 	kubectl(t, ns, "", "wait", "--for=condition=Completed", "sbc/claim", timeout)
 	kubectl(t, ns, "", "wait", "--for=condition=Ready", "sandboxclaim/claim", timeout)
 	kubectl(t, ns, "", "wait", "--for=jsonpath={.status.phase}=Completed", "sbc/claim", timeout)
@@ -119,7 +120,7 @@ func TestAggregatedOpenAPI(t *testing.T) {
 		}
 		return nil
 	})
-	misspelt := strings.Replace(claimYAML, "templateName", "templateNam", 1)
+	misspelt := strings.Replace(builders.ClaimYAML, "templateName", "templateNam", 1)
 	_, err := tryKubectl(t, "", ns, misspelt, "create", "--validate=strict", "-f", "-")
 	if err == nil || !strings.Contains(err.Error(), `unknown field "spec.templateNam"`) {
 		t.Errorf("a misspelt field: %v", err)

@@ -17,6 +17,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	if _, err := admin(t).SandboxSets(ns).Create(t.Context(), newSet("pool", 0), metav1.CreateOptions{}); err != nil {
+	if _, err := admin(t).SandboxSets(ns).Create(t.Context(), builders.Set("pool", 0), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	members := []*member{newMember(t, 0), newMember(t, 1), newMember(t, 2)}

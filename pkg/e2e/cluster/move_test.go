@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -173,9 +174,9 @@ func TestMoveFromCRDs(t *testing.T) {
 	installed := s.install(t, controlplane.SandlotOptions{})
 	book.run(t, "import")
 
-	s.awaitPool(t, metav1.NamespaceDefault, "pool", 3)
-	s.claim(t, metav1.NamespaceDefault, newClaim("claim", 2))
-	s.awaitPool(t, metav1.NamespaceDefault, "pool", 3)
+	expect.FullPool(t, s, metav1.NamespaceDefault, "pool", 3)
+	s.claim(t, metav1.NamespaceDefault, builders.Claim("claim", 2))
+	expect.FullPool(t, s, metav1.NamespaceDefault, "pool", 3)
 	if _, err := s.SandboxTemplates(metav1.NamespaceDefault).Get(t.Context(), "python", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -50,12 +51,12 @@ func (c *clients) patchTemplate(t testing.TB, template *v1alpha1.SandboxTemplate
 // full.
 func (c *clients) makePool(t testing.TB, ns, template string, replicas int32) {
 	t.Helper()
-	set := newSet("pool", replicas)
+	set := builders.Set("pool", replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 }
 
 // awaitPolicy waits until a NetworkPolicy is as it should be, and returns it.
@@ -121,8 +122,8 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 	}
 
 	// A claim writes nothing to the policy, and its pod stays selected.
-	claimed := c.claim(t, ns, newClaim("mine", 1)).Status.Sandboxes[0].Name
-	c.awaitPool(t, ns, "pool", 2)
+	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
+	expect.FullPool(t, c, ns, "pool", 2)
 	if pod := c.pod(t, ns, claimed); pod.Labels[v1alpha1.LabelSandboxTemplate] != "web" {
 		t.Errorf("pod %s: labels %v", claimed, pod.Labels)
 	}
@@ -236,7 +237,7 @@ func TestPolicyOfAnotherTemplate(t *testing.T) {
 		}
 		return nil
 	})
-	c.awaitPool(t, ns, "pool", 3)
+	expect.FullPool(t, c, ns, "pool", 3)
 	now := c.unused(t, ns)
 	for _, name := range now {
 		if slices.Contains(before, name) {
@@ -247,7 +248,7 @@ func TestPolicyOfAnotherTemplate(t *testing.T) {
 		t.Errorf("the pool is %v", now)
 	}
 	// A claim finds nothing of the old one, and what it gets stays selected.
-	claimed := c.claim(t, ns, newClaim("mine", 1)).Status.Sandboxes[0].Name
+	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
 	if pod := c.pod(t, ns, claimed); pod.Labels[v1alpha1.LabelSandboxTemplate] != "locked" {
 		t.Errorf("pod %s: labels %v", claimed, pod.Labels)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -85,7 +86,7 @@ func TestPolicyOfInstall(t *testing.T) {
 	for _, ns := range []string{meant, others} {
 		testPolicyOfOwned(t, s.clients, controllers, ns, ns == meant)
 	}
-	s.fillPool(t, meant, 2)
+	expect.FilledPool(t, s, meant, 2)
 	s.makeSandbox(t, meant, "agent", smallTemplate, func(s *v1alpha1.Sandbox) { s.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent"}} })
 	s.awaitSandbox(t, meant, "agent", func(s *v1alpha1.Sandbox) error {
 		if !strings.Contains(s.Status.Message, "ConfigMap elsewhere/sandbox-injection-config") {
@@ -94,7 +95,7 @@ func TestPolicyOfInstall(t *testing.T) {
 		return hasCondition(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRuntimeNotFound)(s)
 	})
 	testServed(t, s.clients, meant)
-	if _, err := s.SandboxSets(others).Create(t.Context(), newSet("pool", 1), metav1.CreateOptions{}); err != nil {
+	if _, err := s.SandboxSets(others).Create(t.Context(), builders.Set("pool", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {

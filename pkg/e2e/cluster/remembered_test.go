@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -24,14 +25,14 @@ import (
 // for all sandboxes, whatever their names.
 func TestDecisionsAreRemembered(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 10)
+	expect.FilledPool(t, c, ns, 10)
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
 	for i := range sandlot.APIServers() { // which both are asked once
 		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			direct := who.direct(t, i)
-			if _, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			if _, err := direct.SandboxClaims(ns).Create(ctx, builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				return err
 			}
 			_, err := direct.Sandboxes(ns).List(ctx, metav1.ListOptions{})
@@ -41,7 +42,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	before := c.reviews(t)
 	const claims = 20
 	for i := range claims {
-		claim := newClaim(fmt.Sprintf("claim-%d", i), 1)
+		claim := builders.Claim(fmt.Sprintf("claim-%d", i), 1)
 		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
 		created, err := who.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
 		if err != nil {
@@ -53,7 +54,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 			}
 		}
 	}
-	c.awaitPool(t, ns, "pool", 10)
+	expect.FullPool(t, c, ns, "pool", 10)
 	// Who reads objects of many names asks twice a server at most, once for list and
 	// once for get. The rest is what others ask now and then.
 	asked := c.reviews(t) - before
@@ -67,7 +68,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 // kube-apiserver: a warm claim needs nothing of it that is not remembered.
 func TestClaimsWithoutTheCluster(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 4)
+	expect.FilledPool(t, c, ns, 4)
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	var servers []*clients
@@ -75,7 +76,7 @@ func TestClaimsWithoutTheCluster(t *testing.T) {
 		direct := as(t, user).direct(t, i)
 		servers = append(servers, direct)
 		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-			_, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := direct.SandboxClaims(ns).Create(ctx, builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		})
 	}
@@ -92,10 +93,10 @@ func TestClaimsWithoutTheCluster(t *testing.T) {
 			_, err := c.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 			return err
 		})
-		c.awaitPool(t, ns, "pool", 4)
+		expect.FullPool(t, c, ns, "pool", 4)
 	}()
 	for i, server := range servers {
-		server.claim(t, ns, newClaim(fmt.Sprintf("claim-%d", i), 2))
+		server.claim(t, ns, builders.Claim(fmt.Sprintf("claim-%d", i), 2))
 	}
 	// Of those who were never asked about, nothing is known now: they do not get in.
 	stranger := as(t, uniqueUser(t, "stranger")).direct(t, 0)

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -96,7 +97,7 @@ func (d *disaster) run(t *testing.T, data string) {
 	const pool, clients = 20, 6
 	ns, s := "disaster", d.site
 	s.makeNamespace(t, ns)
-	s.fillPool(t, ns, pool)
+	expect.FilledPool(t, s, ns, pool)
 	watching := s.follow(t, ns)
 	load := s.start(t, newLoad(ns))
 	load.awaitMore(t, 3*clients)
@@ -153,10 +154,10 @@ func (d *disaster) processes() []*controlplane.Process {
 // returns.
 func (d *disaster) changeAfterBackup(t *testing.T, ns string, before []told) string {
 	t.Helper()
-	if _, err := d.site.SandboxSets(ns).Create(t.Context(), newSet("late", 3), metav1.CreateOptions{}); err != nil {
+	if _, err := d.site.SandboxSets(ns).Create(t.Context(), builders.Set("late", 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d.site.awaitPool(t, ns, "late", 3)
+	expect.FullPool(t, d.site, ns, "late", 3)
 	lost := sandboxNames(before[0].claim)[0]
 	if err := d.site.Sandboxes(ns).Delete(t.Context(), lost, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

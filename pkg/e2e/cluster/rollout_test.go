@@ -15,6 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // clientRetries is how often client-go repeats a request by default.
@@ -30,8 +33,8 @@ func TestRollingUpdate(t *testing.T) {
 		rounds = 2
 	)
 	c, ns, empty := admin(t), namespace(t), namespace(t)
-	c.fillPool(t, ns, pool)
-	c.fillPool(t, empty, 0)
+	expect.FilledPool(t, c, ns, pool)
+	expect.FilledPool(t, c, empty, 0)
 	service, err := sandlot.Service(c.config)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +112,7 @@ func (c *clients) startStream(t *testing.T, ns string) *stream {
 	for range 8 {
 		s.running.Go(func() {
 			for ctx.Err() == nil {
-				_, err := c.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				_, err := c.SandboxClaims(ns).Create(ctx, builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if err != nil && ctx.Err() == nil {
 					s.mu.Lock()
 					s.errs = append(s.errs, fmt.Errorf("at %s: %w %s", time.Now().Format("15:04:05.000"), err, causes(err)))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -25,8 +26,8 @@ import (
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
-	claim := c.claim(t, ns, newClaim("claim", 1))
+	expect.FilledPool(t, c, ns, 1)
+	claim := c.claim(t, ns, builders.Claim("claim", 1))
 	name := claim.Status.Sandboxes[0].Name
 	before := c.awaitSandbox(t, ns, name, isReady)
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -138,8 +139,8 @@ func TestSandboxWithToken(t *testing.T) {
 func TestSandboxMetadataReachesThePod(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
-	claim := newClaim("claim", 1)
+	expect.FilledPool(t, c, ns, 1)
+	claim := builders.Claim("claim", 1)
 	claim.Spec.Labels = map[string]string{"team": "red"}
 	claim.Spec.Annotations = map[string]string{"example.com/job": "7", "agents.kruise.io/cleanup-enabled": "true"}
 	claim = c.claim(t, ns, claim)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -31,14 +32,14 @@ func TestPoolOfATemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	const replicas = 5
-	set := newSet("pool", replicas)
+	set := builders.Set("pool", replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
 	set.Spec.Patch = &runtime.RawExtension{Raw: []byte(
 		`{"metadata":{"labels":{"tier":"small"}},"spec":{"containers":[{"name":"main","env":[{"name":"B","value":"2"}]}]}}`)}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 	c.awaitPoolImage(t, ns, "busybox:1", replicas)
 	for _, name := range c.unused(t, ns) {
 		pod := c.pod(t, ns, name)
@@ -48,7 +49,7 @@ func TestPoolOfATemplate(t *testing.T) {
 	}
 
 	// The claimed sandbox goes on with its pod, which learns whose it is.
-	claim := c.claim(t, ns, newClaim("mine", 1))
+	claim := c.claim(t, ns, builders.Claim("mine", 1))
 	claimed := claim.Status.Sandboxes[0].Name
 	before := c.pod(t, ns, claimed)
 	expect.Eventually(t.Context(), t, func(context.Context) error {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -82,7 +83,7 @@ func TestServicesOfSandboxes(t *testing.T) {
 
 	// A claimed sandbox keeps its Service, through a pause as well, until it is told
 	// otherwise. Only the word "unset" changes nothing.
-	claimed := c.claim(t, ns, newClaim("mine", 1)).Status.Sandboxes[0].Name
+	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
 	made := c.awaitService(t, ns, claimed)
 	c.patchSandbox(t, ns, claimed, `{"spec":{"paused":true}}`)
 	c.awaitNoPod(t, ns, claimed)
@@ -146,7 +147,7 @@ func TestServicesOfSandboxes(t *testing.T) {
 		}
 		return err
 	})
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 }
 
 // TestServicesThatCannotBe are told of, and nothing of anybody else is touched.

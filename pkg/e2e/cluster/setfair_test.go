@@ -15,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -37,7 +38,7 @@ func TestSmallSetBesideALargeOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pods.Stop()
-	if _, err := c.SandboxSets(ns).Create(t.Context(), newSet("large", size), metav1.CreateOptions{}); err != nil {
+	if _, err := c.SandboxSets(ns).Create(t.Context(), builders.Set("large", size), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	made, before := 0, 0
@@ -57,7 +58,7 @@ func TestSmallSetBesideALargeOne(t *testing.T) {
 		}
 		made++
 		if made == begun {
-			if _, err := c.SandboxSets(ns).Create(t.Context(), newSet("pool", 1), metav1.CreateOptions{}); err != nil {
+			if _, err := c.SandboxSets(ns).Create(t.Context(), builders.Set("pool", 1), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			before = made

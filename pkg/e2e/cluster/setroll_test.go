@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -45,7 +46,7 @@ func (c *clients) editTemplate(t testing.TB, ns, name, image string) {
 // and waits until it is full.
 func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, replicas int32) {
 	t.Helper()
-	set := newSet(name, replicas)
+	set := builders.Set(name, replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template}
 	if patch != "" {
 		set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
@@ -53,7 +54,7 @@ func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, 
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, name, replicas)
+	expect.FullPool(t, c, ns, name, replicas)
 }
 
 // awaitRolledOut waits until all unused sandboxes of a set are of a revision with
@@ -110,7 +111,7 @@ func TestRollOutUnderClaims(t *testing.T) {
 	story := recording.tell(t, recording.end(t), newest)
 	sentAfter := map[string]int{}
 	for _, told := range load.answers() {
-		sentAfter[completed(t, told.claim, 1)[0]] = told.after
+		sentAfter[expect.Claimed(t, told.claim, 1)[0]] = told.after
 	}
 
 	if story.oldLeft > 0 {
@@ -144,7 +145,7 @@ func TestRollOutUnderClaims(t *testing.T) {
 	if len(story.removed) == 0 || old == 0 || old == len(story.taken) {
 		t.Error("the roll-out and the claims did not meet")
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 }
 
 // TestSharedTemplateUnderClaims edits a template twice while claims take from two
@@ -178,7 +179,7 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 		crowd.checkFailures(t)
 		images := map[string]int{}
 		for _, told := range crowd.answers() {
-			name := completed(t, told.claim, 1)[0]
+			name := expect.Claimed(t, told.claim, 1)[0]
 			pod := c.pod(t, ns, name)
 			image := pod.Spec.Containers[0].Image
 			images[image]++
@@ -190,7 +191,7 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 		if images["busybox:1"] == 0 || images["busybox:3"] == 0 {
 			t.Errorf("claimed from %s: %v", set, images)
 		}
-		c.awaitPool(t, ns, set, replicas)
+		expect.FullPool(t, c, ns, set, replicas)
 	}
 	// The template and a revision of each set.
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 3) })

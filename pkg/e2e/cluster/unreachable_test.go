@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestClusterUnreachable takes away the way from our API servers and controllers
@@ -37,7 +38,7 @@ func TestClusterUnreachable(t *testing.T) {
 		APIServerArgs:  []string{"--kubeconfig=" + s.through(t, gate, "sandlot-apiserver")},
 		ControllerArgs: []string{"--kubeconfig=" + s.through(t, gate, "sandlot-controller-manager")},
 	})
-	s.fillPool(t, ns, pool)
+	expect.FilledPool(t, s, ns, pool)
 	s.allowClaims(t, ns, user)
 	config, err := s.User(user)
 	if err != nil {
@@ -59,7 +60,7 @@ func TestClusterUnreachable(t *testing.T) {
 		c.start(t, known).finish()
 		all = append(all, known)
 	}
-	s.awaitPool(t, ns, "pool", pool)
+	expect.FullPool(t, s, ns, "pool", pool)
 
 	// Controllers that lose their lease end, and are started again, as by a kubelet.
 	gate.block()
@@ -75,7 +76,7 @@ func TestClusterUnreachable(t *testing.T) {
 	for _, crowd := range all {
 		crowd.checkFailures(t)
 		for _, answer := range crowd.answers() {
-			completed(t, answer.claim, int(crowd.replicas)) // from stock, so at once
+			expect.Claimed(t, answer.claim, int(crowd.replicas)) // from stock, so at once
 		}
 	}
 	s.checkUnjudged(t, installed)

@@ -69,7 +69,7 @@ func (c *clients) awaitCalm(t testing.TB, namespace string, replicas int32, dead
 		})
 	}
 	look(world.inProgress)
-	c.awaitPool(t, namespace, "pool", replicas)
+	expect.FullPool(t, c, namespace, "pool", replicas)
 	look(func(w world) error { return w.mismatches(dead) })
 	return calm
 }

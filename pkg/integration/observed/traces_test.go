@@ -28,7 +28,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
-	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // collector is an OpenTelemetry collector that keeps what it is sent.
@@ -151,13 +150,7 @@ func TestClaimIsTraced(t *testing.T) {
 		t.Fatalf("the claim that is to wait says %+v", claim.Status)
 	}
 	s.Stock(t, set, 1, 1)
-	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		claim, err := s.Client.AgentsV1alpha1().SandboxClaims(namespace).Get(ctx, "waiting", metav1.GetOptions{})
-		if err != nil || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
-			return fmt.Errorf("the claim is %v, %v", claim, err)
-		}
-		return nil
-	})
+	s.AwaitClaim(t, namespace, "waiting", testutil.Completed)
 	s.Stop() // which sends what has been recorded
 
 	const request = "POST /apis/agents.kruise.io/v1alpha1/namespaces/{:namespace}/sandboxclaims"
