@@ -53,20 +53,9 @@ func TestCrash(t *testing.T) {
 	}
 	expect.FullPool(t, server.client.AgentsV1alpha1(), crashNamespace, "big", crashPools["big"])
 
-	clients := newStorm()
-	clients.serve(server)
-	for worker := range 16 {
-		workers := rand.New(rand.NewPCG(seed, uint64(worker)+1))
-		clients.running.Go(func() { clients.work(t.Context(), worker, workers) })
-	}
-	stopped := false
-	defer func() {
-		if !stopped {
-			clients.stop()
-		}
-	}()
+	clients := startStorm(t, seed, server)
 	for kill := range kills {
-		clients.awaitAnswers(t, 40+chance.IntN(120))
+		clients.AwaitMore(t, 40+chance.IntN(120))
 		pause(t.Context(), time.Duration(chance.IntN(20))*time.Millisecond)
 		clients.serve(nil)
 		server.kill()
@@ -78,17 +67,20 @@ func TestCrash(t *testing.T) {
 		server = startServer(t, dir, args...)
 		clients.serve(server)
 	}
-	clients.awaitAnswers(t, 40)
-	stopped = true
-	clients.stop()
-	for _, complaint := range clients.complaints {
-		t.Error(complaint)
-	}
+	clients.AwaitMore(t, 40)
+	clients.Stop()
+	clients.checkFailures(t)
 
 	awaitCalm(t, server)
 	checkPromises(t, server, clients)
+	found := 0
+	for _, answer := range clients.Answers() {
+		if answer.Found {
+			found++
+		}
+	}
 	t.Logf("%d claims answered, %d of them found after a crash, %d refused; %d sandboxes",
-		len(clients.answered), clients.found, len(clients.refused), len(server.sandboxes(t, crashNamespace)))
+		len(clients.Answers()), found, len(clients.Refusals()), len(server.sandboxes(t, crashNamespace)))
 }
 
 // awaitCalm waits until no claim is in progress and every pool is full.

@@ -96,59 +96,13 @@ func owned(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim) []v1a
 	return its
 }
 
-// checkInvariants makes sure of what always holds, over everything in the
-// namespace: a sandbox is bound to one claim at most, a completed claim has
-// exactly the sandboxes that it says, none is locked without its claim, and the server
-// hands out all that is available once no claim waits.
+// checkInvariants checks expect.Invariants, and that the server hands out all that is
+// available once no claim waits.
 func checkInvariants(t *testing.T, s *testutil.Server) {
 	t.Helper()
-	allClaims, err := claims(s).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	allSandboxes, err := sandboxes(s).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	byOwner := map[string]map[string]bool{}
-	for _, sb := range allSandboxes.Items {
-		owner := sb.Annotations[v1alpha1.AnnotationOwner]
-		if (owner != "") != (sb.Annotations[v1alpha1.AnnotationLock] != "") && sb.Spec.ShutdownTime == nil {
-			t.Errorf("sandbox %s: owner %q, lock %q", sb.Name, owner, sb.Annotations[v1alpha1.AnnotationLock])
-		}
-		if owner == "" || sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
-			continue
-		}
-		if byOwner[owner] == nil {
-			byOwner[owner] = map[string]bool{}
-		}
-		byOwner[owner][sb.Name] = true
-	}
-	takenBy := map[string]string{}
-	for _, claim := range allClaims.Items {
-		its := byOwner[string(claim.UID)]
-		delete(byOwner, string(claim.UID))
-		if int(claim.Status.ClaimedReplicas) != len(claim.Status.Sandboxes) {
-			t.Errorf("claim %s: claimedReplicas is %d, but it lists %d", claim.Name, claim.Status.ClaimedReplicas, len(claim.Status.Sandboxes))
-		}
-		if claim.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted && len(its) != len(claim.Status.Sandboxes) {
-			t.Errorf("claim %s: lists %d sandboxes, but %d name it as their owner", claim.Name, len(claim.Status.Sandboxes), len(its))
-		}
-		for _, sb := range claim.Status.Sandboxes {
-			if other, taken := takenBy[sb.Name]; taken {
-				t.Errorf("sandbox %s is listed by claims %s and %s", sb.Name, other, claim.Name)
-			}
-			takenBy[sb.Name] = claim.Name
-			if !its[sb.Name] {
-				t.Errorf("claim %s lists sandbox %s, which does not name it", claim.Name, sb.Name)
-			}
-		}
-	}
-	for owner, its := range byOwner {
-		t.Errorf("%d sandboxes name owner %s, which is no claim", len(its), owner)
-	}
-	if !slices.ContainsFunc(allClaims.Items, func(c v1alpha1.SandboxClaim) bool { return testutil.Completed(&c) != "" }) {
-		checkNoneLeftTaken(t, s, allSandboxes.Items)
+	allClaims, allSandboxes := expect.Invariants(t, s.Client.AgentsV1alpha1(), namespace)
+	if !slices.ContainsFunc(allClaims, func(c v1alpha1.SandboxClaim) bool { return testutil.Completed(&c) != "" }) {
+		checkNoneLeftTaken(t, s, allSandboxes)
 	}
 }
 

@@ -31,7 +31,6 @@ func TestStormOverThreeSets(t *testing.T) {
 	s.Stock(t, s.SetOf(t, template, "small", spotPatch, small), 0, small)
 	known(t, s, plain+large+small)
 
-	var mu sync.Mutex
 	var bound []*v1alpha1.SandboxClaim
 	storm(t, s, clients, n,
 		func(i int) *v1alpha1.SandboxClaim {
@@ -43,11 +42,9 @@ func TestStormOverThreeSets(t *testing.T) {
 		},
 		func(claim *v1alpha1.SandboxClaim, err error) {
 			if err != nil || claim.Status.ClaimedReplicas != 1 {
-				t.Errorf("creating: %v, %+v", err, claim.Status)
+				t.Errorf("creating: %v, %+v", err, claim)
 				return
 			}
-			mu.Lock()
-			defer mu.Unlock()
 			bound = append(bound, claim)
 		})
 	if t.Failed() {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // TestBurst claims a warm pool of 400 in two bursts of 64 clients, with the
@@ -19,13 +20,13 @@ func TestBurst(t *testing.T) {
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, pool)
 
-	var answers []told
+	var answers []load.Answer
 	for _, name := range []string{"first", "second"} {
 		burst := &crowd{namespace: ns, name: name, clients: clients, replicas: replicas, each: 2}
 		// 384 of the 400: all of it is warm, but that is not for a test to see.
-		c.start(t, burst).finish()
+		c.start(t, burst).Finish()
 		burst.checkFailures(t)
-		answers = append(answers, burst.answers()...)
+		answers = append(answers, burst.Answers()...)
 		expect.FullPool(t, c, ns, "pool", pool)
 	}
 	calm := c.awaitCalm(t, ns, pool)

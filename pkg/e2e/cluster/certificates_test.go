@@ -86,8 +86,8 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	checkExpiryMetric(t, third)
 }
 
-// load is clients that claim and delete until they are stopped.
-type load struct {
+// rotationLoad is clients that claim and delete until they are stopped.
+type rotationLoad struct {
 	end     context.CancelFunc
 	clients sync.WaitGroup
 
@@ -97,10 +97,10 @@ type load struct {
 	failed []error
 }
 
-func (c *clients) startLoad(t *testing.T, ns string) *load {
+func (c *clients) startLoad(t *testing.T, ns string) *rotationLoad {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{end: cancel}
+	l := &rotationLoad{end: cancel}
 	t.Cleanup(func() { cancel(); l.clients.Wait() })
 	for i := range 6 {
 		l.clients.Go(func() {
@@ -119,7 +119,7 @@ func (c *clients) startLoad(t *testing.T, ns string) *load {
 	return l
 }
 
-func (l *load) note(made *atomic.Int64, err error) {
+func (l *rotationLoad) note(made *atomic.Int64, err error) {
 	if err == nil {
 		made.Add(1)
 		return
@@ -130,7 +130,7 @@ func (l *load) note(made *atomic.Int64, err error) {
 }
 
 // goOn returns when every kind of client has claimed a few times more.
-func (l *load) goOn(t *testing.T) {
+func (l *rotationLoad) goOn(t *testing.T) {
 	t.Helper()
 	aggregated, direct := l.aggregated.Load()+20, l.direct.Load()+6
 	expect.Eventually(t.Context(), t, func(context.Context) error {
@@ -141,7 +141,7 @@ func (l *load) goOn(t *testing.T) {
 	})
 }
 
-func (l *load) stop(t *testing.T) {
+func (l *rotationLoad) stop(t *testing.T) {
 	t.Helper()
 	l.end()
 	l.clients.Wait()

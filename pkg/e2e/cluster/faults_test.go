@@ -19,10 +19,10 @@ func TestClusterRestarts(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, pool)
-	load := c.start(t, newLoad(ns))
+	crowd := c.start(t, newLoad(ns))
 	var outages []outage
 	for range 2 {
-		load.awaitMore(t, 30)
+		crowd.AwaitMore(t, 30)
 		outages = append(outages, during(t, func() error {
 			if err := plane.APIServer().Kill(); err != nil {
 				return err
@@ -30,10 +30,10 @@ func TestClusterRestarts(t *testing.T) {
 			return plane.APIServer().Start(t.Context())
 		}))
 	}
-	load.awaitMore(t, 30)
-	load.stop()
-	load.checkFailures(t, outages...)
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 30)
+	crowd.Stop()
+	crowd.checkFailures(t, outages...)
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }
 
 // TestServersKilled kills our API servers, one after the other and then both,
@@ -42,11 +42,11 @@ func TestServersKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, pool)
-	load := c.start(t, newLoad(ns))
+	crowd := c.start(t, newLoad(ns))
 	var outages []outage
 	one, other := sandlot.APIServers()[0], sandlot.APIServers()[1]
 	for _, kill := range [][]interface{ Kill() error }{{one}, {other}, {one, other}} {
-		load.awaitMore(t, 30)
+		crowd.AwaitMore(t, 30)
 		outages = append(outages, during(t, func() error {
 			for _, p := range kill {
 				if err := p.Kill(); err != nil {
@@ -61,10 +61,10 @@ func TestServersKilled(t *testing.T) {
 		c.awaitAvailable(t)
 		outages[len(outages)-1] = outages[len(outages)-1].untilNow()
 	}
-	load.awaitMore(t, 30)
-	load.stop()
-	load.checkFailures(t, outages...)
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 30)
+	crowd.Stop()
+	crowd.checkFailures(t, outages...)
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }
 
 // TestControllersKilled kills our controllers under load. Claims are served while
@@ -73,8 +73,8 @@ func TestControllersKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, pool)
-	load := c.start(t, newLoad(ns))
-	load.awaitMore(t, 30)
+	crowd := c.start(t, newLoad(ns))
+	crowd.AwaitMore(t, 30)
 	if err := sandlot.Controllers().Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +82,10 @@ func TestControllersKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	// They begin when the lease of the dead has run out.
-	load.awaitMore(t, 2*pool)
-	load.stop()
-	load.checkFailures(t) // no outage at all
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 2*pool)
+	crowd.Stop()
+	crowd.checkFailures(t) // no outage at all
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }
 
 // TestStoreKilled kills our etcd under load.
@@ -93,8 +93,8 @@ func TestStoreKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, pool)
-	load := c.start(t, newLoad(ns))
-	load.awaitMore(t, 30)
+	crowd := c.start(t, newLoad(ns))
+	crowd.AwaitMore(t, 30)
 	o := during(t, func() error {
 		if err := sandlot.Etcd().Kill(); err != nil {
 			return err
@@ -108,8 +108,8 @@ func TestStoreKilled(t *testing.T) {
 	}
 	c.awaitAvailable(t)
 	o = o.untilNow()
-	load.awaitMore(t, 30)
-	load.stop()
-	load.checkFailures(t, o)
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 30)
+	crowd.Stop()
+	crowd.checkFailures(t, o)
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }

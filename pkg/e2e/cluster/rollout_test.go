@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // clientRetries is how often client-go repeats a request by default.
@@ -48,11 +49,11 @@ func TestRollingUpdate(t *testing.T) {
 	// while a connection is being closed is the hardest.
 	stream := c.startStream(t, ns)
 
-	var late []told
+	var late []load.Answer
 	for round := range rounds {
 		for i, server := range sandlot.APIServers() {
 			for _, crowd := range crowds {
-				crowd.awaitMore(t, 10)
+				crowd.AwaitMore(t, 10)
 			}
 			// These are in the hands of a server that ends, some of them, and nothing comes
 			// for them.
@@ -67,17 +68,17 @@ func TestRollingUpdate(t *testing.T) {
 			if err := server.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			waiting.finish()
+			waiting.Finish()
 			waiting.checkFailures(t)
-			late = append(late, waiting.answers()...)
+			late = append(late, waiting.Answers()...)
 		}
 	}
-	var answers []told
+	var answers []load.Answer
 	for _, crowd := range crowds {
-		crowd.awaitMore(t, 10)
-		crowd.stop()
+		crowd.AwaitMore(t, 10)
+		crowd.Stop()
 		crowd.checkFailures(t)
-		answers = append(answers, crowd.answers()...)
+		answers = append(answers, crowd.Answers()...)
 	}
 	if errs := stream.stop(); len(errs) > 0 {
 		t.Errorf("%d of %d requests beside the claims failed, such as: %v", len(errs), stream.done.Load(), errors.Join(errs[:min(len(errs), 10)]...))

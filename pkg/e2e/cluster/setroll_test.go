@@ -100,24 +100,24 @@ func TestRollOutUnderClaims(t *testing.T) {
 	c.makeReferring(t, ns, "pool", "base", "", replicas)
 	recording := c.record(t, ns)
 
-	load := c.start(t, &crowd{namespace: ns, name: "load", clients: 4, replicas: 1, pause: 200 * time.Millisecond, fails: true})
-	load.awaitMore(t, 5)
+	crowd := c.start(t, &crowd{namespace: ns, name: "load", clients: 4, replicas: 1, pause: 200 * time.Millisecond, fails: true})
+	crowd.AwaitMore(t, 5)
 	c.editTemplate(t, ns, "base", "busybox:2")
-	load.awaitMore(t, 160)
-	load.stop()
-	load.checkFailures(t)
+	crowd.AwaitMore(t, 160)
+	crowd.Stop()
+	crowd.checkFailures(t)
 	// As long as claims keep a pool below its floor, a roll-out takes nothing away.
 	newest := c.awaitRolledOut(t, ns, "pool", "busybox:2")
 	story := recording.tell(t, recording.end(t), newest)
 	sentAfter := map[string]int{}
-	for _, told := range load.answers() {
-		sentAfter[expect.Claimed(t, told.claim, 1)[0]] = told.after
+	for _, told := range crowd.Answers() {
+		sentAfter[expect.Claimed(t, told.Claim, 1)[0]] = told.After
 	}
 
 	if story.oldLeft > 0 {
 		t.Errorf("%d sandboxes of the old revision are left", story.oldLeft)
 	}
-	if got, want := len(story.taken), len(load.answers()); got != want {
+	if got, want := len(story.taken), len(crowd.Answers()); got != want {
 		t.Errorf("%d sandboxes were taken, by %d claims", got, want)
 	}
 	least, old := replicas, 0
@@ -162,9 +162,9 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 	for _, set := range []string{"pool", "large"} {
 		crowds[set] = c.start(t, &crowd{namespace: ns, name: set, set: set, clients: 2, replicas: 1, pause: 400 * time.Millisecond})
 	}
-	crowds["pool"].awaitMore(t, 3)
+	crowds["pool"].AwaitMore(t, 3)
 	c.editTemplate(t, ns, "base", "busybox:2")
-	crowds["large"].awaitMore(t, 3) // the second edit comes into the roll-out of the first
+	crowds["large"].AwaitMore(t, 3) // the second edit comes into the roll-out of the first
 	c.editTemplate(t, ns, "base", "busybox:3")
 	revisions := map[string]string{}
 	for set := range crowds {
@@ -174,12 +174,12 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 		t.Errorf("both sets are at revision %s, one of them patched", revisions["pool"])
 	}
 	for set, crowd := range crowds {
-		crowd.awaitMore(t, 3)
-		crowd.stop()
+		crowd.AwaitMore(t, 3)
+		crowd.Stop()
 		crowd.checkFailures(t)
 		images := map[string]int{}
-		for _, told := range crowd.answers() {
-			name := expect.Claimed(t, told.claim, 1)[0]
+		for _, told := range crowd.Answers() {
+			name := expect.Claimed(t, told.Claim, 1)[0]
 			pod := c.pod(t, ns, name)
 			image := pod.Spec.Containers[0].Image
 			images[image]++

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // TestClusterUnreachable takes away the way from our API servers and controllers
@@ -57,7 +58,7 @@ func TestClusterUnreachable(t *testing.T) {
 	var all []*crowd
 	for i, c := range direct {
 		known := &crowd{namespace: ns, name: "known-" + string(rune('a'+i)), clients: 1, replicas: 1, each: 1}
-		c.start(t, known).finish()
+		c.start(t, known).Finish()
 		all = append(all, known)
 	}
 	expect.FullPool(t, s, ns, "pool", pool)
@@ -71,12 +72,12 @@ func TestClusterUnreachable(t *testing.T) {
 		all = append(all, c.start(t, during))
 	}
 	for _, crowd := range all {
-		crowd.finish()
+		crowd.Finish()
 	}
 	for _, crowd := range all {
 		crowd.checkFailures(t)
-		for _, answer := range crowd.answers() {
-			expect.Claimed(t, answer.claim, int(crowd.replicas)) // from stock, so at once
+		for _, answer := range crowd.Answers() {
+			expect.Claimed(t, answer.Claim, int(crowd.replicas)) // from stock, so at once
 		}
 	}
 	s.checkUnjudged(t, installed)
@@ -85,11 +86,11 @@ func TestClusterUnreachable(t *testing.T) {
 
 	after := &crowd{namespace: ns, name: "after", clients: 2, replicas: 1, each: 5}
 	all = append(all, s.start(t, after))
-	after.finish()
+	after.Finish()
 	after.checkFailures(t)
-	var answers []told
+	var answers []load.Answer
 	for _, crowd := range all {
-		answers = append(answers, crowd.answers()...)
+		answers = append(answers, crowd.Answers()...)
 	}
 	s.awaitCalm(t, ns, pool).check(t, answers)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // world is all that there is in a namespace.
@@ -124,7 +125,7 @@ func (w world) mismatches(dead []string) error {
 //  4. what clients were told is so, and nothing else was stored.
 //
 // Dead sandboxes need no pod.
-func (w world) check(t testing.TB, answers []told, dead ...string) {
+func (w world) check(t testing.TB, answers []load.Answer, dead ...string) {
 	t.Helper()
 	for _, err := range w.wrong(answers, dead) {
 		t.Error(err)
@@ -132,7 +133,7 @@ func (w world) check(t testing.TB, answers []told, dead ...string) {
 }
 
 // wrong is what check finds.
-func (w world) wrong(answers []told, dead []string) []error {
+func (w world) wrong(answers []load.Answer, dead []string) []error {
 	var errs []error
 	for _, claim := range w.claims {
 		if err := w.checkClaim(claim, dead); err != nil {
@@ -144,9 +145,9 @@ func (w world) wrong(answers []told, dead []string) []error {
 	}
 	known := map[string]bool{}
 	for _, answer := range answers {
-		known[answer.claim.Name] = true
-		if err := w.keeps(answer.claim); err != nil {
-			errs = append(errs, fmt.Errorf("claim %s, which was answered: %w", answer.claim.Name, err))
+		known[answer.Claim.Name] = true
+		if err := w.keeps(answer.Claim); err != nil {
+			errs = append(errs, fmt.Errorf("claim %s, which was answered: %w", answer.Claim.Name, err))
 		}
 	}
 	for name := range w.claims {
