@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -20,6 +19,7 @@ import (
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -100,15 +100,9 @@ func awaitGone[T any](t *testing.T, name string, get func(context.Context, strin
 }
 
 func newSet(name, image string, replicas int32) *v1alpha1.SandboxSet {
-	return &v1alpha1.SandboxSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec: v1alpha1.SandboxSetSpec{
-			Replicas: &replicas,
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)},
-			},
-		},
-	}
+	set := builders.Set(name, replicas)
+	set.Namespace, set.Spec.Template = ns, builders.PodTemplateOf(image)
+	return set
 }
 
 // The life of a pool, with everything running: filled, claimed from, refilled,
@@ -140,7 +134,7 @@ func TestLifeOfAPool(t *testing.T) {
 	}
 
 	set, err := api.SandboxSets(ns).Patch(ctx, "pool", "application/merge-patch+json",
-		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"b"}]}}}}`), metav1.PatchOptions{})
+		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"b"}]}}}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +210,7 @@ func TestPause(t *testing.T) {
 	server := testutil.Start(t)
 	run(t, server.Config, manager.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond})
 	api := server.Client.AgentsV1alpha1()
-	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box"}}
-	sandbox.Spec.Template = newSet("", "a", 0).Spec.Template
+	sandbox := builders.Sandbox("box")
 	sandbox.Spec.PauseTime = new(metav1.NewTime(time.Now().Add(2 * time.Second)))
 	if _, err := api.Sandboxes(ns).Create(t.Context(), sandbox, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

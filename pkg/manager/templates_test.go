@@ -19,12 +19,13 @@ import (
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func newTemplate(name, image string) *v1alpha1.SandboxTemplate {
-	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	template.Spec.Template = newSet("", image, 0).Spec.Template
+	template := builders.Template(name)
+	template.Namespace, template.Spec.Template = ns, builders.PodTemplateOf(image)
 	return template
 }
 
@@ -97,7 +98,7 @@ func TestSharedTemplate(t *testing.T) {
 
 	// A claimed sandbox holds its template itself and stays as it is.
 	claimed := claimFrom(ctx, t, api, "large", 1)
-	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"b"}]}}}}`)
+	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"b"}]}}}}`)
 	must(api.SandboxTemplates(ns).Patch(ctx, "base", types.MergePatchType, edit, metav1.PatchOptions{}))
 	full("small", `"image":"b"`)
 	full("large", `"image":"b"`)
@@ -156,7 +157,7 @@ func TestSandboxWaitsForItsTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := awaitSandbox(t, api, "box", inPhase(v1alpha1.SandboxRunning))
-	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"` + simulated.FailImage + `"}]}}}}`)
+	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"` + simulated.FailImage + `"}]}}}}`)
 	if _, err := api.SandboxTemplates(ns).Patch(ctx, "base", types.MergePatchType, edit, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

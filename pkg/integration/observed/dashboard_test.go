@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -67,7 +68,7 @@ func TestDashboard(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		set.Spec.Template.Raw = []byte(fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, simulated.FailImage))
+		set.Spec.Template = builders.PodTemplateOf(simulated.FailImage)
 		if _, err := client.SandboxSets(namespace).Update(ctx, set, metav1.UpdateOptions{}); err != nil {
 			return err
 		}

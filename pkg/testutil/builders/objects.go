@@ -6,6 +6,8 @@
 package builders
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -14,7 +16,12 @@ import (
 
 // PodTemplate returns a pod template with one container, in canonical form.
 func PodTemplate() *runtime.RawExtension {
-	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"busybox:1","name":"main"}]}}`)}
+	return PodTemplateOf("busybox:1")
+}
+
+// PodTemplateOf returns the template of PodTemplate with an image.
+func PodTemplateOf(image string) *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"containers":[{"image":%q,"name":"main"}]}}`, image)}
 }
 
 // Sandbox returns a sandbox with the template of PodTemplate.
