@@ -104,7 +104,7 @@ func bytesPerSandbox(n int) (float64, error) {
 	}
 	grown := heapInUse() - before
 	runtime.KeepAlive(sandboxes)
-	if indexed := index.Len(); indexed != n {
+	if indexed := index.Available(poolindex.Pool{Namespace: "bench", Name: setName, UID: setName}); indexed != n {
 		return 0, fmt.Errorf("the index holds %d of %d sandboxes", indexed, n)
 	}
 	return float64(grown) / float64(n), nil

@@ -101,7 +101,7 @@ func files() (products, supports []file, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("git ls-files: %w", err)
 	}
-	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		src, err := os.ReadFile(name)
 		if os.IsNotExist(err) {
 			continue // deleted, and not committed yet

@@ -70,7 +70,7 @@ func New(o Options) *Allocator {
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
 	a.stock = &stock{
-		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), timeout: o.ResolveTimeout,
+		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now),
 		setChanged: func(change setChange) { a.feeds.setChanged(change) },
 		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.worker.confirm(ctx, sources) },
 	}
@@ -134,7 +134,7 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
 	known := a.worker.known
-	u := known.open(claim.UID, now)
+	u := known.open(ctx, claim.UID, now)
 	stored, waits, err := a.first(ctx, u, claim, now)
 	if err != nil || !claims.Unfinished(stored) {
 		known.forget(u, claim.UID)
@@ -151,6 +151,7 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
 	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
+	detached := false
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err // a caller that is gone costs nothing
@@ -160,11 +161,12 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 			return nil, false, err
 		}
 		stored, err := a.committer.write(ctx, true, p, t.hand)
-		if errors.Is(err, errNotWritten) {
+		if errors.Is(err, errNotWritten) && !detached {
 			// It was on its way, and is seen through also if the caller has left.
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), a.options.ResolveTimeout)
 			defer cancel()
+			detached = true
 		}
 		if errors.Is(err, errAgain) {
 			continue
@@ -174,7 +176,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 		}
 		if stored == p.Claim {
 			all, _ := p.Sandboxes()
-			u.wrote(stored, all)
+			u.wrote(view{}, stored, all)
 		} else {
 			u.claimIs(stored) // found out by reading: what it holds has to be read, too
 		}

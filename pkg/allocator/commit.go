@@ -196,7 +196,7 @@ func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand)
 var errUnresolved = errors.New("etcd does not answer")
 
 func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand) (*v1alpha1.SandboxClaim, error) {
-	written, err := txn.Settle(ctx, p.Claim.UID)
+	written, err := txn.Settle(ctx)
 	unsettled := errors.Is(err, etcdtxn.ErrNotSettled)
 	if err != nil && !unsettled {
 		return nil, fmt.Errorf("%w: %w", errUnresolved, err)

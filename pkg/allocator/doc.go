@@ -3,15 +3,17 @@
 
 // Package allocator binds sandboxes to claims. It is the only place that does.
 //
-// A claim walks through it like this: Create (allocator.go) asks the queue
-// (queue.go) for candidates, writes the claim and the sandboxes in one
-// transaction (commit.go), and returns. What one transaction could not finish
-// (a pool that is empty, sandboxes that must start first, batches larger than a
-// transaction) is a job (job.go): the call waits for it within the sync window,
-// and it goes on in the background until the claim's timeout, also after a
-// restart, also on another replica (finisher.go). Sandboxes of pools that are
-// smaller than their template are resized by others, which the job begins and waits
-// for (resize.go); what a claim adds goes into the sandboxes made for it (inject.go).
-// What a bound sandbox and a claim's status look like is decided by pure functions
-// (bind.go, status.go).
+// Create (allocator.go) plans a claim's first state and writes it. A plan is made by a
+// turn (turn.go): it finds the pools that may serve the claim (stock.go, setcache.go),
+// lets the pure package plan assess the claim, takes what it needs through the package
+// queue (candidate.go) or makes sandboxes (fresh.go), and lets plan work out the next
+// transaction. commit.go writes that, and finds out what became of it if etcd does not
+// answer.
+//
+// What one transaction could not finish goes on in turns of the worker (worker.go): as
+// long as the create waits and after that, until the claim's timeout, also after a
+// restart, also on another server. unfinished.go has what is known of such claims, and
+// feeds.go takes in the watches that begin their turns.
+//
+// docs/design.md follows a claim through these files.
 package allocator

@@ -54,7 +54,7 @@ func (t *templates) freshModel(
 		refused, err = inject(ctx, claim, e, model, lookup)
 	}
 	switch {
-	case err != nil && isAboutTemplates(err):
+	case isAboutTemplates(err):
 		return &freshModel{broken: err}, nil
 	case err != nil:
 		return nil, err

@@ -118,8 +118,10 @@ func (c *collector) read() reading {
 
 func (a *Allocator) readInto(total *reading) {
 	total.behind = max(total.behind, a.lag.behind())
-	depths, demands, sets := a.stock.index.Depths(), a.stock.queue.Demands(), a.stock.sets.replicas()
-	total.unfinished += a.worker.working()
+	mine := a.worker.mine()
+	total.unfinished += len(mine)
+	depths, sets := a.stock.index.Depths(), a.stock.sets.replicas()
+	demands := a.stock.queue.Demands(func(uid types.UID) bool { return mine[uid] })
 	for p, replicas := range sets {
 		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 		of := total.pools[name]

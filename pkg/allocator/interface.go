@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -131,10 +129,9 @@ type Txn interface {
 	// Guard lets the transaction be settled although it updates no object, if it has
 	// room for that: see etcdtxn.Txn.Guard. token differs from those of all others.
 	Guard(ctx context.Context, token string, now time.Time) error
-	// Settle finds out, after Commit did not, whether the transaction was written that
-	// binds sandboxes to the claim of a UID, and keeps it from being written later. Its
-	// errors are those of etcdtxn.Txn.Settle.
-	Settle(ctx context.Context, claim types.UID) (written bool, err error)
+	// Settle finds out, after Commit did not, whether the transaction was written, and
+	// keeps it from being written later. Its errors are those of etcdtxn.Txn.Settle.
+	Settle(ctx context.Context) (written bool, err error)
 	// Release is called when the transaction is done with.
 	Release()
 }

@@ -6,7 +6,6 @@ package allocator
 import (
 	"context"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,9 +22,6 @@ type stock struct {
 	index *poolindex.Index
 	queue *queue.Queue
 	feed  *poolindex.Feed
-	reads sharedReads
-	// timeout bounds a read that several claims wait for.
-	timeout time.Duration
 	// setChanged is told what a read has shown of sets before the watch did.
 	setChanged func(setChange)
 	// confirm makes sure that those who are before newcomers in the lines of pools
@@ -113,45 +109,39 @@ func (s *stock) readSet(ctx context.Context, namespace, name string) error {
 // readSets makes the cache at least as new as the store was when it was called, for
 // one namespace.
 func (s *stock) readSets(ctx context.Context, namespace string) error {
-	return s.reads.join(ctx, poolindex.Pool{Namespace: namespace}, s.timeout, func(ctx context.Context) error {
-		sets, asOf, err := s.store.Sets(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		for _, change := range s.sets.listed(namespace, sets, asOf) {
-			s.setChanged(change)
-		}
-		return nil
-	})
+	sets, asOf, err := s.store.Sets(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	for _, change := range s.sets.listed(namespace, sets, asOf) {
+		s.setChanged(change)
+	}
+	return nil
 }
 
 // readAtOnce is how many pools are read for a claim at the same time.
 const readAtOnce = 8
 
 // readPools makes the index at least as new as the store was when it was called, some
-// pools after the others until there are n sandboxes in all.
+// pools after the others until there are n sandboxes in all. A read costs what is
+// unclaimed in the pool, which is little when there is too little.
 func (s *stock) readPools(ctx context.Context, sources []queue.Source, n int) error {
 	for some := range slices.Chunk(sources, readAtOnce) {
 		g, within := errgroup.WithContext(ctx)
 		for _, from := range some {
-			g.Go(func() error { return s.readPool(within, from.Pool) })
+			g.Go(func() error {
+				sandboxes, asOf, err := s.store.PoolSandboxes(within, from.Pool.Namespace, from.Pool.Name)
+				if err == nil {
+					s.feed.PoolListed(from.Pool, sandboxes, asOf)
+				}
+				return err
+			})
 		}
 		if err := g.Wait(); err != nil || s.queue.Free(sources) >= n {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *stock) readPool(ctx context.Context, p poolindex.Pool) error {
-	return s.reads.join(ctx, p, s.timeout, func(ctx context.Context) error {
-		sandboxes, asOf, err := s.store.PoolSandboxes(ctx, p.Namespace, p.Name)
-		if err != nil {
-			return err
-		}
-		s.feed.PoolListed(p, sandboxes, asOf)
-		return nil
-	})
 }
 
 // sourcesOf are the pools that may serve a claim, as the queue knows them.

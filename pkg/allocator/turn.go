@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
@@ -22,7 +20,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -35,53 +32,6 @@ type planner struct {
 	// them; nil lets all pass.
 	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
 }
-
-// hand is what has been found for one claim and is not written yet. It is kept from
-// one turn of the claim to the next, and used by one goroutine at a time.
-type hand struct {
-	// taken are from the pools. They are this claim's alone until they are answered for.
-	taken []taken
-	// made were admitted, and perhaps charged to a quota.
-	made []*v1alpha1.Sandbox
-	// room is how many sandboxes a transaction may change, and refused why the claim
-	// gets no more, as far as that was found out by trying.
-	room    int
-	refused *RefusedError
-	// making spaces out the making of sandboxes that fail, looking the looks at what is
-	// in the way and nobody may tell of.
-	making, looking pause
-}
-
-// taken is a candidate with what it is bound as.
-type taken struct {
-	from poolindex.Candidate
-	as   *plan.Candidate
-}
-
-func newHand() *hand {
-	return &hand{
-		room:    etcdtxn.MaxOps - 1,
-		making:  newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
-		looking: newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
-	}
-}
-
-// pause spaces out what is not to be done again at once.
-type pause struct {
-	first, backoff wait.Backoff
-	until          time.Time
-}
-
-func newPause(b wait.Backoff) pause { return pause{first: b, backoff: b} }
-
-// begin begins the next pause, which is longer than the last.
-func (p *pause) begin(now time.Time) { p.until = now.Add(p.backoff.Step()) }
-
-// reset lets it be done at once, and the next pause be the first.
-func (p *pause) reset() { p.backoff, p.until = p.first, time.Time{} }
-
-// over reports whether there is no pause.
-func (p *pause) over(now time.Time) bool { return !now.Before(p.until) }
 
 // turn is one step of a claim: it finds what the claim needs and plans what to write.
 type turn struct {
@@ -117,10 +67,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 		}
 		s.Broken = err // its time is up all the same
 	}
-	if t.waiter != nil && !t.looking.until.IsZero() && t.looking.over(s.Now) {
-		sources := sourcesOf(&s.Eligible)
-		t.stock.resume(func(p poolindex.Pool) bool { return isSource(sources, p) })
-	}
+	t.lookAgain()
 	if err := t.checkRefused(ctx); err != nil {
 		return nil, err
 	}
@@ -133,14 +80,28 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Wants.Need == 0 || p.Broken == nil && !t.stock.suspended(sourcesOf(&a.Eligible)) {
-		t.looking.reset()
-	} else if t.looking.over(s.Now) {
-		t.looking.begin(s.Now)
-	}
 	t.state.Eligible = a.Eligible
+	t.planLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
+}
+
+// lookAgain lets sandboxes be taken again, when it is time, whose template could not be
+// found.
+func (t *turn) lookAgain() {
+	if t.waiter != nil && !t.looking.until.IsZero() && t.looking.over(t.state.Now) {
+		sources := sourcesOf(&t.state.Eligible)
+		t.stock.resume(func(p poolindex.Pool) bool { return isSource(sources, p) })
+	}
+}
+
+// planLook says when to look again at what is in the way after a plan, if anything is.
+func (t *turn) planLook(p *plan.Plan) {
+	if p.Wants.Need == 0 || p.Broken == nil && !t.stock.suspended(sourcesOf(&t.state.Eligible)) {
+		t.looking.reset()
+	} else if t.looking.over(t.state.Now) {
+		t.looking.begin(t.state.Now)
+	}
 }
 
 // checkRefused finds out whether the template takes what the claim adds to its
@@ -151,17 +112,17 @@ func (t *turn) checkRefused(ctx context.Context) error {
 		return nil
 	}
 	model, err := t.surelyRefused(ctx, t.state.Claim, &t.state.Eligible)
-	switch {
-	case err != nil && (ctx.Err() != nil || t.state.New):
-		return err
-	case err != nil:
-		return nil
+	if err != nil {
+		if ctx.Err() != nil || t.state.New {
+			return err
+		}
+		return nil //nolint:nilerr // it is met again
 	}
 	t.model = model
+	if model.refused != nil && t.state.New {
+		return model.refused
+	}
 	if model.refused != nil {
-		if t.state.New {
-			return model.refused
-		}
 		t.state.Refused = model.refused
 	}
 	return nil
@@ -189,53 +150,58 @@ func (p *planner) surelyRefused(ctx context.Context, claim *v1alpha1.SandboxClai
 // find takes and makes what a claim needs, as far as one transaction can take it.
 func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error) {
 	needs := a.Needs()
-	var broken error
 	switch {
 	case needs.Explain:
-		model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return plan.Offer{}, err
-		case err != nil:
-			broken = err // its time is up all the same
-		default:
-			broken = model.broken
-		}
-		fallthrough
+		broken, err := t.whyBroken(ctx, a)
+		return plan.Offer{Broken: broken}, err
 	case needs.Take == 0:
-		return plan.Offer{Broken: broken}, nil
+		return plan.Offer{}, nil
 	}
+	var broken error
 	if needs.Make {
-		made, why, err := t.fillUp(ctx, a, needs.Take)
-		if err != nil {
-			return plan.Offer{}, err
-		}
-		if made {
-			return t.offer(nil), nil
-		}
-		broken = why
-		if a.FailsOnShortage() {
-			needs.Take = a.Missing()
+		var done bool
+		var err error
+		if done, broken, err = t.fillUp(ctx, a, needs.Take); done || err != nil {
+			return t.offer(nil), err
 		}
 	}
 	if a.FailsOnShortage() {
-		if err := t.takeSurely(ctx, a, needs.Take, false); err != nil {
-			return plan.Offer{}, err
-		}
-		if have := len(t.taken); have < needs.Take {
-			available := have
-			if !t.dry { // which has taken none
-				available = min(needs.Take, have+t.stock.queue.Free(sourcesOf(&a.Eligible)))
-			}
-			return plan.Offer{}, shortage(a.Claim, &a.Eligible, needs.Take, available, broken)
-		}
-	} else if err := t.take(ctx, a, needs.Take, claims.AllOrNothing(a.Claim)); err != nil {
+		// All that are missing, so that no other claim counts on the same ones.
+		err := t.takeOrFail(ctx, a, a.Missing(), broken)
+		return t.offer(broken), err
+	}
+	if err := t.take(ctx, a, needs.Take, claims.AllOrNothing(a.Claim)); err != nil {
 		return plan.Offer{}, err
 	}
-	if len(t.taken) < needs.Take && claims.AllOrNothing(a.Claim) && (a.New || broken != nil || a.Eligible.Problem != nil) {
+	if len(t.taken) < needs.Take && claims.AllOrNothing(a.Claim) {
 		t.letGo() // others can do with them
 	}
 	return t.offer(broken), nil
+}
+
+// whyBroken is why no sandboxes can be made for a claim whose time is up.
+func (t *turn) whyBroken(ctx context.Context, a *plan.Assessment) (broken, err error) {
+	model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
+	switch {
+	case err == nil:
+		return model.broken, nil
+	case ctx.Err() != nil:
+		return nil, err
+	}
+	return err, nil // its time is up all the same
+}
+
+// takeOrFail takes n sandboxes for a claim that would rather fail than wait. broken is
+// why none can be made for it, although it would take these.
+func (t *turn) takeOrFail(ctx context.Context, a *plan.Assessment, n int, broken error) error {
+	if err := t.takeSurely(ctx, a, n, false); err != nil || len(t.taken) >= n {
+		return err
+	}
+	available := len(t.taken)
+	if !t.dry { // which has taken none
+		available = min(n, available+t.stock.queue.Free(sourcesOf(&a.Eligible)))
+	}
+	return shortage(a.Claim, &a.Eligible, n, available, broken)
 }
 
 // offer is what the hand has.
@@ -377,20 +343,11 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 }
 
 // letGo gives back what was taken and not bound.
-func (t *turn) letGo() { t.hand.letGo(t.stock.queue) }
-
-func (h *hand) letGo(q *queue.Queue) {
-	q.Release(h.candidates())
-	h.taken = nil
-}
-
-// candidates are what was taken.
-func (h *hand) candidates() []poolindex.Candidate {
-	all := make([]poolindex.Candidate, 0, len(h.taken))
-	for _, c := range h.taken {
-		all = append(all, c.from)
+func (t *turn) letGo() {
+	if t.waiter != nil && len(t.taken) > 0 {
+		t.stock.queue.Leave(t.waiter) // or it would be woken by what it gives back
 	}
-	return all
+	t.hand.letGo(t.stock.queue)
 }
 
 // shortage is what a claim is told that would rather fail than wait and finds too few

@@ -5,10 +5,13 @@ package allocator
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +31,8 @@ type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
 	waiter  *queue.Waiter
+	// span is that of the create, in whose trace the work is; nil if there was none here.
+	span trace.Span
 	// done is closed when the claim is at its end.
 	done chan struct{}
 	// work is for the goroutine that is at the claim.
@@ -39,8 +44,10 @@ type unfinished struct {
 	// held are the sandboxes that name the claim as their owner, the newest that is
 	// known. One that is gone has a deletionTimestamp.
 	held map[string]*v1alpha1.Sandbox
-	// complete reports whether held is all there is as of claim.
+	// complete reports whether held is all there is as of claim, and doubts counts how
+	// often that was doubted.
 	complete bool
+	doubts   int
 	// deleted reports whether the claim is gone.
 	deleted bool
 	// stuck reports whether news of any set or template may matter to the claim, and
@@ -154,11 +161,12 @@ func (u *unfinished) incomplete() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.complete = false
+	u.doubts++
 }
 
 // listed takes in the sandboxes of the claim as they are in the store, which was read
-// for claim.
-func (u *unfinished) listed(claim *v1alpha1.SandboxClaim, all []*v1alpha1.Sandbox) {
+// after it was seen.
+func (u *unfinished) listed(seen view, all []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before := u.held
@@ -169,12 +177,12 @@ func (u *unfinished) listed(claim *v1alpha1.SandboxClaim, all []*v1alpha1.Sandbo
 			u.keep(known)
 		}
 	}
-	u.complete = u.complete || u.claim == claim
+	u.complete = u.complete || u.claim == seen.claim && u.doubts == seen.doubts
 }
 
-// wrote takes in what this server has written, after a plan that was made from the
-// complete state of the claim.
-func (u *unfinished) wrote(claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
+// wrote takes in what this server has written, after a plan that was made from what was
+// seen, which was complete.
+func (u *unfinished) wrote(seen view, claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.Sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, sb := range sandboxes {
@@ -185,7 +193,7 @@ func (u *unfinished) wrote(claim *v1alpha1.SandboxClaim, sandboxes []*v1alpha1.S
 		}
 	}
 	if u.claim == nil || version(u.claim) <= version(claim) {
-		u.claim, u.complete = claim, true
+		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
 }
 
@@ -194,6 +202,7 @@ type view struct {
 	claim             *v1alpha1.SandboxClaim
 	held              []*v1alpha1.Sandbox
 	complete, deleted bool
+	doubts            int
 }
 
 // look returns what is known of the claim, its sandboxes ordered by name.
@@ -201,7 +210,7 @@ func (u *unfinished) look() view {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	held := slices.SortedFunc(maps.Values(u.held), func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
-	return view{claim: u.claim, held: held, complete: u.complete, deleted: u.deleted}
+	return view{claim: u.claim, held: held, complete: u.complete, deleted: u.deleted, doubts: u.doubts}
 }
 
 // latest is the claim as it stands.
@@ -254,9 +263,9 @@ func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
 
 // open adds a claim that this server is about to create, so that no news of it are
 // lost. There are no turns of it until begin.
-func (c *unfinishedClaims) open(uid types.UID, now time.Time) *unfinished {
+func (c *unfinishedClaims) open(ctx context.Context, uid types.UID, now time.Time) *unfinished {
 	u := c.newUnfinished(uid, now)
-	u.created, u.work.opening = now, true
+	u.created, u.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.byUID[uid] = u

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -103,25 +105,38 @@ func (w *worker) background(f func(context.Context)) bool {
 	return true
 }
 
-// isMine reports whether this server works at a claim: one that it created, for as long
-// as that may be answered and a little longer, and then the one that all agree on.
+// isMine reports whether this server works at a claim. The one that created it does,
+// for as long as that may be answered and a little longer, and then the one that all
+// agree on.
 func (w *worker) isMine(uid types.UID, u *unfinished) bool {
-	if !u.created.IsZero() && w.committer.clock.Since(u.created) < w.syncWindow+handOverAfter {
-		return true
-	}
 	prefers := w.prefers.Load()
-	return prefers == nil || *prefers == nil || (*prefers)("", string(uid))
+	if prefers == nil || *prefers == nil {
+		return true // it is alone
+	}
+	if w.committer.clock.Now().Before(w.youngUntil(u)) {
+		return !u.created.IsZero()
+	}
+	return (*prefers)("", string(uid))
 }
 
-// working is how many claims this server works at.
-func (w *worker) working() int {
-	n := 0
+// youngUntil is until when the server that created a claim works at it.
+func (w *worker) youngUntil(u *unfinished) time.Time {
+	since := u.created
+	if claim := u.latest(); since.IsZero() && claim != nil {
+		since = plan.StartOf(claim, claim.CreationTimestamp.Time)
+	}
+	return since.Add(w.syncWindow + handOverAfter)
+}
+
+// mine are the claims that this server works at.
+func (w *worker) mine() map[types.UID]bool {
+	mine := map[types.UID]bool{}
 	for uid, u := range w.known.all() {
 		if w.isMine(uid, u) {
-			n++
+			mine[uid] = true
 		}
 	}
-	return n
+	return mine
 }
 
 // tries is how often a turn is planned anew at once because candidates had moved.
@@ -139,15 +154,22 @@ func (w *worker) next(ctx context.Context) bool {
 	if u == nil || ctx.Err() != nil {
 		return true
 	}
-	again, err := w.turn(ctx, uid, u)
+	traced := ctx
+	if u.span != nil {
+		traced = trace.ContextWithSpan(ctx, u.span)
+	}
+	again, err := w.turn(traced, uid, u)
 	for range tries {
 		if errors.Is(err, errAgain) {
-			again, err = w.turn(ctx, uid, u)
+			again, err = w.turn(traced, uid, u)
 		}
 	}
 	switch {
 	case ctx.Err() != nil: // it goes on after a restart, or on another server
-	case errors.Is(err, errAgain), errors.Is(err, errClaimMoved):
+	case errors.Is(err, errAgain):
+		turns.AddRateLimited(uid)
+	case errors.Is(err, errClaimMoved):
+		u.incomplete() // what is known of it may be wrong
 		turns.AddRateLimited(uid)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
@@ -184,7 +206,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		if err != nil {
 			return 0, err
 		}
-		u.listed(seen.claim, held)
+		u.listed(seen, held)
 		seen.held = u.look().held
 	}
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
@@ -200,10 +222,13 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	}
 	if !p.Changes() || hold > 0 {
 		w.wait(t, p)
-		return w.until(t, p, hold), nil
+		return w.until(u, t, p, hold), nil
 	}
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
+		if u.work.refused != nil {
+			return 0, err // not even its end fits
+		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
 		t.letGo()
@@ -213,7 +238,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		return 0, err
 	}
 	all, _ := p.Sandboxes()
-	u.wrote(written, all)
+	u.wrote(seen, written, all)
 	u.work.wrote(p, now)
 	if p.Ends() {
 		w.known.forget(u, uid)
@@ -234,7 +259,7 @@ func (w *worker) wait(t *turn, p *plan.Plan) {
 const shortest = 20 * time.Millisecond
 
 // until is how long nothing changes by the passing of time alone after a plan.
-func (w *worker) until(t *turn, p *plan.Plan, hold time.Duration) time.Duration {
+func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration) time.Duration {
 	now := w.committer.clock.Now()
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {
@@ -245,8 +270,8 @@ func (w *worker) until(t *turn, p *plan.Plan, hold time.Duration) time.Duration 
 			next = append(next, pause.until.Sub(now))
 		}
 	}
-	if handOver := t.state.Start.Add(w.syncWindow + handOverAfter).Sub(now); handOver > 0 {
-		next = append(next, handOver)
+	if young := w.youngUntil(u).Sub(now); young > 0 {
+		next = append(next, young)
 	}
 	return max(shortest, slices.Min(next))
 }
@@ -263,7 +288,10 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 		wants.Need = 0 // it has sandboxes made
 	}
 	q.Wait(u.waiter, queue.Wants{Need: wants.Need, Sources: sourcesOf(&e), AtOnce: wants.AtOnce, Yields: wants.Yields})
-	return max(0, u.start(seen.claim).Add(w.syncWindow+handOverAfter).Sub(now))
+	if young := w.youngUntil(u).Sub(now); young > 0 {
+		return max(shortest, young)
+	}
+	return 0 // until there are other servers
 }
 
 // confirm makes sure that those who are before newcomers in the lines of pools still
@@ -305,10 +333,12 @@ func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen
 			return err
 		}
 		starting := slices.DeleteFunc(held, func(sb *v1alpha1.Sandbox) bool { return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil })
-		for some := range slices.Chunk(starting, letGoAtOnce) {
-			if err := w.letGoOf(ctx, some); err != nil {
+		for len(starting) > 0 {
+			n, err := w.letGoOf(ctx, starting)
+			if err != nil {
 				return fmt.Errorf("letting go of sandboxes of a deleted claim: %w", err)
 			}
+			starting = starting[n:]
 		}
 	}
 	now := w.committer.clock.Now()
@@ -324,15 +354,25 @@ func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen
 	return nil
 }
 
-func (w *worker) letGoOf(ctx context.Context, some []*v1alpha1.Sandbox) error {
-	txn := w.committer.store.Begin()
-	defer txn.Release()
-	for _, sb := range some {
-		if err := txn.UpdateSandbox(ctx, plan.LetGo(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
-			return err
+// letGoOf lets go of the first sandboxes, as many as a transaction takes, and returns
+// how many.
+func (w *worker) letGoOf(ctx context.Context, all []*v1alpha1.Sandbox) (int, error) {
+	for n := min(len(all), letGoAtOnce); ; n = max(1, n/2) {
+		txn := w.committer.store.Begin()
+		for i, sb := range all[:n] {
+			if err := txn.UpdateSandbox(ctx, plan.LetGo(sb, w.committer.clock.Now()), int64(version(sb))); err != nil {
+				return 0, err
+			}
+			if txn.Bytes() > etcdtxn.MaxBytes/2 {
+				n = i + 1
+				break
+			}
+		}
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.commitTimeout)
+		err := txn.Commit(within)
+		cancel()
+		if n == 1 || !errors.Is(err, etcdtxn.ErrTooLarge) {
+			return n, err
 		}
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.commitTimeout)
-	defer cancel()
-	return txn.Commit(within)
 }

@@ -5,7 +5,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,7 +102,9 @@ func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sand
 		errs = append(errs, field.Invalid(meta.Child("namespace"), sb.Namespace, "was changed by admission"))
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("a sandbox for the claim, as admission made it: %w", apierrors.NewInvalid(kind.GroupKind(), name, errs))
+		invalid := apierrors.NewInvalid(kind.GroupKind(), name, errs)
+		invalid.ErrStatus.Message = "a sandbox for the claim, as admission made it: " + invalid.ErrStatus.Message
+		return invalid
 	}
 	if validating, ok := a.admission.(admission.ValidationInterface); ok && validating.Handles(admission.Create) {
 		return validating.Validate(ctx, attributes, a.objects)

@@ -6,15 +6,14 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -57,8 +56,8 @@ func (s *claimStore) Sandbox(ctx context.Context, namespace, name string, notOld
 	if err != nil || sb != nil && parsedVersion(sb) >= notOlderThan {
 		return sb, err
 	}
-	// The index is ahead of this read, which may be from another moment of the cache.
-	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, strconv.FormatUint(notOlderThan, 10))
+	// The index is ahead of the cache: a list has brought the sandbox.
+	return get[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, name, "")
 }
 
 func parsedVersion(sb *v1alpha1.Sandbox) uint64 {
@@ -81,20 +80,7 @@ func (s *claimStore) Set(ctx context.Context, namespace, name string) (*v1alpha1
 // Sets implements allocator.Store. It reads as of now, which the watch cache makes
 // sure of.
 func (s *claimStore) Sets(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, uint64, error) {
-	obj, err := s.sets.List(genericapirequest.WithNamespace(ctx, namespace), &metainternalversion.ListOptions{})
-	if err != nil {
-		return nil, 0, fmt.Errorf("listing sets in %s: %w", namespace, err)
-	}
-	list, ok := obj.(*v1alpha1.SandboxSetList)
-	if !ok {
-		return nil, 0, fmt.Errorf("listing sets: got a %T", obj)
-	}
-	sets := make([]*v1alpha1.SandboxSet, 0, len(list.Items))
-	for i := range list.Items {
-		sets = append(sets, &list.Items[i])
-	}
-	asOf, err := storage.APIObjectVersioner{}.ParseResourceVersion(list.ResourceVersion)
-	return sets, asOf, err
+	return list[*v1alpha1.SandboxSet](ctx, s.sets, namespace, &metainternalversion.ListOptions{})
 }
 
 // Claim implements allocator.Store.
@@ -109,7 +95,7 @@ func (s *claimStore) Claim(ctx context.Context, namespace, name string) (*v1alph
 
 // SandboxesOf implements allocator.Store.
 func (s *claimStore) SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
-	all, _, err := s.listSandboxes(ctx, claim.Namespace, labels.Set{v1alpha1.LabelClaimName: claim.Name})
+	all, _, err := list[*v1alpha1.Sandbox](ctx, s.sandboxes, claim.Namespace, labelled(labels.Set{v1alpha1.LabelClaimName: claim.Name}))
 	if err != nil {
 		return nil, err
 	}
@@ -124,29 +110,44 @@ func (s *claimStore) SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxCla
 
 // PoolSandboxes implements allocator.Store.
 func (s *claimStore) PoolSandboxes(ctx context.Context, namespace, set string) ([]*v1alpha1.Sandbox, uint64, error) {
-	return s.listSandboxes(ctx, namespace, labels.Set{
+	return list[*v1alpha1.Sandbox](ctx, s.sandboxes, namespace, labelled(labels.Set{
 		v1alpha1.LabelSandboxPool:    set,
 		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
-	})
+	}))
 }
 
-// listSandboxes reads as of now, which the watch cache makes sure of.
-func (s *claimStore) listSandboxes(ctx context.Context, namespace string, selector labels.Set) ([]*v1alpha1.Sandbox, uint64, error) {
-	ctx = genericapirequest.WithNamespace(ctx, namespace)
-	obj, err := s.sandboxes.List(ctx, &metainternalversion.ListOptions{LabelSelector: selector.AsSelector()})
+// labelled selects by labels, as of now, which the watch cache makes sure of.
+func labelled(by labels.Set) *metainternalversion.ListOptions {
+	return &metainternalversion.ListOptions{LabelSelector: by.AsSelector()}
+}
+
+// list reads the objects of a namespace, and returns as of which resourceVersion they
+// are. They are not to be changed.
+func list[T runtime.Object](
+	ctx context.Context, store *genericregistry.Store, namespace string, options *metainternalversion.ListOptions,
+) ([]T, uint64, error) {
+	obj, err := store.List(genericapirequest.WithNamespace(ctx, namespace), options)
 	if err != nil {
-		return nil, 0, fmt.Errorf("listing sandboxes %s in %s: %w", selector, namespace, err)
+		return nil, 0, fmt.Errorf("listing %s in %s: %w", store.DefaultQualifiedResource, namespace, err)
 	}
-	list, ok := obj.(*v1alpha1.SandboxList)
-	if !ok {
-		return nil, 0, fmt.Errorf("listing sandboxes: got a %T", obj)
+	objects, err := meta.ExtractList(obj)
+	if err != nil {
+		return nil, 0, err
 	}
-	sandboxes := make([]*v1alpha1.Sandbox, 0, len(list.Items))
-	for i := range list.Items {
-		sandboxes = append(sandboxes, &list.Items[i])
+	all := make([]T, 0, len(objects))
+	for _, object := range objects {
+		one, err := typed[T](object)
+		if err != nil {
+			return nil, 0, err
+		}
+		all = append(all, one)
 	}
-	asOf, err := storage.APIObjectVersioner{}.ParseResourceVersion(list.ResourceVersion)
-	return sandboxes, asOf, err
+	accessor, err := meta.ListAccessor(obj)
+	if err != nil {
+		return nil, 0, err
+	}
+	asOf, err := storage.APIObjectVersioner{}.ParseResourceVersion(accessor.GetResourceVersion())
+	return all, asOf, err
 }
 
 // get reads an object; the zero T where there is none.
@@ -210,10 +211,12 @@ func (t *claimTxn) Guard(ctx context.Context, token string, now time.Time) error
 // Release implements allocator.Txn.
 func (t *claimTxn) Release() { t.Txn.Release(t.store.guards) }
 
-// Settle implements allocator.Txn.
-func (t *claimTxn) Settle(ctx context.Context, claim types.UID) (written bool, err error) {
-	return t.Txn.Settle(ctx, func(obj runtime.Object) bool {
-		sb, ok := obj.(*v1alpha1.Sandbox)
-		return ok && sb.Annotations[v1alpha1.AnnotationOwner] == string(claim)
+// Settle implements allocator.Txn. A binding is told by the sandbox's lock, which it
+// keeps when its claim lets it go.
+func (t *claimTxn) Settle(ctx context.Context) (written bool, err error) {
+	return t.Txn.Settle(ctx, func(now, written runtime.Object) bool {
+		is, isSandbox := now.(*v1alpha1.Sandbox)
+		ours, wasSandbox := written.(*v1alpha1.Sandbox)
+		return isSandbox && wasSandbox && is.Annotations[v1alpha1.AnnotationLock] == ours.Annotations[v1alpha1.AnnotationLock]
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
@@ -40,30 +39,13 @@ func newPodValidator(cluster corev1client.CoreV1Interface, lookup *templateLooku
 	options := podvalidation.Options{
 		Lookup: lookup,
 		Sets: func(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, error) {
-			return cachedSets(ctx, sets, namespace)
+			// As the watch cache has them.
+			all, _, err := list[*v1alpha1.SandboxSet](ctx, sets, namespace, &metainternalversion.ListOptions{ResourceVersion: "0"})
+			return all, err
 		},
 	}
 	if cluster != nil {
 		options.Pods = podvalidation.NewDryRun(cluster.RESTClient(), clock.RealClock{})
 	}
 	return podvalidation.New(options)
-}
-
-// cachedSets returns the sets of a namespace as the watch cache has them. They are
-// not to be changed.
-func cachedSets(ctx context.Context, store *genericregistry.Store, namespace string) ([]*v1alpha1.SandboxSet, error) {
-	ctx = genericapirequest.WithNamespace(ctx, namespace)
-	obj, err := store.List(ctx, &metainternalversion.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil, fmt.Errorf("listing sandboxsets in %s: %w", namespace, err)
-	}
-	list, ok := obj.(*v1alpha1.SandboxSetList)
-	if !ok {
-		return nil, fmt.Errorf("listing sandboxsets: got a %T", obj)
-	}
-	sets := make([]*v1alpha1.SandboxSet, 0, len(list.Items))
-	for i := range list.Items {
-		sets = append(sets, &list.Items[i])
-	}
-	return sets, nil
 }

@@ -54,7 +54,7 @@ func TestFailedCreateIsNotStoredLater(t *testing.T) {
 			if name == "waiting" {
 				stock = 0
 			}
-			s, kv, set := startTapped(t, stock, withSyncWindow(time.Millisecond))
+			s, kv, set := startTapped(t, stock, withoutWaiting())
 			var first *tapTxn
 			kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
 				if i == 0 {
@@ -100,7 +100,7 @@ func TestDeletedClaimIsNotStoredAgain(t *testing.T) {
 			if name == "bound" {
 				stock = 9
 			}
-			s, kv, set := startTapped(t, stock, withSyncWindow(time.Millisecond))
+			s, kv, set := startTapped(t, stock, withoutWaiting())
 			kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
 				resp, err := all[i].send()
 				if i > 0 || err != nil {
@@ -283,7 +283,7 @@ func TestLostCandidatesComeBack(t *testing.T) {
 // reads it only after both.
 func TestClaimMadeAgainUnderItsName(t *testing.T) {
 	t.Parallel()
-	s, kv, set := startTapped(t, 0, withSyncWindow(time.Millisecond))
+	s, kv, set := startTapped(t, 0, withoutWaiting())
 	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 2, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
 	})); err != nil {

@@ -30,7 +30,7 @@ import (
 // are served.
 func TestRestsAfterARestart(t *testing.T) {
 	t.Parallel()
-	s, kv, set := startTapped(t, 0, withSyncWindow(time.Millisecond))
+	s, kv, set := startTapped(t, 0, withoutWaiting())
 	for i := range 3 {
 		if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, fmt.Sprintf("c-%d", i), 1, waits)); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestRestsAfterARestart(t *testing.T) {
 	// With this many sandboxes the server knows the claims before the pools.
 	s.Stock(t, s.Set(t, "default", "another", 3000), 0, 3000)
 	s.Stop()
-	s = testutil.Start(t, testutil.WithEtcd(s.EtcdServers), withSyncWindow(time.Millisecond), kv.server())
+	s = testutil.Start(t, testutil.WithEtcd(s.EtcdServers), withoutWaiting(), kv.server())
 	kv.comesToRest(t, expect.Patience)
 	s.Stock(t, set, 0, 3)
 	for i := range 3 {
@@ -101,7 +101,7 @@ func processorTime(t *testing.T, do func()) time.Duration {
 // Nothing runs beside this test, because it measures what the process takes.
 func TestRestsWhileAllOrNothingHoldsReadySandboxes(t *testing.T) {
 	const waitReady = 2 * time.Second
-	s, kv, set := startTapped(t, 0, withSyncWindow(time.Millisecond))
+	s, kv, set := startTapped(t, 0, withoutWaiting())
 	time.Sleep(3 * time.Second) // until the server has started and etcd is idle
 	idle := processorTime(t, func() { time.Sleep(time.Second) })
 	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "both", 2, func(c *v1alpha1.SandboxClaim) {
@@ -139,7 +139,7 @@ func limitedTo(puts int) func(*tapTxn) (*clientv3.TxnResponse, error) {
 // try for ever.
 func TestTooLargeClaimsDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
-	s, kv, set := startTapped(t, 0, withSyncWindow(time.Millisecond))
+	s, kv, set := startTapped(t, 0, withoutWaiting())
 	kv.decide(limitedTo(3))
 	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "large", 3, func(c *v1alpha1.SandboxClaim) {
 		waits(c)
@@ -166,7 +166,7 @@ func TestTooLargeClaimsDoNotStarveOthers(t *testing.T) {
 // A claim for all or nothing shows all or nothing, however little etcd takes at once.
 func TestAllOrNothingIsNotCutBySize(t *testing.T) {
 	t.Parallel()
-	s, kv, set := startTapped(t, 0, withSyncWindow(time.Millisecond))
+	s, kv, set := startTapped(t, 0, withoutWaiting())
 	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "three", 3, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
 		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
@@ -244,8 +244,8 @@ func withCluster(t *testing.T, name string) testutil.Option {
 // server looks, and on each server. The claim's message says so from time to time.
 func TestChangingErrorsAreWrittenRarely(t *testing.T) {
 	t.Parallel()
-	s, kv, _ := startTapped(t, 0, withSyncWindow(time.Millisecond), withCluster(t, "one"))
-	testutil.Start(t, testutil.WithEtcd(s.EtcdServers), withSyncWindow(time.Millisecond), withCluster(t, "two"), kv.server())
+	s, kv, _ := startTapped(t, 0, withoutWaiting(), withCluster(t, "one"))
+	testutil.Start(t, testutil.WithEtcd(s.EtcdServers), withoutWaiting(), withCluster(t, "two"), kv.server())
 	set, err := s.Client.AgentsV1alpha1().SandboxSets("default").Create(t.Context(), &v1alpha1.SandboxSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "far"},
 		Spec: v1alpha1.SandboxSetSpec{

@@ -39,9 +39,9 @@ func startThree(t *testing.T) (*testutil.Server, *tapKV, *countSandboxes) {
 	kv, admitted := &tapKV{}, &countSandboxes{}
 	admit := testutil.WithConfig(func(c *apiserver.Config) { c.GenericConfig.AdmissionControl = admitted })
 	etcd := testutil.WithEtcd(testutil.StartEtcd(t))
-	s := testutil.Start(t, etcd, withSyncWindow(time.Millisecond), kv.server(), admit)
+	s := testutil.Start(t, etcd, withoutWaiting(), kv.server(), admit)
 	for range 2 {
-		testutil.Start(t, etcd, withSyncWindow(time.Millisecond), kv.server(), admit)
+		testutil.Start(t, etcd, withoutWaiting(), kv.server(), admit)
 	}
 	return s, kv, admitted
 }

@@ -172,8 +172,9 @@ func startTapped(t *testing.T, stock int, opts ...testutil.Option) (*testutil.Se
 	return s, kv, set
 }
 
-func withSyncWindow(d time.Duration) testutil.Option {
-	return testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.SyncWindow = d })
+// withoutWaiting lets creates answer at once.
+func withoutWaiting() testutil.Option {
+	return testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.SyncWindow = time.Millisecond })
 }
 
 // waits makes a claim wait for stock, for long.

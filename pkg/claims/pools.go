@@ -69,14 +69,8 @@ type Problem struct {
 //     sets have a patch, or there is none, they are made from the template itself.
 func EligiblePools(claim *v1alpha1.SandboxClaim, sets Sets) Eligible {
 	asked, byRef := v1alpha1.AskedOf(claim)
-	named, using := sets.Set(claim.Namespace, asked), sets.Using(claim.Namespace, asked)
-	known := using
-	if named != nil && !slices.Contains(using, named) {
-		at, _ := slices.BinarySearchFunc(using, named, ComparePreference)
-		known = slices.Insert(slices.Clone(using), at, named)
-	}
-	pool := claim.Spec.WarmPool
-	if pool != "" && pool != v1alpha1.WarmPoolDefault && pool != v1alpha1.WarmPoolNone {
+	named, known := sets.Set(claim.Namespace, asked), knownAs(claim.Namespace, asked, sets)
+	if pool := claim.Spec.WarmPool; pool != "" && pool != v1alpha1.WarmPoolDefault && pool != v1alpha1.WarmPoolNone {
 		for _, set := range known {
 			if Serves(set, claim, named != nil) {
 				return Eligible{Pools: []*v1alpha1.SandboxSet{set}, Found: true, MakeFrom: set, Name: pool}
@@ -99,10 +93,21 @@ func EligiblePools(claim *v1alpha1.SandboxClaim, sets Sets) Eligible {
 	default:
 		e.MakeFromTemplate = asked
 	}
-	if pool == v1alpha1.WarmPoolNone {
+	if claim.Spec.WarmPool == v1alpha1.WarmPoolNone {
 		e.Pools, e.OfTemplate = nil, named == nil || byRef
 	}
 	return e
+}
+
+// knownAs returns the sets that have a name, or refer to the template of that name, the
+// preferred ones first.
+func knownAs(namespace, name string, sets Sets) []*v1alpha1.SandboxSet {
+	named, using := sets.Set(namespace, name), sets.Using(namespace, name)
+	if named == nil || slices.Contains(using, named) {
+		return using
+	}
+	at, _ := slices.BinarySearchFunc(using, named, ComparePreference)
+	return slices.Insert(slices.Clone(using), at, named)
 }
 
 // Serves reports whether the sandboxes of a set may serve a claim of its namespace.

@@ -75,7 +75,7 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 }
 
-// largerThanMessages says whether gRPC did not send, or not accept, a request
+// largerThanMessages reports whether gRPC did not send, or not accept, a request
 // for its size, which it reports in words only.
 func largerThanMessages(err error) bool {
 	s, ok := status.FromError(err)

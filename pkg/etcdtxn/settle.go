@@ -27,12 +27,13 @@ var ErrNotSettled = errors.New("nothing is left by which the transaction could b
 // It does so by a key that the transaction found at some revision: an object that it
 // updates, or its guard. While the key is at that revision the transaction was not
 // written; writing the key anew, as it is, then takes away what the transaction
-// depends on. Once the key has moved, isOurs judges the object: whether it became
-// what only this transaction makes it, also if it was changed again since.
+// depends on. Once the key has moved, isOurs compares the object now with the one that the
+// transaction writes: whether it became what only this transaction makes it, also if it
+// was changed again since.
 //
 // Other errors than ErrNotSettled mean that etcd did not answer: it may be tried
 // again.
-func (t *Txn) Settle(ctx context.Context, isOurs func(runtime.Object) bool) (written bool, err error) {
+func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Object) bool) (written bool, err error) {
 	if t.guard != nil {
 		return t.guard.settle(ctx, t.client.kv)
 	}
@@ -54,7 +55,7 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(runtime.Object) bool) (wri
 				if err := w.resource.decode(ctx, w.key, kv.Value, kv.ModRevision, obj); err != nil {
 					return false, err
 				}
-				return isOurs(obj), nil
+				return isOurs(obj, w.obj), nil
 			}
 			touch, err := t.client.kv.Txn(ctx).
 				If(clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at)).
@@ -98,12 +99,15 @@ func NewGuards(lease clientv3.Lease, prefix string) *Guards {
 
 // guard is the key of one transaction.
 type guard struct {
+	of  *Guards
 	key string
 	// token is what the transaction writes, under a lease.
 	token string
 	lease clientv3.LeaseID
-	// at is the revision at which the key was when it was last heard of.
-	at int64
+	// at is the revision at which the transaction expects the key, and next where it was
+	// when it was last heard of: a transaction that is settled again gets the same answer,
+	// and the next transaction expects it there.
+	at, next int64
 }
 
 // Guard lets a transaction be settled by a key that it writes a token into, which
@@ -117,15 +121,14 @@ func (t *Txn) Guard(ctx context.Context, of *Guards, token string, now time.Time
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if !now.Before(of.renewAt) {
-		granted, err := of.lease.Grant(ctx, guardTTL)
-		if err != nil {
-			return fmt.Errorf("making a lease in etcd: %w", err)
+		if err := of.grant(ctx); err != nil {
+			return err
 		}
-		of.leaseID, of.renewAt = granted.ID, now.Add(guardTTL/2*time.Second)
+		of.renewAt = now.Add(guardTTL / 2 * time.Second)
 	}
 	if len(of.free) == 0 {
 		of.made++
-		of.free = append(of.free, &guard{key: fmt.Sprintf("%s%d", of.prefix, of.made)})
+		of.free = append(of.free, &guard{of: of, key: fmt.Sprintf("%s%d", of.prefix, of.made)})
 	}
 	last := len(of.free) - 1
 	t.guard, of.free = of.free[last], of.free[:last]
@@ -133,34 +136,62 @@ func (t *Txn) Guard(ctx context.Context, of *Guards, token string, now time.Time
 	return nil
 }
 
+// grant makes another lease for new keys; of.mu is held.
+func (of *Guards) grant(ctx context.Context) error {
+	granted, err := of.lease.Grant(ctx, guardTTL)
+	if err != nil {
+		return fmt.Errorf("making a lease in etcd: %w", err)
+	}
+	of.leaseID = granted.ID
+	return nil
+}
+
+// renew gives a guard another lease than the one that it has, which is gone.
+func (g *guard) renew(ctx context.Context) error {
+	g.of.mu.Lock()
+	defer g.of.mu.Unlock()
+	if g.of.leaseID == g.lease {
+		if err := g.of.grant(ctx); err != nil {
+			return err
+		}
+	}
+	g.lease = g.of.leaseID
+	return nil
+}
+
 // Release gives the guard of a transaction back, if it has one.
 func (t *Txn) Release(of *Guards) {
 	if g := t.guard; g != nil {
 		t.guard = nil
+		g.at = g.next
 		of.mu.Lock()
 		defer of.mu.Unlock()
 		of.free = append(of.free, g)
 	}
 }
 
+// isAt takes in at which revision the key is.
+func (g *guard) isAt(revision int64) { g.at, g.next = revision, revision }
+
 // settle is Settle by a guard.
 func (g *guard) settle(ctx context.Context, kv clientv3.KV) (written bool, err error) {
 	resp, err := kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at)).
-		Then(clientv3.OpPut(g.key, "")).
+		Then(clientv3.OpPut(g.key, "", clientv3.WithLease(g.lease))).
 		Else(clientv3.OpGet(g.key)).
 		Commit()
 	if err != nil {
 		return false, classify(err)
 	}
 	if resp.Succeeded {
-		g.at = resp.Header.Revision
+		g.isAt(resp.Header.Revision)
 		return false, nil
 	}
 	kvs := resp.Responses[0].GetResponseRange().GetKvs()
 	if len(kvs) == 0 {
+		g.next = 0
 		return false, ErrNotSettled
 	}
-	g.at = kvs[0].GetModRevision()
+	g.next = kvs[0].GetModRevision()
 	return string(kvs[0].GetValue()) == g.token, nil
 }

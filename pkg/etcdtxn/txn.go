@@ -5,8 +5,10 @@ package etcdtxn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,18 +114,24 @@ func (t *Txn) Commit(ctx context.Context) error {
 		reads = append(reads, clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
 	}
 	resp, err := t.client.kv.Txn(ctx).If(compares...).Then(puts...).Else(reads...).Commit()
+	if t.guard != nil && errors.Is(err, rpctypes.ErrLeaseNotFound) { // nothing was written
+		if err := t.guard.renew(ctx); err != nil {
+			return err
+		}
+		return t.Commit(ctx)
+	}
 	if err != nil {
 		return classify(err)
 	}
 	if !resp.Succeeded {
 		conflict := t.conflict(resp)
-		if len(conflict.Moved) == 0 { // the guard's lease has ended since
+		if len(conflict.Moved) == 0 { // only the guard: its lease has ended, or another used it late
 			return t.Commit(ctx)
 		}
 		return conflict
 	}
 	if t.guard != nil {
-		t.guard.at = resp.Header.Revision
+		t.guard.isAt(resp.Header.Revision)
 	}
 	for _, w := range t.writes {
 		if err := w.resource.versioner.UpdateObject(w.obj, uint64(resp.Header.Revision)); err != nil {
@@ -141,7 +149,7 @@ func (t *Txn) conflict(resp *clientv3.TxnResponse) *ConflictError {
 			current = kvs[0].GetModRevision()
 		}
 		if i == len(t.writes) {
-			t.guard.at = current
+			t.guard.isAt(current)
 			continue
 		}
 		if current != t.writes[i].at {

@@ -117,6 +117,8 @@ type forgetful struct {
 	clientv3.KV
 	loses     string
 	committed int
+	// late is the last that was not sent, and may be yet.
+	late clientv3.Txn
 }
 
 const before, after = "before", "after"
@@ -140,6 +142,7 @@ func (f *forgetfulTxn) Else(ops ...clientv3.Op) clientv3.Txn { f.Txn = f.Txn.Els
 
 func (f *forgetfulTxn) Commit() (*clientv3.TxnResponse, error) {
 	if f.kv.loses == before {
+		f.kv.late = f.Txn
 		return nil, errLost
 	}
 	resp, err := f.Txn.Commit()

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package poolindex knows, in memory, which sandboxes of which pool can be
-// claimed now. It hands each of them to one caller only and does no I/O: the
-// store decides, and an index that lags costs a retry, never a wrong binding.
+// Package poolindex has, in memory, the sandboxes of each pool that can be claimed
+// now. It hands each of them to one caller only and does no I/O: the store decides,
+// and an index that lags costs a retry, never a wrong binding.
 package poolindex

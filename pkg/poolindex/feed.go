@@ -11,14 +11,14 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// Listener hears of pools that can serve again.
+// Listener is told of pools that can serve again.
 type Listener interface {
-	// Stocked says that a sandbox of the pool can be taken now. It is called
-	// once per sandbox, from the goroutine of the watch, and must not block.
+	// Stocked is called when a sandbox of the pool can be taken that could not be
+	// before: for each, from the goroutine of the watch. It must not block.
 	Stocked(Pool)
 }
 
-// Feed turns what a watch of sandboxes and sets tells into the index's state.
+// Feed turns the events of a watch of sandboxes and sets into the index's state.
 // It is the index's only writer. Its methods are called from one goroutine per
 // watch, in the order of that watch.
 type Feed struct {
@@ -33,8 +33,8 @@ func NewFeed(index *Index, listener Listener, now func() time.Time) *Feed {
 	return &Feed{index: index, listener: listener, now: now}
 }
 
-// SandboxListed begins a new picture of all sandboxes, as of resourceVersion:
-// those that are not in it are gone.
+// SandboxListed takes in a list of all sandboxes as of resourceVersion: those that
+// are not in it are gone.
 func (f *Feed) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	listed := make(map[entryKey]struct{}, len(all))
 	for _, sb := range all {

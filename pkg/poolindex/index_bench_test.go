@@ -48,7 +48,7 @@ func perSandbox(n int, withStrings bool) float64 {
 		x.Upsert(c)
 	}
 	if withStrings {
-		cs = nil // the index holds the strings, and nobody holds the slice
+		cs = nil // only the index holds the strings now
 	}
 	bytes := float64(heap()-before) / float64(n)
 	runtime.KeepAlive(cs)

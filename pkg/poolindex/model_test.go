@@ -57,11 +57,20 @@ type world struct {
 	keys    []entryKey
 	boxes   map[entryKey]*box
 	held    []Candidate // with callers
-	failure error
+	// suspended are revisions, each of which has a sandbox that is queued.
+	suspended map[poolRevision]bool
+	resumed   uint64 // calls of Resume
+	failure   error
 }
 
-// box is what the model knows of one sandbox. It can be taken if the newest
-// news says so, nobody holds it, and nothing as new has been done with it.
+type poolRevision struct {
+	pool     Pool
+	revision string
+}
+
+// box is what the model knows of one sandbox. It is queued if it was available by the
+// newest news, no caller holds it, and nothing as new has been done with it. It can be
+// taken then if its revision is not suspended.
 type box struct {
 	news    Candidate
 	in      bool // the news: available, or not
@@ -69,23 +78,30 @@ type box struct {
 	takenAt uint64
 	spent   uint64      // bound or discarded at this version
 	bound   uint64      // bound at this version
-	removed uint64      // newest removal that the feed told of
-	history []Candidate // what the feed told of
+	removed uint64      // newest removal that the feed reported
+	history []Candidate // what the feed reported
 }
 
 func (b *box) newest() uint64 { return max(b.news.ResourceVersion, b.spent) }
 
-func (b *box) available() bool { return b.in && !b.held && b.news.ResourceVersion > b.spent }
+func (b *box) queued() bool { return b.in && !b.held && b.news.ResourceVersion > b.spent }
+
+func (w *world) available(b *box) bool {
+	return b.queued() && !w.suspended[poolRevision{b.news.Pool, b.news.Revision}]
+}
 
 var (
 	modelPools = []Pool{
-		{Namespace: "one", Name: "py"}, {Namespace: "one", Name: "js"}, {Namespace: "two", Name: "py"}, {Namespace: "two", Name: "js"},
+		{Namespace: "one", Name: "py", UID: "1"}, {Namespace: "one", Name: "py", UID: "2"}, {Namespace: "one", Name: "js", UID: "3"},
+		{Namespace: "two", Name: "py", UID: "4"}, {Namespace: "two", Name: "py", UID: "5"}, {Namespace: "two", Name: "js", UID: "6"},
 	}
 	modelRevisions = []string{"r1", "r2", "r3"}
 )
 
 func newWorld(seed uint64) *world {
-	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), index: New(), boxes: map[entryKey]*box{}, version: 1}
+	w := &world{
+		rand: rand.New(rand.NewPCG(seed, 0)), index: New(), boxes: map[entryKey]*box{}, version: 1, suspended: map[poolRevision]bool{},
+	}
 	for _, namespace := range []string{"one", "two"} {
 		for i := range 8 {
 			key := entryKey{namespace, fmt.Sprint("sb-", i)}
@@ -105,9 +121,9 @@ func (w *world) step() string {
 	switch n := w.rand.IntN(100); {
 	case n < 30:
 		w.version++
-		c := Candidate{
-			Pool: Pool{Namespace: key.namespace, Name: pick(w, []string{"py", "py", "py", "js"})}, Name: key.name,
-			ResourceVersion: w.version, Revision: pick(w, modelRevisions),
+		c := Candidate{Pool: pick(w, modelPools), Name: key.name, ResourceVersion: w.version, Revision: pick(w, modelRevisions)}
+		for c.Pool.Namespace != key.namespace {
+			c.Pool = pick(w, modelPools)
 		}
 		w.upsert(b, c)
 		return fmt.Sprint("upsert ", c)
@@ -130,9 +146,13 @@ func (w *world) step() string {
 		}
 		w.remove(key, b, old)
 		return fmt.Sprint("late remove ", key, old)
-	case n < 75:
+	case n < 59:
+		return w.suspend(poolRevision{pick(w, modelPools), pick(w, modelRevisions)})
+	case n < 61:
+		return w.resume()
+	case n < 77:
 		return w.take(pick(w, modelPools), w.rand.IntN(5))
-	case n < 86:
+	case n < 87:
 		return w.bind()
 	case n < 90:
 		cs := w.someHeld()
@@ -143,7 +163,7 @@ func (w *world) step() string {
 		cs := w.someHeld()
 		w.index.Release(cs)
 		for _, c := range cs {
-			w.boxes[keyOf(c)].held = false
+			w.boxes[c.key()].held = false
 		}
 		return fmt.Sprint("release ", cs)
 	case n < 97:
@@ -155,17 +175,16 @@ func (w *world) step() string {
 	}
 }
 
-func keyOf(c Candidate) entryKey { return entryKey{c.Pool.Namespace, c.Name} }
-
 func (w *world) upsert(b *box, c Candidate) {
-	could := b.available()
+	could := w.available(b)
 	pool := b.news.Pool
 	b.history = append(b.history, c)
 	if c.ResourceVersion > b.newest() {
 		b.news, b.in = c, true
+		w.forgetEmpty()
 	}
 	stocked := w.index.Upsert(c)
-	if want := b.available() && (!could || pool != b.news.Pool); stocked != want {
+	if want := w.available(b) && (!could || pool != b.news.Pool); stocked != want {
 		w.fail("Upsert(%v) = %t, want %t", c, stocked, want)
 	}
 }
@@ -175,7 +194,54 @@ func (w *world) remove(key entryKey, b *box, version uint64) {
 		b.news, b.in = Candidate{ResourceVersion: version}, false
 	}
 	b.removed = max(b.removed, version)
+	w.forgetEmpty()
 	w.index.Remove(key.namespace, key.name, version)
+}
+
+// forgetEmpty resumes the revisions that have no sandbox left.
+func (w *world) forgetEmpty() {
+	left := map[poolRevision]bool{}
+	for _, b := range w.boxes {
+		if r := (poolRevision{b.news.Pool, b.news.Revision}); b.queued() && w.suspended[r] {
+			left[r] = true
+		}
+	}
+	w.suspended = left
+}
+
+// suspend suspends a revision for want of a template that was looked for before a
+// Resume, or after the last one.
+func (w *world) suspend(r poolRevision) string {
+	asOf := w.resumed - min(w.resumed, w.rand.Uint64N(4)/3)
+	if asOf == w.resumed {
+		w.suspended[r] = true
+		w.forgetEmpty()
+	}
+	if done := w.index.Suspend(r.pool, r.revision, asOf); done != (asOf == w.resumed) {
+		w.fail("Suspend(%v, %d) = %t after %d Resumes", r, asOf, done, w.resumed)
+	}
+	return fmt.Sprint("suspend ", r, asOf)
+}
+
+// resume resumes the pools of a namespace.
+func (w *world) resume() string {
+	namespace := pick(w, w.keys).namespace
+	want := map[Pool]bool{}
+	for r := range w.suspended {
+		if r.pool.Namespace == namespace {
+			want[r.pool] = true
+			delete(w.suspended, r)
+		}
+	}
+	w.resumed++
+	got := map[Pool]bool{}
+	for _, p := range w.index.Resume(func(p Pool) bool { return p.Namespace == namespace }) {
+		got[p] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.fail("resumed pools (-want +got):\n%s", diff)
+	}
+	return fmt.Sprint("resume ", namespace)
 }
 
 func (w *world) take(p Pool, n int) string {
@@ -189,13 +255,13 @@ func (w *world) take(p Pool, n int) string {
 		w.fail("Peek(%v, %d) and Take (-peeked +taken):\n%s", p, n, diff)
 	}
 	for _, c := range cs {
-		b := w.boxes[keyOf(c)]
+		b := w.boxes[c.key()]
 		switch {
 		case b.held:
 			w.fail("%v is handed out to two callers", c)
 		case b.bound >= c.ResourceVersion:
 			w.fail("%v is handed out, and was bound at %d", c, b.bound)
-		case !b.available() || b.news != c || c.Pool != p:
+		case !w.available(b) || b.news != c || c.Pool != p:
 			w.fail("%v is handed out of %v, the model has %+v", c, p, b)
 		}
 		b.held, b.takenAt = true, c.ResourceVersion
@@ -210,7 +276,7 @@ func (w *world) bind() string {
 	w.version++
 	at := w.version
 	for _, c := range cs {
-		key := keyOf(c)
+		key := c.key()
 		switch w.rand.IntN(4) {
 		case 0:
 			w.remove(key, w.boxes[key], at)
@@ -228,7 +294,7 @@ func (w *world) bind() string {
 
 func (w *world) answered(cs []Candidate, bound uint64) {
 	for _, c := range cs {
-		b := w.boxes[keyOf(c)]
+		b := w.boxes[c.key()]
 		b.held, b.spent, b.bound = false, max(b.spent, b.takenAt, bound), max(b.bound, bound)
 	}
 }
@@ -246,6 +312,7 @@ func (w *world) list() string {
 		b.news, b.in = Candidate{ResourceVersion: version}, false
 		b.removed = max(b.removed, version)
 	}
+	w.forgetEmpty()
 	w.index.Retain(func(namespace, name string) bool { return listed[entryKey{namespace, name}] }, version)
 	return fmt.Sprint("list ", listed, version)
 }
@@ -262,7 +329,7 @@ func (w *world) someHeld() []Candidate {
 func (w *world) stock(p Pool) int {
 	n := 0
 	for _, b := range w.boxes {
-		if b.available() && b.news.Pool == p {
+		if w.available(b) && b.news.Pool == p {
 			n++
 		}
 	}
@@ -276,37 +343,38 @@ func (w *world) fail(format string, args ...any) {
 }
 
 func (w *world) check() error {
-	total := 0
 	for _, p := range modelPools {
 		n := w.stock(p)
-		total += n
 		if got := w.index.Available(p); got != n {
 			w.fail("Available(%v) = %d, want %d", p, got, n)
 		}
-	}
-	if got := w.index.Len(); got != total {
-		w.fail("Len() = %d, want %d", got, total)
+		suspended := slices.ContainsFunc(modelRevisions, func(revision string) bool { return w.suspended[poolRevision{p, revision}] })
+		if got := w.index.Suspended(p); got != suspended {
+			w.fail("Suspended(%v) = %t, want %t", p, got, suspended)
+		}
 	}
 	return w.failure
 }
 
-// finish takes all there is, which must be all that the model has, and then
+// finish resumes and takes all there is, which must be all that the model has, and then
 // lets every sandbox go.
 func (w *world) finish() error {
 	w.index.Release(w.held)
 	for _, c := range w.held {
-		w.boxes[keyOf(c)].held = false
+		w.boxes[c.key()].held = false
 	}
+	w.index.Resume(everyPool)
+	clear(w.suspended)
 	want := map[entryKey]Candidate{}
 	for key, b := range w.boxes {
-		if b.available() {
+		if w.available(b) {
 			want[key] = b.news
 		}
 	}
 	got := map[entryKey]Candidate{}
 	for _, p := range modelPools {
 		for _, c := range w.index.Take(p, len(w.keys)) {
-			got[keyOf(c)] = c
+			got[c.key()] = c
 		}
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(entryKey{})); diff != "" {

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Share says which sandboxes a server should prefer (see Index.Prefer) beside
-// the other servers of its store. Every sandbox is preferred by exactly one of
+// Share returns the sandboxes that a server should prefer among the servers of its
+// store, as Index.Prefer takes them. Every sandbox is preferred by exactly one of
 // them, each prefers about as many, and when a server comes or goes only its own
 // share changes hands (rendezvous hashing). All servers must agree on the names
 // in servers; self must be one of them, or it prefers everything, as it does
@@ -29,7 +29,7 @@ func Share(self string, servers []string) func(namespace, name string) bool {
 	}
 }
 
-// weight is how much a server is drawn to a sandbox.
+// weight decides between servers: the one of the highest prefers the sandbox.
 func weight(server, namespace, name string) uint64 {
 	hash := fnv.New64a()
 	for _, part := range []string{server, namespace, name} {

@@ -7,7 +7,7 @@ package poolindex
 type Depth struct {
 	// Available could be taken now.
 	Available int
-	// Taken are with a caller, who has not said yet what became of them.
+	// Taken are with a caller, who has not answered yet what became of them.
 	Taken int
 }
 
@@ -16,15 +16,19 @@ type Depth struct {
 func (x *Index) Depths() map[Pool]Depth {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	depths := make(map[Pool]Depth, len(x.pools))
-	for p, pl := range x.pools {
+	depths := make(map[Pool]Depth, len(x.pools.byKey))
+	for p, pl := range x.pools.byKey {
 		depths[p] = Depth{Available: pl.available, Taken: pl.taken}
 	}
 	return depths
 }
 
-// untake says that a taken sandbox of the pool was answered for.
-func (x *Index) untake(p Pool) {
-	x.pools[p].taken-- // a pool stays as long as something of it is taken
-	x.dropPoolIfEmpty(p)
+// Available is the number of sandboxes of the pool that could be taken now.
+func (x *Index) Available(p Pool) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if pl := x.pools.byKey[p]; pl != nil {
+		return pl.available
+	}
+	return 0
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,8 @@ type Assessment struct {
 //     At the end of the claim's time every sandbox that does not count has failed.
 //   - With AllOrNothing nothing counts before everything does, so that the claim
 //     shows none or all at every moment, and ends with one or the other.
+//   - What is starting and not needed any more, because a client raised the status, is
+//     let go.
 //   - One that is kept for debugging is not the claim's any more.
 func Assess(s State) *Assessment {
 	next := *s.Claim
@@ -61,7 +64,7 @@ func Assess(s State) *Assessment {
 	}
 	a.expired = !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
-	if !claims.AllOrNothing(s.Claim) {
+	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.Room-len(a.released))])
 	}
 	a.report(nil)
@@ -100,15 +103,37 @@ func (a *Assessment) sort() {
 			}
 		}
 	}
-	if over && claims.AllOrNothing(a.claim) && len(a.ready) < claims.Replicas(a.claim) {
-		for _, sb := range a.ready {
-			failed = append(failed, letGo(sb, false, a.Now))
-		}
-		a.ready = nil
-	}
 	a.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.listed)-len(found))
-	a.listed = append(a.listed[:len(a.listed):len(a.listed)], found...)
+	a.listed = append(slices.Clip(a.listed), found...)
+	for _, sb := range a.useless(over) {
+		failed = append(failed, letGo(sb, false, a.Now))
+	}
 	a.released = failed[:min(len(failed), a.Room)]
+}
+
+// useless takes those that can never count out of ready and waiting, and returns them:
+// what is not needed any more because a client raised the status, and with AllOrNothing
+// everything, if the claim gets no more and not all are there; and what does not fit.
+func (a *Assessment) useless(over bool) (all []*v1alpha1.Sandbox) {
+	lacks := a.lacks()
+	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.tooLarge() {
+		lacks = 0
+	}
+	if n := min(len(a.ready), lacks); n == lacks {
+		all = slices.Concat(a.ready[n:], a.waiting)
+		a.ready, a.waiting = a.ready[:n], nil
+	}
+	return all
+}
+
+// tooLarge reports whether what the claim lacks does not fit into a transaction.
+func (a *Assessment) tooLarge() bool {
+	return a.Refused != nil && a.Refused.Reason == v1alpha1.ReasonTooLarge
+}
+
+// lacks is how many more sandboxes have to count.
+func (a *Assessment) lacks() int {
+	return max(0, claims.Replicas(a.claim)-len(a.listed)-a.unlisted)
 }
 
 // count lets sandboxes that are ready count.
@@ -146,34 +171,30 @@ func NeedsModel(s *State) bool {
 	}
 	onTheWay := 0
 	for _, sb := range s.Held {
-		if IsStarting(sb) {
+		if isOnTheWay(sb) {
 			onTheWay++
 		}
 	}
 	return claims.Replicas(s.Claim)-int(s.Claim.Status.ClaimedReplicas) > onTheWay
 }
 
+// isOnTheWay reports whether a sandbox that a claim holds may still come to count.
+func isOnTheWay(sb *v1alpha1.Sandbox) bool {
+	return IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Labels[v1alpha1.LabelReservedFailedSandbox] != "true"
+}
+
 // Needs returns what has to be looked for. A claim that is refused gets nothing more,
 // and neither does one whose time is up, but that is told what it could not get.
 func (a *Assessment) Needs() Needs {
-	wantsMade := claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()
 	switch {
 	case a.missing == 0 || a.Refused != nil:
 		return Needs{}
 	case a.expired:
-		return Needs{Explain: wantsMade}
+		return Needs{Explain: claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()}
 	case a.LetsGo() && claims.AllOrNothing(a.claim):
 		return Needs{} // first let go, then begin again
 	}
-	n := Needs{
-		Take:   min(a.missing, a.room()),
-		Make:   wantsMade && a.MayMake && !a.LetsGo(),
-		AtOnce: a.atOnce(nil),
-	}
-	if a.FailsOnShortage() && !n.Make {
-		n.Take = a.missing // so that no other claim counts on the same ones
-	}
-	return n
+	return Needs{Take: min(a.missing, a.room()), Make: a.makes()}
 }
 
 // FailsOnShortage reports whether the claim would rather not be stored than lack
@@ -182,10 +203,15 @@ func (a *Assessment) FailsOnShortage() bool {
 	return a.New && a.Claim.Spec.OnShortage == v1alpha1.ShortageFail
 }
 
-// atOnce reports whether sandboxes of the pools must come all at once: what fills
-// them up can be made one after the other.
+// atOnce reports whether sandboxes of the pools must come all at once, because none are
+// made that fill them up.
 func (a *Assessment) atOnce(broken error) bool {
-	return claims.AllOrNothing(a.claim) && (!claims.CreatesOnNoStock(a.claim) || broken != nil || !a.Eligible.CanMake())
+	return claims.AllOrNothing(a.claim) && (broken != nil || !a.makes())
+}
+
+// makes reports whether sandboxes are made for what the pools lack.
+func (a *Assessment) makes() bool {
+	return claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake() && a.MayMake && !a.LetsGo()
 }
 
 // until is when the passing of time alone changes something.

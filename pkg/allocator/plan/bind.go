@@ -94,6 +94,19 @@ func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, name string, uid types.UID, 
 	return sb, nil
 }
 
+// dated returns a sandbox that was made for a claim as one that becomes the claim's
+// now: its transaction may come long after it was made. One from which admission took
+// the date stays without.
+func dated(sb *v1alpha1.Sandbox, now time.Time) *v1alpha1.Sandbox {
+	date := now.UTC().Format(time.RFC3339)
+	if was := sb.Annotations[v1alpha1.AnnotationClaimTimestamp]; was == "" || was == date {
+		return sb
+	}
+	next := shallowCopy(sb)
+	next.Annotations[v1alpha1.AnnotationClaimTimestamp] = date
+	return next
+}
+
 // apply makes sb the claim's, which must be a copy that the caller owns. changes says
 // that its controller has to do something about it.
 func (m *Marks) apply(sb *v1alpha1.Sandbox, lock string, changes bool, now time.Time) error {

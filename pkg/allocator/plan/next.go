@@ -29,6 +29,9 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	atOnce := claims.AllOrNothing(a.claim)
 	n := min(a.missing, a.room())
 	candidates := o.Candidates[:min(n, len(o.Candidates))]
+	if a.New && len(candidates) == 0 && !atOnce {
+		n = min(n, a.Room-1) // so that the transaction can have a guard
+	}
 	made := o.Made[:min(n-len(candidates), len(o.Made))]
 	if atOnce && len(candidates)+len(made) < a.missing {
 		candidates, made = nil, nil
@@ -41,7 +44,9 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 		}
 		p.Bound, waits[i] = append(p.Bound, sb), mustWait
 	}
-	p.Made = made
+	for _, sb := range made {
+		p.Made = append(p.Made, dated(sb, a.Now))
+	}
 	a.stand(p.Bound, waits)
 	p.Released, p.Counted = a.released, a.counted
 	left := a.missing - len(p.Bound) - len(p.Made)
@@ -67,7 +72,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 func (a *Assessment) stand(bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
-		all = len(a.ready)+len(bound) >= claims.Replicas(a.claim) && !a.LetsGo() && !slices.Contains(waits, true)
+		all = len(a.ready)+len(bound) >= a.lacks() && !a.LetsGo() && !slices.Contains(waits, true)
 		if all {
 			a.count(a.ready)
 		}
@@ -97,20 +102,21 @@ func (a *Assessment) settle(p *Plan) {
 		left.add(sb)
 	}
 	for _, sb := range a.Held {
-		if IsStarting(sb) && !leaving[sb.Name] && sb.DeletionTimestamp == nil {
+		if isOnTheWay(sb) && !leaving[sb.Name] {
 			left.add(sb)
 		}
 	}
 	left.report(a.claim, a.Now)
 }
 
-// conclude ends the claim, if it has all it asked for, or if it gets no more and
-// nothing that it holds may still come to count.
+// conclude ends the claim, if nothing that it holds may still come to count, and it has
+// all it asked for or gets no more.
 func (a *Assessment) conclude(p *Plan) {
 	switch {
+	case len(p.Counted)+len(p.Released) < a.starting:
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
 		complete(a.claim, a.Now)
-	case !a.expired && a.Refused == nil || len(p.Counted)+len(p.Released) < a.starting:
+	case !a.expired && a.Refused == nil:
 	case a.Refused != nil:
 		reject(a.claim, a.Now, a.Refused)
 	default:

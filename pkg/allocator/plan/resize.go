@@ -57,7 +57,8 @@ const (
 // resizes counts how the resizes of a claim's sandboxes went.
 type resizes struct {
 	succeeded, failed, running int
-	// reasons are those of the first that failed.
+	// reasons are those of the first that failed, ordered by name: the order in which
+	// sandboxes are added changes when they come to count.
 	reasons []string
 }
 
@@ -72,14 +73,17 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 		r.running++
 	default:
 		r.failed++
-		r.reasons = slices.Clip(r.reasons) // copies of the count share no memory
-		if len(r.reasons) < namedFailures {
-			reason := update.Message
-			if len(reason) > maxReason {
-				reason = strings.ToValidUTF8(reason[:maxReason], "") + "..."
-			}
-			r.reasons = append(r.reasons, sb.Name+": "+reason)
+		if len(r.reasons) == namedFailures && sb.Name > r.reasons[namedFailures-1] {
+			return
 		}
+		reason := update.Message
+		if len(reason) > maxReason {
+			reason = strings.ToValidUTF8(reason[:maxReason], "") + "..."
+		}
+		reason = sb.Name + ": " + reason
+		at, _ := slices.BinarySearch(r.reasons, reason)
+		r.reasons = slices.Insert(slices.Clip(r.reasons), at, reason) // copies of the count share no memory
+		r.reasons = r.reasons[:min(len(r.reasons), namedFailures)]
 	}
 }
 

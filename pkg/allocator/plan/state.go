@@ -45,8 +45,6 @@ type Needs struct {
 	Take int
 	// Make reports whether sandboxes are to be made for what the pools lack.
 	Make bool
-	// AtOnce reports whether any less than Take is of no use, if none are made.
-	AtOnce bool
 	// Explain reports whether it is only asked why none can be made.
 	Explain bool
 }

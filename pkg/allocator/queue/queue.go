@@ -18,7 +18,6 @@
 package queue
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -29,92 +28,22 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-const (
-	// takeWithin is how long a waiter that could be served keeps its place before
-	// others. The server that works on its claim may be gone, or in trouble.
-	takeWithin = 2 * time.Second
-	// gatherWithin is how long a waiter that needs all at once keeps from others what
-	// is not enough for it. It may never be.
-	gatherWithin = 30 * time.Second
-)
-
-// Source is a pool that may serve a claim.
-type Source struct {
-	Pool poolindex.Pool
-	// Rank comes before stock: the pools of the lowest rank are taken from first.
-	Rank int
-}
-
-// Wants is what a claim waits for.
-type Wants struct {
-	// Need is how many sandboxes it lacks; with 0 it does not wait.
-	Need int
-	// Sources are the pools that may serve it.
-	Sources []Source
-	// AtOnce reports whether it takes all it needs at once or nothing.
-	AtOnce bool
-	// Yields reports whether others may be served before it while it cannot be,
-	// because the pools are not meant to ever hold as much as it needs at once.
-	Yields bool
-}
-
-// Waiter is the place of one claim. It is made by NewWaiter.
-type Waiter struct {
-	since time.Time
-	uid   types.UID
-	wake  func()
-
-	// Guarded by Queue.mu from here on. A waiter is in line while it needs something.
-	Wants
-	// couldSince is since when it could have had something, and gatherSince since when
-	// it has kept from others what is not enough for it; zero if it does not.
-	couldSince, gatherSince time.Time
-}
-
-// NewWaiter returns the place of a claim that came at since. wake is called when
-// there is something for it. It must not block, nor call the queue.
-func NewWaiter(since time.Time, uid types.UID, wake func()) *Waiter {
-	return &Waiter{since: since, uid: uid, wake: wake}
-}
-
-// compare orders waiters by when they came, on whatever server, and after that by
-// UID.
-func (w *Waiter) compare(other *Waiter) int {
-	return cmp.Or(w.since.Compare(other.since), cmp.Compare(w.uid, other.uid))
-}
-
-// lines are the pools in whose lines a waiter stands. One that no pool may serve
-// stands in that of the pool without a name, which never has anything.
-func (w *Wants) lines() []poolindex.Pool {
-	if w.Need == 0 {
-		return nil
-	}
-	if len(w.Sources) == 0 {
-		return []poolindex.Pool{{}}
-	}
-	lines := make([]poolindex.Pool, 0, len(w.Sources))
-	for _, s := range w.Sources {
-		lines = append(lines, s.Pool)
-	}
-	return lines
-}
-
 // Queue is the lines of all pools of an index. It is safe for concurrent use.
 type Queue struct {
 	index *poolindex.Index
-	clock clock.PassiveClock
 
 	mu    sync.Mutex
-	lines map[poolindex.Pool][]*Waiter
+	lines lines
 }
 
 // New returns a queue before an index.
 func New(index *poolindex.Index, c clock.PassiveClock) *Queue {
-	return &Queue{index: index, clock: c, lines: map[poolindex.Pool][]*Waiter{}}
+	return &Queue{index: index, lines: lines{index: index, clock: c, byPool: map[poolindex.Pool][]*Waiter{}}}
 }
 
 // Wait says what a waiter wants from now on, and puts it in line, or takes it out,
-// accordingly.
+// accordingly. It does not wake the waiter itself: who calls it takes what there is now,
+// or has just done so.
 func (q *Queue) Wait(w *Waiter, wants Wants) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,17 +51,22 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	before, after := w.lines(), wants.lines()
 	stays := slices.Equal(before, after)
 	if !stays {
-		q.drop(w)
+		q.lines.drop(w)
+	}
+	if !stays || wants.Need < w.Need { // another server may have taken for it
+		w.couldSince, w.gatherSince = time.Time{}, time.Time{}
 	}
 	w.Wants = wants
 	if !stays {
-		w.couldSince, w.gatherSince = time.Time{}, time.Time{}
 		for _, p := range after {
-			at, _ := slices.BinarySearchFunc(q.lines[p], w, (*Waiter).compare)
-			q.lines[p] = slices.Insert(q.lines[p], at, w)
+			at, _ := slices.BinarySearchFunc(q.lines.byPool[p], w, (*Waiter).compare)
+			q.lines.byPool[p] = slices.Insert(q.lines.byPool[p], at, w)
 		}
 	}
-	q.signal(append(before, after...)...)
+	wake := w.wake
+	w.wake = func() {}
+	q.lines.signal(append(before, after...)...)
+	w.wake = wake
 }
 
 // Leave takes a waiter out of line.
@@ -145,9 +79,9 @@ func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolinde
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w == nil {
-		return q.take(q.unclaimed(sources), n, atOnce)
+		return q.lines.take(q.lines.unclaimed(sources), n, atOnce)
 	}
-	taken := q.take(q.open(w), n, atOnce)
+	taken := q.lines.take(q.lines.open(w, served{}), n, atOnce)
 	w.couldSince = time.Time{}
 	if len(taken) > 0 {
 		w.gatherSince = time.Time{}
@@ -155,32 +89,10 @@ func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolinde
 		left.Need = max(0, w.Need-len(taken))
 		lines := w.lines()
 		if left.Need == 0 {
-			q.drop(w)
+			q.lines.drop(w)
 		}
 		w.Wants = left
-		q.signal(lines...)
-	}
-	return taken
-}
-
-func (q *Queue) take(from []Source, n int, atOnce bool) []poolindex.Candidate {
-	if n <= 0 || atOnce && q.stock(from) < n {
-		return nil
-	}
-	var taken []poolindex.Candidate
-	for _, s := range byStock(from, q.index.Available) {
-		if more := q.index.Take(s.Pool, n-len(taken)); taken == nil {
-			taken = more // the usual case: all of one pool
-		} else {
-			taken = append(taken, more...)
-		}
-		if len(taken) >= n {
-			return taken
-		}
-	}
-	if atOnce { // the feed took some away in between
-		q.index.Release(taken)
-		return nil
+		q.lines.signal(lines...)
 	}
 	return taken
 }
@@ -190,7 +102,7 @@ func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var peeked []poolindex.Candidate
-	for _, s := range byStock(q.unclaimed(sources), q.index.Available) {
+	for _, s := range byStock(q.lines.unclaimed(sources), q.index.Available) {
 		peeked = append(peeked, q.index.Peek(s.Pool, n-len(peeked))...)
 	}
 	return peeked
@@ -200,63 +112,7 @@ func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 func (q *Queue) Free(sources []Source) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.stock(q.unclaimed(sources))
-}
-
-// stock is how much the pools have together.
-func (q *Queue) stock(of []Source) int {
-	total := 0
-	for _, s := range of {
-		total += q.index.Available(s.Pool)
-	}
-	return total
-}
-
-// unclaimed returns the sources for which nobody waits; q.mu is held.
-func (q *Queue) unclaimed(sources []Source) []Source {
-	if len(q.lines) == 0 || !slices.ContainsFunc(sources, q.kept) {
-		return sources
-	}
-	return slices.DeleteFunc(slices.Clone(sources), q.kept)
-}
-
-// kept reports whether the stock of a pool is kept for a waiter; q.mu is held.
-func (q *Queue) kept(s Source) bool {
-	return slices.ContainsFunc(q.lines[s.Pool], func(w *Waiter) bool {
-		switch {
-		case q.late(w):
-			return false
-		case q.letsPass(w):
-			return w.Need <= q.stock(q.open(w))
-		}
-		return true
-	})
-}
-
-// late reports whether a waiter could have had something for too long.
-func (q *Queue) late(w *Waiter) bool {
-	return !w.couldSince.IsZero() && q.clock.Since(w.couldSince) > takeWithin
-}
-
-// letsPass reports whether others may be served before a waiter while it cannot be.
-func (q *Queue) letsPass(w *Waiter) bool {
-	return w.AtOnce && (w.Yields || !w.gatherSince.IsZero() && q.clock.Since(w.gatherSince) > gatherWithin)
-}
-
-// open returns the pools of w in whose lines nobody stands before it who lets nobody
-// pass; q.mu is held.
-func (q *Queue) open(w *Waiter) []Source {
-	return slices.DeleteFunc(slices.Clone(w.Sources), func(s Source) bool {
-		for _, other := range q.lines[s.Pool] {
-			if other == w {
-				return false
-			}
-			if !q.late(other) && !q.letsPass(other) {
-				return true
-			}
-		}
-		return true // it is not in line
-	})
+	return q.lines.stock(q.lines.unclaimed(sources))
 }
 
 // Release puts candidates back into the index, for the waiter or newcomer that is
@@ -284,12 +140,12 @@ func (q *Queue) answer(cs []poolindex.Candidate, say func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	say()
-	if len(q.lines) == 0 {
+	if len(q.lines.byPool) == 0 {
 		return
 	}
 	for i, c := range cs {
 		if i == 0 || c.Pool != cs[i-1].Pool {
-			q.signal(c.Pool)
+			q.lines.signal(c.Pool)
 		}
 	}
 }
@@ -298,10 +154,10 @@ func (q *Queue) answer(cs []poolindex.Candidate, say func()) {
 func (q *Queue) Stocked(p poolindex.Pool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.index.Available(p) == 1 && len(q.lines[p]) > 0 {
-		q.lines[p][0].couldSince = time.Time{} // there was nothing that it could have had
+	if q.index.Available(p) == 1 && len(q.lines.byPool[p]) > 0 {
+		q.lines.byPool[p][0].couldSince = time.Time{} // there was nothing that it could have had
 	}
-	q.signal(p)
+	q.lines.signal(p)
 }
 
 // Tick wakes who could have something, or may now because others let it pass. It is
@@ -309,89 +165,36 @@ func (q *Queue) Stocked(p poolindex.Pool) {
 func (q *Queue) Tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for p := range q.lines {
-		q.signal(p)
-	}
-}
-
-// signal wakes the first in line of each pool that can be served; q.mu is held.
-func (q *Queue) signal(pools ...poolindex.Pool) {
-	for _, p := range pools {
-		if len(q.lines[p]) == 0 || q.index.Available(p) == 0 {
-			continue
-		}
-		for _, w := range q.lines[p] {
-			stock := q.stock(q.open(w))
-			if stock > 0 && (!w.AtOnce || stock >= w.Need) {
-				if w.couldSince.IsZero() {
-					w.couldSince = q.clock.Now()
-				}
-				w.wake()
-				if !q.late(w) {
-					break // what is left is for the next when this one has taken
-				}
-				continue
-			}
-			w.couldSince = time.Time{}
-			if w.AtOnce && w.gatherSince.IsZero() {
-				w.gatherSince = q.clock.Now()
-			}
-			if !q.letsPass(w) {
-				break
-			}
-		}
-	}
-}
-
-// drop takes w out of all lines; q.mu is held.
-func (q *Queue) drop(w *Waiter) {
-	for _, p := range w.lines() {
-		line := slices.DeleteFunc(q.lines[p], func(other *Waiter) bool { return other == w })
-		if len(line) == 0 {
-			delete(q.lines, p)
-			continue
-		}
-		q.lines[p] = line
+	for p := range q.lines.byPool {
+		q.lines.settle(p)
+		q.lines.signal(p)
 	}
 }
 
 // Demand is what claims wait for.
 type Demand struct{ Claims, Sandboxes int }
 
-// Demands returns what claims in line wait for, by pool. A claim that several pools
-// may serve is in the demand of each.
-func (q *Queue) Demands() map[poolindex.Pool]Demand {
+// Demands returns what those claims in line wait for of which counts holds, by pool. A
+// claim that several pools may serve is in the demand of each.
+func (q *Queue) Demands(counts func(types.UID) bool) map[poolindex.Pool]Demand {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	demands := make(map[poolindex.Pool]Demand, len(q.lines))
-	for p, line := range q.lines {
-		d := Demand{Claims: len(line)}
+	demands := make(map[poolindex.Pool]Demand, len(q.lines.byPool))
+	for p, line := range q.lines.byPool {
+		d := demands[p]
 		for _, w := range line {
-			d.Sandboxes += w.Need
+			if counts(w.uid) {
+				d.Claims++
+				d.Sandboxes += w.Need
+			}
 		}
 		demands[p] = d
 	}
 	return demands
 }
 
-// byStock puts sources into the order in which they are to be taken from now.
-func byStock(sources []Source, stock func(poolindex.Pool) int) []Source {
-	if len(sources) < 2 {
-		return sources
-	}
-	stocks := make(map[poolindex.Pool]int, len(sources))
-	for _, s := range sources {
-		stocks[s.Pool] = stock(s.Pool)
-	}
-	ordered := slices.Clone(sources)
-	slices.SortStableFunc(ordered, func(a, b Source) int {
-		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(stocks[b.Pool], stocks[a.Pool]))
-	})
-	return ordered
-}
-
 // Stock is how much the pools have, also for those who wait.
-func (q *Queue) Stock(sources []Source) int { return q.stock(sources) }
+func (q *Queue) Stock(sources []Source) int { return q.lines.stock(sources) }
 
 // Before returns the UIDs of up to n claims for which stock of the pools is kept from
 // newcomers.
@@ -400,10 +203,10 @@ func (q *Queue) Before(sources []Source, n int) []types.UID {
 	defer q.mu.Unlock()
 	var uids []types.UID
 	for _, s := range sources {
-		if q.index.Available(s.Pool) == 0 || !q.kept(s) {
+		if q.index.Available(s.Pool) == 0 || !q.lines.kept(s) {
 			continue
 		}
-		for _, w := range q.lines[s.Pool] {
+		for _, w := range q.lines.byPool[s.Pool] {
 			if len(uids) < n && !slices.Contains(uids, w.uid) {
 				uids = append(uids, w.uid)
 			}

@@ -1,0 +1,103 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+// TestUnknownOutcome of a claim's first transaction: what Create makes of what is found
+// out, and what becomes of the two sandboxes that it took.
+func TestUnknownOutcome(t *testing.T) {
+	ours := func(c *v1alpha1.SandboxClaim) { c.ResourceVersion = "20" }
+	another := func(c *v1alpha1.SandboxClaim) { c.UID = "another" }
+	written := func(is bool) func() (bool, error) { return func() (bool, error) { return is, nil } }
+	unsettled := func() (bool, error) { return false, etcdtxn.ErrNotSettled }
+	tests := map[string]struct {
+		settle func() (bool, error)
+		stored func(*v1alpha1.SandboxClaim) // nil: there is none
+		err    error
+		taken  int // is still the claim's
+	}{
+		"it was written":                         {settle: written(true), stored: ours},
+		"it was, and deleted since":              {settle: written(true), err: ErrUnknownOutcome},
+		"it was, deleted, and made again":        {settle: written(true), stored: another, err: ErrUnknownOutcome},
+		"it was not":                             {settle: written(false), err: errAgain, taken: 1},
+		"it was not, and the name is taken":      {settle: written(false), stored: another, err: ErrClaimExists, taken: 2},
+		"none can tell, but the claim is there":  {settle: unsettled, stored: ours},
+		"none can tell":                          {settle: unsettled, err: ErrUnknownOutcome, taken: 2},
+		"none can tell, and the name is taken":   {settle: unsettled, stored: another, err: ErrUnknownOutcome, taken: 2},
+		"it was not, as far as the claim's read": {settle: written(false), stored: ours}, // judged by the claim
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			set := setOf("a", "py")
+			d := newDesk(t, set)
+			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+			d.stocks("one", set, "abc")
+			d.stocks("two", set, "abc")
+			first := d.newTurn(warm(2))
+			p := d.planned(first)
+			if tc.stored != nil {
+				d.shelf.claims["mine"] = claimOf(tc.stored)
+			}
+			tries, guarded := 0, true
+			d.begin = func() Txn {
+				return &slip{
+					commit: func(s *slip) error {
+						guarded = s.guarded
+						return etcdtxn.ErrUnknownOutcome
+					},
+					settle: func() (bool, error) {
+						if tries++; tries == 1 { // then it tries again
+							return false, errDown
+						}
+						return tc.settle()
+					},
+				}
+			}
+			var stored *v1alpha1.SandboxClaim
+			var err error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				stored, err = d.committer.write(t.Context(), true, p, first.hand)
+			}()
+			d.stepUntil(time.Minute, func() bool {
+				select {
+				case <-done:
+					return true
+				default:
+					return false
+				}
+			})
+			if !errors.Is(err, tc.err) || (err == nil) != (stored != nil && stored.UID == "claim-uid") || tries != 2 {
+				t.Errorf("%v, %v after %d tries", stored, err, tries)
+			}
+			if len(first.taken) != tc.taken || d.left("a") != 0 || guarded {
+				t.Errorf("holds %d, left %d, guarded %t", len(first.taken), d.left("a"), guarded)
+			}
+		})
+	}
+	t.Run("of one that binds nothing", func(t *testing.T) {
+		d := newDesk(t, setOf("a", "py"))
+		first := d.newTurn(warm(1))
+		p := d.planned(first)
+		guarded := false
+		d.begin = func() Txn {
+			return &slip{
+				commit: func(s *slip) error { guarded = s.guarded; return etcdtxn.ErrUnknownOutcome },
+				settle: func() (bool, error) { return false, nil },
+			}
+		}
+		if _, err := d.committer.write(t.Context(), true, p, first.hand); !errors.Is(err, errAgain) || !guarded {
+			t.Errorf("%v, guarded %t", err, guarded)
+		}
+	})
+}

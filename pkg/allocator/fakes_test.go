@@ -1,0 +1,381 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+var errDown = errors.New("it is away")
+
+var birth = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+// shelf answers the reads of an allocator.
+type shelf struct {
+	Store
+	sandboxes map[string]*v1alpha1.Sandbox
+	templates map[string]*v1alpha1.SandboxTemplate
+	claims    map[string]*v1alpha1.SandboxClaim
+	// sets are those of a list, asOf a resourceVersion, and set is the one that is read
+	// by its name.
+	sets []*v1alpha1.SandboxSet
+	asOf uint64
+	set  *v1alpha1.SandboxSet
+	// held are the sandboxes of any claim; listing is called before they are returned.
+	held    []*v1alpha1.Sandbox
+	listing func()
+	// now are the templates in etcd, where that is ahead.
+	now map[string]*v1alpha1.SandboxTemplate
+	// podTemplate is why the cluster does not tell of its inCluster; asked counts the
+	// questions to it.
+	podTemplate error
+	inCluster   *corev1.PodTemplate
+	asked       int
+	// read counts reads by the name of a template, of a claim, or "held", of which
+	// unreadable cannot be read.
+	// looked is called after one was looked up.
+	read       map[string]int
+	unreadable string
+	looked     func()
+	begin      func() Txn
+}
+
+func (s *shelf) Sandbox(_ context.Context, _, name string, _ uint64) (*v1alpha1.Sandbox, error) {
+	return s.sandboxes[name], nil
+}
+
+func (s *shelf) SandboxTemplate(_ context.Context, _, name string) (*v1alpha1.SandboxTemplate, error) {
+	if s.read != nil {
+		s.read[name]++
+	}
+	if name != "" && name == s.unreadable {
+		return nil, errDown
+	}
+	found := s.templates[name]
+	if s.looked != nil {
+		s.looked()
+	}
+	return found, nil
+}
+
+func (s *shelf) PodTemplate(context.Context, string, string) (*corev1.PodTemplate, error) {
+	s.asked++
+	if s.podTemplate != nil {
+		return nil, s.podTemplate
+	}
+	return s.inCluster, nil
+}
+
+func (s *shelf) TemplatesNow() podtemplate.Lookup {
+	if s.now == nil {
+		return s
+	}
+	return &shelf{templates: s.now}
+}
+
+func (s *shelf) Begin() Txn { return s.begin() }
+
+func (s *shelf) Set(context.Context, string, string) (*v1alpha1.SandboxSet, error) {
+	return s.set, nil
+}
+
+func (s *shelf) Sets(context.Context, string) ([]*v1alpha1.SandboxSet, uint64, error) {
+	return s.sets, s.asOf, nil
+}
+
+func (s *shelf) PoolSandboxes(context.Context, string, string) ([]*v1alpha1.Sandbox, uint64, error) {
+	return nil, 0, nil
+}
+
+func (s *shelf) Claim(_ context.Context, _, name string) (*v1alpha1.SandboxClaim, error) {
+	if s.read != nil {
+		s.read["claim "+name]++
+	}
+	if name == s.unreadable {
+		return nil, errDown
+	}
+	return s.claims[name], nil
+}
+
+func (s *shelf) SandboxesOf(context.Context, *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
+	s.read["held"]++
+	if s.unreadable == "held" {
+		return nil, errDown
+	}
+	if s.listing != nil {
+		s.listing()
+	}
+	return s.held, nil
+}
+
+// slip is a transaction on a shelf.
+type slip struct {
+	claim     *v1alpha1.SandboxClaim
+	sandboxes []*v1alpha1.Sandbox
+	commit    func(*slip) error
+	settle    func() (written bool, err error)
+	guarded   bool
+}
+
+func (s *slip) CreateClaim(_ context.Context, claim *v1alpha1.SandboxClaim) error {
+	s.claim = claim
+	return nil
+}
+
+func (s *slip) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, _ int64) error {
+	return s.CreateClaim(ctx, claim)
+}
+
+func (s *slip) CreateSandbox(_ context.Context, sb *v1alpha1.Sandbox) error {
+	s.sandboxes = append(s.sandboxes, sb)
+	return nil
+}
+
+func (s *slip) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, _ int64) error {
+	return s.CreateSandbox(ctx, sb)
+}
+
+func (s *slip) Guard(context.Context, string, time.Time) error {
+	s.guarded = true
+	return nil
+}
+
+func (s *slip) Len() int                                        { return 1 + len(s.sandboxes) }
+func (s *slip) Bytes() int                                      { return 0 }
+func (s *slip) Commit(context.Context) error                    { return s.commit(s) }
+func (s *slip) Settle(context.Context, types.UID) (bool, error) { return s.settle() }
+func (s *slip) Release()                                        {}
+
+// at gives all that a slip has the resourceVersion at which it was written.
+func (s *slip) at(revision int) {
+	if s.claim != nil {
+		s.claim.ResourceVersion = strconv.Itoa(revision)
+	}
+	for _, sb := range s.sandboxes {
+		sb.ResourceVersion = strconv.Itoa(revision)
+	}
+}
+
+// desk is an allocator over a shelf whose turns are done by hand.
+type desk struct {
+	*testing.T
+	*shelf
+	*Allocator
+	clock *clocktesting.FakeClock
+}
+
+// newDesk returns a desk that knows sets, which are those of its shelf too.
+func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
+	store := &shelf{
+		sandboxes: map[string]*v1alpha1.Sandbox{}, templates: map[string]*v1alpha1.SandboxTemplate{}, claims: map[string]*v1alpha1.SandboxClaim{},
+		sets: sets, asOf: 9, read: map[string]int{},
+	}
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second})
+	t.Cleanup(a.worker.known.turns.ShutDown)
+	a.Feeds().SetListed(sets, 9)
+	return &desk{t, store, a, clock}
+}
+
+// poolNamed is the source that a set of setOf is.
+func poolNamed(sets ...string) []queue.Source {
+	var sources []queue.Source
+	for _, name := range sets {
+		sources = append(sources, queue.Source{Pool: poolindex.Pool{Namespace: "ns", Name: name, UID: name}})
+	}
+	return sources
+}
+
+func running() v1alpha1.SandboxStatus {
+	return v1alpha1.SandboxStatus{
+		Phase: v1alpha1.SandboxRunning, PodInfo: v1alpha1.PodInfo{PodIP: "10.0.0.1"},
+		Conditions: []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}},
+	}
+}
+
+// stocks adds an available sandbox of a set's revision.
+func (d *desk) stocks(name string, set *v1alpha1.SandboxSet, revision string) {
+	d.Helper()
+	sb, err := podtemplate.NewSandbox(set, revision, podtemplate.Inline(podOf()))
+	if err != nil {
+		d.Fatal(err)
+	}
+	sb.Name, sb.UID, sb.ResourceVersion = name, types.UID(name), "7"
+	sb.Labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedFalse
+	sb.Status = running()
+	d.sandboxes[name] = sb
+	before := d.left(set.Name)
+	d.Feeds().SandboxChanged(sb)
+	if d.left(set.Name) != before+1 {
+		d.Fatalf("%s is no candidate", name)
+	}
+}
+
+// left is how many sandboxes of a set can be taken.
+func (d *desk) left(set string) int { return d.stock.queue.Stock(poolNamed(set)) }
+
+// newTurn is the first turn of a claim.
+func (d *desk) newTurn(change func(*v1alpha1.SandboxClaim)) *turn {
+	return &turn{planner: d.planner, hand: newHand(), state: plan.State{Claim: claimOf(change), New: true, Start: d.clock.Now()}}
+}
+
+// nextTurn is one of a claim that another server stored a second ago.
+func (d *desk) nextTurn(change func(*v1alpha1.SandboxClaim)) *turn {
+	claim := d.stored(change)
+	d.Feeds().ClaimChanged(claim)
+	u := d.worker.known.of(claim.UID)
+	return &turn{planner: d.planner, hand: &u.work.hand, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start(claim)}}
+}
+
+// turnOf is the first turn of a claim, or a later one.
+func (d *desk) turnOf(isNew bool, change func(*v1alpha1.SandboxClaim)) *turn {
+	if isNew {
+		return d.newTurn(change)
+	}
+	return d.nextTurn(change)
+}
+
+// stored is a claim that was stored a second ago.
+func (d *desk) stored(change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+	claim := claimOf(change)
+	start := metav1.NewTime(d.clock.Now().Add(-time.Second))
+	claim.ResourceVersion, claim.CreationTimestamp = "5", start
+	claim.Status = v1alpha1.SandboxClaimStatus{
+		ObservedGeneration: claim.Generation, Phase: v1alpha1.SandboxClaimPhaseClaiming, ClaimStartTime: &start,
+		Message: v1alpha1.ClaimingMessage(0, *claim.Spec.Replicas),
+	}
+	return claim
+}
+
+// planned is the plan of a turn.
+func (d *desk) planned(t *turn) *plan.Plan {
+	d.Helper()
+	p, err := t.plan(d.Context())
+	if err != nil {
+		d.Fatal(err)
+	}
+	return p
+}
+
+// looksAgain is after what time a claim looks again without news.
+func (d *desk) looksAgain(t *turn, p *plan.Plan) time.Duration { return d.worker.until(t, p, 0) }
+
+// woken are the claims of which turns are due, which are no longer.
+func (d *desk) woken() []types.UID {
+	var all []types.UID
+	turns := d.worker.known.turns
+	for turns.Len() > 0 {
+		uid, _ := turns.Get()
+		turns.Done(uid)
+		all = append(all, uid)
+	}
+	return all
+}
+
+// stepUntil lets time pass until something in the background has happened.
+func (d *desk) stepUntil(step time.Duration, happened func() bool) {
+	d.Helper()
+	for end := time.Now().Add(time.Minute); !happened(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			d.Fatal("it never happens")
+		}
+		d.clock.Step(step)
+	}
+}
+
+// holding is a turn of a claim that takes two or none, and holds the one sandbox that a
+// set has.
+func (d *desk) holding(set *v1alpha1.SandboxSet) *turn {
+	d.Helper()
+	revision := set.Name + "-abc"
+	d.shelf.templates[revision] = templateOfPod(revision)
+	d.stocks("one", set, "abc")
+	t := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
+	t.candidates = &candidates{templates: t.templates, stock: t.stock, claim: t.state.Claim, now: d.clock.Now()}
+	if _, err := t.prepare(d.Context(), d.stock.queue.Take(nil, poolNamed(set.Name), 1, false)); err != nil || len(t.taken) != 1 {
+		d.Fatal(t.taken, err)
+	}
+	return t
+}
+
+// claimOf is a claim that nobody has stored.
+func claimOf(change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+	claim := &v1alpha1.SandboxClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine", UID: "claim-uid", Generation: 1},
+		Spec:       v1alpha1.SandboxClaimSpec{TemplateName: "pool", Replicas: new(int32(1))},
+	}
+	if change != nil {
+		change(claim)
+	}
+	return claim
+}
+
+func podOf() *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main"}]}}`)}
+}
+
+func templateOfPod(name string) *v1alpha1.SandboxTemplate {
+	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "6"}}
+	template.Spec.Template = podOf()
+	return template
+}
+
+// ofCluster is the template py, which refers to a PodTemplate of the cluster.
+func ofCluster() *v1alpha1.SandboxTemplate {
+	template := templateOfPod("py")
+	template.Spec.Template = nil
+	template.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Kind: v1alpha1.TemplateKindPodTemplate, Name: "cluster"}
+	return template
+}
+
+func warm(replicas int32) func(*v1alpha1.SandboxClaim) {
+	return func(c *v1alpha1.SandboxClaim) {
+		c.Spec.TemplateName = ""
+		c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "py"}
+		c.Spec.Replicas, c.Spec.CreateOnNoStock = &replicas, new(false)
+	}
+}
+
+func orFresh(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = nil }
+
+// setOf is a set that refers to a template, or has one of its own if that is "".
+func setOf(name, template string, changes ...func(*v1alpha1.SandboxSet)) *v1alpha1.SandboxSet {
+	set := &v1alpha1.SandboxSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "5"},
+		Spec:       v1alpha1.SandboxSetSpec{Replicas: new(int32(2))},
+	}
+	if template == "" {
+		set.Spec.Template = podOf()
+	} else {
+		set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: template}
+	}
+	for _, change := range changes {
+		change(set)
+	}
+	return set
+}
+
+func patched(set *v1alpha1.SandboxSet) { set.Spec.Patch = &runtime.RawExtension{Raw: []byte(`{}`)} }
+
+func elsewhere(set *v1alpha1.SandboxSet) { set.Namespace = "other" }
+
+func atVersion(v int) func(*v1alpha1.SandboxSet) {
+	return func(set *v1alpha1.SandboxSet) { set.ResourceVersion = strconv.Itoa(v) }
+}

@@ -1,0 +1,78 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// hand is what has been found for one claim and is not written yet. It is kept from
+// one turn of the claim to the next, and used by one goroutine at a time.
+type hand struct {
+	// taken are from the pools. They are this claim's alone until they are answered for.
+	taken []taken
+	// made were admitted, and perhaps charged to a quota.
+	made []*v1alpha1.Sandbox
+	// room is how many sandboxes a transaction may change, and refused why the claim
+	// gets no more, as far as that was found out by trying.
+	room    int
+	refused *RefusedError
+	// making spaces out the making of sandboxes that fail, looking the looks at what is
+	// in the way and nobody may tell of.
+	making, looking pause
+}
+
+// taken is a candidate with what it is bound as.
+type taken struct {
+	from poolindex.Candidate
+	as   *plan.Candidate
+}
+
+func newHand() *hand {
+	return &hand{
+		room:    etcdtxn.MaxOps - 1,
+		making:  newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		looking: newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
+	}
+}
+
+// letGo gives back what was taken and not bound.
+func (h *hand) letGo(q *queue.Queue) {
+	q.Release(h.candidates())
+	h.taken = nil
+}
+
+// candidates are what was taken.
+func (h *hand) candidates() []poolindex.Candidate {
+	all := make([]poolindex.Candidate, 0, len(h.taken))
+	for _, c := range h.taken {
+		all = append(all, c.from)
+	}
+	return all
+}
+
+// pause spaces out what is not to be done again at once.
+type pause struct {
+	first, backoff wait.Backoff
+	until          time.Time
+}
+
+func newPause(b wait.Backoff) pause { return pause{first: b, backoff: b} }
+
+// begin begins the next pause, which is longer than the last.
+func (p *pause) begin(now time.Time) { p.until = now.Add(p.backoff.Step()) }
+
+// reset lets it be done at once, and the next pause be the first.
+func (p *pause) reset() { p.backoff, p.until = p.first, time.Time{} }
+
+// over reports whether there is no pause.
+func (p *pause) over(now time.Time) bool { return !now.Before(p.until) }

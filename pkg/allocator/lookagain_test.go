@@ -1,0 +1,232 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// TestListsTellWaitingClaims: the watch finds no news any more in what a list told.
+func TestListsTellWaitingClaims(t *testing.T) {
+	tests := map[string]struct {
+		listed []*v1alpha1.SandboxSet
+		want   bool
+	}{
+		"the same":           {listed: []*v1alpha1.SandboxSet{setOf("a", "py"), setOf("b", "go")}},
+		"a new set":          {listed: []*v1alpha1.SandboxSet{setOf("a", "py"), setOf("b", "go"), setOf("c", "py")}, want: true},
+		"a set of another":   {listed: []*v1alpha1.SandboxSet{setOf("a", "py"), setOf("b", "go"), setOf("c", "go")}},
+		"another reference":  {listed: []*v1alpha1.SandboxSet{setOf("a", "py"), setOf("b", "py", atVersion(12))}, want: true},
+		"a patch":            {listed: []*v1alpha1.SandboxSet{setOf("a", "py", patched, atVersion(12)), setOf("b", "go")}, want: true},
+		"a set that is gone": {listed: []*v1alpha1.SandboxSet{setOf("b", "go")}, want: true},
+		"more replicas": {listed: []*v1alpha1.SandboxSet{setOf("b", "go"),
+			setOf("a", "py", atVersion(12), func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(9)) })}, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, setOf("a", "py"), setOf("b", "go"))
+			d.nextTurn(warm(1))
+			d.woken()
+			d.sets, d.asOf = tc.listed, 12
+			if err := d.stock.readSets(t.Context(), "ns"); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(d.woken()) > 0; got != tc.want {
+				t.Errorf("woken: %t, want %t", got, tc.want)
+			}
+			for _, set := range tc.listed {
+				d.Feeds().SetChanged(set)
+			}
+			if len(d.woken()) > 0 && !tc.want {
+				t.Error("the watch wakes it with old news")
+			}
+		})
+	}
+}
+
+// TestMissingTemplateSparesThePool: candidates whose template is missing come back.
+func TestMissingTemplateSparesThePool(t *testing.T) {
+	set := setOf("a", "py")
+	back := map[string]func(*desk){
+		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["a-abc"]) },
+		"all templates are":       func(d *desk) { d.Feeds().TemplateListed(nil, 10) },
+		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["a-abc"]) },
+		"the set changes":         func(d *desk) { d.Feeds().SetChanged(setOf("a", "py", atVersion(10))) },
+		"nobody tells":            func(d *desk) { d.clock.Step(6 * time.Second) },
+	}
+	for name, tell := range back {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, set)
+			d.stocks("one", set, "abc")
+			next := d.nextTurn(warm(1))
+			p := d.planned(next)
+			if len(p.Bound) != 0 || d.left("a") != 0 || !d.stock.suspended(poolNamed("a")) {
+				t.Fatalf("binds %d, left %d", len(p.Bound), d.left("a"))
+			}
+			if again := d.looksAgain(next, p); again < time.Second || again > 6*time.Second {
+				t.Errorf("looks again after %s", again)
+			}
+			if p = d.planned(next); len(p.Bound) != 0 {
+				t.Error("looks again at once")
+			}
+			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+			tell(d)
+			if p = d.planned(next); len(p.Bound) != 1 {
+				t.Errorf("binds %d of one that came back", len(p.Bound))
+			}
+			if d.stock.suspended(poolNamed("a")) || !next.looking.until.IsZero() {
+				t.Error("goes on looking")
+			}
+		})
+	}
+	t.Run("another pool's set changes", func(t *testing.T) {
+		d := newDesk(t, set)
+		d.stocks("one", set, "abc")
+		d.planned(d.nextTurn(warm(1)))
+		d.Feeds().SetChanged(setOf("b", "py"))
+		d.Feeds().TemplateChanged(&v1alpha1.SandboxTemplate{})
+		if d.left("a") != 0 {
+			t.Error("comes back")
+		}
+	})
+	t.Run("a new claim looks itself", func(t *testing.T) {
+		d := newDesk(t, set)
+		d.stocks("one", set, "abc")
+		d.planned(d.newTurn(warm(1)))
+		d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+		fails := func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.OnShortage = v1alpha1.ShortageFail }
+		if p := d.planned(d.newTurn(fails)); len(p.Bound) != 1 {
+			t.Errorf("binds %d of one that came back", len(p.Bound))
+		}
+	})
+	t.Run("it is what comes out of the set", func(t *testing.T) {
+		d := newDesk(t, set)
+		d.shelf.templates["py"] = templateOfPod("py")
+		revision, err := podtemplate.SetRevision(set, podtemplate.Inline(podOf()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.stocks("one", set, revision)
+		d.stocks("old", set, "other")
+		if p := d.planned(d.nextTurn(warm(2))); len(p.Bound) != 1 || p.Bound[0].Name != "one" {
+			t.Errorf("binds %v, want the one of this revision", p.Bound)
+		}
+	})
+	t.Run("the cluster is not asked for it in the call", func(t *testing.T) {
+		cluster := setOf("a", "", func(s *v1alpha1.SandboxSet) {
+			s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Kind: v1alpha1.TemplateKindPodTemplate, Name: "cluster"}
+		})
+		d := newDesk(t, cluster)
+		d.stocks("one", cluster, "abc")
+		p := d.planned(d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "a" }))
+		if len(p.Bound) != 0 || d.asked != 0 || !d.stock.suspended(poolNamed("a")) {
+			t.Errorf("binds %d, asked %d times", len(p.Bound), d.asked)
+		}
+	})
+	t.Run("news while it looks", func(t *testing.T) {
+		d := newDesk(t, set)
+		d.stocks("one", set, "abc")
+		d.shelf.looked = func() {
+			d.shelf.looked = nil
+			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+			d.Feeds().TemplateChanged(d.shelf.templates["a-abc"])
+		}
+		if p := d.planned(d.nextTurn(warm(1))); len(p.Bound) != 1 || d.stock.suspended(poolNamed("a")) {
+			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
+		}
+	})
+}
+
+// TestUnreadableTemplate: a claim goes on, and ends, while the cluster cannot be
+// asked for the template of fresh sandboxes.
+func TestUnreadableTemplate(t *testing.T) {
+	set := setOf("a", "py")
+	fresh := func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) }
+	prepare := func(t *testing.T) *desk {
+		d := newDesk(t, set)
+		d.podTemplate = errDown
+		d.shelf.templates["a-abc"], d.shelf.templates["py"] = templateOfPod("a-abc"), ofCluster()
+		d.stocks("one", set, "abc")
+		return d
+	}
+	for name, isNew := range map[string]bool{"a new claim": true, "one that goes on": false} {
+		t.Run(name, func(t *testing.T) {
+			d := prepare(t)
+			next := d.turnOf(isNew, fresh)
+			p := d.planned(next)
+			if len(p.Bound) != 1 || !errors.Is(p.Broken, errDown) || p.Wants.Need != 1 {
+				t.Errorf("binds %d, wants %+v, broken %v", len(p.Bound), p.Wants, p.Broken)
+			}
+			if again := d.looksAgain(next, p); again < time.Second || again > 6*time.Second {
+				t.Errorf("looks again after %s", again)
+			}
+		})
+	}
+	t.Run("one that would rather fail", func(t *testing.T) {
+		d := prepare(t)
+		first := d.newTurn(func(c *v1alpha1.SandboxClaim) { fresh(c); c.Spec.OnShortage = v1alpha1.ShortageFail })
+		if _, err := first.plan(t.Context()); !errors.Is(err, errDown) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("one whose time is up", func(t *testing.T) {
+		d := prepare(t)
+		next := d.nextTurn(fresh)
+		d.clock.Step(time.Hour)
+		p := d.planned(next)
+		if !p.Ends() || !strings.Contains(p.Claim.Status.Message, errDown.Error()) {
+			t.Errorf("status %+v", p.Claim.Status)
+		}
+	})
+	t.Run("the looks become rarer", func(t *testing.T) {
+		d := prepare(t)
+		next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(9)(c); orFresh(c) })
+		var looks []time.Duration
+		for range 12 {
+			d.planned(next)
+			looks = append(looks, next.looking.until.Sub(d.clock.Now()))
+			d.clock.Step(looks[len(looks)-1])
+		}
+		if first, last := looks[0], looks[len(looks)-1]; first < 2*time.Second || first > 2400*time.Millisecond || last < 5*time.Second || last > 6*time.Second {
+			t.Errorf("it looks again after %v", looks)
+		}
+	})
+}
+
+// TestSetMadeAMomentAgo: the set of the name that is asked for comes before those of
+// the template of that name, also if the watch has not told of it yet.
+func TestSetMadeAMomentAgo(t *testing.T) {
+	d := newDesk(t, setOf("a", "pool"))
+	d.set = setOf("pool", "", atVersion(12))
+	claim := claimOf(nil) // templateName pool
+	e, err := d.stock.eligible(t.Context(), claim, true)
+	if err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "pool" || !slices.Equal(sourcesOf(&e), poolNamed("pool")) {
+		t.Errorf("eligible %+v, error %v", e, err)
+	}
+	d.Feeds().SetDeleted(setOf("pool", "", atVersion(13)))
+	if e, err = d.stock.eligible(t.Context(), claim, true); err != nil || e.MakeFrom == nil || e.MakeFrom.Name != "a" {
+		t.Errorf("with an old read of one that is gone: eligible %+v, error %v", e, err)
+	}
+}
+
+// TestTakenGoesBackWhenNothingServes: what a claim holds until it has all is for others
+// once nothing serves it any more.
+func TestTakenGoesBackWhenNothingServes(t *testing.T) {
+	set := setOf("a", "py")
+	d := newDesk(t, set)
+	next := d.holding(set)
+	if d.planned(next); len(next.taken) != 1 {
+		t.Fatalf("holds %d while its pool is there", len(next.taken))
+	}
+	d.Feeds().SetDeleted(setOf("a", "py", atVersion(12)))
+	if p := d.planned(next); p.Problem == nil || len(next.taken) != 0 || d.left("a") != 1 {
+		t.Errorf("holds %d, problem %v, left %d", len(next.taken), p.Problem, d.left("a"))
+	}
+}

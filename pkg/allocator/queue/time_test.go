@@ -1,0 +1,119 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"testing"
+	"time"
+)
+
+// TestWhoDoesNotTakeBlocksNone: the server that works at a claim may be gone.
+func TestWhoDoesNotTakeBlocksNone(t *testing.T) {
+	b := newBench(t)
+	pool := from("pool")
+	silent, next := b.waits(1, 1, false, pool), b.waits(2, 1, false, pool)
+	b.stock("pool", 3)
+	b.pass(takeWithin)
+	b.expectWoken("the next in line, while it may be taken", next, false)
+	b.expect("a newcomer, while it may be taken", b.queue.Take(nil, pool, 1, false), 0)
+	b.woken[silent] = 0
+	b.pass(time.Millisecond)
+	b.expectWoken("who could have had something for long", silent, true) // it may still
+	b.expectWoken("the next in line", next, true)
+	b.expect("a newcomer, before the next in line", b.queue.Take(nil, pool, 1, false), 0)
+	b.expect("the next in line", b.takes(next), 1)
+	b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 1)
+	b.expect("who could have had something for long", b.takes(silent), 1)
+	b.expectNoLines()
+}
+
+// TestTimeToTake begins anew with whatever shows that a waiter is served.
+func TestTimeToTake(t *testing.T) {
+	pool := from("pool")
+	again := map[string]func(b *bench, w *Waiter){
+		"it takes": func(b *bench, w *Waiter) { b.queue.Take(w, pool, 1, false) },
+		"it needs less, because another server has taken for it": func(b *bench, w *Waiter) {
+			b.queue.Wait(w, Wants{Need: 2, Sources: pool})
+		},
+		"there was nothing in between": func(b *bench, _ *Waiter) {
+			for _, name := range []string{"sb-001", "sb-002"} {
+				b.index.Remove("ns", name, 90)
+			}
+			b.stock("pool", 1)
+		},
+		"there was nothing at a tick, and then much at once": func(b *bench, _ *Waiter) {
+			cs := b.index.Take(named("pool"), 2)
+			b.pass(0)
+			b.index.Release(cs)
+			b.queue.Stocked(named("pool"))
+		},
+		"it stands in other lines": func(b *bench, w *Waiter) {
+			b.queue.Wait(w, Wants{Need: 3, Sources: from("other")})
+			b.queue.Wait(w, Wants{Need: 3, Sources: pool})
+		},
+	}
+	for name, tc := range again {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.waits(1, 3, false, pool)
+			b.stock("pool", 2)
+			b.pass(takeWithin)
+			tc(b, w)
+			b.pass(takeWithin)
+			b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 0)
+			b.pass(time.Millisecond)
+			b.expect("a newcomer, after that time again", b.queue.Take(nil, pool, 1, false), 1)
+		})
+	}
+	t.Run("it was not enough any more", func(t *testing.T) {
+		b := newBench(t)
+		b.waits(1, 2, true, pool)
+		b.stock("pool", 2)
+		b.pass(takeWithin)
+		b.index.Remove("ns", "sb-001", 90)
+		b.pass(time.Second)
+		b.stock("pool", 1)
+		b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 0)
+	})
+}
+
+// TestWhoGathersForLongLetsOthersPass: it may never have enough, and when it has it
+// comes first again.
+func TestWhoGathersForLongLetsOthersPass(t *testing.T) {
+	b := newBench(t)
+	pool := from("pool")
+	gathers, next := b.waits(1, 3, true, pool), b.waits(2, 1, false, pool)
+	b.stock("pool", 2)
+	b.pass(gatherWithin)
+	b.expectWoken("the next in line, while it gathers", next, false)
+	b.expect("the next in line, while it gathers", b.takes(next), 0)
+	b.pass(time.Millisecond)
+	b.expectWoken("the next in line", next, true)
+	b.expect("the next in line", b.takes(next), 1)
+	b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 1)
+
+	behind := b.waits(3, 1, false, pool)
+	b.stock("pool", 1)
+	b.expectWoken("another behind it, of what is not enough", behind, true)
+	b.stock("pool", 2)
+	b.expectWoken("who gathered, when there is enough", gathers, true)
+	b.expect("a newcomer then", b.queue.Take(nil, pool, 1, false), 0)
+	b.expect("another behind it then", b.takes(behind), 0)
+	b.expect("who gathered", b.takes(gathers), 3)
+}
+
+// TestGatheringBeginsAnew with what a waiter gets.
+func TestGatheringBeginsAnew(t *testing.T) {
+	b := newBench(t)
+	pool := from("pool")
+	w := b.waits(1, 3, true, pool)
+	b.stock("pool", 1)
+	b.pass(gatherWithin)
+	b.expect("a part that does for it all the same", b.queue.Take(w, pool, 1, false), 1)
+	b.stock("pool", 1)
+	b.pass(gatherWithin)
+	b.expect("a newcomer, while it gathers again", b.queue.Take(nil, pool, 1, false), 0)
+	b.pass(time.Millisecond)
+	b.expect("a newcomer, after that time again", b.queue.Take(nil, pool, 1, false), 1)
+}

@@ -1,0 +1,345 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+)
+
+// claimAt is a claim of a UID that waits, as it was stored at a resourceVersion.
+func claimAt(uid types.UID, revision int, changes ...func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+	claim := claimOf(nil)
+	claim.UID, claim.Name, claim.ResourceVersion = uid, string(uid), strconv.Itoa(revision)
+	claim.Status.Phase = v1alpha1.SandboxClaimPhaseClaiming
+	for _, change := range changes {
+		change(claim)
+	}
+	return claim
+}
+
+func completed(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted }
+
+// heldAt is a sandbox that names a claim as its owner, as it was stored at a
+// resourceVersion.
+func heldAt(owner types.UID, name string, revision int) *v1alpha1.Sandbox {
+	return &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: strconv.Itoa(revision),
+		Annotations: map[string]string{v1alpha1.AnnotationOwner: string(owner)},
+	}}
+}
+
+// letGoAt is one that its claim has let go of.
+func letGoAt(name string, revision int) *v1alpha1.Sandbox { return heldAt("", name, revision) }
+
+// TestWhatIsKnownOfAClaim: own writes and what the store was read for leave nothing to
+// be read; what others write does.
+func TestWhatIsKnownOfAClaim(t *testing.T) {
+	tests := map[string]struct {
+		happens  func(u *unfinished)
+		at       string
+		held     []string // and at which resourceVersion, and whether it is gone
+		complete bool
+	}{
+		"the watch tells of it": {func(u *unfinished) { u.claimIs(claimAt("u", 5)) }, "5", nil, false},
+		"this server wrote it": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
+		}, "5", []string{"a@5", "b@5"}, true},
+		"the watch tells of that later": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.claimIs(claimAt("u", 5))
+			u.sandboxIs(heldAt("u", "a", 5))
+		}, "5", []string{"a@5"}, true},
+		"the watch tells of it before the answer": {func(u *unfinished) {
+			u.claimIs(claimAt("u", 5))
+			u.sandboxIs(heldAt("u", "a", 5))
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+		}, "5", []string{"a@5"}, true},
+		"another writes it then": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), nil)
+			u.claimIs(claimAt("u", 6))
+		}, "6", nil, false},
+		"another has written it before the answer": {func(u *unfinished) {
+			u.claimIs(claimAt("u", 6))
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+		}, "6", []string{"a@5"}, false},
+		"old news": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), nil)
+			u.claimIs(claimAt("u", 4))
+		}, "5", nil, true},
+		"it is read": {func(u *unfinished) {
+			u.claimIs(claimAt("u", 5))
+			u.listed(u.latest(), []*v1alpha1.Sandbox{heldAt("u", "a", 3)})
+		}, "5", []string{"a@3"}, true},
+		"it changes while it is read": {func(u *unfinished) {
+			u.claimIs(claimAt("u", 5))
+			of := u.latest()
+			u.claimIs(claimAt("u", 6))
+			u.listed(of, nil)
+		}, "6", nil, false},
+		"a list is newer than the watch": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.listed(u.latest(), []*v1alpha1.Sandbox{heldAt("u", "a", 8)})
+			u.sandboxIs(heldAt("u", "a", 7))
+		}, "5", []string{"a@8"}, true},
+		"the watch is newer than a list": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.sandboxIs(heldAt("u", "a", 8))
+			u.sandboxIsGone(heldAt("u", "b", 8))
+			u.listed(u.latest(), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+		}, "5", []string{"a@8", "b@8 gone"}, true},
+		"one is gone, and made again": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.sandboxIsGone(heldAt("u", "a", 7))
+			again := heldAt("u", "a", 6)
+			again.UID = "another"
+			u.sandboxIs(again)
+		}, "5", []string{"a@6"}, true},
+		"one is let go": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5), heldAt("u", "b", 5)})
+			u.wrote(claimAt("u", 7), []*v1alpha1.Sandbox{letGoAt("a", 7)})
+		}, "7", []string{"b@5"}, true},
+		"news may have been lost": {func(u *unfinished) {
+			u.wrote(claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
+			u.incomplete()
+		}, "5", []string{"a@5"}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			u := newDesk(t).worker.known.newUnfinished("u", birth)
+			tc.happens(u)
+			seen := u.look()
+			var held []string
+			for _, sb := range seen.held {
+				is := sb.Name + "@" + sb.ResourceVersion
+				if sb.DeletionTimestamp != nil {
+					is += " gone"
+				}
+				held = append(held, is)
+			}
+			if seen.claim.ResourceVersion != tc.at || !slices.Equal(held, tc.held) || seen.complete != tc.complete {
+				t.Errorf("at %s, holds %v, complete %t", seen.claim.ResourceVersion, held, seen.complete)
+			}
+		})
+	}
+}
+
+// TestClaimsListed: what is not in the list is gone, but for claims that are newer, or
+// are being created.
+func TestClaimsListed(t *testing.T) {
+	d := newDesk(t)
+	known := d.worker.known
+	for _, claim := range []*v1alpha1.SandboxClaim{claimAt("gone", 5), claimAt("there", 5), claimAt("newer", 12)} {
+		d.Feeds().ClaimChanged(claim)
+	}
+	known.open(t.Context(), "opened", d.clock.Now())
+	ended := known.open(t.Context(), "ended", d.clock.Now())
+	ended.claimIs(claimAt("ended", 5))
+	d.woken()
+	d.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{
+		claimAt("there", 5), claimAt("another", 9), claimAt("done", 9, completed),
+	}, 10)
+	got := map[types.UID]bool{}
+	for uid, u := range known.all() {
+		got[uid] = u.look().deleted
+	}
+	want := map[types.UID]bool{"gone": true, "there": false, "newer": false, "opened": false, "ended": true, "another": false}
+	if len(got) != len(want) {
+		t.Errorf("knows %v", got)
+	}
+	for uid, deleted := range want {
+		if is, there := got[uid]; !there || is != deleted {
+			t.Errorf("%s is known %t, and gone %t", uid, there, is)
+		}
+	}
+	woken := d.woken()
+	if slices.Sort(woken); !slices.Equal(woken, []types.UID{"another", "ended", "gone"}) {
+		t.Errorf("turns of %v", woken)
+	}
+	if known.toWorkAt("ended") != nil {
+		t.Error("works at one that is being created")
+	}
+	known.begin(ended, "ended")
+	if known.toWorkAt("ended") != ended || len(d.woken()) != 1 {
+		t.Error("does not begin")
+	}
+}
+
+// TestNewsOfAClaim begin turns of it, and old news do not.
+func TestNewsOfAClaim(t *testing.T) {
+	d := newDesk(t)
+	feeds := d.Feeds()
+	expect := func(what string, want ...types.UID) {
+		t.Helper()
+		if got := d.woken(); !slices.Equal(got, want) {
+			t.Errorf("%s: turns of %v, want %v", what, got, want)
+		}
+	}
+	feeds.ClaimChanged(claimAt("done", 5, completed))
+	expect("one that is at its end")
+	feeds.ClaimChanged(claimAt("u", 5))
+	expect("one that waits", "u")
+	feeds.ClaimChanged(claimAt("u", 5))
+	expect("the same again")
+	feeds.ClaimChanged(claimAt("u", 6, completed))
+	expect("its end", "u")
+	feeds.SandboxChanged(heldAt("u", "a", 7))
+	expect("a sandbox of it", "u")
+	feeds.SandboxChanged(heldAt("u", "a", 7))
+	feeds.SandboxChanged(heldAt("another", "b", 8))
+	feeds.SandboxChanged(heldAt("", "c", 8))
+	expect("the same again, and sandboxes of others")
+	feeds.SandboxDeleted(heldAt("u", "a", 9))
+	expect("a sandbox that is gone", "u")
+	if seen := d.worker.known.of("u").look(); len(seen.held) != 1 || seen.held[0].DeletionTimestamp == nil {
+		t.Errorf("holds %+v", seen.held)
+	}
+	d.worker.known.of("u").wrote(claimAt("u", 10), nil)
+	feeds.SandboxListed(nil, 11)
+	expect("a new picture", "u")
+	if d.worker.known.of("u").look().complete {
+		t.Error("nothing is read after a new picture")
+	}
+	feeds.ClaimDeleted(claimAt("another", 12))
+	feeds.ClaimDeleted(claimAt("u", 12))
+	expect("it is gone", "u")
+	if !d.worker.known.of("u").look().deleted {
+		t.Error("it is not taken for gone")
+	}
+}
+
+// TestManySandboxesAreLookedAtLater: a turn looks at all that a claim holds.
+func TestManySandboxesAreLookedAtLater(t *testing.T) {
+	d := newDesk(t)
+	d.Feeds().ClaimChanged(claimAt("u", 5))
+	d.woken()
+	for i := range 9 {
+		d.Feeds().SandboxChanged(heldAt("u", strconv.Itoa(i), 6))
+	}
+	if len(d.woken()) != 1 {
+		t.Error("a few are not looked at at once")
+	}
+	d.Feeds().SandboxChanged(heldAt("u", "another", 6))
+	if len(d.woken()) != 0 {
+		t.Error("many are looked at at once")
+	}
+	d.stepUntil(10*perHeld, func() bool { return len(d.woken()) == 1 })
+}
+
+// TestSpacedWrites: progress and notes are written once in a while, and what the user
+// waits for at once.
+func TestSpacedWrites(t *testing.T) {
+	set := setOf("a", "py")
+	tests := map[string]struct {
+		change  func(d *desk, s *plan.State)
+		offer   bool
+		byCount time.Duration // held back if the claim was written just now
+		byNotes time.Duration // held back if it was written without progress just now
+	}{
+		"one more counts": {func(_ *desk, s *plan.State) { s.Held[0].Status = running() }, false, progressInterval, progressInterval},
+		"nothing serves it": {func(d *desk, s *plan.State) {
+			d.Feeds().SetDeleted(setOf("a", "py", atVersion(12)))
+			s.Claim.Spec.Replicas = new(int32(2))
+		}, false, 0, progressInterval},
+		"one is bound":        {func(*desk, *plan.State) {}, true, 0, 0},
+		"the user changed it": {func(_ *desk, s *plan.State) { s.Claim.Generation++ }, false, 0, 0},
+		"its time is up":      {func(d *desk, _ *plan.State) { d.clock.Step(time.Hour) }, false, 0, 0},
+		"one has failed":      {func(_ *desk, s *plan.State) { s.Held[0].Status.Phase = v1alpha1.SandboxFailed }, false, 0, 0},
+		"the rest of it counts": {func(_ *desk, s *plan.State) {
+			s.Held[0].Status, s.Claim.Spec.Replicas = running(), new(int32(1))
+		}, false, 0, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, set)
+			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+			if tc.offer {
+				d.stocks("one", set, "abc")
+			}
+			next := d.nextTurn(warm(3))
+			s := &next.state
+			s.Held = []*v1alpha1.Sandbox{startingFor(t, s.Claim, "made", d.clock.Now()), startingFor(t, s.Claim, "too", d.clock.Now())}
+			tc.change(d, s)
+			p := d.planned(next)
+			if !p.Changes() {
+				t.Fatal("changes nothing")
+			}
+			now := d.clock.Now()
+			counted, noted := newWork(), newWork()
+			counted.wroteAt = now
+			noted.wrote(&plan.Plan{Claim: s.Claim}, now)
+			if got := counted.holdBack(p, now); got != tc.byCount {
+				t.Errorf("held back for %s after a write", got)
+			}
+			if got := noted.holdBack(p, now); got != tc.byNotes {
+				t.Errorf("held back for %s after a note", got)
+			}
+			if got := newWork().holdBack(p, now); got != 0 {
+				t.Errorf("held back for %s though nothing was written", got)
+			}
+			if later := now.Add(progressInterval); counted.holdBack(p, later)+noted.holdBack(p, later) != 0 {
+				t.Error("held back for too long")
+			}
+		})
+	}
+}
+
+// TestNotesBecomeRarer until something happens.
+func TestNotesBecomeRarer(t *testing.T) {
+	w, now := newWork(), birth
+	note := &plan.Plan{Claim: claimAt("u", 5)}
+	binds := &plan.Plan{Claim: claimAt("u", 5), Bound: []*v1alpha1.Sandbox{{}}}
+	var pauses []time.Duration
+	for _, p := range []*plan.Plan{note, note, note, note, note, note, binds, note} {
+		w.wrote(p, now)
+		pauses = append(pauses, max(0, w.notes.until.Sub(now)))
+		now = now.Add(time.Minute)
+	}
+	want := []time.Duration{500, 1000, 2000, 4000, 5000, 5000, 0, 500}
+	for i := range want {
+		want[i] *= time.Millisecond
+	}
+	if !slices.Equal(pauses, want) {
+		t.Errorf("notes are apart by %v, want %v", pauses, want)
+	}
+}
+
+// TestWhatMayHelp a claim that waits: a set that may serve it, or did, and anything if
+// it is stuck.
+func TestWhatMayHelp(t *testing.T) {
+	u := newDesk(t).worker.known.newUnfinished("u", birth)
+	if u.mayBeHelped("ns", setOf("pool", "")) {
+		t.Error("helps one of which nothing is known")
+	}
+	u.claimIs(claimAt("u", 5))
+	tests := map[string]struct {
+		namespace string
+		sets      []*v1alpha1.SandboxSet
+		want      bool
+		ifStuck   bool
+	}{
+		"the set it names":                {"ns", []*v1alpha1.SandboxSet{nil, setOf("pool", "")}, true, true},
+		"a set of the template it names":  {"ns", []*v1alpha1.SandboxSet{setOf("a", "pool")}, true, true},
+		"one that was":                    {"ns", []*v1alpha1.SandboxSet{setOf("a", "pool"), setOf("a", "other")}, true, true},
+		"another set":                     {"ns", []*v1alpha1.SandboxSet{setOf("a", "other")}, false, true},
+		"a template":                      {"ns", nil, false, true},
+		"a template of another namespace": {"other", nil, false, false},
+	}
+	for name, tc := range tests {
+		for stuck, want := range map[bool]bool{false: tc.want, true: tc.ifStuck} {
+			u.stuck = stuck
+			if got := u.mayBeHelped(tc.namespace, tc.sets...); got != want {
+				t.Errorf("%s, stuck %t: helps %t", name, stuck, got)
+			}
+		}
+	}
+}

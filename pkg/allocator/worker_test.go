@@ -1,0 +1,360 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+// prefersAll and prefersNone are what servers agree on of all claims.
+func prefersAll(string, string) bool  { return true }
+func prefersNone(string, string) bool { return false }
+
+func (d *desk) prefers(f func(namespace, name string) bool) { d.worker.prefers.Store(&f) }
+
+// TestWhoseClaim: that of the server that created it, for as long as it may be asked
+// for it, and then of the one that all agree on.
+func TestWhoseClaim(t *testing.T) {
+	const window = 20 * time.Second // of the desk
+	tests := map[string]struct {
+		created bool
+		age     time.Duration
+		prefers func(string, string) bool
+		want    bool
+	}{
+		"created here":                            {true, 0, prefersNone, true},
+		"created here, a moment before":           {true, window + handOverAfter - 1, prefersNone, true},
+		"created here, then":                      {true, window + handOverAfter, prefersNone, false},
+		"created here, then, and agreed on":       {true, window + handOverAfter, prefersAll, true},
+		"created here, then, this server alone":   {true, window + handOverAfter, nil, true},
+		"created elsewhere":                       {false, 0, prefersNone, false},
+		"created elsewhere, long ago":             {false, time.Hour, prefersNone, false},
+		"created elsewhere, agreed on":            {false, time.Hour, prefersAll, true},
+		"created elsewhere, this server is alone": {false, 0, nil, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.prefers(tc.prefers)
+			u := d.worker.known.newUnfinished("u", d.clock.Now())
+			if tc.created {
+				u = d.worker.known.open(t.Context(), "u", d.clock.Now())
+			} else {
+				d.worker.known.byUID["u"] = u
+			}
+			d.clock.Step(tc.age)
+			if got := d.worker.isMine("u", u); got != tc.want {
+				t.Errorf("is this server's: %t", got)
+			}
+			if mine := d.worker.mine(); mine["u"] != tc.want {
+				t.Errorf("works at %v", mine)
+			}
+		})
+	}
+}
+
+// TestServersShareClaims: each is of exactly one, whoever they are, and a change of
+// members lets all be looked at again.
+func TestServersShareClaims(t *testing.T) {
+	members := []string{"one", "two", "three"}
+	var servers []*desk
+	for range members {
+		servers = append(servers, newDesk(t))
+	}
+	before := map[types.UID]int{}
+	for _, n := range []int{3, 2} {
+		shares := make([]int, n)
+		for i, d := range servers[:n] {
+			d.Feeds().ClaimChanged(claimAt("u", 5))
+			d.woken()
+			d.PeersChanged(members[i], members[:n])
+			if got := d.woken(); len(got) != 1 {
+				t.Errorf("turns of %v after a change", got)
+			}
+		}
+		for i := range 100 {
+			uid := types.UID(fmt.Sprint("claim-", i))
+			owners := 0
+			for s, d := range servers[:n] {
+				if d.worker.isMine(uid, &unfinished{}) {
+					owners++
+					shares[s]++
+					if was, ok := before[uid]; ok && was < n && was != s {
+						t.Errorf("%s goes from %s to %s, which are both there", uid, members[was], members[s])
+					}
+					before[uid] = s
+				}
+			}
+			if owners != 1 {
+				t.Errorf("%s is of %d servers", uid, owners)
+			}
+		}
+		if slices.Min(shares) < 10 {
+			t.Errorf("shares are %v", shares)
+		}
+	}
+}
+
+// TestKeepsThePlacesOfOthers: a claim that another server works at takes nothing here,
+// and is not overtaken either, until it is handed over.
+func TestKeepsThePlacesOfOthers(t *testing.T) {
+	set := setOf("a", "py")
+	d := newDesk(t, set)
+	next := d.holding(set)
+	d.stocks("two", set, "abc")
+	d.prefers(prefersNone)
+	u := d.worker.known.of("claim-uid")
+	again, err := d.worker.turn(t.Context(), "claim-uid", u)
+	if want := 24 * time.Second; err != nil || again != want {
+		t.Errorf("looks again after %s, %v, want %s", again, err, want)
+	}
+	if len(next.taken) != 0 || d.left("a") != 2 || d.stock.queue.Free(poolNamed("a")) != 0 || d.read["held"] != 0 {
+		t.Errorf("holds %d of another's, left %d, free %d", len(next.taken), d.left("a"), d.stock.queue.Free(poolNamed("a")))
+	}
+	var written []*slip
+	d.begin = func() Txn {
+		return &slip{commit: func(s *slip) error { s.at(20); written = append(written, s); return nil }}
+	}
+	d.clock.Step(again)
+	d.prefers(prefersAll)
+	if again, err = d.worker.turn(t.Context(), "claim-uid", u); err != nil || again != 0 || len(written) != 1 || len(written[0].sandboxes) != 2 {
+		t.Errorf("after it was handed over: again %s, %v, written %+v", again, err, written)
+	}
+
+	d.prefers(prefersNone)
+	d.Feeds().ClaimChanged(claimAt("makes", 5, func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) }))
+	d.stocks("three", set, "abc")
+	if _, err := d.worker.turn(t.Context(), "makes", d.worker.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
+		t.Errorf("one that has sandboxes made keeps those of a pool, %v", err)
+	}
+}
+
+// TestTurnReadsOnce: what is complete is not read again.
+func TestTurnReadsOnce(t *testing.T) {
+	set := setOf("a", "py")
+	d := newDesk(t, set)
+	d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+	claim := d.stored(warm(3))
+	claim.UID, claim.Name = "u", "u"
+	d.Feeds().ClaimChanged(claim)
+	u, revision := d.worker.known.of("u"), 20
+	d.begin = func() Txn {
+		return &slip{commit: func(s *slip) error { revision++; s.at(revision); return nil }}
+	}
+	for i, name := range []string{"one", "two", "three"} {
+		d.stocks(name, set, "abc")
+		again, err := d.worker.turn(t.Context(), "u", u)
+		seen := u.look()
+		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || version(seen.claim) != uint64(revision) || !seen.complete {
+			t.Errorf("turn %d: read %d times, holds %d, %v", i, d.read["held"], len(seen.held), err)
+		}
+		if last := i == 2; last != (again == 0) || last != (d.worker.known.of("u") == nil) {
+			t.Errorf("turn %d: again after %s", i, again)
+		}
+	}
+	select {
+	case <-u.done:
+	default:
+		t.Error("is not done")
+	}
+	if len(d.stock.queue.Demands(everyClaim)) != 0 {
+		t.Error("still in line")
+	}
+}
+
+// TestErrorsOfATurn: nothing is lost, and nothing is done again at once.
+func TestErrorsOfATurn(t *testing.T) {
+	moved := func(index int) error { return &etcdtxn.ConflictError{Moved: []etcdtxn.Moved{{Index: index}}} }
+	tests := map[string]struct {
+		err error // of the first commit; the next fails like the store
+		// commits, and what is known and held then.
+		commits  int
+		complete bool
+		taken    int
+	}{
+		"the claim has moved":       {moved(0), 1, true, 1},
+		"what it holds has moved":   {moved(1), 1, true, 1},
+		"what it binds has moved":   {moved(2), 2, false, 0},
+		"etcd does not say":         {etcdtxn.ErrUnknownOutcome, 1, false, 1},
+		"etcd takes less":           {etcdtxn.ErrTooLarge, 2, false, 1},
+		"the store is out of order": {errDown, 1, false, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			set := setOf("a", "py")
+			d := newDesk(t, set)
+			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+			d.stocks("one", set, "abc")
+			claim := d.stored(warm(2))
+			d.Feeds().ClaimChanged(claim)
+			made := startingFor(t, claim, "made", d.clock.Now())
+			made.Status = running()
+			d.shelf.held = []*v1alpha1.Sandbox{made}
+			commits := 0
+			d.begin = func() Txn {
+				return &slip{commit: func(*slip) error {
+					if commits++; commits > 1 {
+						return errDown
+					}
+					return tc.err
+				}}
+			}
+			u := d.worker.known.of(claim.UID)
+			d.worker.next(t.Context())
+			if complete := u.look().complete; commits != tc.commits || complete != tc.complete {
+				t.Errorf("%d commits, complete %t", commits, complete)
+			}
+			if n := d.worker.known.turns.NumRequeues(claim.UID); n != 1 || d.worker.known.of(claim.UID) != u {
+				t.Errorf("tried again %d times", n)
+			}
+			if len(u.work.taken) != tc.taken || d.left("a") != 0 {
+				t.Errorf("holds %d, left %d: what was taken is lost or free", len(u.work.taken), d.left("a"))
+			}
+		})
+	}
+	t.Run("what it holds cannot be read", func(t *testing.T) {
+		d := newDesk(t, setOf("a", "py"))
+		d.Feeds().ClaimChanged(d.stored(warm(1)))
+		d.unreadable = "held"
+		d.worker.next(t.Context())
+		if u := d.worker.known.of("claim-uid"); u.look().complete || d.worker.known.turns.NumRequeues("claim-uid") != 1 {
+			t.Error("not tried again")
+		}
+	})
+}
+
+// TestConfirm: before a newcomer fails for want of what is kept for claims of other
+// servers, it is made sure that those still wait.
+func TestConfirm(t *testing.T) {
+	waits := func() *v1alpha1.SandboxClaim { return claimAt("u", 5) }
+	tests := map[string]struct {
+		stored  *v1alpha1.SandboxClaim
+		prefers func(string, string) bool
+		fails   bool
+		free    int
+		reads   int
+		deleted bool
+	}{
+		"it waits":               {stored: waits(), reads: 1},
+		"it waits for less":      {stored: claimAt("u", 6), reads: 1},
+		"it is served":           {stored: claimAt("u", 6, completed), free: 1, reads: 1},
+		"it is gone":             {free: 1, reads: 1, deleted: true},
+		"it was made again":      {stored: claimAt("u", 9, func(c *v1alpha1.SandboxClaim) { c.UID = "another" }), free: 1, reads: 1, deleted: true},
+		"it is this server's":    {stored: claimAt("u", 6, completed), prefers: prefersAll},
+		"it cannot be found out": {stored: waits(), fails: true, reads: 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			set := setOf("pool", "")
+			d := newDesk(t, set)
+			d.Feeds().ClaimChanged(waits())
+			u := d.worker.known.of("u")
+			d.stock.queue.Wait(u.waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			if d.prefers(prefersNone); tc.prefers != nil {
+				d.prefers(tc.prefers)
+			}
+			if d.shelf.claims["u"] = tc.stored; tc.fails {
+				d.unreadable = "u"
+			}
+			d.stocks("one", set, "abc")
+			d.woken()
+			err := d.worker.confirm(t.Context(), poolNamed("pool"))
+			if errors.Is(err, errDown) != tc.fails || d.read["claim u"] != tc.reads {
+				t.Errorf("read %d times, %v", d.read["claim u"], err)
+			}
+			if free := d.stock.queue.Free(poolNamed("pool")); free != tc.free || u.look().deleted != tc.deleted {
+				t.Errorf("%d are free, it is gone %t", free, u.look().deleted)
+			}
+			if woken := d.woken(); len(woken) != tc.free {
+				t.Errorf("turns of %v", woken)
+			}
+		})
+	}
+	t.Run("before a newcomer fails", func(t *testing.T) {
+		set := setOf("pool", "")
+		for _, served := range []bool{true, false} {
+			d := newDesk(t, set)
+			d.shelf.templates["pool-abc"] = templateOfPod("pool-abc")
+			d.prefers(prefersNone)
+			d.Feeds().ClaimChanged(waits())
+			d.stock.queue.Wait(d.worker.known.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
+			d.stocks("one", set, "abc")
+			if d.shelf.claims["u"] = waits(); served {
+				d.shelf.claims["u"] = claimAt("u", 6, completed)
+			}
+			claim := claimOf(func(c *v1alpha1.SandboxClaim) {
+				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, new(false)
+			})
+			checkErr := d.Check(t.Context(), claim)
+			p, err := (&turn{planner: d.planner, hand: newHand(), state: plan.State{Claim: claim, New: true, Start: d.clock.Now()}}).plan(t.Context())
+			var shortage *ShortageError
+			if errors.As(err, &shortage) == served || errors.As(checkErr, &shortage) == served || served && len(p.Bound) != 1 {
+				t.Errorf("served %t: check: %v, create: %v", served, checkErr, err)
+			}
+		}
+	})
+}
+
+// TestDeletedClaims: what was only being made for one is let go, by one server.
+func TestDeletedClaims(t *testing.T) {
+	tests := map[string]struct {
+		prefers func(string, string) bool
+		err     error
+		letGo   []string
+		known   bool
+	}{
+		"this server's":   {prefersAll, nil, []string{"starts"}, false},
+		"another's":       {prefersNone, nil, nil, false},
+		"it did not work": {prefersAll, errDown, []string{"starts"}, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			set := setOf("a", "py")
+			d := newDesk(t, set)
+			next := d.holding(set)
+			claim := next.state.Claim
+			d.prefers(tc.prefers)
+			leaving := startingFor(t, claim, "leaves", d.clock.Now())
+			leaving.DeletionTimestamp = &claim.CreationTimestamp
+			d.shelf.held = []*v1alpha1.Sandbox{startingFor(t, claim, "starts", d.clock.Now()), heldAt(claim.UID, "counts", 6), leaving}
+			var letGo []string
+			d.begin = func() Txn {
+				return &slip{commit: func(s *slip) error {
+					for _, sb := range s.sandboxes {
+						letGo = append(letGo, sb.Name)
+						if sb.Spec.ShutdownTime == nil || sb.Annotations[v1alpha1.AnnotationOwner] != "" {
+							t.Errorf("%s becomes %+v", sb.Name, sb)
+						}
+					}
+					return tc.err
+				}}
+			}
+			d.Feeds().ClaimDeleted(claim)
+			d.clock.Step(time.Minute) // until then it is the work of who created it
+			u := d.worker.known.of(claim.UID)
+			if _, err := d.worker.turn(t.Context(), claim.UID, u); !errors.Is(err, tc.err) || !slices.Equal(letGo, tc.letGo) {
+				t.Errorf("let go of %v, %v", letGo, err)
+			}
+			if known := d.worker.known.of(claim.UID) != nil; known != tc.known || d.left("a") != 1 || len(d.stock.queue.Demands(everyClaim)) != 0 {
+				t.Errorf("known %t, left %d, demands %v", known, d.left("a"), d.stock.queue.Demands(everyClaim))
+			}
+			if phase := u.latest().Status.Phase; (phase == v1alpha1.SandboxClaimPhaseCompleted) == tc.known {
+				t.Errorf("a caller who waits is told %s", phase)
+			}
+		})
+	}
+}
+
+func everyClaim(types.UID) bool { return true }

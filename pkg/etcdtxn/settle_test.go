@@ -1,0 +1,351 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdtxn_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/apis/example"
+
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+// unanswered is a transaction to which etcd did not answer.
+type unanswered struct {
+	*testing.T
+	*etcdtxn.Txn
+	etcd   *kubernetes.Client
+	kv     *forgetful
+	claims kind
+	boxes  kind
+	name   string // of the claim; its boxes are called so, and a number
+}
+
+// unanswered commits a transaction that creates a claim and takes n boxes for it,
+// guarded where guards is not nil, and of which the answer is lost: before or after.
+func newUnanswered(t *testing.T, etcd *kubernetes.Client, loses string, n int, guards *etcdtxn.Guards) *unanswered {
+	t.Helper()
+	u := &unanswered{T: t, etcd: etcd, kv: &forgetful{KV: etcd.KV}, name: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-")}
+	u.claims = newKind(t, etcd, kindOptions{resource: "/claims"})
+	u.boxes = newKind(t, etcd, kindOptions{resource: "/boxes", transformer: encrypted(t, 1)})
+	u.Txn = etcdtxn.NewClient(u.kv).Txn()
+	mustAdd(t, u.Create(t.Context(), u.claims.Resource, u.claims.key(u.name), pod(u.name)))
+	for i := range n {
+		at := u.boxes.create(t, etcdtxn.NewClient(etcd.KV), u.box(i))
+		mustAdd(t, u.Update(t.Context(), u.boxes.Resource, u.boxes.key(u.box(i)), pod(u.box(i), takenBy(u.name)), at))
+	}
+	if guards != nil {
+		mustAdd(t, u.Guard(t.Context(), guards, "token-of-"+u.name, time.Now()))
+	}
+	u.kv.loses = loses
+	if err := u.Commit(t.Context()); !errors.Is(err, etcdtxn.ErrUnknownOutcome) {
+		t.Fatalf("Commit() = %v", err)
+	}
+	u.kv.loses = ""
+	return u
+}
+
+func (u *unanswered) box(i int) string { return fmt.Sprint(u.name, "-", i) }
+
+func takenBy(claim string) func(*example.Pod) {
+	return func(p *example.Pod) { p.Labels = map[string]string{"taken-by": claim} }
+}
+
+// isOurs reports whether a box was taken for the claim.
+func (u *unanswered) isOurs(obj runtime.Object) bool {
+	return obj.(*example.Pod).Labels["taken-by"] == u.name
+}
+
+func (u *unanswered) expectSettled(want bool) {
+	u.Helper()
+	if written, err := u.Settle(u.Context(), u.isOurs); written != want || err != nil {
+		u.Errorf("Settle() = %t, %v, want %t", written, err, want)
+	}
+}
+
+// expectNever expects that the transaction was not written, and is not if it comes to
+// etcd now.
+func (u *unanswered) expectNever() {
+	u.Helper()
+	if u.kv.late != nil {
+		if resp, err := u.kv.late.Commit(); err != nil || resp.Succeeded {
+			u.Errorf("the transaction that was late: written %v, %v", resp, err)
+		}
+	}
+	if _, err := u.claims.get(u.T, u.name); err == nil {
+		u.Error("the claim is there")
+	}
+}
+
+// TestSettleByAnObject: one that the transaction updates.
+func TestSettleByAnObject(t *testing.T) {
+	etcd, _ := start(t)
+	t.Run("not written, and never will be", func(t *testing.T) {
+		u := newUnanswered(t, etcd, before, 2, nil)
+		was := raw(t, etcd.KV, "/registry"+u.boxes.key(u.box(0)))
+		u.expectSettled(false)
+		u.expectSettled(false) // it may be asked again
+		u.expectNever()
+		if is := raw(t, etcd.KV, "/registry"+u.boxes.key(u.box(0))); string(is.Value) != string(was.Value) || is.ModRevision == was.ModRevision {
+			t.Errorf("the box was at revision %d and is at %d", was.ModRevision, is.ModRevision)
+		}
+		if box, err := u.boxes.get(t, u.box(0)); err != nil || u.isOurs(box) {
+			t.Errorf("the generic store reads %v, %v", box, err)
+		}
+	})
+	t.Run("written", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 2, nil)
+		unchanged(t, etcd.KV, func() { u.expectSettled(true) })
+	})
+	t.Run("written, and changed since", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 1, nil)
+		u.boxes.update(t, u.box(0), func(p *example.Pod) { p.Status.Phase = "Failed" })
+		u.claims.remove(t, u.name)
+		unchanged(t, etcd.KV, func() { u.expectSettled(true) })
+	})
+	t.Run("another has moved it", func(t *testing.T) {
+		u := newUnanswered(t, etcd, before, 1, nil)
+		u.boxes.update(t, u.box(0), takenBy("another"))
+		unchanged(t, etcd.KV, func() { u.expectSettled(false) })
+		u.expectNever()
+	})
+	t.Run("deleted, not written, by the next", func(t *testing.T) {
+		u := newUnanswered(t, etcd, before, 3, nil)
+		u.boxes.remove(t, u.box(0))
+		u.boxes.remove(t, u.box(1))
+		u.expectSettled(false)
+		u.expectNever()
+	})
+	t.Run("deleted, written, by the next", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 2, nil)
+		u.boxes.remove(t, u.box(0))
+		u.expectSettled(true)
+	})
+	t.Run("deleted, and made again", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 1, nil)
+		u.boxes.remove(t, u.box(0))
+		u.boxes.create(t, etcdtxn.NewClient(etcd.KV), u.box(0))
+		u.expectSettled(false) // isOurs has only what is there to judge by
+	})
+	t.Run("nothing is left", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 2, nil)
+		u.boxes.remove(t, u.box(0))
+		u.boxes.remove(t, u.box(1))
+		if written, err := u.Settle(t.Context(), u.isOurs); written || !errors.Is(err, etcdtxn.ErrNotSettled) {
+			t.Errorf("Settle() = %t, %v", written, err)
+		}
+	})
+	t.Run("it never had one", func(t *testing.T) {
+		u := newUnanswered(t, etcd, before, 0, nil)
+		if written, err := u.Settle(t.Context(), u.isOurs); written || !errors.Is(err, etcdtxn.ErrNotSettled) {
+			t.Errorf("Settle() = %t, %v", written, err)
+		}
+	})
+	t.Run("no answer to that either", func(t *testing.T) {
+		for _, loses := range []string{before, after} {
+			u := newUnanswered(t, etcd, before, 1, nil)
+			late := u.kv.late
+			u.kv.loses = loses
+			if _, err := u.Settle(t.Context(), u.isOurs); !errors.Is(err, errLost) || errors.Is(err, etcdtxn.ErrNotSettled) {
+				t.Errorf("Settle() = %v", err)
+			}
+			u.kv.loses, u.kv.late = "", late
+			u.expectSettled(false)
+			u.expectNever()
+			u.boxes.remove(t, u.box(0))
+		}
+	})
+	t.Run("it cannot be read", func(t *testing.T) {
+		u := newUnanswered(t, etcd, before, 1, nil)
+		if _, err := etcd.KV.Put(t.Context(), "/registry"+u.boxes.key(u.box(0)), "rubbish"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := u.Settle(t.Context(), u.isOurs); err == nil || errors.Is(err, etcdtxn.ErrNotSettled) {
+			t.Errorf("Settle() = %v", err)
+		}
+	})
+}
+
+// TestSettleByAGuard: for a transaction that updates no object.
+func TestSettleByAGuard(t *testing.T) {
+	etcd, _ := start(t)
+	guards := etcdtxn.NewGuards(etcd.Lease, "/guards/")
+	t.Run("not written, and never will be", func(t *testing.T) {
+		u := newUnanswered(t, etcd, before, 0, guards)
+		u.expectSettled(false)
+		u.expectSettled(false)
+		u.expectNever()
+		u.Release(guards)
+	})
+	t.Run("written", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 0, guards)
+		unchanged(t, etcd.KV, func() { u.expectSettled(true); u.expectSettled(true) })
+		u.Release(guards)
+	})
+	t.Run("written, and changed since", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 0, guards)
+		u.claims.update(t, u.name, func(p *example.Pod) { p.Status.Phase = "Failed" })
+		u.expectSettled(true)
+		u.Release(guards)
+	})
+	t.Run("written, and deleted since", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 0, guards)
+		u.claims.remove(t, u.name)
+		u.expectSettled(true)
+		u.Release(guards)
+	})
+	t.Run("no answer to that either", func(t *testing.T) {
+		for _, loses := range []string{before, after} {
+			u := newUnanswered(t, etcd, before, 0, guards)
+			late := u.kv.late
+			u.kv.loses = loses
+			if _, err := u.Settle(t.Context(), u.isOurs); !errors.Is(err, errLost) || errors.Is(err, etcdtxn.ErrNotSettled) {
+				t.Errorf("Settle() = %v", err)
+			}
+			u.kv.loses, u.kv.late = "", late
+			u.expectSettled(false)
+			u.expectNever()
+			u.Release(guards)
+		}
+	})
+	t.Run("the guard is gone", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 0, guards)
+		if _, err := etcd.KV.Delete(t.Context(), "/guards/", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+		if written, err := u.Settle(t.Context(), u.isOurs); written || !errors.Is(err, etcdtxn.ErrNotSettled) {
+			t.Errorf("Settle() = %t, %v", written, err)
+		}
+		u.Release(guards)
+	})
+	t.Run("no server leaves more of them than it has transactions at a time", func(t *testing.T) {
+		newUnanswered(t, etcd, after, 0, guards).Release(guards)
+		newUnanswered(t, etcd, after, 0, guards).Release(guards)
+		if resp, err := etcd.KV.Get(t.Context(), "/guards/", clientv3.WithPrefix()); err != nil || len(resp.Kvs) != 1 {
+			t.Errorf("%v, %v", resp.Kvs, err)
+		}
+	})
+}
+
+// guarded commits a transaction that creates a claim.
+func guarded(t *testing.T, etcd *kubernetes.Client, guards *etcdtxn.Guards, name string, now time.Time) (*etcdtxn.Txn, error) {
+	t.Helper()
+	claims := newKind(t, etcd, kindOptions{resource: "/claims"})
+	txn := etcdtxn.NewClient(etcd.KV).Txn()
+	mustAdd(t, txn.Create(t.Context(), claims.Resource, claims.key(name), pod(name)))
+	mustAdd(t, txn.Guard(t.Context(), guards, "token-of-"+name, now))
+	return txn, txn.Commit(t.Context())
+}
+
+// TestGuardIsUsedAgain, whatever became of it: the transaction finds that only the guard
+// has moved, and is committed again.
+func TestGuardIsUsedAgain(t *testing.T) {
+	etcd, _ := start(t)
+	revokeAll := func(t *testing.T) {
+		leases, err := etcd.Leases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, lease := range leases.Leases {
+			if _, err := etcd.Revoke(t.Context(), lease.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tests := map[string]struct {
+		happens func(t *testing.T, guards *etcdtxn.Guards)
+		later   time.Duration
+	}{
+		"nothing":                        {happens: func(*testing.T, *etcdtxn.Guards) {}},
+		"a late commit":                  {happens: func(t *testing.T, guards *etcdtxn.Guards) { lateOne(t, etcd, guards) }},
+		"the lease ends":                 {happens: func(t *testing.T, _ *etcdtxn.Guards) { revokeAll(t) }, later: time.Hour},
+		"the lease ends before its time": {happens: func(t *testing.T, _ *etcdtxn.Guards) { revokeAll(t) }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			guards := etcdtxn.NewGuards(etcd.Lease, "/guards/"+t.Name()+"/")
+			name, now := strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), time.Now()
+			first, err := guarded(t, etcd, guards, name+"-1", now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.Release(guards)
+			tc.happens(t, guards)
+			second, err := guarded(t, etcd, guards, name+"-2", now.Add(tc.later))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := raw(t, etcd.KV, "/guards/"+t.Name()+"/1"); got == nil || string(got.Value) != "token-of-"+name+"-2" {
+				t.Errorf("the guard is %v", got)
+			}
+			second.Release(guards)
+			if _, err := guarded(t, etcd, guards, name+"-1", now); !errors.Is(err, etcdtxn.ErrConflict) {
+				t.Errorf("a claim of the same name: %v", err)
+			}
+		})
+	}
+}
+
+// lateOne is a transaction that is given up before it comes to etcd.
+func lateOne(t *testing.T, etcd *kubernetes.Client, guards *etcdtxn.Guards) {
+	t.Helper()
+	u := newUnanswered(t, etcd, before, 0, guards)
+	u.Release(guards)
+	if resp, err := u.kv.late.Commit(); err != nil || !resp.Succeeded {
+		t.Fatal(resp, err)
+	}
+}
+
+// TestGuardsAtTheSameTime are not the same.
+func TestGuardsAtTheSameTime(t *testing.T) {
+	etcd, _ := start(t)
+	guards := etcdtxn.NewGuards(etcd.Lease, "/guards/")
+	for i, loses := range []string{after, before} {
+		t.Run(loses, func(t *testing.T) {
+			u := newUnanswered(t, etcd, loses, 0, guards)
+			newUnanswered(t, etcd, []string{before, after}[i], 1, guards)
+			u.expectSettled(loses == after)
+		})
+	}
+	leases, err := etcd.Leases(t.Context())
+	if err != nil || len(leases.Leases) != 1 {
+		t.Fatalf("they have %v, %v", leases, err)
+	}
+	if left, err := etcd.TimeToLive(t.Context(), leases.Leases[0].ID, clientv3.WithAttachedKeys()); err != nil || len(left.Keys) != 2 || left.TTL < 1800 {
+		t.Errorf("they live for %+v, %v", left, err)
+	}
+}
+
+// TestNoRoomForAGuard: a transaction that is full goes without.
+func TestNoRoomForAGuard(t *testing.T) {
+	etcd, client := start(t)
+	boxes := newKind(t, etcd, kindOptions{resource: "/boxes"})
+	for n, want := range map[int]int{etcdtxn.MaxOps - 1: 1, etcdtxn.MaxOps: 0} {
+		prefix := fmt.Sprintf("/guards-%d/", n)
+		guards := etcdtxn.NewGuards(etcd.Lease, prefix)
+		txn := client.Txn()
+		for i := range n {
+			name := fmt.Sprint("box-", n, "-", i)
+			mustAdd(t, txn.Create(t.Context(), boxes.Resource, boxes.key(name), pod(name)))
+		}
+		mustAdd(t, txn.Guard(t.Context(), guards, "token", time.Now()))
+		if err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := etcd.KV.Get(t.Context(), prefix, clientv3.WithPrefix()); err != nil || len(resp.Kvs) != want {
+			t.Errorf("%d objects have %d guards, %v", n, len(resp.Kvs), err)
+		}
+		if _, err := txn.Settle(t.Context(), nil); errors.Is(err, etcdtxn.ErrNotSettled) != (want == 0) {
+			t.Errorf("of %d objects: Settle() = %v", n, err)
+		}
+		txn.Release(guards)
+	}
+}

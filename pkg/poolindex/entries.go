@@ -1,0 +1,118 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolindex
+
+// entries are the sandboxes that the index knows of, and how each goes from one state
+// to the next (see Index).
+type entries struct {
+	byKey map[entryKey]*entry
+	pools *pools // has those that are available
+}
+
+// upsert takes in that a sandbox was available at c.ResourceVersion, and reports
+// whether it can now be taken from its pool and could not before.
+func (es *entries) upsert(c Candidate) bool {
+	e := es.byKey[c.key()]
+	if e == nil {
+		e = &entry{Candidate: c}
+		es.byKey[c.key()] = e
+		return es.pools.enqueue(e, false)
+	}
+	if c.ResourceVersion <= e.heardOf() {
+		return false
+	}
+	switch e.state {
+	case available:
+		return es.update(e, c)
+	case taken:
+		e.news = &news{candidate: c}
+		return false
+	default:
+		e.Candidate = c
+		return es.pools.enqueue(e, false)
+	}
+}
+
+// update is upsert for a sandbox that is available already. It keeps its place in the
+// queue, if it stays in that.
+func (es *entries) update(e *entry, c Candidate) bool {
+	was := e.Pool
+	if c.Pool == was && c.Revision == e.Revision {
+		e.ResourceVersion = c.ResourceVersion
+		return false
+	}
+	could := es.pools.dequeue(e)
+	es.pools.dropIfEmpty(was)
+	e.Candidate = c
+	can := es.pools.enqueue(e, false)
+	return can && (!could || c.Pool != was)
+}
+
+// remove takes in that a sandbox was not available at resourceVersion.
+func (es *entries) remove(key entryKey, resourceVersion uint64) {
+	e := es.byKey[key]
+	if e == nil || resourceVersion < e.heardOf() {
+		return
+	}
+	switch e.state {
+	case taken:
+		e.news = &news{candidate: Candidate{ResourceVersion: resourceVersion}, gone: true}
+		return
+	case available:
+		es.pools.dequeue(e)
+		es.pools.dropIfEmpty(e.Pool)
+	}
+	delete(es.byKey, key)
+}
+
+// take makes an available entry taken; its pool stays.
+func (es *entries) take(e *entry) Candidate {
+	es.pools.dequeue(e)
+	es.pools.byKey[e.Pool].taken++
+	e.state = taken
+	return e.Candidate
+}
+
+// spend takes in that a taken sandbox was written at resourceVersion, or at a version
+// that is unknown but not older than the one at which it was taken.
+func (es *entries) spend(c Candidate, resourceVersion uint64) {
+	e := es.byKey[c.key()]
+	if e == nil || e.state != taken {
+		return
+	}
+	es.pools.answered(e.Pool)
+	e.state = spent
+	e.ResourceVersion = max(e.ResourceVersion, resourceVersion)
+	n := e.news
+	e.news = nil
+	switch {
+	case n == nil || n.candidate.ResourceVersion < e.ResourceVersion: // nothing new
+	case n.gone:
+		delete(es.byKey, c.key())
+	case n.candidate.ResourceVersion > e.ResourceVersion:
+		e.Candidate = n.candidate
+		es.pools.enqueue(e, false)
+	}
+}
+
+// release makes a taken sandbox available again, as the next one to be taken, unless
+// the feed has reported that it is gone.
+func (es *entries) release(c Candidate) {
+	e := es.byKey[c.key()]
+	if e == nil || e.state != taken {
+		return
+	}
+	n := e.news
+	e.news = nil
+	switch {
+	case n != nil && n.gone:
+		delete(es.byKey, c.key())
+	case n != nil:
+		e.Candidate = n.candidate
+		fallthrough
+	default:
+		es.pools.enqueue(e, true)
+	}
+	es.pools.answered(c.Pool)
+}

@@ -1,0 +1,68 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolindex
+
+// pools are all pools that something is known about.
+type pools struct {
+	byKey map[Pool]*pool
+	// suspended are those of byKey that have a suspended revision.
+	suspended map[Pool]*pool
+	// prefers selects the sandboxes that this server takes before the others; nil
+	// selects all.
+	prefers func(namespace, name string) bool
+}
+
+// ensure returns the pool p, added if it is new.
+func (ps *pools) ensure(p Pool) *pool {
+	pl := ps.byKey[p]
+	if pl == nil {
+		pl = &pool{revisions: map[string]*revision{}}
+		ps.byKey[p] = pl
+	}
+	return pl
+}
+
+// dropIfEmpty keeps deleted pools from piling up.
+func (ps *pools) dropIfEmpty(p Pool) {
+	if pl := ps.byKey[p]; pl != nil && pl.empty() {
+		delete(ps.byKey, p)
+	}
+}
+
+// enqueue makes an entry available, as the next one of its revision or as the last,
+// and reports whether it can be taken.
+func (ps *pools) enqueue(e *entry, next bool) bool {
+	e.state = available
+	return ps.ensure(e.Pool).enqueue(e, ps.preferred(e), next)
+}
+
+// dequeue takes an available entry out of its queue, and reports whether it could be
+// taken. Its pool stays, even if it is empty now.
+func (ps *pools) dequeue(e *entry) bool {
+	pl := ps.byKey[e.Pool]
+	could := pl.dequeue(e)
+	if pl.suspended == 0 {
+		delete(ps.suspended, e.Pool)
+	}
+	return could
+}
+
+// answered counts a taken sandbox of the pool as taken no longer.
+func (ps *pools) answered(p Pool) {
+	ps.byKey[p].taken-- // a pool stays as long as something of it is taken
+	ps.dropIfEmpty(p)
+}
+
+func (ps *pools) preferred(e *entry) bool {
+	return ps.prefers == nil || ps.prefers(e.Pool.Namespace, e.Name)
+}
+
+// sort queues all entries anew, by whether this server prefers them.
+func (ps *pools) sort() {
+	for _, pl := range ps.byKey {
+		for _, r := range pl.revisions {
+			r.sort(ps.preferred)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolindex
+
+import "sync"
+
+// suspensions keep revisions of an Index from being taken from for which no pod
+// template can be found. A suspended revision that has no sandbox left is forgotten.
+//
+// Who looks for a template reads Resumes first, and passes it to Suspend when there
+// is none. News of templates call Resume, so that Suspend does nothing when there was
+// news in between:
+//
+//	asOf := x.Resumes()
+//	(the template is not found)
+//	                              x.Resume(...): the template was created
+//	x.Suspend(p, "r1", asOf): false, sandboxes of r1 can still be taken
+type suspensions struct {
+	mu      *sync.Mutex // of the Index
+	pools   *pools
+	resumed uint64 // calls of Resume
+}
+
+// Resumes counts the calls of Resume, for Suspend.
+func (s *suspensions) Resumes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.resumed
+}
+
+// Suspend keeps the available sandboxes of a revision, and those that come, from being
+// taken or counted until Resume. It does nothing if Resume was called since the count
+// asOf, and reports whether it was not.
+func (s *suspensions) Suspend(p Pool, revisionName string, asOf uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resumed != asOf {
+		return false
+	}
+	if pl := s.pools.byKey[p]; pl != nil {
+		pl.suspend(revisionName)
+		if pl.suspended > 0 {
+			s.pools.suspended[p] = pl
+		}
+	}
+	return true
+}
+
+// Resume lets the suspended revisions of all pools for which of holds be taken from
+// again, and returns the pools that had one.
+func (s *suspensions) Resume(of func(Pool) bool) []Pool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resumed++
+	var resumed []Pool
+	for p, pl := range s.pools.suspended {
+		if of(p) {
+			pl.resume()
+			delete(s.pools.suspended, p)
+			resumed = append(resumed, p)
+		}
+	}
+	return resumed
+}
+
+// Suspended reports whether a revision of the pool is suspended.
+func (s *suspensions) Suspended(p Pool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pools.suspended[p] != nil
+}
