@@ -18,7 +18,6 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/wait"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/ptr"
@@ -27,6 +26,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
@@ -65,11 +65,7 @@ func newClaimStorage(t *testing.T, change func(*registrytest.Fixture)) *claimSto
 			t.Errorf("ending the allocation: %v", err)
 		}
 	})
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-		return storage.Ready() == nil, nil
-	}); err != nil {
-		t.Fatalf("the allocation is not ready: %v", storage.Ready())
-	}
+	expect.Eventually(t.Context(), t, func(context.Context) error { return storage.Ready() })
 	return &claimStorage{
 		fixture:   fixture,
 		claims:    storage.Resources["sandboxclaims"].(*sandboxclaim.REST),

@@ -5,6 +5,7 @@ package apiserver_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // attempts are the transactions that write the claim "one", in the order in which they
@@ -61,7 +63,7 @@ func TestFailedCreateIsNotStoredLater(t *testing.T) {
 				}
 				return nil, rpctypes.ErrTooManyRequests
 			})
-			_, err := create(t, s, testutil.Claim(set, "one", 3, change))
+			_, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 3, change))
 			if err == nil {
 				t.Fatal("the create succeeds although nothing was written")
 			}
@@ -78,7 +80,7 @@ func TestFailedCreateIsNotStoredLater(t *testing.T) {
 			if n := bound(t, s); n != 0 {
 				t.Errorf("the create failed, and then %d sandboxes were bound", n)
 			}
-			if _, err := create(t, s, testutil.Claim(set, "one", 3, change)); err != nil {
+			if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 3, change)); err != nil {
 				t.Errorf("creating it again: %v", err)
 			}
 			if n := bound(t, s); n != stock {
@@ -109,7 +111,7 @@ func TestDeletedClaimIsNotStoredAgain(t *testing.T) {
 				}
 				return nil, errLost
 			})
-			claim, err := create(t, s, testutil.Claim(set, "one", 3, change))
+			claim, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 3, change))
 			t.Logf("the create is answered %q, %v", claim.Status.Message, err)
 			if _, err := claimsOf(s).Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the claim that was deleted is there again: %v", err)
@@ -129,19 +131,19 @@ func TestUnknownOutcomeAndTheNameIsTaken(t *testing.T) {
 		if i > 0 {
 			return all[i].send()
 		}
-		if _, err := create(t, s, testutil.Claim(set, "one", 1, fails)); err != nil {
+		if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 1, fails)); err != nil {
 			t.Errorf("the other client: %v", err)
 		}
 		return nil, errLost
 	})
-	if claim, err := create(t, s, testutil.Claim(set, "one", 3, fails)); !apierrors.IsAlreadyExists(err) {
+	if claim, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 3, fails)); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("got %+v, %v; want AlreadyExists", claim.Status, err)
 	}
-	stored := eventually(t, s, "one", completed)
+	stored := s.AwaitClaim(t, "default", "one", testutil.Completed)
 	if n := bound(t, s); n != 1 || stored.Status.ClaimedReplicas != 1 {
 		t.Errorf("%d sandboxes are bound and the claim has %d, want 1: that of the other client", n, stored.Status.ClaimedReplicas)
 	}
-	if _, err := create(t, s, testutil.Claim(set, "rest", 9, fails)); err != nil {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "rest", 9, fails)); err != nil {
 		t.Errorf("claiming the rest of the pool: %v", err)
 	}
 }
@@ -172,14 +174,14 @@ func TestWrittenAfterTheClaimWasNotFound(t *testing.T) {
 		}
 		return txn.send()
 	})
-	claim, err := create(t, s, testutil.Claim(set, "one", 3, fails))
+	claim, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 3, fails))
 	if err != nil {
 		t.Fatalf("the create of a claim that is stored fails: %v", err)
 	}
 	if n := bound(t, s); n != 3 || claim.Status.ClaimedReplicas != 3 {
 		t.Errorf("%d sandboxes are bound and the answer says %d, want 3", n, claim.Status.ClaimedReplicas)
 	}
-	if _, err := create(t, s, testutil.Claim(set, "rest", 7, fails)); err != nil {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "rest", 7, fails)); err != nil {
 		t.Errorf("claiming the rest of the pool: %v", err)
 	}
 }
@@ -214,11 +216,11 @@ func TestCallerLeavesDuringTheTransaction(t *testing.T) {
 			if err == nil {
 				t.Fatal("the call of a client that left succeeds")
 			}
-			claim := eventually(t, s, "one", completed)
+			claim := s.AwaitClaim(t, "default", "one", testutil.Completed)
 			if n := bound(t, s); n != 3 || claim.Status.ClaimedReplicas != 3 {
 				t.Errorf("%d sandboxes are bound and the claim says %d, want 3", n, claim.Status.ClaimedReplicas)
 			}
-			if _, err := create(t, s, testutil.Claim(set, "rest", 7, fails)); err != nil {
+			if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "rest", 7, fails)); err != nil {
 				t.Errorf("claiming the rest of the pool: %v", err)
 			}
 		})
@@ -263,13 +265,13 @@ func TestLostCandidatesComeBack(t *testing.T) {
 				return all[i].send()
 			})
 			before := kv.writes.Load()
-			if _, err := create(t, s, testutil.Claim(set, "one", stock/2, fails)); err != nil {
+			if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", stock/2, fails)); err != nil {
 				t.Fatalf("a claim that loses its candidates: %v", err)
 			}
 			if kv.writes.Load()-before < 2 {
 				t.Error("no candidate was lost")
 			}
-			if _, err := create(t, s, testutil.Claim(set, "rest", stock/2, fails)); err != nil {
+			if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "rest", stock/2, fails)); err != nil {
 				t.Errorf("claiming the rest of the pool: %v", err)
 			}
 		})
@@ -282,7 +284,7 @@ func TestLostCandidatesComeBack(t *testing.T) {
 func TestClaimMadeAgainUnderItsName(t *testing.T) {
 	t.Parallel()
 	s, kv, set := startTapped(t, 0, withoutWaiting())
-	if _, err := create(t, s, testutil.Claim(set, "one", 2, func(c *v1alpha1.SandboxClaim) {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 2, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
 	})); err != nil {
 		t.Fatal(err)
@@ -292,37 +294,30 @@ func TestClaimMadeAgainUnderItsName(t *testing.T) {
 	if err := claimsOf(s).Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	again, err := create(t, s, testutil.Claim(set, "one", 1, waits))
+	again, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 1, waits))
 	if err != nil {
 		t.Fatal(err)
 	}
 	release()
-	get := func(name string) v1alpha1.Sandbox {
-		sb, err := s.Client.AgentsV1alpha1().Sandboxes("default").Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return *sb
-	}
-	for i, sb := range its {
-		for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			if sb = get(sb.Name); sb.Annotations[v1alpha1.AnnotationOwner] == "" && sb.Spec.ShutdownTime != nil {
-				break
+	for i := range its {
+		sb := &its[i]
+		expect.Eventually(t.Context(), t, func(ctx context.Context) (err error) {
+			sb, err = s.Client.AgentsV1alpha1().Sandboxes("default").Get(ctx, its[i].Name, metav1.GetOptions{})
+			if err == nil && (sb.Annotations[v1alpha1.AnnotationOwner] != "" || sb.Spec.ShutdownTime == nil) {
+				err = fmt.Errorf("sandbox %s is not let go: %v", sb.Name, sb.Annotations)
 			}
-			if time.Since(begin) > patience/4 {
-				t.Fatalf("sandbox %s is not let go: %v", sb.Name, sb.Annotations)
-			}
-		}
+			return err
+		})
 		if i == 0 {
-			become(t, s, sb, testutil.ReadyStatus(1, time.Now())) // too late
+			become(t, s, *sb, testutil.ReadyStatus(1, time.Now())) // too late
 		}
 	}
 	s.Stock(t, set, 10, 2)
-	claim := eventually(t, s, "one", completed)
+	claim := s.AwaitClaim(t, "default", "one", testutil.Completed)
 	if claim.UID != again.UID || len(claim.Status.Sandboxes) != 1 || bound(t, s) != 1 {
 		t.Errorf("ends with %+v, and %d sandboxes are bound", claim.Status, bound(t, s))
 	}
-	if _, err := create(t, s, testutil.Claim(set, "rest", 1, fails)); err != nil {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "rest", 1, fails)); err != nil {
 		t.Errorf("claiming the rest of the pool: %v", err)
 	}
 }

@@ -4,6 +4,7 @@
 package apiserver_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // Claims that waited when their server stopped leave nothing to do behind once they
@@ -30,7 +32,7 @@ func TestRestsAfterARestart(t *testing.T) {
 	t.Parallel()
 	s, kv, set := startTapped(t, 0, withoutWaiting())
 	for i := range 3 {
-		if _, err := create(t, s, testutil.Claim(set, fmt.Sprintf("c-%d", i), 1, waits)); err != nil {
+		if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, fmt.Sprintf("c-%d", i), 1, waits)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,10 +40,10 @@ func TestRestsAfterARestart(t *testing.T) {
 	s.Stock(t, s.Set(t, "default", "another", 3000), 0, 3000)
 	s.Stop()
 	s = testutil.Start(t, testutil.WithEtcd(s.EtcdServers), withoutWaiting(), kv.server())
-	kv.comesToRest(t, patience)
+	kv.comesToRest(t, expect.Patience)
 	s.Stock(t, set, 0, 3)
 	for i := range 3 {
-		eventually(t, s, fmt.Sprintf("c-%d", i), completed)
+		s.AwaitClaim(t, "default", fmt.Sprintf("c-%d", i), testutil.Completed)
 	}
 	kv.comesToRest(t, 10*time.Second)
 }
@@ -50,10 +52,10 @@ func TestRestsAfterARestart(t *testing.T) {
 func madeFor(t *testing.T, s *testutil.Server, claim string, n int) []v1alpha1.Sandbox {
 	t.Helper()
 	var starting []v1alpha1.Sandbox
-	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(10 * time.Millisecond) {
-		list, err := s.Client.AgentsV1alpha1().Sandboxes("default").List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=" + claim})
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		list, err := s.Client.AgentsV1alpha1().Sandboxes("default").List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=" + claim})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		starting = nil
 		for _, sb := range list.Items {
@@ -61,12 +63,12 @@ func madeFor(t *testing.T, s *testutil.Server, claim string, n int) []v1alpha1.S
 				starting = append(starting, sb)
 			}
 		}
-		if len(starting) == n {
-			return starting
+		if len(starting) != n {
+			return fmt.Errorf("claim %s has %d sandboxes that are starting, want %d", claim, len(starting), n)
 		}
-	}
-	t.Fatalf("claim %s has %d sandboxes that are starting, want %d", claim, len(starting), n)
-	return nil
+		return nil
+	})
+	return starting
 }
 
 // become writes the status of a sandbox, as its controller does.
@@ -102,7 +104,7 @@ func TestRestsWhileAllOrNothingHoldsReadySandboxes(t *testing.T) {
 	s, kv, set := startTapped(t, 0, withoutWaiting())
 	time.Sleep(3 * time.Second) // until the server has started and etcd is idle
 	idle := processorTime(t, func() { time.Sleep(time.Second) })
-	if _, err := create(t, s, testutil.Claim(set, "both", 2, func(c *v1alpha1.SandboxClaim) {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "both", 2, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
 		c.Spec.ClaimTimeout, c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: time.Hour}, &metav1.Duration{Duration: waitReady}
 	})); err != nil {
@@ -139,7 +141,7 @@ func TestTooLargeClaimsDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	s, kv, set := startTapped(t, 0, withoutWaiting())
 	kv.decide(limitedTo(3))
-	if _, err := create(t, s, testutil.Claim(set, "large", 3, func(c *v1alpha1.SandboxClaim) {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "large", 3, func(c *v1alpha1.SandboxClaim) {
 		waits(c)
 		c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
 	})); err != nil {
@@ -150,7 +152,7 @@ func TestTooLargeClaimsDoNotStarveOthers(t *testing.T) {
 	for i := range 3 {
 		var err error
 		for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
-			if _, err = create(t, s, testutil.Claim(set, fmt.Sprintf("small-%d", i), 1, fails)); err == nil {
+			if _, err = s.CreateOnce(t.Context(), "default", testutil.Claim(set, fmt.Sprintf("small-%d", i), 1, fails)); err == nil {
 				break
 			}
 		}
@@ -165,7 +167,7 @@ func TestTooLargeClaimsDoNotStarveOthers(t *testing.T) {
 func TestAllOrNothingIsNotCutBySize(t *testing.T) {
 	t.Parallel()
 	s, kv, set := startTapped(t, 0, withoutWaiting())
-	if _, err := create(t, s, testutil.Claim(set, "three", 3, func(c *v1alpha1.SandboxClaim) {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "three", 3, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
 		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
 	})); err != nil {
@@ -208,13 +210,13 @@ func TestAllOrNothingIsNotCutBySize(t *testing.T) {
 			if n := claim.Status.ClaimedReplicas; n != 0 && n != 3 {
 				t.Fatalf("the claim shows %d of 3", n)
 			}
-			if completed(claim) == "" {
+			if testutil.Completed(claim) == "" {
 				if claim.Status.ClaimedReplicas != 3 {
 					t.Errorf("the claim ends with %q", claim.Status.Message)
 				}
 				return
 			}
-		case <-time.After(patience):
+		case <-time.After(expect.Patience):
 			t.Fatal("the claim does not end")
 		}
 	}
@@ -256,12 +258,12 @@ func TestChangingErrorsAreWrittenRarely(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := create(t, s, testutil.Claim(set, "waits", 1, func(c *v1alpha1.SandboxClaim) {
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "waits", 1, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
 	})); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, s, "waits", func(c *v1alpha1.SandboxClaim) string {
+	s.AwaitClaim(t, "default", "waits", func(c *v1alpha1.SandboxClaim) string {
 		if !strings.Contains(c.Status.Message, "is broken") {
 			return "it does not say what is wrong: " + c.Status.Message
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // countSandboxes is admission that counts the sandboxes that it is asked about.
@@ -56,16 +57,16 @@ func TestOneServerServesALateClaim(t *testing.T) {
 	s, kv, _ := startThree(t)
 	set := s.Set(t, "default", "pool", n)
 	for i := range n {
-		if _, err := create(t, s, testutil.Claim(set, fmt.Sprintf("c-%d", i), 1, waits)); err != nil {
+		if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, fmt.Sprintf("c-%d", i), 1, waits)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	time.Sleep(takenUp)
-	kv.comesToRest(t, patience)
+	kv.comesToRest(t, expect.Patience)
 	before := kv.writes.Load()
 	s.Stock(t, set, 0, n)
 	for i := range n {
-		eventually(t, s, fmt.Sprintf("c-%d", i), completed)
+		s.AwaitClaim(t, "default", fmt.Sprintf("c-%d", i), testutil.Completed)
 	}
 	kv.comesToRest(t, 10*time.Second)
 	// Each claim is one transaction, and now and then one that comes too late.
@@ -82,14 +83,14 @@ func TestLateClaimsAreChargedOnce(t *testing.T) {
 	s, kv, admitted := startThree(t)
 	later := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "later"}}
 	for i := range n {
-		if _, err := create(t, s, testutil.Claim(later, fmt.Sprintf("c-%d", i), 1, func(c *v1alpha1.SandboxClaim) {
+		if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(later, fmt.Sprintf("c-%d", i), 1, func(c *v1alpha1.SandboxClaim) {
 			c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
 		})); err != nil {
 			t.Fatal(err)
 		}
 	}
 	time.Sleep(takenUp)
-	kv.comesToRest(t, patience)
+	kv.comesToRest(t, expect.Patience)
 	s.Set(t, "default", "later", 0)
 	for i := range n {
 		madeFor(t, s, fmt.Sprintf("c-%d", i), 1)

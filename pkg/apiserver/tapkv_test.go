@@ -21,10 +21,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// patience is how long a test waits for what must come. It decides nothing but when a
-// failing test gives up.
-const patience = time.Minute
-
 // tapKV stands between one or more allocators and etcd. It counts what passes, and
 // lets a test decide what becomes of transactions.
 type tapKV struct {
@@ -189,35 +185,4 @@ func waits(c *v1alpha1.SandboxClaim) {
 
 func claimsOf(s *testutil.Server) typed.SandboxClaimInterface {
 	return s.Client.AgentsV1alpha1().SandboxClaims("default")
-}
-
-// create creates a claim once: clients try again by themselves after some errors.
-func create(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
-	created := &v1alpha1.SandboxClaim{}
-	err := s.Client.AgentsV1alpha1().RESTClient().Post().Namespace("default").Resource("sandboxclaims").
-		MaxRetries(0).Body(claim).Do(t.Context()).Into(created)
-	return created, err
-}
-
-// eventually waits until check has nothing to say against the claim.
-func eventually(t *testing.T, s *testutil.Server, name string, check func(*v1alpha1.SandboxClaim) string) *v1alpha1.SandboxClaim {
-	t.Helper()
-	problem := ""
-	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(10 * time.Millisecond) {
-		claim, err := claimsOf(s).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			problem = err.Error()
-		} else if problem = check(claim); problem == "" {
-			return claim
-		}
-	}
-	t.Fatalf("claim %s: %s", name, problem)
-	return nil
-}
-
-func completed(claim *v1alpha1.SandboxClaim) string {
-	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
-		return "not Completed but " + claim.Status.Message
-	}
-	return ""
 }

@@ -18,12 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-)
 
-const patience = 3 * time.Minute
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+)
 
 // run starts a manager and returns what stops it and waits for it. It is stopped
 // with the test in any case.
@@ -50,20 +49,19 @@ func (f *fixture) run() (stop func()) {
 func (f *fixture) eventually(what string, withAPIService bool, want func(*state) error) *state {
 	f.t.Helper()
 	var s *state
-	var last error
-	err := wait.PollUntilContextTimeout(f.t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		s, last = f.state()
-		if last == nil {
-			last = f.check(s, time.Now(), withAPIService)
+	expect.Eventually(f.t.Context(), f.t, func(context.Context) (err error) {
+		s, err = f.state()
+		if err == nil {
+			err = f.check(s, time.Now(), withAPIService)
 		}
-		if last == nil {
-			last = want(s)
+		if err == nil {
+			err = want(s)
 		}
-		return last == nil, nil
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
 	})
-	if err != nil {
-		f.t.Fatalf("%s: %v; %v", what, err, last)
-	}
 	return s
 }
 
@@ -193,24 +191,21 @@ func TestSignerDeleted(t *testing.T) {
 	}
 	// From here on, whatever is seen must fit.
 	var published time.Time
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		s, err := f.state()
 		if err != nil {
-			return false, err
+			t.Fatal(err)
 		}
 		leaf, signer := s.leaves[ServingSecret], s.signers["serving"]
 		if !leaf.serves(f.options.authorities()[0].targets[0], s.caBundle, time.Now()) {
-			return false, fmt.Errorf("the certificate is not accepted by who trusts %v", subjects(s.caBundle))
+			t.Fatalf("the certificate is not accepted by who trusts %v", subjects(s.caBundle))
 		}
 		if signer.current == nil || leaf.signedBy(old) {
-			return false, nil
+			return errors.New("the old CA still signs")
 		}
 		published = signer.published
-		return true, nil
+		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if published.IsZero() || time.Since(published) < f.options.Overlap {
 		t.Errorf("the new CA, published at %s, signed at %s already", published, time.Now())
 	}
@@ -347,20 +342,20 @@ func TestEvents(t *testing.T) {
 	f := newFixture(t)
 	f.run()
 	f.eventually("made", false, anything)
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list := &corev1.EventList{}
 		if err := f.client.List(ctx, list, client.InNamespace(f.options.Namespace)); err != nil {
-			return false, err
+			return err
 		}
 		seen := map[string]bool{}
 		for _, event := range list.Items {
 			seen[event.InvolvedObject.Name+" "+event.Reason] = true
 		}
-		return seen[SignerSecret+" CACreated"] && seen[ServingSecret+" "+reasonIssued], nil
+		if !seen[SignerSecret+" CACreated"] || !seen[ServingSecret+" "+reasonIssued] {
+			return fmt.Errorf("no events about what was made, but %v", seen)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Errorf("no events about what was made: %v", err)
-	}
 }
 
 // A certificate of which the names have changed follows.

@@ -21,6 +21,9 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestAccess makes sure that only the user of the kubeconfig gets in, and only
@@ -28,7 +31,7 @@ import (
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir())
-	s.fillPool(t, "default", 1)
+	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 1)
 
 	caFile, err := os.ReadFile(filepath.Join(s.dir, "pki", "ca.pem"))
 	if err != nil {
@@ -83,7 +86,7 @@ func TestAccess(t *testing.T) {
 				}
 			}
 			claims := namespacePath + "default/sandboxclaims"
-			a := s.requestBy(t, client, http.MethodPost, claims, asYAML, claimYAML)
+			a := s.requestBy(t, client, http.MethodPost, claims, asYAML, builders.ClaimYAML)
 			if a.code != user.code {
 				t.Errorf("creating a claim: %d, want %d: %s", a.code, user.code, clip(a.body))
 			}
@@ -93,7 +96,7 @@ func TestAccess(t *testing.T) {
 			}
 		})
 	}
-	s.awaitPool(t, "default", "pool", 1)
+	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 1)
 	if a := s.request(t, http.MethodGet, "/metrics", "", ""); a.code != http.StatusOK {
 		t.Errorf("GET /metrics as the admin: %d", a.code)
 	}
@@ -140,7 +143,7 @@ func TestAccess(t *testing.T) {
 func clientOf(t testing.TB, config *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: expect.Patience}
 }
 
 // rootTemplate is for a CA that is named like the server's own.

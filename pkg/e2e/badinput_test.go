@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 type object = map[string]any
@@ -90,7 +92,7 @@ func newBadInput(t *testing.T, s *server, namespace, kind string, spec object) *
 		plural = "sandboxes"
 	}
 	b := &badInput{server: s, namespace: namespace, kind: kind, spec: spec, path: namespacePath + namespace + "/" + plural}
-	s.fillPool(t, namespace, poolSize)
+	expect.FilledPool(t, s.client.AgentsV1alpha1(), namespace, poolSize)
 	good := b.object("good", badCase{})
 	if kind == "SandboxClaim" {
 		good["spec"].(object)["createOnNoStock"] = false
@@ -98,9 +100,9 @@ func newBadInput(t *testing.T, s *server, namespace, kind string, spec object) *
 	if a := s.request(t, http.MethodPost, b.path, asJSON, encode(t, good)); a.code != http.StatusCreated {
 		t.Fatalf("creating a good %s: %s", kind, a.body)
 	}
-	s.awaitPool(t, namespace, "pool", poolSize)
+	expect.FullPool(t, s.client.AgentsV1alpha1(), namespace, "pool", poolSize)
 	if kind == "SandboxSet" {
-		s.awaitPool(t, namespace, "good", 0)
+		expect.FullPool(t, s.client.AgentsV1alpha1(), namespace, "good", 0)
 	}
 	if kind == "Sandbox" {
 		s.awaitRunning(t, namespace, "good")
@@ -222,7 +224,7 @@ func (b *badInput) nothingHappened(t *testing.T) {
 		t.Errorf("bad input changed what is stored (-before +after):\n%s", diff)
 		b.before = after // let the next case fail for itself
 	}
-	all := newClaim("all", poolSize)
+	all := builders.Claim("all", poolSize)
 	all.Spec.Allocation, all.Spec.OnShortage = v1alpha1.AllocationAllOrNothing, v1alpha1.ShortageFail
 	got, err := b.client.AgentsV1alpha1().SandboxClaims(b.namespace).Create(t.Context(), all, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil || len(got.Status.Sandboxes) != poolSize {

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // seedVariable repeats a run of TestCrash as far as it depends on chance.
@@ -42,27 +46,16 @@ func TestCrash(t *testing.T) {
 	args := []string{"--simulated-start-delay", "20ms", "--sync-window", "300ms"}
 	server := startServer(t, dir, args...)
 	for name, replicas := range crashPools {
-		set := newSet(name, replicas)
+		set := builders.Set(name, replicas)
 		if _, err := server.client.AgentsV1alpha1().SandboxSets(crashNamespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	server.awaitPool(t, crashNamespace, "big", crashPools["big"])
+	expect.FullPool(t, server.client.AgentsV1alpha1(), crashNamespace, "big", crashPools["big"])
 
-	clients := newStorm()
-	clients.serve(server)
-	for worker := range 16 {
-		workers := rand.New(rand.NewPCG(seed, uint64(worker)+1))
-		clients.running.Go(func() { clients.work(t.Context(), worker, workers) })
-	}
-	stopped := false
-	defer func() {
-		if !stopped {
-			clients.stop()
-		}
-	}()
+	clients := startStorm(t, seed, server)
 	for kill := range kills {
-		clients.awaitAnswers(t, 40+chance.IntN(120))
+		clients.AwaitMore(t, 40+chance.IntN(120))
 		pause(t.Context(), time.Duration(chance.IntN(20))*time.Millisecond)
 		clients.serve(nil)
 		server.kill()
@@ -74,43 +67,46 @@ func TestCrash(t *testing.T) {
 		server = startServer(t, dir, args...)
 		clients.serve(server)
 	}
-	clients.awaitAnswers(t, 40)
-	stopped = true
-	clients.stop()
-	for _, complaint := range clients.complaints {
-		t.Error(complaint)
-	}
+	clients.AwaitMore(t, 40)
+	clients.Stop()
+	clients.checkFailures(t)
 
 	awaitCalm(t, server)
 	checkPromises(t, server, clients)
+	found := 0
+	for _, answer := range clients.Answers() {
+		if answer.Found {
+			found++
+		}
+	}
 	t.Logf("%d claims answered, %d of them found after a crash, %d refused; %d sandboxes",
-		len(clients.answered), clients.found, len(clients.refused), len(server.sandboxes(t, crashNamespace)))
+		len(clients.Answers()), found, len(clients.Refusals()), len(server.sandboxes(t, crashNamespace)))
 }
 
 // awaitCalm waits until no claim is in progress and every pool is full.
 func awaitCalm(t *testing.T, server *server) {
 	t.Helper()
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := server.client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if len(list.Items) > 0 {
-			return fmt.Sprintf("%d claims are in progress, for example %s: %+v", len(list.Items), list.Items[0].Name, list.Items[0].Status)
+			return fmt.Errorf("%d claims are in progress, for example %s: %+v", len(list.Items), list.Items[0].Name, list.Items[0].Status)
 		}
-		return ""
+		return nil
 	})
 	for name, replicas := range crashPools {
-		server.awaitPool(t, crashNamespace, name, replicas)
+		expect.FullPool(t, server.client.AgentsV1alpha1(), crashNamespace, name, replicas)
 	}
 	// What was made for a claim and let go goes away.
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		for name, sandbox := range server.sandboxes(t, crashNamespace) {
 			if sandbox.Spec.ShutdownTime != nil {
-				return "to be shut down: " + name
+				return errors.New("to be shut down: " + name)
 			}
 		}
-		return ""
+		return nil
 	})
 }
 

@@ -11,19 +11,22 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func testApply(t *testing.T, k *kubectl) {
 	steps := []struct{ manifest, want string }{
-		{poolYAML, "pool created"},
-		{poolYAML, "pool unchanged"},
-		{strings.Replace(poolYAML, "busybox:1", "busybox:2", 1), "pool configured"},
-		{strings.Replace(poolYAML, "replicas: 3", "replicas: 1", 1), "pool configured"},
-		{claimYAML, "claim created"},
-		{claimYAML, "claim unchanged"},
-		{claimYAML + "  ttlAfterCompleted: 2h\n", "claim configured"},
-		{claimYAML, "claim configured"},
-		{claimYAML, "claim unchanged"},
+		{builders.PoolYAML, "pool created"},
+		{builders.PoolYAML, "pool unchanged"},
+		{strings.Replace(builders.PoolYAML, "busybox:1", "busybox:2", 1), "pool configured"},
+		{strings.Replace(builders.PoolYAML, "replicas: 3", "replicas: 1", 1), "pool configured"},
+		{builders.ClaimYAML, "claim created"},
+		{builders.ClaimYAML, "claim unchanged"},
+		{builders.ClaimYAML + "  ttlAfterCompleted: 2h\n", "claim configured"},
+		{builders.ClaimYAML, "claim configured"},
+		{builders.ClaimYAML, "claim unchanged"},
 		{templateYAML, "template created"},
 		{templateYAML, "template unchanged"},
 		{strings.Replace(templateYAML, "busybox:1", "busybox:2", 1), "template configured"},
@@ -43,12 +46,12 @@ func testApply(t *testing.T, k *kubectl) {
 	if ttl := k.claim(t, "", "get", "sbc", "claim").Spec.TTLAfterCompleted; ttl == nil || ttl.Duration.String() != "1h0m0s" {
 		t.Errorf("ttlAfterCompleted is %v", ttl)
 	}
-	k.fail(t, claimYAML+"  replicas: 2\n", []string{"apply", "-f", "-"}, "spec.replicas", "replicas is immutable")
+	k.fail(t, builders.ClaimYAML+"  replicas: 2\n", []string{"apply", "-f", "-"}, "spec.replicas", "replicas is immutable")
 }
 
 func testApplyServerSide(t *testing.T, k *kubectl) {
 	apply := []string{"apply", "--server-side", "-f", "-"}
-	templates, sandbox := poolYAML+"---"+templateYAML, "---"+sandboxYAML
+	templates, sandbox := builders.PoolYAML+"---"+templateYAML, "---"+sandboxYAML
 	changed := strings.ReplaceAll(templates, "busybox:1", "busybox:2")
 	for _, manifest := range []string{templates + sandbox, templates + sandbox, changed + sandbox} {
 		if out := k.feed(t, manifest, apply...); strings.Count(out, "serverside-applied") != 3 {
@@ -69,21 +72,21 @@ func testApplyServerSide(t *testing.T, k *kubectl) {
 
 // Applying a claim that does not exist creates it, so it binds.
 func testApplyAbsent(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 3)
-	applied := k.claim(t, claimYAML, "apply", "--server-side", "-f", "-")
-	names := completed(t, applied, 1)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	applied := k.claim(t, builders.ClaimYAML, "apply", "--server-side", "-f", "-")
+	names := expect.Claimed(t, applied, 1)
 	if sandbox := k.server.sandboxes(t, k.namespace)[names[0]]; sandbox.ResourceVersion != applied.ResourceVersion {
 		t.Errorf("claim at %s, its sandbox at %s: not one transaction", applied.ResourceVersion, sandbox.ResourceVersion)
 	}
-	again := k.claim(t, claimYAML, "apply", "--server-side", "-f", "-")
+	again := k.claim(t, builders.ClaimYAML, "apply", "--server-side", "-f", "-")
 	if diff := cmp.Diff(applied, again); diff != "" {
 		t.Errorf("applying the same again changed something:\n%s", diff)
 	}
-	changed := k.claim(t, claimYAML+"  ttlAfterCompleted: 2h\n", "apply", "--server-side", "-f", "-")
-	if diff := cmp.Diff(names, completed(t, changed, 1)); diff != "" {
+	changed := k.claim(t, builders.ClaimYAML+"  ttlAfterCompleted: 2h\n", "apply", "--server-side", "-f", "-")
+	if diff := cmp.Diff(names, expect.Claimed(t, changed, 1)); diff != "" {
 		t.Errorf("applying a change bound other sandboxes:\n%s", diff)
 	}
-	k.server.awaitPool(t, k.namespace, "pool", 3)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 3)
 	if n := len(k.server.sandboxes(t, k.namespace)); n != 4 {
 		t.Errorf("%d sandboxes, want the one claimed and three in the pool", n)
 	}
@@ -94,14 +97,14 @@ func testApplyConflict(t *testing.T, k *kubectl) {
 	bob := []string{"apply", "--server-side", "--field-manager=bob", "-f", "-"}
 	force := slices.Concat(bob, []string{"--force-conflicts"})
 
-	k.feed(t, poolYAML, alice...)
-	k.fail(t, strings.Replace(poolYAML, "replicas: 3", "replicas: 4", 1), bob, "conflict", `"alice"`, ".spec.replicas")
-	k.feed(t, strings.Replace(poolYAML, "replicas: 3", "replicas: 4", 1), force...)
+	k.feed(t, builders.PoolYAML, alice...)
+	k.fail(t, strings.Replace(builders.PoolYAML, "replicas: 3", "replicas: 4", 1), bob, "conflict", `"alice"`, ".spec.replicas")
+	k.feed(t, strings.Replace(builders.PoolYAML, "replicas: 3", "replicas: 4", 1), force...)
 
-	k.feed(t, claimYAML+"  ttlAfterCompleted: 2h\n  labels: {team: alice}\n", alice...)
-	k.fail(t, claimYAML+"  ttlAfterCompleted: 3h\n", bob, "conflict", `"alice"`, ".spec.ttlAfterCompleted")
+	k.feed(t, builders.ClaimYAML+"  ttlAfterCompleted: 2h\n  labels: {team: alice}\n", alice...)
+	k.fail(t, builders.ClaimYAML+"  ttlAfterCompleted: 3h\n", bob, "conflict", `"alice"`, ".spec.ttlAfterCompleted")
 	// Labels are granular: both may have theirs.
-	k.feed(t, claimYAML+"  labels: {app: bob}\n", bob...)
+	k.feed(t, builders.ClaimYAML+"  labels: {app: bob}\n", bob...)
 	labels := k.claim(t, "", "get", "sbc", "claim").Spec.Labels
 	if diff := cmp.Diff(map[string]string{"team": "alice", "app": "bob"}, labels); diff != "" {
 		t.Errorf("labels:\n%s", diff)
@@ -154,7 +157,7 @@ spec:
 			}
 		}
 		check("busybox:1", ".spec.template", "get", "sbs", name)
-		k.server.awaitPool(t, k.namespace, name, 1)
+		expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, name, 1)
 		check("busybox:1", ".items[0].spec.template", "get", "sbx", "--selector", "agents.kruise.io/sandbox-pool="+name)
 		if name != "create" { // and a change next to them
 			k.feed(t, strings.Replace(named, "IMAGE", "busybox:2", 1), command...)
@@ -164,22 +167,22 @@ spec:
 }
 
 func testDiff(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 3)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
 	before := k.server.sandboxes(t, k.namespace)
 	if _, err := exec.LookPath("diff"); err != nil {
 		t.Skipf("kubectl diff needs one: %v", err)
 	}
 	// It ends with 1 where there is a difference.
-	out, stderr, code := k.run(t, claimYAML, "diff", "-f", "-")
+	out, stderr, code := k.run(t, builders.ClaimYAML, "diff", "-f", "-")
 	if code != 1 || !strings.Contains(out, "+  phase: Completed") {
 		t.Errorf("diff of an absent claim ended with %d:\n%s%s", code, out, stderr)
 	}
 	if diff := cmp.Diff(before, k.server.sandboxes(t, k.namespace)); diff != "" {
 		t.Errorf("kubectl diff changed the pool:\n%s", diff)
 	}
-	k.feed(t, claimYAML, "apply", "-f", "-")
-	k.feed(t, claimYAML, "diff", "-f", "-")
-	out, stderr, code = k.run(t, claimYAML+"  ttlAfterCompleted: 2h\n", "diff", "-f", "-")
+	k.feed(t, builders.ClaimYAML, "apply", "-f", "-")
+	k.feed(t, builders.ClaimYAML, "diff", "-f", "-")
+	out, stderr, code = k.run(t, builders.ClaimYAML+"  ttlAfterCompleted: 2h\n", "diff", "-f", "-")
 	if code != 1 || !strings.Contains(out, "+  ttlAfterCompleted: 2h0m0s") {
 		t.Errorf("diff of a changed claim ended with %d:\n%s%s", code, out, stderr)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // testCascade deletes what owns sandboxes, and what owns nothing, in the three ways
@@ -35,9 +37,9 @@ func testCascade(t *testing.T, k *kubectl) {
 }
 
 func cascadeFromSet(t *testing.T, k *kubectl, policy string) {
-	k.server.fillPool(t, k.namespace, 3)
-	claimed := completed(t, k.claim(t, claimYAML, "create", "-f", "-"), 1)
-	k.server.awaitPool(t, k.namespace, "pool", 3)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 3)
 	pool := k.unclaimed(t)
 
 	k.do(t, "delete", "sbs/pool", "--cascade="+policy)
@@ -46,21 +48,21 @@ func cascadeFromSet(t *testing.T, k *kubectl, policy string) {
 }
 
 func cascadeFromClaim(t *testing.T, k *kubectl, policy string) {
-	k.server.fillPool(t, k.namespace, 2)
-	claim := k.claim(t, claimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
-	k.server.awaitPool(t, k.namespace, "pool", 2)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	claim := k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
 	pool := k.unclaimed(t)
 
 	k.do(t, "delete", "sbc/claim", "--cascade="+policy)
 
-	k.left(t, policy, pool, completed(t, claim, 2))
+	k.left(t, policy, pool, expect.Claimed(t, claim, 2))
 }
 
 // Sandboxes, templates, and claims that keep what they claimed own nothing.
 func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
-	k.server.fillPool(t, k.namespace, 1)
-	claimed := completed(t, k.claim(t, claimYAML, "create", "-f", "-"), 1)
-	k.server.awaitPool(t, k.namespace, "pool", 1)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 1)
 	pool := k.unclaimed(t)
 	k.feed(t, sandboxYAML+"---"+templateYAML, "create", "-f", "-")
 
@@ -70,7 +72,7 @@ func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
 	k.left(t, policy, pool, nil)
 	// One of a pool is replaced.
 	k.do(t, "delete", "sbx/"+pool[0], "--cascade="+policy)
-	k.server.awaitPool(t, k.namespace, "pool", 1)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 1)
 	if slices.Contains(k.unclaimed(t), pool[0]) {
 		t.Errorf("sandbox %s is left", pool[0])
 	}
@@ -78,20 +80,20 @@ func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
 
 // What is deleted in the foreground stays for as long as something of it does.
 func cascadeHeld(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 2)
-	claim := k.claim(t, claimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
-	k.server.awaitPool(t, k.namespace, "pool", 2)
-	for owner, owned := range map[string][]string{"sbs/pool": k.unclaimed(t), "sbc/claim": completed(t, claim, 2)} {
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	claim := k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
+	for owner, owned := range map[string][]string{"sbs/pool": k.unclaimed(t), "sbc/claim": expect.Claimed(t, claim, 2)} {
 		k.do(t, "patch", "sbx/"+owned[0], "--type=merge", "--patch", `{"metadata":{"finalizers":["example.com/last-words"]}}`)
 		k.do(t, "delete", owner, "--cascade=foreground", "--wait=false")
-		k.do(t, "wait", "--for=delete", "--timeout", patience.String(), "sbx/"+owned[1])
+		k.do(t, "wait", "--for=delete", "--timeout", expect.Patience.String(), "sbx/"+owned[1])
 		for _, object := range []string{owner, "sbx/" + owned[0]} {
 			if since := k.do(t, "get", object, "-o", "jsonpath={.metadata.deletionTimestamp}"); since == "" {
 				t.Errorf("%s is not being deleted", object)
 			}
 		}
 		k.do(t, "patch", "sbx/"+owned[0], "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`)
-		k.do(t, "wait", "--for=delete", "--timeout", patience.String(), owner)
+		k.do(t, "wait", "--for=delete", "--timeout", expect.Patience.String(), owner)
 		k.fail(t, "", []string{"get", "sbx/" + owned[0]}, "NotFound")
 	}
 }
@@ -116,7 +118,7 @@ func (k *kubectl) left(t *testing.T, policy string, others, owned []string) {
 		want = append(want, owned...)
 	}
 	slices.Sort(want)
-	check := func(context.Context) string {
+	check := func(context.Context) error {
 		sandboxes := k.server.sandboxes(t, k.namespace)
 		for name, sandbox := range sandboxes {
 			if !slices.Contains(want, name) {
@@ -127,13 +129,13 @@ func (k *kubectl) left(t *testing.T, policy string, others, owned []string) {
 			}
 		}
 		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(sandboxes))); diff != "" {
-			return fmt.Sprintf("sandboxes (-want +left):\n%s", diff)
+			return fmt.Errorf("sandboxes (-want +left):\n%s", diff)
 		}
-		return ""
+		return nil
 	}
 	if policy == "background" { // they follow
-		poll(t, check)
-	} else if wrong := check(t.Context()); wrong != "" {
-		t.Fatal(wrong)
+		expect.Eventually(t.Context(), t, check)
+	} else if err := check(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,11 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func testPatch(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
-	k.claim(t, claimYAML, "create", "-f", "-")
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	k.feed(t, templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 	for _, resource := range []string{"sbc/claim", "sbs/pool", "sbt/template", "sbx/alone"} {
 		k.do(t, "patch", resource, "--type=merge", "--patch", `{"metadata":{"labels":{"a":"b"}}}`)
@@ -36,27 +39,27 @@ func testPatch(t *testing.T, k *kubectl) {
 	if after := k.do(t, "get", "sbs/pool", "-o", generation); after == before {
 		t.Errorf("a patch of the spec left the generation at %s", after)
 	}
-	k.server.awaitPool(t, k.namespace, "pool", 2)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
 }
 
 func testReplace(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
-	created := k.claim(t, claimYAML, "create", "-f", "-")
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	created := k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	manifest := k.do(t, "get", "sbc/claim", "-o", "yaml")
 	replaced := k.claim(t, strings.Replace(manifest, "ttlAfterCompleted: 1h0m0s", "ttlAfterCompleted: 2h", 1), "replace", "-f", "-")
 	if replaced.Spec.TTLAfterCompleted.Duration.String() != "2h0m0s" || replaced.Generation != created.Generation+1 {
 		t.Errorf("replaced: generation %d, spec %+v", replaced.Generation, replaced.Spec)
 	}
-	if diff := cmp.Diff(completed(t, created, 1), completed(t, replaced, 1)); diff != "" {
+	if diff := cmp.Diff(expect.Claimed(t, created, 1), expect.Claimed(t, replaced, 1)); diff != "" {
 		t.Errorf("replacing bound other sandboxes:\n%s", diff)
 	}
 	k.fail(t, manifest, []string{"replace", "-f", "-"}, "Conflict", "the object has been modified")
-	k.fail(t, strings.Replace(claimYAML, "name: claim", "name: absent", 1), []string{"replace", "-f", "-"}, "NotFound")
+	k.fail(t, strings.Replace(builders.ClaimYAML, "name: claim", "name: absent", 1), []string{"replace", "-f", "-"}, "NotFound")
 }
 
 func testLabel(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
-	k.claim(t, claimYAML, "create", "-f", "-")
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	k.do(t, "label", "sbc/claim", "team=blue")
 	k.fail(t, "", []string{"label", "sbc/claim", "team=red"}, "already has a value")
 	k.do(t, "label", "sbc/claim", "team=red", "--overwrite")
@@ -77,10 +80,10 @@ func testLabel(t *testing.T, k *kubectl) {
 // A status that a client wrote is healed: nothing is claimed twice, and the claim
 // is Completed again.
 func testEditStatus(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 2)
-	created := k.claim(t, claimYAML, "create", "-f", "-")
-	names := completed(t, created, 1)
-	k.server.awaitPool(t, k.namespace, "pool", 2)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	created := k.claim(t, builders.ClaimYAML, "create", "-f", "-")
+	names := expect.Claimed(t, created, 1)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
 
 	editor, err := os.Executable()
 	if err != nil {
@@ -90,13 +93,13 @@ func testEditStatus(t *testing.T, k *kubectl) {
 	if out := k.do(t, "edit", "sbc/claim", "--subresource=status"); !strings.Contains(out, "claim edited") {
 		t.Errorf("edited: %q", out)
 	}
-	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", patience.String(), "sbc/claim")
-	if diff := cmp.Diff(names, completed(t, k.claim(t, "", "get", "sbc", "claim"), 1)); diff != "" {
+	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", expect.Patience.String(), "sbc/claim")
+	if diff := cmp.Diff(names, expect.Claimed(t, k.claim(t, "", "get", "sbc", "claim"), 1)); diff != "" {
 		t.Errorf("healed with other sandboxes:\n%s", diff)
 	}
 	k.do(t, "patch", "sbc/claim", "--subresource=status", "--type=merge", "--patch", `{"status":{"claimedReplicas":0,"sandboxes":[],"phase":"Claiming"}}`)
-	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", patience.String(), "sbc/claim")
-	if diff := cmp.Diff(names, completed(t, k.claim(t, "", "get", "sbc", "claim"), 1)); diff != "" {
+	k.do(t, "wait", "--for=jsonpath={.status.phase}=Completed", "--timeout", expect.Patience.String(), "sbc/claim")
+	if diff := cmp.Diff(names, expect.Claimed(t, k.claim(t, "", "get", "sbc", "claim"), 1)); diff != "" {
 		t.Errorf("healed with other sandboxes:\n%s", diff)
 	}
 	if n := len(k.server.sandboxes(t, k.namespace)); n != 3 {
@@ -111,8 +114,8 @@ func testEditStatus(t *testing.T, k *kubectl) {
 }
 
 func testDelete(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
-	claimed := completed(t, k.claim(t, claimYAML, "create", "-f", "-"), 1)[0]
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)[0]
 	k.feed(t, templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 
 	k.do(t, "delete", "sbc/claim")
@@ -120,12 +123,12 @@ func testDelete(t *testing.T, k *kubectl) {
 	k.feed(t, templateYAML+"---"+sandboxYAML, "delete", "-f", "-")
 	k.do(t, "delete", "sbs", "pool")
 	// The set takes along what nobody claimed, and only that.
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		left := k.server.sandboxes(t, k.namespace)
 		if len(left) == 1 && left[claimed] != nil {
-			return ""
+			return nil
 		}
-		return fmt.Sprintf("%d sandboxes are left", len(left))
+		return fmt.Errorf("%d sandboxes are left", len(left))
 	})
 	k.do(t, "delete", "sandbox/"+claimed)
 	for _, resource := range []string{"sbc", "sbs", "sbt", "sbx"} {
@@ -138,7 +141,7 @@ func testDelete(t *testing.T, k *kubectl) {
 }
 
 func testDeleteAll(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 3)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
 	for range 3 {
 		k.claim(t, generatedYAML, "create", "-f", "-")
 	}
@@ -147,11 +150,11 @@ func testDeleteAll(t *testing.T, k *kubectl) {
 	}
 	k.do(t, "delete", "sbs", "--all")
 	k.do(t, "delete", "sbx", "--selector", v1alpha1.LabelSandboxClaimed+"=true")
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if n := len(k.server.sandboxes(t, k.namespace)); n > 0 {
-			return fmt.Sprintf("%d sandboxes are left", n)
+			return fmt.Errorf("%d sandboxes are left", n)
 		}
-		return ""
+		return nil
 	})
 	// Deleting a collection is one request of a client.
 	claims := k.server.client.AgentsV1alpha1().SandboxClaims(k.namespace)
@@ -165,41 +168,41 @@ func testDeleteAll(t *testing.T, k *kubectl) {
 }
 
 func testDeleteOwned(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 2)
-	claimed := completed(t, k.claim(t, claimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-"), 2)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-"), 2)
 	k.do(t, "delete", "sbc/claim")
-	poll(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		left := k.server.sandboxes(t, k.namespace)
 		for _, name := range claimed {
 			if left[name] != nil {
-				return name + " is left"
+				return errors.New(name + " is left")
 			}
 		}
-		return ""
+		return nil
 	})
-	k.server.awaitPool(t, k.namespace, "pool", 2)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
 }
 
 func testErrors(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
 	create := []string{"create", "-f", "-"}
 	for name, tc := range map[string]struct {
 		manifest string
 		wants    []string
 	}{
 		"unknown pool": {
-			strings.Replace(claimYAML, "pool", "nowhere", 1) + "  onShortage: Fail\n",
+			strings.Replace(builders.ClaimYAML, "pool", "nowhere", 1) + "  onShortage: Fail\n",
 			[]string{"spec.templateName", `Not found: "nowhere"`},
 		},
 		"several mistakes": {
-			claimYAML + "  replicas: 0\n  allocation: Some\n  labels: {agents.kruise.io/claim-name: x}\n",
+			builders.ClaimYAML + "  replicas: 0\n  allocation: Some\n  labels: {agents.kruise.io/claim-name: x}\n",
 			[]string{"spec.replicas", "must be at least 1", "spec.allocation", `supported values: "BestEffort", "AllOrNothing"`, "spec.labels[agents.kruise.io/claim-name]", "reserved"},
 		},
-		"duration":      {claimYAML + "  claimTimeout: soon\n", []string{"spec.claimTimeout", `"soon"`}},
-		"unknown field": {claimYAML + "  replicaz: 2\n", []string{"strict decoding error", `unknown field "spec.replicaz"`}},
-		"no template":   {strings.Split(poolYAML, "  template:")[0], []string{"spec.template", "template is required"}},
-		"not served":    {claimYAML + "  envVars: {A: b}\n", []string{"spec.envVars", "not supported by this version of Sandlot yet"}},
-		"other version": {strings.Replace(claimYAML, "v1alpha1", "v9", 1), []string{`no matches for kind "SandboxClaim" in version "agents.kruise.io/v9"`}},
+		"duration":      {builders.ClaimYAML + "  claimTimeout: soon\n", []string{"spec.claimTimeout", `"soon"`}},
+		"unknown field": {builders.ClaimYAML + "  replicaz: 2\n", []string{"strict decoding error", `unknown field "spec.replicaz"`}},
+		"no template":   {strings.Split(builders.PoolYAML, "  template:")[0], []string{"spec.template", "template is required"}},
+		"not served":    {builders.ClaimYAML + "  envVars: {A: b}\n", []string{"spec.envVars", "not supported by this version of Sandlot yet"}},
+		"other version": {strings.Replace(builders.ClaimYAML, "v1alpha1", "v9", 1), []string{`no matches for kind "SandboxClaim" in version "agents.kruise.io/v9"`}},
 		"not YAML":      {"{", []string{"error"}},
 	} {
 		t.Run(name, func(t *testing.T) { k.fail(t, tc.manifest, create, tc.wants...) })
@@ -217,10 +220,10 @@ func testErrors(t *testing.T, k *kubectl) {
 
 // kubectl repeats what is answered with 429 some times, so this takes seconds.
 func testShortage(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
-	k.fail(t, claimYAML+"  replicas: 2\n  onShortage: Fail\n", []string{"create", "-f", "-"}, "SandboxSet pool has 1 of 2 sandboxes available")
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	k.fail(t, builders.ClaimYAML+"  replicas: 2\n  onShortage: Fail\n", []string{"create", "-f", "-"}, "SandboxSet pool has 1 of 2 sandboxes available")
 	if out := k.do(t, "get", "sbc", "-o", "name"); out != "" {
 		t.Errorf("stored: %s", out)
 	}
-	completed(t, k.claim(t, claimYAML+"  onShortage: Fail\n", "create", "-f", "-"), 1)
+	expect.Claimed(t, k.claim(t, builders.ClaimYAML+"  onShortage: Fail\n", "create", "-f", "-"), 1)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func testVersion(t *testing.T, k *kubectl) {
@@ -45,10 +47,10 @@ func testAPIResources(t *testing.T, k *kubectl) {
 }
 
 func testColumns(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
-	k.claim(t, claimYAML, "create", "-f", "-")
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	k.feed(t, templateYAML+"---"+sandboxYAML, "create", "-f", "-")
-	k.do(t, "wait", "--for=condition=Ready", "--timeout", patience.String(), "sbx", "alone")
+	k.do(t, "wait", "--for=condition=Ready", "--timeout", expect.Patience.String(), "sbx", "alone")
 
 	kinds := map[string]struct {
 		names        []string // that kubectl knows the kind by
@@ -108,8 +110,8 @@ func testColumns(t *testing.T, k *kubectl) {
 // a category first. So "get sandbox" lists all four kinds, and one sandbox is
 // asked for as sandbox/NAME or by another name of its kind.
 func testCategory(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 1)
-	k.feed(t, claimYAML+"---"+templateYAML+"---"+sandboxYAML, "create", "-f", "-")
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	k.feed(t, builders.ClaimYAML+"---"+templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 	out := k.do(t, "get", "sandbox", "-o", "name")
 	for _, want := range []string{
 		"sandboxclaim.agents.kruise.io/claim\n", "sandboxset.agents.kruise.io/pool\n",
@@ -236,12 +238,12 @@ func (w *walker) visit(path string, s *schema) {
 }
 
 func testSelectors(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 2)
-	k.feed(t, claimYAML, "create", "-f", "-")
-	waiting := strings.Replace(claimYAML, "name: claim", "name: waiting\n  labels: {team: blue}", 1)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	k.feed(t, builders.ClaimYAML, "create", "-f", "-")
+	waiting := strings.Replace(builders.ClaimYAML, "name: claim", "name: waiting\n  labels: {team: blue}", 1)
 	k.feed(t, strings.Replace(waiting, "templateName: pool", "templateName: absent", 1), "create", "-f", "-")
 	k.feed(t, sandboxYAML, "create", "-f", "-")
-	k.do(t, "wait", "--for=condition=Ready", "--timeout", patience.String(), "sbx", "--all")
+	k.do(t, "wait", "--for=condition=Ready", "--timeout", expect.Patience.String(), "sbx", "--all")
 
 	for selector, want := range map[string]string{
 		"sbc --field-selector=metadata.name=claim":                       "claim",
@@ -283,8 +285,8 @@ func testPages(t *testing.T, k *kubectl) {
 }
 
 func testWatch(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 2)
-	k.claim(t, claimYAML, "create", "-f", "-")
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 
 	cmd := k.command(t.Context(), "get", "sbc", "--watch", "--output-watch-events", "-o", "json")
 	stdout, err := cmd.StdoutPipe()
@@ -308,10 +310,10 @@ func testWatch(t *testing.T, k *kubectl) {
 		if event.Type != kind || event.Object.Name != name {
 			t.Errorf("%s of %s, want %s of %s", event.Type, event.Object.Name, kind, name)
 		}
-		completed(t, &event.Object, 1)
+		expect.Claimed(t, &event.Object, 1)
 	}
 	expect("ADDED", "claim")
-	k.claim(t, strings.Replace(claimYAML, "name: claim", "name: second", 1), "create", "-f", "-")
+	k.claim(t, strings.Replace(builders.ClaimYAML, "name: claim", "name: second", 1), "create", "-f", "-")
 	expect("ADDED", "second") // and never before it was Completed
 	k.do(t, "label", "sbc/claim", "a=b")
 	expect("MODIFIED", "claim")

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // kubectl runs the real kubectl against a server, in one namespace.
@@ -45,7 +46,7 @@ func (k *kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs kubectl with something to read from stdin.
 func (k *kubectl) run(t testing.TB, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 	defer cancel()
 	cmd := k.command(ctx, args...)
 	var out, complaints bytes.Buffer

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestKubectl does with a real kubectl what users do with it: every story in a
@@ -61,35 +63,13 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// completed requires that a claim is Completed with so many sandboxes, each with
-// an address, and returns their names.
-func completed(t testing.TB, claim *v1alpha1.SandboxClaim, replicas int) []string {
-	t.Helper()
-	status := &claim.Status
-	if status.Phase != v1alpha1.SandboxClaimPhaseCompleted || int(status.ClaimedReplicas) != replicas || len(status.Sandboxes) != replicas {
-		t.Fatalf("claim %s is not Completed with %d sandboxes: %+v", claim.Name, replicas, status)
-	}
-	var names []string
-	for _, sandbox := range status.Sandboxes {
-		if sandbox.Name == "" || len(sandbox.PodIPs) == 0 {
-			t.Errorf("claim %s names a sandbox %q with addresses %q", claim.Name, sandbox.Name, sandbox.PodIPs)
-		}
-		names = append(names, sandbox.Name)
-	}
-	slices.Sort(names)
-	if distinct := slices.Compact(slices.Clone(names)); len(distinct) != len(names) {
-		t.Errorf("claim %s names a sandbox twice: %q", claim.Name, names)
-	}
-	return names
-}
-
 func testCreate(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 3)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
 	pool := k.server.sandboxes(t, k.namespace)
 
-	created := k.claim(t, claimYAML, "create", "-f", "-")
+	created := k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 
-	names := completed(t, created, 1)
+	names := expect.Claimed(t, created, 1)
 	if pool[names[0]] == nil {
 		t.Errorf("sandbox %s was not in the pool", names[0])
 	}
@@ -103,18 +83,18 @@ func testCreate(t *testing.T, k *kubectl) {
 	if sandbox.ResourceVersion != created.ResourceVersion {
 		t.Errorf("claim at %s, its sandbox at %s: not one transaction", created.ResourceVersion, sandbox.ResourceVersion)
 	}
-	k.fail(t, claimYAML, []string{"create", "-f", "-"}, "AlreadyExists", `"claim" already exists`)
-	k.server.awaitPool(t, k.namespace, "pool", 3) // is filled up again
+	k.fail(t, builders.ClaimYAML, []string{"create", "-f", "-"}, "AlreadyExists", `"claim" already exists`)
+	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 3) // is filled up again
 }
 
 func testCreateGenerated(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 4)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 4)
 	first := k.claim(t, generatedYAML, "create", "-f", "-")
 	second := k.claim(t, generatedYAML, "create", "-f", "-")
 	if first.Name == second.Name || !strings.HasPrefix(first.Name, "job-") || !strings.HasPrefix(second.Name, "job-") {
 		t.Errorf("generated %q and %q", first.Name, second.Name)
 	}
-	both := append(completed(t, first, 2), completed(t, second, 2)...)
+	both := append(expect.Claimed(t, first, 2), expect.Claimed(t, second, 2)...)
 	if slices.Sort(both); len(slices.Compact(both)) != 4 {
 		t.Errorf("two claims share a sandbox: %q", both)
 	}
@@ -123,7 +103,7 @@ func testCreateGenerated(t *testing.T, k *kubectl) {
 // A file with everything in it works on the first try: the pool has no time to
 // fill up, so the claims get sandboxes made for them.
 func testCreateTogether(t *testing.T, k *kubectl) {
-	out := k.feed(t, poolYAML+"---"+claimYAML+"---"+generatedYAML+"---"+templateYAML+"---"+sandboxYAML, "create", "-f", "-")
+	out := k.feed(t, builders.PoolYAML+"---"+builders.ClaimYAML+"---"+generatedYAML+"---"+templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 	for _, want := range []string{
 		"sandboxset.agents.kruise.io/pool created", "sandboxclaim.agents.kruise.io/claim created", "sandboxclaim.agents.kruise.io/job-",
 		"sandboxtemplate.agents.kruise.io/template created", "sandbox.agents.kruise.io/alone created",
@@ -132,13 +112,13 @@ func testCreateTogether(t *testing.T, k *kubectl) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	k.do(t, "wait", "--for=condition=Completed", "--timeout", patience.String(), "sbc", "--all")
-	completed(t, k.claim(t, "", "get", "sbc", "claim"), 1)
-	k.do(t, "wait", "--for=condition=Ready", "--timeout", patience.String(), "sbx", "alone")
+	k.do(t, "wait", "--for=condition=Completed", "--timeout", expect.Patience.String(), "sbc", "--all")
+	expect.Claimed(t, k.claim(t, "", "get", "sbc", "claim"), 1)
+	k.do(t, "wait", "--for=condition=Ready", "--timeout", expect.Patience.String(), "sbx", "alone")
 }
 
 func testDryRun(t *testing.T, k *kubectl) {
-	k.server.fillPool(t, k.namespace, 3)
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
 	before := k.server.sandboxes(t, k.namespace)
 
 	commands := map[string][]string{
@@ -147,8 +127,8 @@ func testDryRun(t *testing.T, k *kubectl) {
 		"server-side apply": {"apply", "--server-side", "--dry-run=server", "-f", "-"},
 	}
 	for name, command := range commands {
-		claim := k.claim(t, claimYAML, command...)
-		for _, sandbox := range completed(t, claim, 1) {
+		claim := k.claim(t, builders.ClaimYAML, command...)
+		for _, sandbox := range expect.Claimed(t, claim, 1) {
 			if before[sandbox] == nil {
 				t.Errorf("%s: sandbox %s is not in the pool", name, sandbox)
 			}
@@ -157,32 +137,32 @@ func testDryRun(t *testing.T, k *kubectl) {
 			t.Errorf("%s: claims to be stored at %s", name, claim.ResourceVersion)
 		}
 	}
-	k.feed(t, poolYAML, "delete", "--dry-run=server", "-f", "-")
+	k.feed(t, builders.PoolYAML, "delete", "--dry-run=server", "-f", "-")
 
 	k.fail(t, "", []string{"get", "sbc", "claim"}, "NotFound")
 	if diff := cmp.Diff(before, k.server.sandboxes(t, k.namespace)); diff != "" {
 		t.Errorf("a dry run changed the pool:\n%s", diff)
 	}
 	// All three are there to be taken, in the index too.
-	all := newClaim("all", 3)
+	all := builders.Claim("all", 3)
 	all.Spec.Allocation, all.Spec.OnShortage = v1alpha1.AllocationAllOrNothing, v1alpha1.ShortageFail
 	created, err := k.server.client.AgentsV1alpha1().SandboxClaims(k.namespace).Create(t.Context(), all, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("claiming the whole pool: %v", err)
 	}
-	completed(t, created, 3)
+	expect.Claimed(t, created, 3)
 }
 
 func testWait(t *testing.T, k *kubectl) {
-	limit := "--timeout=" + patience.String()
-	k.feed(t, poolYAML, "create", "-f", "-")
+	limit := "--timeout=" + expect.Patience.String()
+	k.feed(t, builders.PoolYAML, "create", "-f", "-")
 	k.do(t, "wait", limit, "--for=jsonpath={.status.availableReplicas}=3", "sbs/pool")
-	claim := k.claim(t, claimYAML, "create", "-f", "-")
+	claim := k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 
 	k.do(t, "wait", limit, "--for=condition=Completed", "sbc/claim")
 	k.do(t, "wait", limit, "--for=condition=Ready", "sandboxclaim/claim")
 	k.do(t, "wait", limit, "--for=jsonpath={.status.phase}=Completed", "sbc/claim")
-	k.do(t, "wait", limit, "--for=condition=Ready", "sbx/"+completed(t, claim, 1)[0])
+	k.do(t, "wait", limit, "--for=condition=Ready", "sbx/"+expect.Claimed(t, claim, 1)[0])
 
 	// A claim that is Completed stays so whatever is changed in its spec.
 	k.do(t, "patch", "sbc/claim", "--type=merge", "--patch", `{"spec":{"ttlAfterCompleted":"2h"}}`)
@@ -193,9 +173,9 @@ func testWait(t *testing.T, k *kubectl) {
 }
 
 func testScale(t *testing.T, k *kubectl) {
-	limit := "--timeout=" + patience.String()
-	k.server.fillPool(t, k.namespace, 3)
-	k.claim(t, claimYAML, "create", "-f", "-")
+	limit := "--timeout=" + expect.Patience.String()
+	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	for _, replicas := range []string{"5", "1", "0", "2"} {
 		k.do(t, "scale", "sbs/pool", "--replicas="+replicas)
 		k.do(t, "wait", limit, "--for=jsonpath={.status.replicas}="+replicas, "sbs/pool")
@@ -208,5 +188,5 @@ func testScale(t *testing.T, k *kubectl) {
 		t.Errorf("scale is %q, want %q", scale, want)
 	}
 	// Scaling leaves alone what is claimed.
-	k.do(t, "get", "sbx", completed(t, k.claim(t, "", "get", "sbc", "claim"), 1)[0])
+	k.do(t, "get", "sbx", expect.Claimed(t, k.claim(t, "", "get", "sbc", "claim"), 1)[0])
 }

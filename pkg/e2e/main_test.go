@@ -12,12 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
-
-// patience is how long anything may take before a test gives up on it. It is no
-// measure of speed: machines that run tests are busy.
-const patience = 5 * time.Minute
 
 // programs is the folder of the programs under test.
 var programs string

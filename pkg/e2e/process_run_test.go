@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // process is a running program of ours.
@@ -92,7 +94,7 @@ func (p *process) wait(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		p.signal(t, syscall.SIGQUIT) // to see where it hangs
 		<-p.exited
 		t.Fatalf("%s did not end by itself:\n%s", p.name, p.stderr.String())

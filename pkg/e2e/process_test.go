@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // failed requires that a program ends by itself with an error, that the last it
@@ -189,10 +191,10 @@ func TestDamagedData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, dir)
-	if _, err := s.client.AgentsV1alpha1().SandboxSets("default").Create(t.Context(), newSet("pool", 1), metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.AgentsV1alpha1().SandboxSets("default").Create(t.Context(), builders.Set("pool", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitPool(t, "default", "pool", 1)
+	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 1)
 	s.stop(t)
 	good := tree(t, dir)
 
@@ -236,7 +238,7 @@ func TestDamagedData(t *testing.T) {
 			}
 			writeFile(t, content, copied, relative)
 		}
-		startServer(t, copied).awaitPool(t, "default", "pool", 1)
+		expect.FullPool(t, startServer(t, copied).client.AgentsV1alpha1(), "default", "pool", 1)
 	})
 }
 
@@ -246,14 +248,14 @@ func TestSecondServer(t *testing.T) {
 	dir := t.TempDir()
 	first := startServer(t, dir)
 	failed(t, runProgram(t, "sandlot", "up", "--data-dir", dir, "--secure-port", "0"), dir, "another process is using the folder")
-	first.fillPool(t, "default", 1) // is not disturbed
+	expect.FilledPool(t, first.client.AgentsV1alpha1(), "default", 1) // is not disturbed
 	kubeconfig, err := os.ReadFile(first.kubeconfig)
 	if err != nil || !bytes.Contains(kubeconfig, []byte(first.config.Host)) {
 		t.Errorf("the kubeconfig is not the first one's: %v\n%s", err, kubeconfig)
 	}
 	// A killed server leaves no lock behind.
 	first.kill()
-	startServer(t, dir).awaitPool(t, "default", "pool", 1)
+	expect.FullPool(t, startServer(t, dir).client.AgentsV1alpha1(), "default", "pool", 1)
 }
 
 // TestRestart stops a server and starts it again. Everything is as it was.
@@ -261,16 +263,16 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, dir)
-	s.fillPool(t, "default", 3)
+	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 3)
 	if a := s.request(t, http.MethodPost, namespacePath+"default/sandboxtemplates", asYAML, templateYAML); a.code != http.StatusCreated {
 		t.Fatal(a.body)
 	}
-	claim, err := s.client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), newClaim("claim", 2), metav1.CreateOptions{})
+	claim, err := s.client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("claim", 2), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	completed(t, claim, 2)
-	s.awaitPool(t, "default", "pool", 3)
+	expect.Claimed(t, claim, 2)
+	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 3)
 	read := func(s *server) map[string]string {
 		all := map[string]string{}
 		for _, resource := range []string{"sandboxclaims", "sandboxsets", "sandboxtemplates", "sandboxes"} {
@@ -299,7 +301,7 @@ func TestRestart(t *testing.T) {
 		if string(s.config.CertData) != user {
 			t.Errorf("the user of the kubeconfig is not the one before %s", name)
 		}
-		s.awaitPool(t, "default", "pool", 3)
+		expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 3)
 	}
 	if said := s.stderr.String(); said != "" {
 		t.Errorf("a server that did what it should wrote to stderr:\n%s", said)
@@ -315,7 +317,7 @@ func TestStopWhileClaimWaits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, dir, "--sync-window", "30s")
-	s.fillPool(t, "default", 1)
+	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 1)
 	grow := func(s *server, maxUnavailable string) {
 		t.Helper()
 		patch := `{"spec":{"scaleStrategy":{"maxUnavailable":` + maxUnavailable + `}}}`
@@ -332,20 +334,20 @@ func TestStopWhileClaimWaits(t *testing.T) {
 	}
 	answered := make(chan result, 1)
 	go func() {
-		claim := newClaim("patient", 2)
-		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * patience}
+		claim := builders.Claim("patient", 2)
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * expect.Patience}
 		created, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
 		answered <- result{created, err}
 	}()
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		claim, err := claims.Get(ctx, "patient", metav1.GetOptions{})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || claim.Status.ClaimedReplicas != 1 {
-			return fmt.Sprintf("%+v", claim.Status)
+			return fmt.Errorf("%+v", claim.Status)
 		}
-		return ""
+		return nil
 	})
 	s.stop(t)
 	r := <-answered
@@ -358,21 +360,21 @@ func TestStopWhileClaimWaits(t *testing.T) {
 
 	s = startServer(t, dir)
 	grow(s, "null")
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		claim, err := s.client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "patient", metav1.GetOptions{})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if claim.UID != r.claim.UID {
 			t.Fatalf("claim %s is %s now", r.claim.UID, claim.UID)
 		}
 		if !meta.IsStatusConditionTrue(claim.Status.Conditions, v1alpha1.ClaimConditionCompleted) {
-			return fmt.Sprintf("%+v", claim.Status)
+			return fmt.Errorf("%+v", claim.Status)
 		}
-		completed(t, claim, 2)
-		return ""
+		expect.Claimed(t, claim, 2)
+		return nil
 	})
-	s.awaitPool(t, "default", "pool", 1)
+	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 1)
 	if n := len(s.sandboxes(t, "default")); n != 3 {
 		t.Errorf("%d sandboxes, want two claimed and one in the pool", n)
 	}
@@ -384,11 +386,11 @@ func TestStopWhileStarting(t *testing.T) {
 	dir := t.TempDir()
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
 		s := launch(t, dir)
-		poll(t, func(context.Context) string {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
 			if _, err := os.Stat(filepath.Join(dir, "pki", "admin.pem")); err != nil {
-				return err.Error()
+				return err
 			}
-			return ""
+			return nil
 		})
 		pause(t.Context(), delay)
 		s.stop(t)
@@ -399,24 +401,24 @@ func TestStopWhileStarting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	startServer(t, dir).fillPool(t, "default", 1)
+	expect.FilledPool(t, startServer(t, dir).client.AgentsV1alpha1(), "default", 1)
 }
 
 // TestSecondSignal: who cannot wait for the end sends a second signal.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir(), "--sync-window", "30s")
-	s.fillPool(t, "default", 0)
+	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 0)
 	begun := make(chan struct{})
 	go func() {
 		defer close(begun)
-		_, _ = s.client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), newClaim("waits", 1), metav1.CreateOptions{})
+		_, _ = s.client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("waits", 1), metav1.CreateOptions{})
 	}()
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if _, err := s.client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "waits", metav1.GetOptions{}); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 	s.signal(t, syscall.SIGTERM)
 	s.signal(t, syscall.SIGTERM)

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // server is a running "sandlot up", and clients of it made from its kubeconfig.
@@ -62,7 +62,7 @@ func (s *server) awaitReady() error {
 		return nil
 	case <-s.exited:
 		return fmt.Errorf("sandlot up ended before it was ready:\n%s", s.stderr.String())
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		return errors.New("sandlot up is not ready")
 	}
 }
@@ -82,87 +82,18 @@ func (s *server) connect(t testing.TB) {
 	}
 }
 
-// poll waits until check returns an empty string, and fails the test with what
-// it returns after too long a time.
-func poll(t testing.TB, check func(ctx context.Context) string) {
-	t.Helper()
-	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%v; at last: %s", err, last)
-	}
-}
-
-// fillPool creates the set "pool" in a namespace and waits until it is full.
-func (s *server) fillPool(t testing.TB, namespace string, replicas int32) {
-	t.Helper()
-	sets := s.client.AgentsV1alpha1().SandboxSets(namespace)
-	if _, err := sets.Create(t.Context(), newSet("pool", replicas), metav1.CreateOptions{}); err != nil {
-		t.Fatalf("creating the pool: %v", err)
-	}
-	s.awaitPool(t, namespace, "pool", replicas)
-}
-
-// awaitPool waits until a set has as many available sandboxes as it is to have,
-// none beside them, and says so.
-func (s *server) awaitPool(t testing.TB, namespace, name string, replicas int32) {
-	t.Helper()
-	poll(t, func(ctx context.Context) string {
-		set, err := s.client.AgentsV1alpha1().SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		status := set.Status
-		if status.Replicas != replicas || status.AvailableReplicas != replicas || status.ObservedGeneration != set.Generation {
-			return fmt.Sprintf("set %s of %d has the status %+v", name, replicas, status)
-		}
-		// The status follows a claim with a delay.
-		unused, available, err := s.countPool(ctx, set)
-		if err != nil {
-			return err.Error()
-		}
-		if unused != int(replicas) || available != int(replicas) {
-			return fmt.Sprintf("set %s of %d has %d unused sandboxes, %d available", name, replicas, unused, available)
-		}
-		return ""
-	})
-}
-
-// countPool counts the sandboxes that a set has, and those of them that can be
-// claimed.
-func (s *server) countPool(ctx context.Context, set *v1alpha1.SandboxSet) (unused, available int, err error) {
-	list, err := s.client.AgentsV1alpha1().Sandboxes(set.Namespace).List(ctx, metav1.ListOptions{LabelSelector: set.Status.Selector})
-	if err != nil {
-		return 0, 0, err
-	}
-	for i := range list.Items {
-		sandbox := &list.Items[i]
-		if !metav1.IsControlledBy(sandbox, set) {
-			continue
-		}
-		unused++
-		if state := v1alpha1.StateOf(sandbox, time.Now()); state == v1alpha1.StateAvailable && sandbox.Annotations[v1alpha1.AnnotationLock] == "" {
-			available++
-		}
-	}
-	return unused, available, nil
-}
-
 // awaitRunning waits until a sandbox runs.
 func (s *server) awaitRunning(t testing.TB, namespace, name string) {
 	t.Helper()
-	poll(t, func(ctx context.Context) string {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		sandbox, err := s.client.AgentsV1alpha1().Sandboxes(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if sandbox.Status.Phase != v1alpha1.SandboxRunning {
-			return fmt.Sprintf("sandbox %s is %q", name, sandbox.Status.Phase)
+			return fmt.Errorf("sandbox %s is %q", name, sandbox.Status.Phase)
 		}
-		return ""
+		return nil
 	})
 }
 

@@ -4,78 +4,66 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
-// storm is a number of clients that create claims as fast as they can, and
-// remember every answer.
+// storm is a storm of claims of every kind, on a server that comes and goes.
 type storm struct {
-	running sync.WaitGroup
-	server  atomic.Pointer[server] // nil: there is none
-	ending  atomic.Bool
-	answers atomic.Int64
-
-	mu sync.Mutex
-	// answered are the claims as they were acknowledged, by name.
-	answered map[string]*v1alpha1.SandboxClaim
-	// refused are the names of claims that were never answered but with 429.
-	refused map[string]bool
-	// found counts claims that a lost answer had been about.
-	found      int
-	complaints []string
+	load.Storm
+	server atomic.Pointer[server] // nil: there is none
 }
 
-func newStorm() *storm {
-	return &storm{answered: map[string]*v1alpha1.SandboxClaim{}, refused: map[string]bool{}}
+// startStorm lets clients create claims as fast as they can.
+func startStorm(t testing.TB, seed uint64, server *server) *storm {
+	t.Helper()
+	const clients = 16
+	var chances []*rand.Rand // one for each client, which no other uses
+	for i := range uint64(clients) {
+		chances = append(chances, rand.New(rand.NewPCG(seed, i+1)))
+	}
+	s := &storm{Storm: load.Storm{Namespace: crashNamespace, Clients: clients}}
+	s.Claim = func(client, n int) *v1alpha1.SandboxClaim {
+		claim := randomClaim(chances[client], client < 2)
+		claim.Name = fmt.Sprintf("w%02d-%04d", client, n)
+		return claim
+	}
+	s.serve(server)
+	s.Start(t, func() typed.AgentsV1alpha1Interface {
+		if server := s.server.Load(); server != nil {
+			return server.client.AgentsV1alpha1()
+		}
+		return nil
+	})
+	return s
 }
 
 // serve tells the clients where the server is, or with nil that it is gone.
 func (s *storm) serve(server *server) { s.server.Store(server) }
 
-// stop lets the clients bring to an end what they have begun, and waits for them.
-func (s *storm) stop() {
-	s.ending.Store(true)
-	s.running.Wait()
-}
-
-// awaitAnswers waits for so many more answers.
-func (s *storm) awaitAnswers(t testing.TB, more int) {
+// checkFailures requires that creates failed only because the server was gone: no answer
+// came, or one that leaves the outcome open.
+func (s *storm) checkFailures(t testing.TB) {
 	t.Helper()
-	until := s.answers.Load() + int64(more)
-	poll(t, func(context.Context) string {
-		if now := s.answers.Load(); now < until {
-			return fmt.Sprintf("%d of %d answers", now, until)
+	for _, err := range s.Complaints() {
+		t.Error(err)
+	}
+	for _, failure := range s.Failures() {
+		if err := failure.Err; apierrors.ReasonForError(err) != metav1.StatusReasonUnknown &&
+			!apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) {
+			t.Errorf("creating claim %s: %v", failure.Claim, err)
 		}
-		return ""
-	})
-}
-
-func (s *storm) complain(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.complaints = append(s.complaints, fmt.Sprintf(format, args...))
-}
-
-// work creates claims, one after the other, until the storm ends.
-func (s *storm) work(ctx context.Context, worker int, chance *rand.Rand) {
-	for n := 0; ctx.Err() == nil && !s.ending.Load(); n++ {
-		claim := randomClaim(chance, worker < 2)
-		claim.Name = fmt.Sprintf("w%02d-%04d", worker, n)
-		s.settle(ctx, claim)
 	}
 }
 
@@ -83,12 +71,12 @@ func (s *storm) work(ctx context.Context, worker int, chance *rand.Rand) {
 // take more than one transaction.
 func randomClaim(chance *rand.Rand, large bool) *v1alpha1.SandboxClaim {
 	if large {
-		claim := newClaim("", 130+chance.Int32N(60))
+		claim := builders.Claim("", 130+chance.Int32N(60))
 		claim.Spec.TemplateName = "big"
 		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 20 * time.Second}
 		return claim
 	}
-	claim := newClaim("", 1)
+	claim := builders.Claim("", 1)
 	switch kind := chance.IntN(16); {
 	case kind < 6:
 	case kind < 9:
@@ -107,95 +95,4 @@ func randomClaim(chance *rand.Rand, large bool) *v1alpha1.SandboxClaim {
 	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Duration(2+chance.IntN(8)) * time.Second}
 	claim.Spec.TTLAfterCompleted = &metav1.Duration{Duration: -1}
 	return claim
-}
-
-// settle creates a claim and does not rest before it knows what became of it. An
-// answer that was lost is asked for by creating the claim again.
-func (s *storm) settle(ctx context.Context, claim *v1alpha1.SandboxClaim) {
-	lost := false
-	for ctx.Err() == nil {
-		server := s.server.Load()
-		if server == nil {
-			pause(ctx, 10*time.Millisecond)
-			continue
-		}
-		answer, code, err := exchange(ctx, server, http.MethodPost, "", claim)
-		switch {
-		case err != nil || code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout:
-			lost = true
-			pause(ctx, 10*time.Millisecond)
-			continue
-		case code == http.StatusConflict && lost:
-			// It had come through, or another try of ours has.
-			answer, code, err = exchange(ctx, server, http.MethodGet, "/"+claim.Name, nil)
-			if err != nil {
-				continue
-			}
-			if code != http.StatusOK {
-				s.complain("claim %s exists, but reading it gives %d", claim.Name, code)
-				return
-			}
-			s.record(answer, true)
-		case code == http.StatusCreated:
-			s.record(answer, false)
-		case code == http.StatusTooManyRequests && claim.Spec.OnShortage == v1alpha1.ShortageFail:
-			s.refuse(claim.Name)
-		default:
-			s.complain("creating claim %s gives %d: %+v", claim.Name, code, answer)
-		}
-		return
-	}
-}
-
-func (s *storm) record(claim *v1alpha1.SandboxClaim, found bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answered[claim.Name] = claim
-	if found {
-		s.found++
-	}
-	s.answers.Add(1)
-}
-
-// refuse records a refusal. It holds whatever was lost before: had one of those
-// tries stored the claim, this one would have found it.
-func (s *storm) refuse(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refused[name] = true
-	s.answers.Add(1)
-}
-
-// exchange sends one request about a claim, once: a client library may repeat
-// what it thinks was not answered. Any error leaves the outcome open.
-func exchange(ctx context.Context, server *server, method, path string, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, int, error) {
-	var body []byte
-	var err error
-	if claim != nil {
-		if body, err = json.Marshal(claim); err != nil {
-			return nil, 0, err
-		}
-	}
-	url := server.config.Host + namespacePath + crashNamespace + "/sandboxclaims" + path
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, 0, err
-	}
-	req.GetBody = nil // nothing to send again from
-	req.Header.Set("Content-Type", asJSON)
-	resp, err := server.http.Do(req)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer resp.Body.Close()
-	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, 0, err
-	}
-	answer := &v1alpha1.SandboxClaim{}
-	if resp.StatusCode < 300 {
-		err = json.Unmarshal(content, answer)
-		answer.TypeMeta = metav1.TypeMeta{} // items of lists have none
-	}
-	return answer, resp.StatusCode, err
 }

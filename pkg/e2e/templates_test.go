@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestPoolsOfATemplate claims from a pool of full size and from one that is cheaper
@@ -30,7 +32,7 @@ func TestPoolsOfATemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill := func(name, patch string, replicas int32) {
-		set := newSet(name, replicas)
+		set := builders.Set(name, replicas)
 		set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "python"}
 		if patch != "" {
 			set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
@@ -38,13 +40,13 @@ func TestPoolsOfATemplate(t *testing.T) {
 		if _, err := api.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		s.awaitPool(t, ns, name, replicas)
+		expect.FullPool(t, s.client.AgentsV1alpha1(), ns, name, replicas)
 	}
 	fill("small", "", 1)
 	fill("large", `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"2"}}}]}}`, 3)
 
 	claim := func(name string, replicas int32, warmPool string) *v1alpha1.SandboxClaim {
-		wanted := newClaim(name, replicas)
+		wanted := builders.Claim(name, replicas)
 		wanted.Spec.TemplateName = ""
 		wanted.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "python"}
 		wanted.Spec.WarmPool = warmPool
@@ -53,15 +55,15 @@ func TestPoolsOfATemplate(t *testing.T) {
 			t.Fatal(err)
 		}
 		var done *v1alpha1.SandboxClaim
-		poll(t, func(ctx context.Context) string {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if done, err = api.SandboxClaims(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
-				return err.Error()
+				return err
 			}
 			if done.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted || done.Status.ClaimedReplicas != replicas {
-				return fmt.Sprintf("claim %s: %+v", name, done.Status)
+				return fmt.Errorf("claim %s: %+v", name, done.Status)
 			}
-			return ""
+			return nil
 		})
 		return done
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // denies is admission that refuses what is labelled so, and labels the rest.
@@ -294,13 +294,14 @@ func TestAdmissionOfSandboxesMadeLater(t *testing.T) {
 	}
 	// Had the claim to make another, it would never be ready here, where there are
 	// no controllers.
-	for deadline := time.Now().Add(patience); rooms.refused.Load() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was asked for in place of the sandbox that is gone")
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		if rooms.refused.Load() == 0 {
+			return errors.New("nothing was asked for in place of the sandbox that is gone")
 		}
-	}
+		return nil
+	})
 	s.Stock(t, set, 0, 1)
-	done := eventually(t, s, "cold", completed)
+	done := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if done.Status.ClaimedReplicas != 1 || done.Status.Sandboxes[0].Name == first[0].Name {
 		t.Errorf("got %+v", done.Status)
 	}

@@ -17,13 +17,14 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func TestCreateBinds(t *testing.T) {
 	s, set := stocked(t, 3)
 	claim := create(t, s, testutil.Claim(set, "one", 2, nil))
 
-	if completed(claim) != "" || claim.Status.ClaimedReplicas != 2 || len(claim.Status.Sandboxes) != 2 {
+	if testutil.Completed(claim) != "" || claim.Status.ClaimedReplicas != 2 || len(claim.Status.Sandboxes) != 2 {
 		t.Fatalf("the answer to create says %+v", claim.Status)
 	}
 	if !isTrue(claim, v1alpha1.ClaimConditionCompleted) || !isTrue(claim, v1alpha1.ClaimConditionReady) {
@@ -100,7 +101,7 @@ func TestDryRunTakesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatalf("dry run %d: %v", i, err)
 		}
-		if completed(shown) != "" || len(shown.Status.Sandboxes) != 2 || shown.Status.Sandboxes[0].PodIPs == nil {
+		if testutil.Completed(shown) != "" || len(shown.Status.Sandboxes) != 2 || shown.Status.Sandboxes[0].PodIPs == nil {
 			t.Fatalf("dry run %d shows %+v", i, shown.Status)
 		}
 	}
@@ -109,7 +110,7 @@ func TestDryRunTakesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if completed(applied) != "" || len(applied.Status.Sandboxes) != 1 {
+	if testutil.Completed(applied) != "" || len(applied.Status.Sandboxes) != 1 {
 		t.Errorf("dry run of apply shows %+v", applied.Status)
 	}
 	if _, err := claims(s).Get(t.Context(), "dry", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -154,7 +155,7 @@ func TestApplyOntoNothingBinds(t *testing.T) {
 		return claim
 	}
 	first := apply()
-	if completed(first) != "" || len(first.Status.Sandboxes) != 2 {
+	if testutil.Completed(first) != "" || len(first.Status.Sandboxes) != 2 {
 		t.Fatalf("apply of an absent claim answers %+v", first.Status)
 	}
 	second := apply()
@@ -189,7 +190,7 @@ func TestGenerateName(t *testing.T) {
 func TestBatchOverSeveralTransactions(t *testing.T) {
 	s, set := stocked(t, 400)
 	claim := create(t, s, testutil.Claim(set, "batch", 400, fails))
-	if completed(claim) != "" || claim.Status.ClaimedReplicas != 400 {
+	if testutil.Completed(claim) != "" || claim.Status.ClaimedReplicas != 400 {
 		t.Fatalf("a claim of 400 answers %s, %q", claim.Status.Phase, claim.Status.Message)
 	}
 	checkInvariants(t, s)
@@ -199,9 +200,9 @@ func TestTenThousandInOneClaim(t *testing.T) {
 	const n = 10_000
 	s, set := stocked(t, n)
 	create(t, s, testutil.Claim(set, "huge", n, both(waits, func(c *v1alpha1.SandboxClaim) {
-		c.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
+		c.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
 	})))
-	claim := eventually(t, s, "huge", completed)
+	claim := s.AwaitClaim(t, namespace, "huge", testutil.Completed)
 	if claim.Status.ClaimedReplicas != n || isTrue(claim, v1alpha1.ClaimConditionTimedOut) {
 		t.Fatalf("a claim of %d ends with %q", n, claim.Status.Message)
 	}

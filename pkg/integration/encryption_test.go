@@ -24,6 +24,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -129,13 +130,13 @@ func TestEncryptionAtRest(t *testing.T) {
 	if _, err := claims(s).Patch(t.Context(), "applied", types.ApplyPatchType, applyBody(t, "applied", set.Name, 2), metav1.PatchOptions{FieldManager: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, s, testutil.Claim(set, "cold", 2, timeout(patience)))
+	create(t, s, testutil.Claim(set, "cold", 2, timeout(expect.Patience)))
 	for i, sb := range freshOf(t, s, 2) {
 		if sb.Annotations[v1alpha1.AnnotationSandboxPriority] != "" { // made for it
 			setStatus(t, s, &sb, testutil.ReadyStatus(100+i, time.Now()))
 		}
 	}
-	cold := eventually(t, s, "cold", completed)
+	cold := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if cold.Status.ClaimedReplicas != 2 {
 		t.Errorf("the cold start ends with %q", cold.Status.Message)
 	}

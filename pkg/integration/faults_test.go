@@ -5,8 +5,8 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,33 +20,20 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // knows waits until the server has heard of n sandboxes of a set.
 func knows(t *testing.T, s *testutil.Server, set *v1alpha1.SandboxSet, n int32) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		shown, err := claims(s).Create(t.Context(), testutil.Claim(set, "known", n, waits), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			t.Fatal(err)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		shown, err := claims(s).Create(ctx, testutil.Claim(set, "known", n, waits), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && shown.Status.ClaimedReplicas != n {
+			err = fmt.Errorf("the server knows of %d sandboxes of set %s, want %d", shown.Status.ClaimedReplicas, set.Name, n)
 		}
-		if shown.Status.ClaimedReplicas == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the server knows of %d sandboxes of set %s, want %d", shown.Status.ClaimedReplicas, set.Name, n)
-		}
-	}
-}
-
-// createOnce creates a claim without the client's own retries after a 429.
-func createOnce(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim, dryRun ...string) error {
-	t.Helper()
-	return s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(namespace).Resource("sandboxclaims").
-		VersionedParams(&metav1.CreateOptions{DryRun: slices.DeleteFunc(dryRun, func(s string) bool { return s == "" })}, scheme.ParameterCodec).
-		MaxRetries(0).Body(claim).Do(t.Context()).Error()
+		return err
+	})
 }
 
 // A set that is gone serves nobody, although its sandboxes are still there, and a set of
@@ -63,7 +50,7 @@ func TestSandboxesOfADeletedSet(t *testing.T) {
 		t.Helper()
 		for range 3 {
 			n++
-			if err := createOnce(t, s, testutil.Claim(old, fmt.Sprintf("c-%d", n), 1, fails)); !want(err) || !strings.Contains(err.Error(), text) {
+			if _, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(old, fmt.Sprintf("c-%d", n), 1, fails)); !want(err) || !strings.Contains(err.Error(), text) {
 				t.Errorf("%s: got %v, want %q", when, err, text)
 			}
 			time.Sleep(200 * time.Millisecond) // whatever the watch of sets has told by then
@@ -101,20 +88,25 @@ func TestStockThatIsKeptForOthersIsNotAvailable(t *testing.T) {
 	set := s.Set(t, namespace, "pool", 5)
 	s.Stock(t, set, 0, 1)
 	knows(t, s, set, 1)
-	create(t, s, testutil.Claim(set, "first", 3, both(waits, allOrNothing, timeout(patience))))
-	time.Sleep(500 * time.Millisecond) // until it stands in line
+	create(t, s, testutil.Claim(set, "first", 3, both(waits, allOrNothing, timeout(expect.Patience))))
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		if _, err := s.CreateOnce(ctx, namespace, testutil.Claim(set, "second", 1, fails), metav1.DryRunAll); err == nil {
+			return errors.New("the first claim does not stand in line yet")
+		}
+		return nil
+	})
 	before := charged.n.Load()
-	for _, dryRun := range []string{"", metav1.DryRunAll} {
-		err := createOnce(t, s, testutil.Claim(set, "second", 1, fails), dryRun)
+	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
+		_, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "second", 1, fails), dryRun...)
 		if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "has 0 of 1 sandboxes available") {
 			t.Errorf("dry run %q: got %v, want to hear that 0 of 1 are available", dryRun, err)
 		}
-		if dryRun == "" && charged.n.Load() != before {
+		if dryRun == nil && charged.n.Load() != before {
 			t.Error("admission was asked about a claim that must fail, which charges a quota")
 		}
 	}
 	s.Stock(t, set, 1, 2)
-	eventually(t, s, "first", completed)
+	s.AwaitClaim(t, namespace, "first", testutil.Completed)
 	checkInvariants(t, s)
 }
 
@@ -124,7 +116,7 @@ func TestReservedSandboxDoesNotCountAfterARestart(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(time.Millisecond))
 	create(t, s, testutil.Claim(set, "cold", 1, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.ReserveFailedSandbox = true
-		timeout(patience)(c)
+		timeout(expect.Patience)(c)
 	}))
 	failed := freshOf(t, s, 1)[0]
 	setStatus(t, s, &failed, v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxFailed})
@@ -145,7 +137,7 @@ func TestReservedSandboxDoesNotCountAfterARestart(t *testing.T) {
 		t.Errorf("the claim counts what failed before: %+v, %v", claim.Status, err)
 	}
 	setStatus(t, s, next, testutil.ReadyStatus(2, time.Now()))
-	claim := eventually(t, s, "cold", completed)
+	claim := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if len(claim.Status.Sandboxes) != 1 || claim.Status.Sandboxes[0].Name != next.Name {
 		t.Errorf("ends with %+v, want %s", claim.Status, next.Name)
 	}

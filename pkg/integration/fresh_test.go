@@ -10,24 +10,23 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // freshOf waits until the claim "cold" has n sandboxes of its own making.
 func freshOf(t *testing.T, s *testutil.Server, n int) []v1alpha1.Sandbox {
 	t.Helper()
 	var list *v1alpha1.SandboxList
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var err error
+	expect.Eventually(t.Context(), t, func(ctx context.Context) (err error) {
 		list, err = sandboxes(s).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=cold"})
-		return err == nil && len(list.Items) == n, err
+		if err == nil && len(list.Items) != n {
+			err = fmt.Errorf("claim cold has %d sandboxes, want %d", len(list.Items), n)
+		}
+		return err
 	})
-	if err != nil {
-		t.Fatalf("claim cold has %d sandboxes, want %d: %v", len(list.Items), n, err)
-	}
 	return list.Items
 }
 
@@ -43,7 +42,7 @@ func setStatus(t *testing.T, s *testutil.Server, sb *v1alpha1.Sandbox, status v1
 
 func TestMakesWhatThePoolLacks(t *testing.T) {
 	s, set := stocked(t, 1, withSyncWindow(time.Millisecond))
-	claim := create(t, s, testutil.Claim(set, "cold", 3, timeout(patience)))
+	claim := create(t, s, testutil.Claim(set, "cold", 3, timeout(expect.Patience)))
 	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
 		t.Fatalf("answered %+v", claim.Status)
 	}
@@ -67,7 +66,7 @@ func TestMakesWhatThePoolLacks(t *testing.T) {
 	if made != 2 {
 		t.Errorf("%d were made, want 2", made)
 	}
-	ended := eventually(t, s, "cold", completed)
+	ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if ended.Status.ClaimedReplicas != 3 || isTrue(ended, v1alpha1.ClaimConditionTimedOut) {
 		t.Errorf("ends with %q", ended.Status.Message)
 	}
@@ -85,16 +84,16 @@ func TestMakesWhatThePoolLacks(t *testing.T) {
 }
 
 func TestColdStartFinishesInTheCall(t *testing.T) {
-	s, set := stocked(t, 0, withSyncWindow(patience/4))
+	s, set := stocked(t, 0, withSyncWindow(expect.Patience/4))
 	readied := make(chan struct{})
 	go func() {
 		defer close(readied)
 		sb := freshOf(t, s, 1)[0]
 		setStatus(t, s, &sb, testutil.ReadyStatus(1, time.Now()))
 	}()
-	claim := create(t, s, testutil.Claim(set, "cold", 1, timeout(patience)))
+	claim := create(t, s, testutil.Claim(set, "cold", 1, timeout(expect.Patience)))
 	<-readied
-	if completed(claim) != "" || claim.Status.ClaimedReplicas != 1 {
+	if testutil.Completed(claim) != "" || claim.Status.ClaimedReplicas != 1 {
 		t.Errorf("answered %+v", claim.Status)
 	}
 	checkInvariants(t, s)
@@ -102,10 +101,10 @@ func TestColdStartFinishesInTheCall(t *testing.T) {
 
 func TestFailedFreshSandboxIsLetGoAndReplaced(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(time.Millisecond))
-	create(t, s, testutil.Claim(set, "cold", 1, timeout(patience)))
+	create(t, s, testutil.Claim(set, "cold", 1, timeout(expect.Patience)))
 	failed := freshOf(t, s, 1)[0]
 	setStatus(t, s, &failed, v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxFailed})
-	eventually(t, s, "cold", func(*v1alpha1.SandboxClaim) string {
+	s.AwaitClaim(t, namespace, "cold", func(*v1alpha1.SandboxClaim) string {
 		sb, err := sandboxes(s).Get(t.Context(), failed.Name, metav1.GetOptions{})
 		if err != nil || sb.Spec.ShutdownTime == nil || sb.Annotations[v1alpha1.AnnotationOwner] != "" {
 			return fmt.Sprintf("the failed sandbox is still held: %v", err)
@@ -114,7 +113,7 @@ func TestFailedFreshSandboxIsLetGoAndReplaced(t *testing.T) {
 	})
 	next := freshOf(t, s, 1)[0]
 	setStatus(t, s, &next, testutil.ReadyStatus(1, time.Now()))
-	ended := eventually(t, s, "cold", completed)
+	ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if len(ended.Status.Sandboxes) != 1 || ended.Status.Sandboxes[0].Name != next.Name {
 		t.Errorf("ends with %+v", ended.Status)
 	}
@@ -127,7 +126,7 @@ func TestFailedFreshSandboxIsReserved(t *testing.T) {
 		c.Spec.ReserveFailedSandbox = true
 		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: time.Second}
 	})))
-	ended := eventually(t, s, "cold", completed)
+	ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if ended.Status.ClaimedReplicas != 0 || !isTrue(ended, v1alpha1.ClaimConditionTimedOut) {
 		t.Errorf("ends with %+v", ended.Status)
 	}
@@ -146,7 +145,7 @@ func TestFailedFreshSandboxIsReserved(t *testing.T) {
 func TestFreshSandboxThatIsNeverReadyIsLetGoAtTheEnd(t *testing.T) {
 	s, set := stocked(t, 1, withSyncWindow(time.Millisecond))
 	claim := create(t, s, testutil.Claim(set, "cold", 2, timeout(time.Second)))
-	ended := eventually(t, s, "cold", completed)
+	ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if ended.Status.ClaimedReplicas != 1 || !isTrue(ended, v1alpha1.ClaimConditionTimedOut) {
 		t.Errorf("ends with %+v", ended.Status)
 	}
@@ -159,7 +158,7 @@ func TestFreshSandboxThatIsNeverReadyIsLetGoAtTheEnd(t *testing.T) {
 func TestAllOrNothingWithFreshOnesEndsWithNoneIfOneFails(t *testing.T) {
 	s, set := stocked(t, 2, withSyncWindow(time.Millisecond))
 	claim := create(t, s, testutil.Claim(set, "cold", 3, both(allOrNothing, timeout(time.Second))))
-	ended := eventually(t, s, "cold", completed)
+	ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if ended.Status.ClaimedReplicas != 0 || len(ended.Status.Sandboxes) != 0 {
 		t.Errorf("ends with a part: %+v", ended.Status)
 	}
@@ -171,12 +170,12 @@ func TestAllOrNothingWithFreshOnesEndsWithNoneIfOneFails(t *testing.T) {
 
 func TestDeletedFreshSandboxIsReplaced(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(time.Millisecond))
-	create(t, s, testutil.Claim(set, "cold", 1, timeout(patience)))
+	create(t, s, testutil.Claim(set, "cold", 1, timeout(expect.Patience)))
 	first := freshOf(t, s, 1)[0]
 	if err := sandboxes(s).Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, s, "cold", func(*v1alpha1.SandboxClaim) string {
+	s.AwaitClaim(t, namespace, "cold", func(*v1alpha1.SandboxClaim) string {
 		if all := freshOf(t, s, 1); all[0].Name == first.Name {
 			return "the deleted one is still there"
 		}
@@ -186,17 +185,17 @@ func TestDeletedFreshSandboxIsReplaced(t *testing.T) {
 
 func TestClaimDeletedDuringAColdStartLetsGo(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(time.Millisecond))
-	claim := create(t, s, testutil.Claim(set, "cold", 2, timeout(patience)))
+	claim := create(t, s, testutil.Claim(set, "cold", 2, timeout(expect.Patience)))
 	all := freshOf(t, s, 2)
 	if err := claims(s).Delete(t.Context(), "cold", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return len(owned(t, s, claim)) == 0, nil
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		if n := len(owned(t, s, claim)); n > 0 {
+			return fmt.Errorf("%d sandboxes of a deleted claim are still held", n)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("sandboxes of a deleted claim are still held: %v", err)
-	}
 	for _, sb := range all {
 		now, err := sandboxes(s).Get(t.Context(), sb.Name, metav1.GetOptions{})
 		if err != nil || now.Spec.ShutdownTime == nil {

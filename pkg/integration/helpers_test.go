@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,19 +13,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const namespace = "default"
-
-// patience is how long a test waits for what must come. It decides nothing but
-// when a failing test gives up.
-const patience = 2 * time.Minute
 
 func start(t *testing.T, opts ...testutil.Option) *testutil.Server {
 	t.Helper()
@@ -79,36 +76,6 @@ func both(changes ...func(*v1alpha1.SandboxClaim)) func(*v1alpha1.SandboxClaim) 
 	}
 }
 
-// eventually waits until check has nothing to say against the claim.
-func eventually(t *testing.T, s *testutil.Server, name string, check func(*v1alpha1.SandboxClaim) string) *v1alpha1.SandboxClaim {
-	t.Helper()
-	var last *v1alpha1.SandboxClaim
-	var problem string
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		claim, err := claims(s).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			problem = "not there"
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		last, problem = claim, check(claim)
-		return problem == "", nil
-	})
-	if err != nil {
-		t.Fatalf("claim %s: %v: %s; it says %+v", name, err, problem, last)
-	}
-	return last
-}
-
-func completed(claim *v1alpha1.SandboxClaim) string {
-	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
-		return "not Completed"
-	}
-	return ""
-}
-
 func isTrue(claim *v1alpha1.SandboxClaim, condition string) bool {
 	return meta.IsStatusConditionTrue(claim.Status.Conditions, condition)
 }
@@ -129,59 +96,13 @@ func owned(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim) []v1a
 	return its
 }
 
-// checkInvariants makes sure of what always holds, over everything in the
-// namespace: a sandbox is bound to one claim at most, a completed claim has
-// exactly the sandboxes that it says, none is locked without its claim, and the server
-// hands out all that is available once no claim waits.
+// checkInvariants checks expect.Invariants, and that the server hands out all that is
+// available once no claim waits.
 func checkInvariants(t *testing.T, s *testutil.Server) {
 	t.Helper()
-	allClaims, err := claims(s).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	allSandboxes, err := sandboxes(s).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	byOwner := map[string]map[string]bool{}
-	for _, sb := range allSandboxes.Items {
-		owner := sb.Annotations[v1alpha1.AnnotationOwner]
-		if (owner != "") != (sb.Annotations[v1alpha1.AnnotationLock] != "") && sb.Spec.ShutdownTime == nil {
-			t.Errorf("sandbox %s: owner %q, lock %q", sb.Name, owner, sb.Annotations[v1alpha1.AnnotationLock])
-		}
-		if owner == "" || sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
-			continue
-		}
-		if byOwner[owner] == nil {
-			byOwner[owner] = map[string]bool{}
-		}
-		byOwner[owner][sb.Name] = true
-	}
-	takenBy := map[string]string{}
-	for _, claim := range allClaims.Items {
-		its := byOwner[string(claim.UID)]
-		delete(byOwner, string(claim.UID))
-		if int(claim.Status.ClaimedReplicas) != len(claim.Status.Sandboxes) {
-			t.Errorf("claim %s: claimedReplicas is %d, but it lists %d", claim.Name, claim.Status.ClaimedReplicas, len(claim.Status.Sandboxes))
-		}
-		if claim.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted && len(its) != len(claim.Status.Sandboxes) {
-			t.Errorf("claim %s: lists %d sandboxes, but %d name it as their owner", claim.Name, len(claim.Status.Sandboxes), len(its))
-		}
-		for _, sb := range claim.Status.Sandboxes {
-			if other, taken := takenBy[sb.Name]; taken {
-				t.Errorf("sandbox %s is listed by claims %s and %s", sb.Name, other, claim.Name)
-			}
-			takenBy[sb.Name] = claim.Name
-			if !its[sb.Name] {
-				t.Errorf("claim %s lists sandbox %s, which does not name it", claim.Name, sb.Name)
-			}
-		}
-	}
-	for owner, its := range byOwner {
-		t.Errorf("%d sandboxes name owner %s, which is no claim", len(its), owner)
-	}
-	if !slices.ContainsFunc(allClaims.Items, func(c v1alpha1.SandboxClaim) bool { return completed(&c) != "" }) {
-		checkNoneLeftTaken(t, s, allSandboxes.Items)
+	allClaims, allSandboxes := expect.Invariants(t, s.Client.AgentsV1alpha1(), namespace)
+	if !slices.ContainsFunc(allClaims, func(c v1alpha1.SandboxClaim) bool { return testutil.Completed(&c) != "" }) {
+		checkNoneLeftTaken(t, s, allSandboxes)
 	}
 }
 
@@ -204,13 +125,12 @@ func checkNoneLeftTaken(t *testing.T, s *testutil.Server, all []v1alpha1.Sandbox
 		if n == 0 {
 			continue
 		}
-		var refusal error
-		if wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience/4, true, func(context.Context) (bool, error) {
-			refusal = createOnce(t, s, testutil.Claim(&set, "all-of-"+set.Name, n, fails), metav1.DryRunAll)
-			return refusal == nil, nil
-		}) != nil {
-			t.Errorf("set %s has %d available sandboxes, and not all can be claimed: %v", set.Name, n, refusal)
-		}
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			if _, err := s.CreateOnce(ctx, namespace, testutil.Claim(&set, "all-of-"+set.Name, n, fails), metav1.DryRunAll); err != nil {
+				return fmt.Errorf("set %s has %d available sandboxes, and not all can be claimed: %w", set.Name, n, err)
+			}
+			return nil
+		})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -106,7 +107,7 @@ func TestInjection(t *testing.T) {
 		},
 	}
 	for name, tc := range tests {
-		timeout(patience)(tc.claim)
+		timeout(expect.Patience)(tc.claim)
 		claim := create(t, s, tc.claim)
 		if claim.Spec.WarmPool != v1alpha1.WarmPoolNone || claim.Status.ClaimedReplicas != 0 {
 			t.Errorf("%s: answered warmPool %s, %+v", name, claim.Spec.WarmPool, claim.Status)
@@ -124,7 +125,7 @@ func TestInjection(t *testing.T) {
 			t.Errorf("%s: volumes (-want +got):\n%s", name, diff)
 		}
 		setStatus(t, s, &fresh, testutil.ReadyStatus(200, time.Now()))
-		if ended := eventually(t, s, "cold", completed); ended.Status.ClaimedReplicas != 1 {
+		if ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed); ended.Status.ClaimedReplicas != 1 {
 			t.Errorf("%s: ends with %+v", name, ended.Status)
 		}
 		if err := claims(s).Delete(t.Context(), "cold", metav1.DeleteOptions{}); err != nil {
@@ -209,9 +210,9 @@ func TestInjectionRejectedLater(t *testing.T) {
 		},
 	}
 	for name, tc := range tests {
-		create(t, s, ofTemplate(name, "t-"+name, 2, tc.change, timeout(patience)))
+		create(t, s, ofTemplate(name, "t-"+name, 2, tc.change, timeout(expect.Patience)))
 		injectable(t, s, "t-"+name, v1alpha1.InjectionDisallowed)
-		ended := eventually(t, s, name, completed)
+		ended := s.AwaitClaim(t, namespace, name, testutil.Completed)
 		done := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ClaimConditionCompleted)
 		if ended.Status.ClaimedReplicas != 0 || done == nil || done.Reason != tc.reason || isTrue(ended, v1alpha1.ClaimConditionTimedOut) ||
 			!strings.HasPrefix(ended.Status.Message, tc.prefix) || done.Message != ended.Status.Message {
@@ -226,12 +227,12 @@ func TestInjectionRejectedLater(t *testing.T) {
 func TestInjectionRejectedWhileMaking(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	template := injectable(t, s, "python", v1alpha1.InjectionAllowed)
-	claim := create(t, s, ofTemplate("cold", "python", 2, withEnv("A", ""), timeout(patience), func(c *v1alpha1.SandboxClaim) {
-		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: patience}
+	claim := create(t, s, ofTemplate("cold", "python", 2, withEnv("A", ""), timeout(expect.Patience), func(c *v1alpha1.SandboxClaim) {
+		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 	}))
 	all := freshOf(t, s, 2)
 	setStatus(t, s, &all[0], testutil.ReadyStatus(1, time.Now()))
-	eventually(t, s, "cold", func(c *v1alpha1.SandboxClaim) string {
+	s.AwaitClaim(t, namespace, "cold", func(c *v1alpha1.SandboxClaim) string {
 		if c.Status.ClaimedReplicas != 1 {
 			return "does not count the first"
 		}
@@ -242,7 +243,7 @@ func TestInjectionRejectedWhileMaking(t *testing.T) {
 		t.Fatal(err)
 	}
 	setStatus(t, s, &all[1], v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxFailed})
-	ended := eventually(t, s, "cold", completed)
+	ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if done := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ClaimConditionCompleted); done.Reason != v1alpha1.ReasonEnvVarsInjectionRejected ||
 		ended.Status.ClaimedReplicas != 1 {
 		t.Errorf("ends with %+v", ended.Status)
@@ -256,7 +257,7 @@ func TestInjectionRejectedWhileMaking(t *testing.T) {
 func TestInjectionIsImmutable(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	injectable(t, s, "python", v1alpha1.InjectionAllowed)
-	create(t, s, ofTemplate("c", "python", 1, withEnv("A", ""), withVolume(moreVolume), timeout(patience)))
+	create(t, s, ofTemplate("c", "python", 1, withEnv("A", ""), withVolume(moreVolume), timeout(expect.Patience)))
 	for patch, want := range map[string]string{
 		`{"spec":{"env":[{"name":"A","value":"hush-hush-2"}]}}`:  "spec.env: Forbidden: is immutable",
 		`{"spec":{"env":null}}`:                                  "spec.env: Forbidden: is immutable",

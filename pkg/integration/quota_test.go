@@ -27,6 +27,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const countSandboxes corev1.ResourceName = "count/sandboxes.agents.kruise.io"
@@ -77,14 +78,14 @@ func withQuota(t *testing.T, limit int64) (testutil.Option, kubernetes.Interface
 func TestQuotaForExactlyWhatAClaimMakes(t *testing.T) {
 	quota, cluster := withQuota(t, 2)
 	s, set := stocked(t, 0, withSyncWindow(time.Millisecond), quota)
-	if err := createOnce(t, s, testutil.Claim(set, "three", 3, nil)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+	if _, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "three", 3, nil)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
 		t.Errorf("a claim for one more than there is room for: %v", err)
 	}
-	create(t, s, testutil.Claim(set, "cold", 2, timeout(patience)))
+	create(t, s, testutil.Claim(set, "cold", 2, timeout(expect.Patience)))
 	for i, sb := range freshOf(t, s, 2) {
 		setStatus(t, s, &sb, testutil.ReadyStatus(i, time.Now()))
 	}
-	eventually(t, s, "cold", completed)
+	s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	charged, err := cluster.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "limit", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func TestQuotaForExactlyWhatAClaimMakes(t *testing.T) {
 	if used := charged.Status.Used[countSandboxes]; used.Value() != 2 {
 		t.Errorf("charged for %s, want 2", used.String())
 	}
-	if err := createOnce(t, s, testutil.Claim(set, "another", 1, nil)); !apierrors.IsForbidden(err) {
+	if _, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "another", 1, nil)); !apierrors.IsForbidden(err) {
 		t.Errorf("a claim beyond the quota: %v", err)
 	}
 	checkInvariants(t, s)

@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -54,13 +56,13 @@ func pools4and2(t *testing.T, s *testutil.Server, small, large int) (smallSet, l
 func resizingOf(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim, n int) []v1alpha1.Sandbox {
 	t.Helper()
 	var found []v1alpha1.Sandbox
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		found = slices.DeleteFunc(owned(t, s, claim), func(sb v1alpha1.Sandbox) bool { return !isResizing(&sb) })
-		return len(found) == n, nil
+		if len(found) != n {
+			return fmt.Errorf("%d sandboxes of claim %s are being resized, want %d", len(found), claim.Name, n)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("%d sandboxes of claim %s are being resized, want %d", len(found), claim.Name, n)
-	}
 	return found
 }
 
@@ -103,10 +105,10 @@ func inplaceUpdate(claim *v1alpha1.SandboxClaim) string {
 func TestSmallerSandboxesAreResized(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	pools4and2(t, s, 2, 3)
-	claim := create(t, s, ofTemplate("story", "python", 4, waits, timeout(patience), func(c *v1alpha1.SandboxClaim) {
-		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: patience}
+	claim := create(t, s, ofTemplate("story", "python", 4, waits, timeout(expect.Patience), func(c *v1alpha1.SandboxClaim) {
+		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 	}))
-	if got := pools(claim)["small"]; got != 2 || claim.Status.ClaimedReplicas != 2 || completed(claim) == "" {
+	if got := pools(claim)["small"]; got != 2 || claim.Status.ClaimedReplicas != 2 || testutil.Completed(claim) == "" {
 		t.Errorf("answers %+v", claim.Status)
 	}
 	if got, want := inplaceUpdate(claim), "False InplaceUpdating: Resizing 2 sandboxes"; got != want {
@@ -139,7 +141,7 @@ func TestSmallerSandboxesAreResized(t *testing.T) {
 	})
 	setStatus(t, s, &begun[1], *early)
 	resized(t, s, &begun[0], "")
-	eventually(t, s, "story", func(c *v1alpha1.SandboxClaim) string {
+	s.AwaitClaim(t, namespace, "story", func(c *v1alpha1.SandboxClaim) string {
 		if inplaceUpdate(c) != "False InplaceUpdating: Resizing 1 sandboxes" || c.Status.ClaimedReplicas != 3 {
 			return "does not count the one that is done"
 		}
@@ -150,7 +152,7 @@ func TestSmallerSandboxesAreResized(t *testing.T) {
 		t.Fatal(err)
 	}
 	resized(t, s, last, "")
-	ended := eventually(t, s, "story", completed)
+	ended := s.AwaitClaim(t, namespace, "story", testutil.Completed)
 	if got, want := inplaceUpdate(ended), "True Succeeded: Resized 2 sandboxes"; got != want || !isTrue(ended, v1alpha1.ClaimConditionReady) {
 		t.Errorf("the claim ends with %q, want %q; %+v", got, want, ended.Status)
 	}
@@ -167,24 +169,29 @@ func TestSmallerSandboxesAreResized(t *testing.T) {
 
 // TestResizeFinishesInTheCall: who waits within the sync window gets the end.
 func TestResizeFinishesInTheCall(t *testing.T) {
-	s := start(t, withSyncWindow(patience/4))
+	s := start(t, withSyncWindow(expect.Patience/4))
 	_, large := pools4and2(t, s, 0, 1)
-	played := make(chan error, 1)
+	claim, answered := ofTemplate("one", "python", 1, waits, timeout(expect.Patience)), make(chan error, 1)
 	go func() {
-		played <- wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			sb, err := sandboxes(s).Get(ctx, large.Name+"-000000", metav1.GetOptions{})
-			if err != nil || !isResizing(sb) {
-				return false, err
-			}
-			resized(t, s, sb, "")
-			return true, nil
-		})
+		var err error
+		claim, err = claims(s).Create(t.Context(), claim, metav1.CreateOptions{})
+		answered <- err
 	}()
-	claim := create(t, s, ofTemplate("one", "python", 1, waits, timeout(patience)))
-	if err := <-played; err != nil {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		sb, err := sandboxes(s).Get(ctx, large.Name+"-000000", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !isResizing(sb) {
+			return errors.New("the sandbox is not being resized")
+		}
+		resized(t, s, sb, "")
+		return nil
+	})
+	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}
-	if completed(claim) != "" || inplaceUpdate(claim) != "True Succeeded: Resized 1 sandboxes" {
+	if testutil.Completed(claim) != "" || inplaceUpdate(claim) != "True Succeeded: Resized 1 sandboxes" {
 		t.Errorf("answers %+v", claim.Status)
 	}
 	checkInvariants(t, s)
@@ -194,12 +201,12 @@ func TestResizeFinishesInTheCall(t *testing.T) {
 func TestRefusedResizeCounts(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	pools4and2(t, s, 0, 2)
-	claim := create(t, s, ofTemplate("refused", "python", 2, waits, timeout(patience)))
+	claim := create(t, s, ofTemplate("refused", "python", 2, waits, timeout(expect.Patience)))
 	begun := resizingOf(t, s, claim, 2)
 	const why = "resource resize would change QoS class from Burstable to Guaranteed, resize rejected"
 	resized(t, s, &begun[0], why)
 	resized(t, s, &begun[1], "")
-	ended := eventually(t, s, "refused", completed)
+	ended := s.AwaitClaim(t, namespace, "refused", testutil.Completed)
 	want := "False Failed: 1 of 2 sandboxes could not be resized: " + begun[0].Name + ": " + why
 	if got := inplaceUpdate(ended); got != want || ended.Status.ClaimedReplicas != 2 || !isTrue(ended, v1alpha1.ClaimConditionReady) {
 		t.Errorf("the claim ends with %q, want %q; %+v", got, want, ended.Status)
@@ -212,11 +219,11 @@ func TestRefusedResizeCounts(t *testing.T) {
 func TestUnfinishedResizeIsLetGo(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	_, large := pools4and2(t, s, 0, 1)
-	claim := create(t, s, ofTemplate("slow", "python", 1, waits, timeout(patience), func(c *v1alpha1.SandboxClaim) {
+	claim := create(t, s, ofTemplate("slow", "python", 1, waits, timeout(expect.Patience), func(c *v1alpha1.SandboxClaim) {
 		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: 2 * time.Second}
 	}))
 	stuck := resizingOf(t, s, claim, 1)[0]
-	eventually(t, s, "slow", func(c *v1alpha1.SandboxClaim) string {
+	s.AwaitClaim(t, namespace, "slow", func(c *v1alpha1.SandboxClaim) string {
 		sb, err := sandboxes(s).Get(t.Context(), stuck.Name, metav1.GetOptions{})
 		if err != nil || sb.Spec.ShutdownTime == nil || sb.Annotations[v1alpha1.AnnotationOwner] != "" || inplaceUpdate(c) != "" {
 			return fmt.Sprintf("still holds %s: %v", stuck.Name, err)
@@ -226,7 +233,7 @@ func TestUnfinishedResizeIsLetGo(t *testing.T) {
 	s.Stock(t, large, 1, 1)
 	next := resizingOf(t, s, claim, 1)[0]
 	resized(t, s, &next, "")
-	ended := eventually(t, s, "slow", completed)
+	ended := s.AwaitClaim(t, namespace, "slow", testutil.Completed)
 	if len(ended.Status.Sandboxes) != 1 || ended.Status.Sandboxes[0].Name != next.Name || inplaceUpdate(ended) != "True Succeeded: Resized 1 sandboxes" {
 		t.Errorf("ends with %+v", ended.Status)
 	}
@@ -237,7 +244,7 @@ func TestUnfinishedResizeIsLetGo(t *testing.T) {
 func TestAllOrNothingWaitsForResizes(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	pools4and2(t, s, 1, 2)
-	claim := create(t, s, ofTemplate("all", "python", 3, waits, allOrNothing, timeout(patience)))
+	claim := create(t, s, ofTemplate("all", "python", 3, waits, allOrNothing, timeout(expect.Patience)))
 	if claim.Status.ClaimedReplicas != 0 || len(claim.Status.Sandboxes) != 0 {
 		t.Errorf("answers %+v", claim.Status)
 	}
@@ -250,7 +257,7 @@ func TestAllOrNothingWaitsForResizes(t *testing.T) {
 	resized(t, s, &begun[0], "")
 	time.Sleep(time.Second) // progress is written twice a second
 	resized(t, s, &begun[1], "")
-	ended := eventually(t, s, "all", completed)
+	ended := s.AwaitClaim(t, namespace, "all", testutil.Completed)
 	for event := range states.ResultChan() {
 		seen, ok := event.Object.(*v1alpha1.SandboxClaim)
 		if !ok {
@@ -272,12 +279,12 @@ func TestAllOrNothingWaitsForResizes(t *testing.T) {
 func TestResizeGoesOnAfterARestart(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	pools4and2(t, s, 1, 2)
-	claim := create(t, s, ofTemplate("crash", "python", 3, waits, timeout(patience), func(c *v1alpha1.SandboxClaim) {
-		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: patience}
+	claim := create(t, s, ofTemplate("crash", "python", 3, waits, timeout(expect.Patience), func(c *v1alpha1.SandboxClaim) {
+		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 	}))
 	begun := resizingOf(t, s, claim, 2)
 	resized(t, s, &begun[0], "no")
-	eventually(t, s, "crash", func(c *v1alpha1.SandboxClaim) string {
+	s.AwaitClaim(t, namespace, "crash", func(c *v1alpha1.SandboxClaim) string {
 		if c.Status.ClaimedReplicas != 2 {
 			return "does not count the first"
 		}
@@ -285,7 +292,7 @@ func TestResizeGoesOnAfterARestart(t *testing.T) {
 	})
 	s = restart(t, s)
 	resized(t, s, &begun[1], "")
-	ended := eventually(t, s, "crash", completed)
+	ended := s.AwaitClaim(t, namespace, "crash", testutil.Completed)
 	want := "False Failed: 1 of 2 sandboxes could not be resized: " + begun[0].Name + ": no"
 	if got := inplaceUpdate(ended); got != want || ended.Status.ClaimedReplicas != 3 {
 		t.Errorf("ends with %q, want %q; %+v", got, want, ended.Status)
@@ -296,18 +303,18 @@ func TestResizeGoesOnAfterARestart(t *testing.T) {
 func TestClaimDeletedDuringAResizeLetsGo(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	pools4and2(t, s, 0, 1)
-	claim := create(t, s, ofTemplate("gone", "python", 1, waits, timeout(patience)))
+	claim := create(t, s, ofTemplate("gone", "python", 1, waits, timeout(expect.Patience)))
 	begun := resizingOf(t, s, claim, 1)[0]
 	if err := claims(s).Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		sb, err := sandboxes(s).Get(ctx, begun.Name, metav1.GetOptions{})
-		return err == nil && sb.Annotations[v1alpha1.AnnotationOwner] == "" && sb.Spec.ShutdownTime != nil, err
+		if err == nil && (sb.Annotations[v1alpha1.AnnotationOwner] != "" || sb.Spec.ShutdownTime == nil) {
+			err = fmt.Errorf("the sandbox of a deleted claim is still held: %v", sb.Annotations)
+		}
+		return err
 	})
-	if err != nil {
-		t.Fatalf("the sandbox of a deleted claim is still held: %v", err)
-	}
 }
 
 // TestWhoIsResized: a claim on the template is, also if it names the pool; one on
@@ -326,10 +333,10 @@ func TestWhoIsResized(t *testing.T) {
 		{testutil.Claim(asked, "by-name", 1, waits), true},
 	}
 	for _, tc := range tests {
-		tc.claim.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
+		tc.claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
 		claim := create(t, s, tc.claim)
 		if !tc.resize {
-			if completed(claim) != "" || inplaceUpdate(claim) != "" {
+			if testutil.Completed(claim) != "" || inplaceUpdate(claim) != "" {
 				t.Errorf("%s: answers %+v", claim.Name, claim.Status)
 			}
 			sb := owned(t, s, claim)[0]
@@ -340,7 +347,7 @@ func TestWhoIsResized(t *testing.T) {
 		}
 		begun := resizingOf(t, s, claim, 1)[0]
 		resized(t, s, &begun, "")
-		if ended := eventually(t, s, claim.Name, completed); inplaceUpdate(ended) != "True Succeeded: Resized 1 sandboxes" {
+		if ended := s.AwaitClaim(t, namespace, claim.Name, testutil.Completed); inplaceUpdate(ended) != "True Succeeded: Resized 1 sandboxes" {
 			t.Errorf("%s: ends with %+v", claim.Name, ended.Status)
 		}
 	}
@@ -367,7 +374,7 @@ func TestDryRunShowsResizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shown.Status.ClaimedReplicas != tc.counted || int(tc.counted) != len(shown.Status.Sandboxes) || inplaceUpdate(shown) != tc.resizing ||
-			(completed(shown) == "") != (tc.counted == *tc.claim.Spec.Replicas) {
+			(testutil.Completed(shown) == "") != (tc.counted == *tc.claim.Spec.Replicas) {
 			t.Errorf("%s: shows %+v", tc.claim.Name, shown.Status)
 		}
 	}
@@ -384,17 +391,17 @@ func TestTemplateGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nothing is left to find it by, but the watch cache may know it for a moment.
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		return err == nil && !slices.ContainsFunc(list.Items, func(tpl v1alpha1.SandboxTemplate) bool { return tpl.Name == "python" }), err
+		if err == nil && slices.ContainsFunc(list.Items, func(tpl v1alpha1.SandboxTemplate) bool { return tpl.Name == "python" }) {
+			err = errors.New("the template is there")
+		}
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	claim := create(t, s, ofTemplate("gone", "python", 1, waits))
 	sb := owned(t, s, claim)[0]
 	want := "False Failed: 1 of 1 sandboxes could not be resized: " + sb.Name + ": in-place resource resize failed: "
-	if got := inplaceUpdate(claim); completed(claim) != "" || !strings.HasPrefix(got, want) || !strings.Contains(got, "SandboxTemplate python: not found") {
+	if got := inplaceUpdate(claim); testutil.Completed(claim) != "" || !strings.HasPrefix(got, want) || !strings.Contains(got, "SandboxTemplate python: not found") {
 		t.Errorf("answers %+v, want %q", claim.Status, want)
 	}
 	if !strings.Contains(string(sb.Spec.Template.Raw), `"cpu":"2"`) || sb.Status.ObservedGeneration != sb.Generation || len(sb.OwnerReferences) != 0 {
@@ -436,7 +443,7 @@ func TestResizeStorm(t *testing.T) {
 	var g errgroup.Group
 	for i := range n {
 		g.Go(func() error {
-			claim := ofTemplate(fmt.Sprintf("storm-%d", i), "python", each, waits, timeout(patience), func(c *v1alpha1.SandboxClaim) {
+			claim := ofTemplate(fmt.Sprintf("storm-%d", i), "python", each, waits, timeout(expect.Patience), func(c *v1alpha1.SandboxClaim) {
 				if i%2 == 0 {
 					c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
 				}
@@ -450,7 +457,7 @@ func TestResizeStorm(t *testing.T) {
 	}
 	told := 0
 	for i := range n {
-		claim := eventually(t, s, fmt.Sprintf("storm-%d", i), completed)
+		claim := s.AwaitClaim(t, namespace, fmt.Sprintf("storm-%d", i), testutil.Completed)
 		if claim.Status.ClaimedReplicas != each {
 			t.Errorf("%s ends with %+v", claim.Name, claim.Status)
 		}

@@ -5,15 +5,15 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestServersPreferDifferentSandboxes asks two servers of one store what they
@@ -22,20 +22,13 @@ func TestServersPreferDifferentSandboxes(t *testing.T) {
 	const n = 100
 	a, set := stocked(t, n)
 	b := testutil.Start(t, testutil.WithEtcd(a.EtcdServers))
-	var common []string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		ofA, ofB := preview(t, a, set, 10), preview(t, b, set, 10)
-		common = nil
-		for _, name := range ofA {
-			if slices.Contains(ofB, name) {
-				common = append(common, name)
-			}
+		if len(ofA) != 10 || len(ofB) != 10 || slices.ContainsFunc(ofA, func(name string) bool { return slices.Contains(ofB, name) }) {
+			return fmt.Errorf("they would hand out %v and %v", ofA, ofB)
 		}
-		return len(ofA) == 10 && len(ofB) == 10 && len(common) == 0, nil
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("both would hand out %v", common)
-	}
 
 	// When its own share is empty, a server takes from the others'.
 	claim := create(t, a, testutil.Claim(set, "all", n, fails))

@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -101,7 +102,7 @@ func TestUnknownSetEndsAtTheTimeout(t *testing.T) {
 	s, _ := stocked(t, 0)
 	unknown := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nowhere"}}
 	create(t, s, testutil.Claim(unknown, "wait", 1, timeout(time.Second)))
-	claim := eventually(t, s, "wait", completed)
+	claim := s.AwaitClaim(t, namespace, "wait", testutil.Completed)
 	if claim.Status.Message != "SandboxSet nowhere not found" || !isTrue(claim, v1alpha1.ClaimConditionTimedOut) {
 		t.Errorf("ends with %q, %v", claim.Status.Message, claim.Status.Conditions)
 	}
@@ -115,12 +116,12 @@ func TestUnknownSetEndsAtTheTimeout(t *testing.T) {
 func TestSetThatAppearsStillServes(t *testing.T) {
 	s, _ := stocked(t, 0)
 	later := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "later"}}
-	create(t, s, testutil.Claim(later, "early", 1, both(waits, timeout(patience))))
-	create(t, s, testutil.Claim(later, "early-cold", 1, timeout(patience)))
+	create(t, s, testutil.Claim(later, "early", 1, both(waits, timeout(expect.Patience))))
+	create(t, s, testutil.Claim(later, "early-cold", 1, timeout(expect.Patience)))
 	set := s.Set(t, namespace, "later", 1)
 	s.Stock(t, set, 0, 1)
-	eventually(t, s, "early", completed)
-	eventually(t, s, "early-cold", func(*v1alpha1.SandboxClaim) string { // makes its own, which nobody readies here
+	s.AwaitClaim(t, namespace, "early", testutil.Completed)
+	s.AwaitClaim(t, namespace, "early-cold", func(*v1alpha1.SandboxClaim) string { // makes its own, which nobody readies here
 		if list, err := sandboxes(s).List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=early-cold"}); err != nil || len(list.Items) != 1 {
 			return fmt.Sprintf("has no sandbox yet: %v", err)
 		}
@@ -129,11 +130,11 @@ func TestSetThatAppearsStillServes(t *testing.T) {
 }
 
 func TestWaitsInTheCall(t *testing.T) {
-	s, set := stocked(t, 1, withSyncWindow(patience/4))
+	s, set := stocked(t, 1, withSyncWindow(expect.Patience/4))
 	answered := make(chan *v1alpha1.SandboxClaim, 1)
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		claim, err := claims(s).Create(t.Context(), testutil.Claim(set, "patient", 3, both(waits, timeout(patience))), metav1.CreateOptions{})
+		claim, err := claims(s).Create(t.Context(), testutil.Claim(set, "patient", 3, both(waits, timeout(expect.Patience))), metav1.CreateOptions{})
 		if err != nil {
 			t.Errorf("creating: %v", err)
 		}
@@ -141,7 +142,7 @@ func TestWaitsInTheCall(t *testing.T) {
 	})
 	// It is stored with what there is, and seen by others, while the call goes on.
 	// The feed may bring the one in stock a moment after the claim came.
-	waiting := eventually(t, s, "patient", func(claim *v1alpha1.SandboxClaim) string {
+	waiting := s.AwaitClaim(t, namespace, "patient", func(claim *v1alpha1.SandboxClaim) string {
 		if claim.Status.ClaimedReplicas != 1 {
 			return fmt.Sprintf("holds %d, want 1", claim.Status.ClaimedReplicas)
 		}
@@ -153,7 +154,7 @@ func TestWaitsInTheCall(t *testing.T) {
 	s.Stock(t, set, 10, 2)
 	calls.Wait()
 	claim := <-answered
-	if claim == nil || completed(claim) != "" || claim.Status.ClaimedReplicas != 3 {
+	if claim == nil || testutil.Completed(claim) != "" || claim.Status.ClaimedReplicas != 3 {
 		t.Fatalf("the call is answered %+v", claim)
 	}
 	checkInvariants(t, s)
@@ -161,19 +162,19 @@ func TestWaitsInTheCall(t *testing.T) {
 
 func TestAnswersClaimingAfterTheSyncWindow(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(10*time.Millisecond))
-	claim := create(t, s, testutil.Claim(set, "patient", 1, both(waits, timeout(patience))))
+	claim := create(t, s, testutil.Claim(set, "patient", 1, both(waits, timeout(expect.Patience))))
 	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
 		t.Fatalf("answered %s without stock", claim.Status.Phase)
 	}
 	s.Stock(t, set, 0, 1)
-	eventually(t, s, "patient", completed)
+	s.AwaitClaim(t, namespace, "patient", testutil.Completed)
 	checkInvariants(t, s)
 }
 
 func TestDoesNotWaitBeyondTheRequest(t *testing.T) {
-	s, set := stocked(t, 0, withSyncWindow(patience))
+	s, set := stocked(t, 0, withSyncWindow(expect.Patience))
 	err := s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(namespace).Resource("sandboxclaims").
-		Param("timeout", "2s").Body(testutil.Claim(set, "patient", 1, both(waits, timeout(patience)))).
+		Param("timeout", "2s").Body(testutil.Claim(set, "patient", 1, both(waits, timeout(expect.Patience)))).
 		Do(t.Context()).Error()
 	if err != nil {
 		t.Fatalf("the call ends with %v, want the claim as it stands", err)
@@ -184,19 +185,19 @@ func TestServedInOrder(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(time.Millisecond))
 	const n = 10
 	for i := range n {
-		create(t, s, testutil.Claim(set, fmt.Sprintf("c-%d", i), 1, both(waits, timeout(patience))))
+		create(t, s, testutil.Claim(set, fmt.Sprintf("c-%d", i), 1, both(waits, timeout(expect.Patience))))
 	}
 	for i := range n {
 		s.Stock(t, set, i, 1)
-		eventually(t, s, fmt.Sprintf("c-%d", i), completed)
+		s.AwaitClaim(t, namespace, fmt.Sprintf("c-%d", i), testutil.Completed)
 	}
 	checkInvariants(t, s)
 }
 
 func TestTimesOutWithAPart(t *testing.T) {
-	s, set := stocked(t, 2, withSyncWindow(patience/4))
+	s, set := stocked(t, 2, withSyncWindow(expect.Patience/4))
 	claim := create(t, s, testutil.Claim(set, "short", 3, both(waits, timeout(time.Second))))
-	if completed(claim) != "" || claim.Status.ClaimedReplicas != 2 || !isTrue(claim, v1alpha1.ClaimConditionTimedOut) ||
+	if testutil.Completed(claim) != "" || claim.Status.ClaimedReplicas != 2 || !isTrue(claim, v1alpha1.ClaimConditionTimedOut) ||
 		!strings.Contains(claim.Status.Message, "claimed 2/3 sandboxes") {
 		t.Errorf("ends with %+v", claim.Status)
 	}
@@ -204,9 +205,9 @@ func TestTimesOutWithAPart(t *testing.T) {
 }
 
 func TestAllOrNothingTimesOutWithNothing(t *testing.T) {
-	s, set := stocked(t, 2, withSyncWindow(patience/4))
+	s, set := stocked(t, 2, withSyncWindow(expect.Patience/4))
 	claim := create(t, s, testutil.Claim(set, "short", 3, both(waits, allOrNothing, timeout(time.Second))))
-	if completed(claim) != "" || claim.Status.ClaimedReplicas != 0 || !strings.Contains(claim.Status.Message, "claimed 0/3") {
+	if testutil.Completed(claim) != "" || claim.Status.ClaimedReplicas != 0 || !strings.Contains(claim.Status.Message, "claimed 0/3") {
 		t.Errorf("ends with %+v", claim.Status)
 	}
 	create(t, s, testutil.Claim(set, "fits", 2, both(fails, allOrNothing)))
@@ -219,12 +220,12 @@ func TestAllOrNothingWaitsForAll(t *testing.T) {
 	if _, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, s, testutil.Claim(set, "three", 3, both(waits, allOrNothing, timeout(patience))))
-	if its := owned(t, s, eventually(t, s, "three", func(*v1alpha1.SandboxClaim) string { return "" })); len(its) != 0 {
+	create(t, s, testutil.Claim(set, "three", 3, both(waits, allOrNothing, timeout(expect.Patience))))
+	if its := owned(t, s, s.AwaitClaim(t, namespace, "three", func(*v1alpha1.SandboxClaim) string { return "" })); len(its) != 0 {
 		t.Errorf("holds %d before it can have all", len(its))
 	}
 	s.Stock(t, set, 10, 1)
-	claim := eventually(t, s, "three", completed)
+	claim := s.AwaitClaim(t, namespace, "three", testutil.Completed)
 	if claim.Status.ClaimedReplicas != 3 {
 		t.Errorf("ends with %q", claim.Status.Message)
 	}
@@ -244,12 +245,12 @@ func TestGoneCallerCostsNothing(t *testing.T) {
 
 func TestDeletedWhileItWaits(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(time.Millisecond))
-	create(t, s, testutil.Claim(set, "gone", 1, both(waits, timeout(patience))))
+	create(t, s, testutil.Claim(set, "gone", 1, both(waits, timeout(expect.Patience))))
 	if err := claims(s).Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, s, testutil.Claim(set, "next", 1, both(waits, timeout(patience))))
+	create(t, s, testutil.Claim(set, "next", 1, both(waits, timeout(expect.Patience))))
 	s.Stock(t, set, 0, 1)
-	eventually(t, s, "next", completed)
+	s.AwaitClaim(t, namespace, "next", testutil.Completed)
 	checkInvariants(t, s)
 }

@@ -12,42 +12,31 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
-// storm lets clients create claims until n are created, and hands every answer
-// to answer, which is called from many goroutines. A refusal is an answer:
-// nothing is retried.
+// storm lets clients create claims until n are created, and then hands every answer to
+// answer. A refusal is an answer.
 func storm(t *testing.T, s *testutil.Server, clients, n int, claim func(i int) *v1alpha1.SandboxClaim,
 	answer func(*v1alpha1.SandboxClaim, error)) {
 	t.Helper()
-	config := rest.CopyConfig(s.Config)
-	config.WrapTransport = nil
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
+	all := &load.Storm{
+		Namespace: namespace, Clients: clients, Total: n,
+		Claim: func(_, i int) *v1alpha1.SandboxClaim { return claim(i) },
 	}
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range clients {
-		all.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				created := &v1alpha1.SandboxClaim{}
-				err := client.AgentsV1alpha1().RESTClient().Post().Namespace(namespace).Resource("sandboxclaims").
-					MaxRetries(0).Body(claim(i)).Do(t.Context()).Into(created)
-				answer(created, err)
-			}
-		})
+	all.Start(t, s.Client.AgentsV1alpha1).Finish()
+	for _, told := range all.Answers() {
+		answer(told.Claim, nil)
 	}
-	all.Wait()
+	for _, failure := range append(all.Refusals(), all.Failures()...) {
+		answer(nil, failure.Err)
+	}
+	for _, err := range all.Complaints() {
+		t.Error(err)
+	}
 }
 
 func TestStormBindsEachSandboxOnce(t *testing.T) {
@@ -84,7 +73,7 @@ func TestStormBindsEachSandboxOnce(t *testing.T) {
 	}
 	var served, unserved int
 	for _, claim := range list.Items {
-		switch ended := eventually(t, s, claim.Name, completed); {
+		switch ended := s.AwaitClaim(t, namespace, claim.Name, testutil.Completed); {
 		case ended.Status.ClaimedReplicas == 1:
 			served++
 		case isTrue(ended, v1alpha1.ClaimConditionTimedOut):
@@ -113,7 +102,7 @@ func TestStormNeverLeavesAPart(t *testing.T) {
 				refused.Add(1)
 			case err != nil:
 				t.Errorf("creating: %v", err)
-			case claim.Status.ClaimedReplicas != each || completed(claim) != "":
+			case claim.Status.ClaimedReplicas != each || testutil.Completed(claim) != "":
 				t.Errorf("claim %s is answered with %d of %d", claim.Name, claim.Status.ClaimedReplicas, each)
 			default:
 				served.Add(1)

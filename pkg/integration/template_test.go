@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // spotPatch makes a pool that claims prefer less.
@@ -45,19 +47,20 @@ func fromPool(pool string) func(*v1alpha1.SandboxClaim) {
 // index.
 func known(t *testing.T, s *testutil.Server, n int32) {
 	t.Helper()
-	for {
-		shown, err := claims(s).Create(t.Context(), ofTemplate("known", "python", n, waits), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		shown, err := claims(s).Create(ctx, ofTemplate("known", "python", n, waits), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		var resizing int32
 		if update := meta.FindStatusCondition(shown.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate); update != nil {
 			_, _ = fmt.Sscanf(update.Message, "Resizing %d sandboxes", &resizing)
 		}
-		if shown.Status.ClaimedReplicas+resizing == n {
-			return
+		if got := shown.Status.ClaimedReplicas + resizing; got != n {
+			return fmt.Errorf("the server knows of %d sandboxes, want %d", got, n)
 		}
-	}
+		return nil
+	})
 }
 
 // pools counts the sandboxes that claims list by the set that they are from.
@@ -82,7 +85,7 @@ func TestClaimMakesSelfContained(t *testing.T) {
 	claim := create(t, s, ofTemplate("one", "python", 2, fails, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"run": "7"}
 	}))
-	if completed(claim) != "" || claim.Status.ClaimedReplicas != 2 {
+	if testutil.Completed(claim) != "" || claim.Status.ClaimedReplicas != 2 {
 		t.Fatalf("answered %+v", claim.Status)
 	}
 	want := fmt.Sprintf(`{"metadata":{"labels":{"agents.kruise.io/owner":%q,"app":"test","pool":"spot","run":"7"}},`+
@@ -238,7 +241,7 @@ func TestUnknownTemplate(t *testing.T) {
 		if claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || claim.Status.Message != tc.message {
 			t.Errorf("%s: with Wait: %s, %q, want %q", name, claim.Status.Phase, claim.Status.Message, tc.message)
 		}
-		ended := eventually(t, s, claim.Name, completed)
+		ended := s.AwaitClaim(t, namespace, claim.Name, testutil.Completed)
 		if ended.Status.Message != tc.message || ended.Status.Conditions[1].Reason != tc.cause {
 			t.Errorf("%s: ends with %q, %v", name, ended.Status.Message, ended.Status.Conditions)
 		}
@@ -255,23 +258,23 @@ func TestServedByWhicheverPoolHasStockFirst(t *testing.T) {
 	}
 	const n = 9
 	for i := range n {
-		create(t, s, ofTemplate(fmt.Sprintf("c-%d", i), "python", 1, waits, timeout(patience)))
+		create(t, s, ofTemplate(fmt.Sprintf("c-%d", i), "python", 1, waits, timeout(expect.Patience)))
 	}
 	for i := range n {
 		set := sets[(i*2+1)%len(sets)]
 		want := s.Stock(t, set, i, 1)[0]
-		claim := eventually(t, s, fmt.Sprintf("c-%d", i), completed)
+		claim := s.AwaitClaim(t, namespace, fmt.Sprintf("c-%d", i), testutil.Completed)
 		if claim.Status.ClaimedReplicas != 1 || claim.Status.Sandboxes[0].Name != want {
 			t.Errorf("claim %d ends with %+v, want %s", i, claim.Status, want)
 		}
 	}
 	// One that needs more than any of them has at once, and a set that comes later.
-	create(t, s, ofTemplate("all", "python", 4, waits, allOrNothing, timeout(patience)))
+	create(t, s, ofTemplate("all", "python", 4, waits, allOrNothing, timeout(expect.Patience)))
 	s.Stock(t, sets[0], 20, 1)
 	s.Stock(t, sets[1], 20, 2)
 	later := s.SetOf(t, template, "d", "", 5)
 	s.Stock(t, later, 20, 1)
-	claim := eventually(t, s, "all", completed)
+	claim := s.AwaitClaim(t, namespace, "all", testutil.Completed)
 	if diff := cmp.Diff(map[string]int{"a": 1, "b": 2, "d": 1}, pools(claim)); diff != "" {
 		t.Errorf("all at once is served from (-want +got):\n%s", diff)
 	}
@@ -310,7 +313,7 @@ func TestFreshSandboxesOfReferences(t *testing.T) {
 		},
 	}
 	for name, tc := range tests {
-		tc.claim.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
+		tc.claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
 		claim := create(t, s, tc.claim)
 		var fresh *v1alpha1.Sandbox
 		for _, sb := range freshOf(t, s, int(*tc.claim.Spec.Replicas)) {
@@ -329,7 +332,7 @@ func TestFreshSandboxesOfReferences(t *testing.T) {
 			t.Errorf("%s: template is %s", name, fresh.Spec.Template.Raw)
 		}
 		setStatus(t, s, fresh, testutil.ReadyStatus(200, time.Now()))
-		if ended := eventually(t, s, "cold", completed); ended.Status.ClaimedReplicas != *tc.claim.Spec.Replicas {
+		if ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed); ended.Status.ClaimedReplicas != *tc.claim.Spec.Replicas {
 			t.Errorf("%s: ends with %+v", name, ended.Status)
 		}
 		if err := claims(s).Delete(t.Context(), "cold", metav1.DeleteOptions{}); err != nil {
@@ -348,7 +351,7 @@ func TestFreshSandboxesOfReferences(t *testing.T) {
 func TestTemplateWithoutASet(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	asked := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bare"}}
-	early := create(t, s, testutil.Claim(asked, "cold", 1, timeout(patience)))
+	early := create(t, s, testutil.Claim(asked, "cold", 1, timeout(expect.Patience)))
 	if early.Status.Message != "SandboxSet bare not found" {
 		t.Errorf("before there is a template: %q", early.Status.Message)
 	}
@@ -359,7 +362,7 @@ func TestTemplateWithoutASet(t *testing.T) {
 	if _, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Create(t.Context(), chain, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	broken := eventually(t, s, "cold", func(c *v1alpha1.SandboxClaim) string {
+	broken := s.AwaitClaim(t, namespace, "cold", func(c *v1alpha1.SandboxClaim) string {
 		if !strings.Contains(c.Status.Message, "no fresh sandboxes can be made: ") || !strings.Contains(c.Status.Message, "SandboxTemplate base: not found") {
 			return "does not say what is broken"
 		}
@@ -383,7 +386,7 @@ func TestTemplateWithoutASet(t *testing.T) {
 		t.Errorf("it does not have all of its template: %+v", spec)
 	}
 	setStatus(t, s, &fresh, testutil.ReadyStatus(1, time.Now()))
-	if ended := eventually(t, s, "cold", completed); ended.Status.ClaimedReplicas != 1 {
+	if ended := s.AwaitClaim(t, namespace, "cold", testutil.Completed); ended.Status.ClaimedReplicas != 1 {
 		t.Errorf("ends with %+v", ended.Status)
 	}
 	checkInvariants(t, s)
@@ -397,7 +400,7 @@ func TestBrokenChainIsToldAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, s, ofTemplate("c", "bare", 1, timeout(time.Second)))
-	ended := eventually(t, s, "c", completed)
+	ended := s.AwaitClaim(t, namespace, "c", testutil.Completed)
 	if !strings.Contains(ended.Status.Message, "claimed 0/1 sandboxes; no fresh sandboxes can be made: ") {
 		t.Errorf("ends with %q", ended.Status.Message)
 	}
@@ -416,7 +419,7 @@ func TestLastGoodRevisionServesFreshOnes(t *testing.T) {
 	if err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Delete(t.Context(), "python", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, s, testutil.Claim(set, "cold", 1, timeout(patience)))
+	create(t, s, testutil.Claim(set, "cold", 1, timeout(expect.Patience)))
 	if fresh := freshOf(t, s, 1)[0]; !strings.Contains(string(fresh.Spec.Template.Raw), "spot") {
 		t.Errorf("template is %s", fresh.Spec.Template.Raw)
 	}
@@ -433,7 +436,7 @@ func TestDryRunOverSeveralPools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, pools(shown)); diff != "" || completed(shown) != "" {
+	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, pools(shown)); diff != "" || testutil.Completed(shown) != "" {
 		t.Errorf("shows %s, from (-want +got):\n%s", shown.Status.Phase, diff)
 	}
 	_, err = claims(s).Create(t.Context(), ofTemplate("dry", "python", 4, fails), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestStormOverThreeSets: thousands of claims on one template empty the set without
@@ -30,7 +31,6 @@ func TestStormOverThreeSets(t *testing.T) {
 	s.Stock(t, s.SetOf(t, template, "small", spotPatch, small), 0, small)
 	known(t, s, plain+large+small)
 
-	var mu sync.Mutex
 	var bound []*v1alpha1.SandboxClaim
 	storm(t, s, clients, n,
 		func(i int) *v1alpha1.SandboxClaim {
@@ -42,11 +42,9 @@ func TestStormOverThreeSets(t *testing.T) {
 		},
 		func(claim *v1alpha1.SandboxClaim, err error) {
 			if err != nil || claim.Status.ClaimedReplicas != 1 {
-				t.Errorf("creating: %v, %+v", err, claim.Status)
+				t.Errorf("creating: %v, %+v", err, claim)
 				return
 			}
-			mu.Lock()
-			defer mu.Unlock()
 			bound = append(bound, claim)
 		})
 	if t.Failed() {
@@ -101,7 +99,7 @@ func TestStormOverThreeSetsOnTwoServers(t *testing.T) {
 	for name, server := range map[string]*testutil.Server{"one": one, "two": two} {
 		calls.Go(func() {
 			storm(t, server, clients/2, n/2, func(i int) *v1alpha1.SandboxClaim {
-				changes := []func(*v1alpha1.SandboxClaim){waits, timeout(patience)}
+				changes := []func(*v1alpha1.SandboxClaim){waits, timeout(expect.Patience)}
 				if i%2 == 0 {
 					changes = append(changes, allOrNothing)
 				}
@@ -119,7 +117,7 @@ func TestStormOverThreeSetsOnTwoServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, claim := range list.Items {
-		if ended := eventually(t, one, claim.Name, completed); ended.Status.ClaimedReplicas != each {
+		if ended := one.AwaitClaim(t, namespace, claim.Name, testutil.Completed); ended.Status.ClaimedReplicas != each {
 			t.Errorf("claim %s ends with %q", ended.Name, ended.Status.Message)
 		}
 	}

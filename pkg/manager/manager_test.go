@@ -5,22 +5,22 @@ package manager_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const ns = "default"
@@ -43,24 +43,66 @@ func run(t *testing.T, cfg *rest.Config, o manager.Options) {
 	})
 }
 
-// eventually waits until the condition holds, however slow the machine is.
-func eventually(t *testing.T, what string, condition func(context.Context) (bool, error)) {
+// awaitSet waits until the status of a set is of its spec, and as it is to be.
+func awaitSet(t *testing.T, api typed.AgentsV1alpha1Interface, name string, is func(*v1alpha1.SandboxSetStatus) bool) *v1alpha1.SandboxSet {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, condition); err != nil {
-		t.Fatalf("%s: %v", what, err)
+	var set *v1alpha1.SandboxSet
+	expect.Eventually(t.Context(), t, func(ctx context.Context) (err error) {
+		set, err = api.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && (set.Status.ObservedGeneration != set.Generation || !is(&set.Status)) {
+			err = fmt.Errorf("set %s of generation %d is %+v", name, set.Generation, set.Status)
+		}
+		return err
+	})
+	return set
+}
+
+// awaitSandbox waits until a sandbox is as it is to be.
+func awaitSandbox(t *testing.T, api typed.AgentsV1alpha1Interface, name string, is func(*v1alpha1.Sandbox) bool) *v1alpha1.Sandbox {
+	t.Helper()
+	var sandbox *v1alpha1.Sandbox
+	expect.Eventually(t.Context(), t, func(ctx context.Context) (err error) {
+		sandbox, err = api.Sandboxes(ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !is(sandbox) {
+			err = fmt.Errorf("sandbox %s is %+v", name, sandbox.Status)
+		}
+		return err
+	})
+	return sandbox
+}
+
+// inPhase is a check for awaitSandbox.
+func inPhase(phase v1alpha1.SandboxPhase) func(*v1alpha1.Sandbox) bool {
+	return func(sandbox *v1alpha1.Sandbox) bool { return sandbox.Status.Phase == phase }
+}
+
+// available is a check for awaitSet: the set consists of so many sandboxes, all of which
+// are up to date and available.
+func available(n int32) func(*v1alpha1.SandboxSetStatus) bool {
+	return func(s *v1alpha1.SandboxSetStatus) bool {
+		return s.Replicas == n && s.AvailableReplicas == n && s.UpdatedAvailableReplicas == n
 	}
 }
 
+// awaitGone waits until there is no such object any more.
+func awaitGone[T any](t *testing.T, name string, get func(context.Context, string, metav1.GetOptions) (T, error)) {
+	t.Helper()
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		_, err := get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err == nil:
+			return errors.New(name + " is there")
+		}
+		return err
+	})
+}
+
 func newSet(name, image string, replicas int32) *v1alpha1.SandboxSet {
-	return &v1alpha1.SandboxSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec: v1alpha1.SandboxSetSpec{
-			Replicas: &replicas,
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)},
-			},
-		},
-	}
+	set := builders.Set(name, replicas)
+	set.Namespace, set.Spec.Template = ns, builders.PodTemplateOf(image)
+	return set
 }
 
 // The life of a pool, with everything running: filled, claimed from, refilled,
@@ -74,64 +116,48 @@ func TestLifeOfAPool(t *testing.T) {
 	if _, err := api.SandboxSets(ns).Create(ctx, newSet("pool", "a", 10), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	full := func(want int32) func(context.Context) (bool, error) {
-		return func(ctx context.Context) (bool, error) {
-			set, err := api.SandboxSets(ns).Get(ctx, "pool", metav1.GetOptions{})
-			if err != nil {
-				return false, err
-			}
-			s := set.Status
-			return s.ObservedGeneration == set.Generation &&
-				s.Replicas == want && s.AvailableReplicas == want && s.UpdatedAvailableReplicas == want, nil
-		}
-	}
-	eventually(t, "filled", full(10))
+	awaitSet(t, api, "pool", available(10))
 
 	claim := claimOf(ctx, t, api, "keeps", 4, v1alpha1.ReclaimRetain)
 	if claim.Status.ClaimedReplicas != 4 {
 		t.Fatalf("claimed %+v", claim.Status)
 	}
 	gone := claimOf(ctx, t, api, "goes", 3, v1alpha1.ReclaimDelete)
-	eventually(t, "refilled", full(10))
+	awaitSet(t, api, "pool", available(10))
 
 	// The sandboxes of a claim with reclaimPolicy Delete go with it.
 	if err := api.SandboxClaims(ns).Delete(ctx, gone.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, sandbox := range gone.Status.Sandboxes {
-		eventually(t, "deleted with its claim: "+sandbox.Name, func(ctx context.Context) (bool, error) {
-			_, err := api.Sandboxes(ns).Get(ctx, sandbox.Name, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), ignoreNotFound(err)
-		})
+		awaitGone(t, sandbox.Name, api.Sandboxes(ns).Get)
 	}
 
 	set, err := api.SandboxSets(ns).Patch(ctx, "pool", "application/merge-patch+json",
-		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"b"}]}}}}`), metav1.PatchOptions{})
+		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"b"}]}}}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := set.Status.UpdateRevision
-	eventually(t, "updated", full(10))
-	set, err = api.SandboxSets(ns).Get(ctx, "pool", metav1.GetOptions{})
-	if err != nil || set.Status.UpdateRevision == before {
-		t.Fatalf("revision %s before and %s after the update, %v", before, set.Status.UpdateRevision, err)
+	if set = awaitSet(t, api, "pool", available(10)); set.Status.UpdateRevision == before {
+		t.Fatalf("revision %s before and after the update", before)
 	}
 
 	if _, err := api.SandboxSets(ns).Patch(ctx, "pool", "application/merge-patch+json",
 		[]byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "shrunk", full(2))
+	awaitSet(t, api, "pool", available(2))
 
 	if err := api.SandboxSets(ns).Delete(ctx, "pool", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "only the claimed ones are left", func(ctx context.Context) (bool, error) {
+	expect.Eventually(ctx, t, func(ctx context.Context) error {
 		list, err := api.Sandboxes(ns).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
+		if err == nil && len(list.Items) != 4 {
+			err = fmt.Errorf("%d sandboxes are left, want the 4 that are claimed", len(list.Items))
 		}
-		return len(list.Items) == 4, nil
+		return err
 	})
 	for _, sandbox := range claim.Status.Sandboxes {
 		if _, err := api.Sandboxes(ns).Get(ctx, sandbox.Name, metav1.GetOptions{}); err != nil {
@@ -152,13 +178,6 @@ func claimOf(ctx context.Context, t *testing.T, api typed.AgentsV1alpha1Interfac
 		t.Fatal(err)
 	}
 	return claim
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // Claims that expire and sandboxes whose time has come go by themselves.
@@ -182,39 +201,26 @@ func TestTimers(t *testing.T) {
 	if err != nil || len(claim.Status.Sandboxes) != 1 {
 		t.Fatalf("claimed %+v, %v", claim.Status, err)
 	}
-	eventually(t, "claim expired", func(ctx context.Context) (bool, error) {
-		_, err := api.SandboxClaims(ns).Get(ctx, "short", metav1.GetOptions{})
-		return apierrors.IsNotFound(err), ignoreNotFound(err)
-	})
-	eventually(t, "sandbox shut down", func(ctx context.Context) (bool, error) {
-		_, err := api.Sandboxes(ns).Get(ctx, claim.Status.Sandboxes[0].Name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err), ignoreNotFound(err)
-	})
+	awaitGone(t, "short", api.SandboxClaims(ns).Get)
+	awaitGone(t, claim.Status.Sandboxes[0].Name, api.Sandboxes(ns).Get)
 }
 
 // Sandboxes are paused at their time and resumed, in the absence of a cluster too.
 func TestPause(t *testing.T) {
 	server := testutil.Start(t)
 	run(t, server.Config, manager.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond})
-	sandboxes := server.Client.AgentsV1alpha1().Sandboxes(ns)
-	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box"}}
-	sandbox.Spec.Template = newSet("", "a", 0).Spec.Template
+	api := server.Client.AgentsV1alpha1()
+	sandbox := builders.Sandbox("box")
 	sandbox.Spec.PauseTime = new(metav1.NewTime(time.Now().Add(2 * time.Second)))
-	if _, err := sandboxes.Create(t.Context(), sandbox, metav1.CreateOptions{}); err != nil {
+	if _, err := api.Sandboxes(ns).Create(t.Context(), sandbox, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	inPhase := func(phase v1alpha1.SandboxPhase) func(context.Context) (bool, error) {
-		return func(ctx context.Context) (bool, error) {
-			got, err := sandboxes.Get(ctx, "box", metav1.GetOptions{})
-			return err == nil && got.Status.Phase == phase, err
-		}
-	}
-	eventually(t, "paused", inPhase(v1alpha1.SandboxPaused))
-	if _, err := sandboxes.Patch(t.Context(), "box", "application/merge-patch+json",
+	awaitSandbox(t, api, "box", inPhase(v1alpha1.SandboxPaused))
+	if _, err := api.Sandboxes(ns).Patch(t.Context(), "box", "application/merge-patch+json",
 		[]byte(`{"spec":{"paused":false,"pauseTime":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "resumed", inPhase(v1alpha1.SandboxRunning))
+	awaitSandbox(t, api, "box", inPhase(v1alpha1.SandboxRunning))
 }
 
 // Sandboxes of a template that always fails are replaced again and again, more and
@@ -227,24 +233,26 @@ func TestFailingTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	eventually(t, "replaced", func(ctx context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := api.Sandboxes(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return false, err
+			return err
 		}
 		for _, sandbox := range list.Items {
 			names[sandbox.Name] = true
 		}
 		set, err := api.SandboxSets(ns).Get(ctx, "bad", metav1.GetOptions{})
-		return len(names) > 6, validate(set, err)
+		if err != nil {
+			return err
+		}
+		if n := set.Status.AvailableReplicas; n != 0 {
+			t.Fatalf("%d available", n)
+		}
+		if len(names) <= 6 {
+			return fmt.Errorf("%d sandboxes were made, none in place of a replacement yet", len(names))
+		}
+		return nil
 	})
-}
-
-func validate(set *v1alpha1.SandboxSet, err error) error {
-	if err == nil && set.Status.AvailableReplicas != 0 {
-		return fmt.Errorf("%d available", set.Status.AvailableReplicas)
-	}
-	return err
 }
 
 // Two managers of two servers in one process.
@@ -252,18 +260,10 @@ func TestTwoManagers(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		server := testutil.Start(t)
 		run(t, server.Config, manager.Options{Simulate: true})
-		waitFor(t, server.Client, name)
+		api := server.Client.AgentsV1alpha1()
+		if _, err := api.SandboxSets(ns).Create(t.Context(), newSet(name, "a", 3), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		awaitSet(t, api, name, available(3))
 	}
-}
-
-func waitFor(t *testing.T, client versioned.Interface, name string) {
-	t.Helper()
-	api := client.AgentsV1alpha1().SandboxSets(ns)
-	if _, err := api.Create(t.Context(), newSet(name, "a", 3), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, name, func(ctx context.Context) (bool, error) {
-		set, err := api.Get(ctx, name, metav1.GetOptions{})
-		return err == nil && set.Status.AvailableReplicas == 3, err
-	})
 }

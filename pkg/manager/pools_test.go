@@ -18,6 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // A small set that comes late does not wait for large ones to fill, not even where
@@ -106,16 +107,9 @@ func TestBurst(t *testing.T) {
 	}
 	served := func(name string, n int32) {
 		t.Helper()
-		eventually(t, name+" is served", func(ctx context.Context) (bool, error) {
-			claim, err := api.SandboxClaims(ns).Get(ctx, name, metav1.GetOptions{})
-			if err != nil || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
-				return false, err
-			}
-			if claim.Status.ClaimedReplicas != n {
-				return false, fmt.Errorf("ended with %q", claim.Status.Message)
-			}
-			return true, nil
-		})
+		if claim := server.AwaitClaim(t, ns, name, testutil.Completed); claim.Status.ClaimedReplicas != n {
+			t.Fatalf("claim %s ended with %q", name, claim.Status.Message)
+		}
 	}
 	claim("one", 1, nil)
 	claim("all", 5, func(spec *v1alpha1.SandboxClaimSpec) { spec.Allocation = v1alpha1.AllocationAllOrNothing })
@@ -129,18 +123,18 @@ func TestBurst(t *testing.T) {
 		spec.Allocation = v1alpha1.AllocationAllOrNothing
 		spec.ClaimTimeout = &metav1.Duration{Duration: 4 * time.Second}
 	})
-	eventually(t, "as many as the burst are made", func(ctx context.Context) (bool, error) {
-		set, err := api.SandboxSets(ns).Get(ctx, "demand", metav1.GetOptions{})
-		return err == nil && set.Status.AvailableReplicas == 6, err
-	})
+	awaitSet(t, api, "demand", func(s *v1alpha1.SandboxSetStatus) bool { return s.AvailableReplicas == 6 }) // the burst
 	served("gives-up", 0)
-	eventually(t, "the pool drains", func(ctx context.Context) (bool, error) {
+	expect.Eventually(ctx, t, func(ctx context.Context) error {
 		set, err := api.SandboxSets(ns).Get(ctx, "demand", metav1.GetOptions{})
-		if err != nil || set.Status.Replicas != 0 {
-			return false, err
+		if err != nil {
+			return err
 		}
 		list, err := api.Sandboxes(ns).List(ctx, metav1.ListOptions{LabelSelector: set.Status.Selector})
-		return err == nil && len(list.Items) == 0, err
+		if err == nil && (set.Status.Replicas != 0 || len(list.Items) != 0) {
+			err = fmt.Errorf("the pool does not drain: %d sandboxes, %d by its status", len(list.Items), set.Status.Replicas)
+		}
+		return err
 	})
 	list, err := api.Sandboxes(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -5,6 +5,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,11 +19,13 @@ import (
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func newTemplate(name, image string) *v1alpha1.SandboxTemplate {
-	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	template.Spec.Template = newSet("", image, 0).Spec.Template
+	template := builders.Template(name)
+	template.Namespace, template.Spec.Template = ns, builders.PodTemplateOf(image)
 	return template
 }
 
@@ -77,13 +80,16 @@ func TestSharedTemplate(t *testing.T) {
 	// full waits until a set consists of a revision whose template has the text.
 	full := func(name, text string) {
 		t.Helper()
-		eventually(t, name+" is full of "+text, func(ctx context.Context) (bool, error) {
+		expect.Eventually(ctx, t, func(ctx context.Context) error {
 			s := get(name).Status
 			if s.CurrentRevision == "" || s.Replicas != 5 || s.UpdatedAvailableReplicas != 5 {
-				return false, nil
+				return fmt.Errorf("set %s is not full of %s: %+v", name, text, s)
 			}
 			holder, err := api.SandboxTemplates(ns).Get(ctx, s.CurrentRevision, metav1.GetOptions{})
-			return err == nil && strings.Contains(string(holder.Spec.Template.Raw), text), ignoreNotFound(err)
+			if err == nil && !strings.Contains(string(holder.Spec.Template.Raw), text) {
+				err = fmt.Errorf("set %s is full of %s, want %s", name, holder.Spec.Template.Raw, text)
+			}
+			return err
 		})
 	}
 	full("small", `"image":"a"`)
@@ -92,7 +98,7 @@ func TestSharedTemplate(t *testing.T) {
 
 	// A claimed sandbox holds its template itself and stays as it is.
 	claimed := claimFrom(ctx, t, api, "large", 1)
-	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"b"}]}}}}`)
+	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"b"}]}}}}`)
 	must(api.SandboxTemplates(ns).Patch(ctx, "base", types.MergePatchType, edit, metav1.PatchOptions{}))
 	full("small", `"image":"b"`)
 	full("large", `"image":"b"`)
@@ -109,9 +115,9 @@ func TestSharedTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"small", "large"} {
-		eventually(t, name+" tells that its template is gone", func(context.Context) (bool, error) {
-			condition := meta.FindStatusCondition(get(name).Status.Conditions, v1alpha1.SetConditionTemplateResolved)
-			return condition != nil && condition.Reason == v1alpha1.ReasonTemplateNotFound, nil
+		awaitSet(t, api, name, func(s *v1alpha1.SandboxSetStatus) bool {
+			condition := meta.FindStatusCondition(s.Conditions, v1alpha1.SetConditionTemplateResolved)
+			return condition != nil && condition.Reason == v1alpha1.ReasonTemplateNotFound
 		})
 	}
 	claimFrom(ctx, t, api, "small", 3)
@@ -123,9 +129,12 @@ func TestSharedTemplate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "only the template in the middle is left", func(ctx context.Context) (bool, error) {
+	expect.Eventually(ctx, t, func(ctx context.Context) error {
 		list, err := api.SandboxTemplates(ns).List(ctx, metav1.ListOptions{})
-		return err == nil && len(list.Items) == 1 && list.Items[0].Name == "middle", err
+		if err == nil && (len(list.Items) != 1 || list.Items[0].Name != "middle") {
+			err = fmt.Errorf("%d templates are left, want that in the middle", len(list.Items))
+		}
+		return err
 	})
 }
 
@@ -141,24 +150,14 @@ func TestSandboxWaitsForItsTemplate(t *testing.T) {
 	if _, err := api.Sandboxes(ns).Create(ctx, sandbox, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await := func(what string, is func(*v1alpha1.Sandbox) bool) *v1alpha1.Sandbox {
-		t.Helper()
-		var got *v1alpha1.Sandbox
-		eventually(t, what, func(ctx context.Context) (bool, error) {
-			var err error
-			got, err = api.Sandboxes(ns).Get(ctx, "box", metav1.GetOptions{})
-			return err == nil && is(got), err
-		})
-		return got
-	}
-	await("waits", func(s *v1alpha1.Sandbox) bool {
+	awaitSandbox(t, api, "box", func(s *v1alpha1.Sandbox) bool {
 		return s.Status.Phase == v1alpha1.SandboxPending && strings.Contains(s.Status.Message, "SandboxTemplate base: not found")
 	})
 	if _, err := api.SandboxTemplates(ns).Create(ctx, newTemplate("base", "a"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	runs := await("runs", func(s *v1alpha1.Sandbox) bool { return s.Status.Phase == v1alpha1.SandboxRunning })
-	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"` + simulated.FailImage + `"}]}}}}`)
+	runs := awaitSandbox(t, api, "box", inPhase(v1alpha1.SandboxRunning))
+	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"` + simulated.FailImage + `"}]}}}}`)
 	if _, err := api.SandboxTemplates(ns).Patch(ctx, "base", types.MergePatchType, edit, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +167,8 @@ func TestSandboxWaitsForItsTemplate(t *testing.T) {
 	if _, err := api.Sandboxes(ns).Create(ctx, second, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second one fails", func(ctx context.Context) (bool, error) {
-		got, err := api.Sandboxes(ns).Get(ctx, "second", metav1.GetOptions{})
-		return err == nil && got.Status.Phase == v1alpha1.SandboxFailed, err
-	})
-	if got := await("is there", func(*v1alpha1.Sandbox) bool { return true }); got.ResourceVersion != runs.ResourceVersion {
+	awaitSandbox(t, api, "second", inPhase(v1alpha1.SandboxFailed))
+	if got := awaitSandbox(t, api, "box", func(*v1alpha1.Sandbox) bool { return true }); got.ResourceVersion != runs.ResourceVersion {
 		t.Errorf("an edit of the template changed a sandbox that runs: %+v", got.Status)
 	}
 }

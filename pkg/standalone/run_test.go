@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,12 +19,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/datadir"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func TestUpKeepsData(t *testing.T) {
@@ -88,9 +89,9 @@ func TestStopFinishesCallsInFlight(t *testing.T) {
 		answers <- answer{claim, err}
 	}()
 	// It is in flight when it is stored.
-	run.eventually(t, "the claim is stored", func(ctx context.Context) bool {
+	run.eventually(t, func(ctx context.Context) error {
 		_, err := run.client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "early", metav1.GetOptions{})
-		return err == nil
+		return err
 	})
 	run.stop(t)
 	if got := <-answers; got.err != nil || got.claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
@@ -223,7 +224,12 @@ func up(t *testing.T, o *Options) *running {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{out: &buffer{}, cancel: cancel, ended: make(chan error, 1)}
 	go func() { r.ended <- Run(ctx, o, r.out) }()
-	r.eventually(t, "ready", func(context.Context) bool { return strings.HasSuffix(r.out.String(), "\nready\n") })
+	r.eventually(t, func(context.Context) error {
+		if said := r.out.String(); !strings.HasSuffix(said, "\nready\n") {
+			return fmt.Errorf("not ready: %q", said)
+		}
+		return nil
+	})
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -245,25 +251,26 @@ func (r *running) stop(t *testing.T) {
 
 func (r *running) waitAvailable(t *testing.T, set string, want int32) {
 	t.Helper()
-	r.eventually(t, "sandboxes are available", func(ctx context.Context) bool {
+	r.eventually(t, func(ctx context.Context) error {
 		got, err := r.client.AgentsV1alpha1().SandboxSets("default").Get(ctx, set, metav1.GetOptions{})
-		return err == nil && got.Status.AvailableReplicas == want
+		if err == nil && got.Status.AvailableReplicas != want {
+			err = fmt.Errorf("set %s is %+v", set, got.Status)
+		}
+		return err
 	})
 }
 
-func (r *running) eventually(t *testing.T, what string, condition func(ctx context.Context) bool) {
+// eventually is expect.Eventually for as long as the run goes on.
+func (r *running) eventually(t *testing.T, check func(ctx context.Context) error) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		select {
 		case err := <-r.ended:
 			t.Fatalf("the run ended: %v", err)
 		default:
 		}
-		return condition(ctx), nil
+		return check(ctx)
 	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
 }
 
 // buffer is for a writer and a reader at the same time.

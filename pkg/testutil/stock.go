@@ -21,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 // template is the pod template of every set that Stock makes.
@@ -33,15 +34,9 @@ const revision = "abc"
 // has the sandboxes that Stock gives it, and no others.
 func (s *Server) Set(t testing.TB, namespace, name string, replicas int32) *v1alpha1.SandboxSet {
 	t.Helper()
-	set, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Create(t.Context(), &v1alpha1.SandboxSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.SandboxSetSpec{
-			Replicas: &replicas,
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template: &runtime.RawExtension{Raw: []byte(template)},
-			},
-		},
-	}, metav1.CreateOptions{})
+	set := builders.Set(name, replicas)
+	set.Spec.Template.Raw = []byte(template)
+	set, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Create(t.Context(), set, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("making SandboxSet %s: %v", name, err)
 	}
@@ -51,12 +46,9 @@ func (s *Server) Set(t testing.TB, namespace, name string, replicas int32) *v1al
 // Template makes a SandboxTemplate with the pod template of every other set.
 func (s *Server) Template(t testing.TB, namespace, name string) *v1alpha1.SandboxTemplate {
 	t.Helper()
-	made, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Create(t.Context(), &v1alpha1.SandboxTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.SandboxTemplateSpec{EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-			Template: &runtime.RawExtension{Raw: []byte(template)},
-		}},
-	}, metav1.CreateOptions{})
+	made := builders.Template(name)
+	made.Spec.Template.Raw = []byte(template)
+	made, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Create(t.Context(), made, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("making SandboxTemplate %s: %v", name, err)
 	}
@@ -67,15 +59,8 @@ func (s *Server) Template(t testing.TB, namespace, name string) *v1alpha1.Sandbo
 // empty, and, as a controller does, the SandboxTemplate that holds its revision.
 func (s *Server) SetOf(t testing.TB, template *v1alpha1.SandboxTemplate, name, patch string, replicas int32) *v1alpha1.SandboxSet {
 	t.Helper()
-	set := &v1alpha1.SandboxSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.SandboxSetSpec{
-			Replicas: &replicas,
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				TemplateRef: &v1alpha1.SandboxTemplateRef{Name: template.Name},
-			},
-		},
-	}
+	set := builders.Set(name, replicas)
+	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template.Name}
 	resolved := podtemplate.Inline(template.Spec.Template)
 	if patch != "" {
 		set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
@@ -172,16 +157,4 @@ func ReadyStatus(i int, since time.Time) v1alpha1.SandboxStatus {
 			LastTransitionTime: metav1.NewTime(since),
 		}},
 	}
-}
-
-// Claim is a claim on a set; change may make it another.
-func Claim(set *v1alpha1.SandboxSet, name string, replicas int32, change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
-	claim := &v1alpha1.SandboxClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name},
-		Spec:       v1alpha1.SandboxClaimSpec{TemplateName: set.Name, Replicas: new(replicas)},
-	}
-	if change != nil {
-		change(claim)
-	}
-	return claim
 }

@@ -5,13 +5,12 @@ package testutil
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -21,10 +20,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/localpki"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
-
-// readyTimeout is long: machines that run tests are busy.
-const readyTimeout = 2 * time.Minute
 
 // Server is an API server in the process of a test.
 type Server struct {
@@ -204,22 +201,19 @@ func (s *Server) waitReady(t testing.TB) {
 	if err != nil {
 		t.Fatalf("making a client: %v", err)
 	}
-	status := ""
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Config.Host+"/readyz", nil)
 		if err != nil {
-			return false, err
+			return err
 		}
 		resp, err := client.Do(req)
 		if err != nil {
-			status = err.Error()
-			return false, nil
+			return err
 		}
 		defer resp.Body.Close()
-		status = resp.Status
-		return resp.StatusCode == http.StatusOK, nil
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("the API server is not ready: %s", resp.Status)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("the API server is not ready (%s): %v", status, err)
-	}
 }

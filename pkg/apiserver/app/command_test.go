@@ -15,15 +15,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/app"
 	"github.com/sandlot-io/sandlot/pkg/localpki"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const secret = "correct horse battery staple"
@@ -173,22 +172,22 @@ func execute(ctx context.Context, args ...string) error {
 
 func waitReady(t *testing.T, client *http.Client, server string, ended <-chan error) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		select {
 		case err := <-ended:
-			return false, fmt.Errorf("the run ended: %w", err)
+			t.Fatalf("the run ended: %v", err)
 		default:
 		}
 		resp, err := client.Get(server + "/readyz")
-		ready := err == nil && resp.StatusCode == http.StatusOK
-		if err == nil {
-			resp.Body.Close()
+		if err != nil {
+			return err
 		}
-		return ready, nil
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("the server is not ready: %s", resp.Status)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("waiting until the server is ready: %v", err)
-	}
 }
 
 func freePort(t *testing.T) string {

@@ -5,13 +5,12 @@ package garbagecollector
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -380,14 +380,12 @@ func TestEvents(t *testing.T) {
 	})
 	await := func(want ...string) {
 		t.Helper()
-		var diff string
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
-			diff = cmp.Diff(want, f.left())
-			return diff == "", nil
+		expect.Eventually(t.Context(), t, func(context.Context) error {
+			if diff := cmp.Diff(want, f.left()); diff != "" {
+				return fmt.Errorf("what is left (-want +got):\n%s", diff)
+			}
+			return nil
 		})
-		if err != nil {
-			t.Fatalf("what is left (-want +got):\n%s", diff)
-		}
 	}
 
 	await("Sandbox before-orphan", "Sandbox during-background of during-background",

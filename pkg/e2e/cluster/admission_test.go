@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestValidatingAdmissionPolicy lets a policy of the cluster, in CEL, judge claims
@@ -21,7 +23,7 @@ import (
 func TestValidatingAdmissionPolicy(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	name := c.validatingPolicy(t, ns, []string{"sandboxclaims", "sandboxes"},
 		admissionregistrationv1.Validation{
 			Expression:        `request.kind.kind != 'SandboxClaim' || object.spec.replicas <= 4`,
@@ -38,18 +40,18 @@ func TestValidatingAdmissionPolicy(t *testing.T) {
 			Reason:     new(metav1.StatusReasonForbidden),
 		},
 	)
-	c.awaitDenied(t, ns, newClaim("dry", 5))
+	c.awaitDenied(t, ns, builders.Claim("dry", 5))
 
-	_, err := c.SandboxClaims(ns).Create(t.Context(), newClaim("big", 5), metav1.CreateOptions{})
+	_, err := c.SandboxClaims(ns).Create(t.Context(), builders.Claim("big", 5), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "at most 4 sandboxes a claim, not 5") {
 		t.Errorf("got %v, want it to be denied", err)
 	}
-	big := strings.Replace(claimYAML, "spec:", "spec:\n  replicas: 5", 1)
+	big := strings.Replace(builders.ClaimYAML, "spec:", "spec:\n  replicas: 5", 1)
 	if out, err := tryKubectl(t, "", ns, big, "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(err.Error(), "at most 4 sandboxes a claim, not 5") {
 		t.Errorf("apply: got %v, %s", err, out)
 	}
 	// One of these would have to be made, with a label that the policy denies.
-	team := newClaim("team", 3)
+	team := builders.Claim("team", 3)
 	team.Spec.CreateOnNoStock = new(true)
 	team.Spec.Labels = map[string]string{"team": "a"}
 	if _, err = c.SandboxClaims(ns).Create(t.Context(), team, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no sandboxes are made for a team") {
@@ -70,7 +72,7 @@ func TestTypeChecking(t *testing.T) {
 		admissionregistrationv1.Validation{Expression: `object.spec.replicas < 1000 && object.status.sandboxes.all(s, s.name != '')`},
 		admissionregistrationv1.Validation{Expression: `object.spec.replicaz < 1000`},
 	)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		policy, err := c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -91,7 +93,7 @@ func TestTypeChecking(t *testing.T) {
 func TestMutatingAdmissionPolicy(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	policies := c.kube.AdmissionregistrationV1().MutatingAdmissionPolicies()
 	policy, err := policies.Create(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
@@ -119,7 +121,7 @@ func TestMutatingAdmissionPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	cleanUp(t, bindings.Delete, policy.Name)
-	c.eachServer(t, ns, newClaim("dry", 1), func(claim *v1alpha1.SandboxClaim, err error) error {
+	c.eachServer(t, ns, builders.Claim("dry", 1), func(claim *v1alpha1.SandboxClaim, err error) error {
 		if err != nil || claim.Spec.Labels["policy"] != "yes" {
 			return fmt.Errorf("the policy is not heeded: %v, %w", claim, err)
 		}
@@ -129,11 +131,11 @@ func TestMutatingAdmissionPolicy(t *testing.T) {
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
-	claim := who.claim(t, ns, newClaim("mine", 1))
+	claim := who.claim(t, ns, builders.Claim("mine", 1))
 	sandbox, err := c.Sandboxes(ns).Get(t.Context(), claim.Status.Sandboxes[0].Name, metav1.GetOptions{})
 	if err != nil || sandbox.Labels["policy"] != "yes" {
 		t.Errorf("the bound sandbox has labels %v, %v", sandbox.Labels, err)
@@ -203,7 +205,7 @@ func (c *clients) eachServer(t testing.TB, ns string, claim *v1alpha1.SandboxCla
 	t.Helper()
 	for i := range sandlot.APIServers() {
 		server := c.direct(t, i)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			err := check(server.SandboxClaims(ns).Create(ctx, claim, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 			if err != nil {
 				return fmt.Errorf("server %d: %w", i, err)
@@ -216,7 +218,7 @@ func (c *clients) eachServer(t testing.TB, ns string, claim *v1alpha1.SandboxCla
 // cleanUp deletes an object of the cluster after the test.
 func cleanUp(t testing.TB, remove func(context.Context, string, metav1.DeleteOptions) error, name string) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 		defer cancel()
 		if err := remove(ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("deleting %s: %v", name, err)

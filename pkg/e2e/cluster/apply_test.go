@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestApplyByTwo lets two managers apply the same set and the same claim: each
@@ -24,8 +26,8 @@ func TestApplyByTwo(t *testing.T) {
 	c, ns := admin(t), namespace(t)
 
 	t.Run("set", func(t *testing.T) {
-		kubectl(t, ns, poolYAML, "apply", "--server-side", "--field-manager=owner", "-f", "-")
-		c.awaitPool(t, ns, "pool", 3)
+		kubectl(t, ns, builders.PoolYAML, "apply", "--server-side", "--field-manager=owner", "-f", "-")
+		expect.FullPool(t, c, ns, "pool", 3)
 		const other = `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxSet","metadata":{"name":"pool"%s},"spec":{%s}}`
 		_, err := tryKubectl(t, "", ns, fmt.Sprintf(other, "", `"replicas":4`), "apply", "--server-side", "--field-manager=other", "-f", "-")
 		if err == nil || !strings.Contains(err.Error(), `conflict with "owner"`) || !strings.Contains(err.Error(), ".spec.replicas") {
@@ -34,12 +36,12 @@ func TestApplyByTwo(t *testing.T) {
 		kubectl(t, ns, fmt.Sprintf(other, `,"labels":{"other":"yes"}`, ""), "apply", "--server-side", "--field-manager=other", "-f", "-")
 		// Whoever scales takes the replicas over, and the first is told so.
 		kubectl(t, ns, "", "scale", "sandboxset/pool", "--replicas=4")
-		c.awaitPool(t, ns, "pool", 4)
-		_, err = tryKubectl(t, "", ns, poolYAML, "apply", "--server-side", "--field-manager=owner", "-f", "-")
+		expect.FullPool(t, c, ns, "pool", 4)
+		_, err = tryKubectl(t, "", ns, builders.PoolYAML, "apply", "--server-side", "--field-manager=owner", "-f", "-")
 		if err == nil || !strings.Contains(err.Error(), `conflict with "kubectl"`) || !strings.Contains(err.Error(), ".spec.replicas") {
 			t.Errorf("the first does not hear of the scaling: %v", err)
 		}
-		kubectl(t, ns, strings.Replace(poolYAML, "  replicas: 3\n", "", 1), "apply", "--server-side", "--field-manager=owner", "-f", "-")
+		kubectl(t, ns, strings.Replace(builders.PoolYAML, "  replicas: 3\n", "", 1), "apply", "--server-side", "--field-manager=owner", "-f", "-")
 		set, err := c.SandboxSets(ns).Get(t.Context(), "pool", metav1.GetOptions{})
 		if err != nil || set.Spec.Replicas == nil || *set.Spec.Replicas != 4 || set.Labels["other"] != "yes" {
 			t.Errorf("who no longer applies the replicas has changed them: %+v, %v", set, err)
@@ -60,7 +62,7 @@ func TestApplyByTwo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names := completed(t, created, 2)
+		names := expect.Claimed(t, created, 2)
 		again, err := apply("owner", false, `{"templateName":"pool","replicas":2,"ttlAfterCompleted":"1h"}`)
 		if err != nil || again.UID != created.UID || again.Generation != created.Generation {
 			t.Errorf("applied again: %v, %s in generation %d instead of %s in %d", err, again.UID, again.Generation, created.UID, created.Generation)
@@ -73,7 +75,7 @@ func TestApplyByTwo(t *testing.T) {
 		if err != nil || taken.Spec.TTLAfterCompleted.Hours() != 2 {
 			t.Fatalf("forced: %v, %v", taken, err)
 		}
-		if got := completed(t, taken, 2); got[0] != names[0] || got[1] != names[1] {
+		if got := expect.Claimed(t, taken, 2); got[0] != names[0] || got[1] != names[1] {
 			t.Errorf("bound were %q, are %q", names, got)
 		}
 		c.checkBound(t, ns, 2)
@@ -86,13 +88,13 @@ func TestApplySubresources(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}
-	sandbox.Spec.Template = newSet("", 0).Spec.Template
+	sandbox.Spec.Template = builders.Set("", 0).Spec.Template
 	if _, err := c.Sandboxes(ns).Create(t.Context(), sandbox, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	body := `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"Sandbox","metadata":{"name":"alone"},"status":{"conditions":[
 		{"type":"example.com/Checked","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		applied, err := c.Sandboxes(ns).Patch(ctx, "alone", types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: "checker"}, "status")
 		if err != nil {
 			return err
@@ -106,14 +108,14 @@ func TestApplySubresources(t *testing.T) {
 		}
 		return nil
 	})
-	c.fillPool(t, ns, 1)
+	expect.FilledPool(t, c, ns, 1)
 	err := c.patchScale(t.Context(), ns, "pool", types.ApplyPatchType,
 		`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"pool"},"spec":{"replicas":2}}`,
 		metav1.PatchOptions{FieldManager: "scaler", Force: new(true)})
 	if err != nil {
 		t.Fatalf("applying a scale: %v", err)
 	}
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 	stored, err := c.SandboxSets(ns).Get(t.Context(), "pool", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestAudit finds a claim in the audit logs of both hops under one id, with who
@@ -23,19 +26,19 @@ import (
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	config := as(t, user).config
 	ids := &auditIDs{}
 	config.Wrap(ids.wrap)
 	who := clientsFor(t, config)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
 
-	wanted := newClaim("", 2)
+	wanted := builders.Claim("", 2)
 	wanted.GenerateName = "run-"
 	claim := who.claim(t, ns, wanted)
 	id := ids.last()
@@ -98,7 +101,7 @@ func (a *auditIDs) last() string {
 func findEvents(t testing.TB, id string, logs ...string) auditv1.Event {
 	t.Helper()
 	var found []auditv1.Event
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		found = nil
 		for _, log := range logs {
 			file, err := os.Open(log)

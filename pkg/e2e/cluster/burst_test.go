@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // TestBurst claims a warm pool of 400 in two bursts of 64 clients, with the
@@ -15,16 +18,16 @@ func TestBurst(t *testing.T) {
 	t.Parallel()
 	const pool, clients, replicas = 400, 64, 3
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
+	expect.FilledPool(t, c, ns, pool)
 
-	var answers []told
+	var answers []load.Answer
 	for _, name := range []string{"first", "second"} {
 		burst := &crowd{namespace: ns, name: name, clients: clients, replicas: replicas, each: 2}
 		// 384 of the 400: all of it is warm, but that is not for a test to see.
-		c.start(t, burst).finish()
+		c.start(t, burst).Finish()
 		burst.checkFailures(t)
-		answers = append(answers, burst.answers()...)
-		c.awaitPool(t, ns, "pool", pool)
+		answers = append(answers, burst.Answers()...)
+		expect.FullPool(t, c, ns, "pool", pool)
 	}
 	calm := c.awaitCalm(t, ns, pool)
 	calm.check(t, answers)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -31,12 +32,12 @@ const (
 // Sandlot finds its store all the time.
 func TestEtcdCertificatesRotate(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 4)
+	expect.FilledPool(t, c, ns, 4)
 	claimed := 0
 	works := func() {
 		t.Helper()
 		claimed++
-		eventually(t, func(context.Context) error { // etcd may just have been restarted
+		expect.Eventually(t.Context(), t, func(context.Context) error { // etcd may just have been restarted
 			err := claimAndDelete(c.config, ns, fmt.Sprintf("claim-%d", claimed))
 			if apierrors.IsAlreadyExists(errors.Unwrap(err)) {
 				claimed++ // it had been stored, though the answer was lost
@@ -66,7 +67,7 @@ func TestEtcdCertificatesRotate(t *testing.T) {
 	if _, err := secrets.Patch(t.Context(), etcdSignerSecret, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		signer, err := secrets.Get(ctx, etcdSignerSecret, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -113,7 +114,7 @@ func restartEtcd(t *testing.T) {
 func (c *clients) etcdShows(t *testing.T, want func(*x509.Certificate) bool) *x509.Certificate {
 	t.Helper()
 	var shown *x509.Certificate
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		secret, err := c.kube.CoreV1().Secrets(controlplane.Namespace).Get(ctx, etcdClientSecret, metav1.GetOptions{})
 		if err != nil {
 			return err

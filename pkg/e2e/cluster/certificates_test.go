@@ -25,7 +25,9 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // The objects that are rotated, as docs/certificates.md names them.
@@ -41,7 +43,7 @@ const (
 // connection for each call. Not one call fails.
 func TestCertificatesRotateUnderLoad(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 30)
+	expect.FilledPool(t, c, ns, 30)
 	load := c.startLoad(t, ns)
 	load.goOn(t) // for a while
 
@@ -71,7 +73,7 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	// The aggregator trusts nothing but the new CA now. What goes on goes over new
 	// connections to servers that show the new certificate.
 	c.trustOnly(t, bundle[0])
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if got := c.caBundle(t); len(got) != 1 || !got[0].Equal(bundle[0]) {
 			return fmt.Errorf("%d CAs in the caBundle", len(got))
 		}
@@ -84,8 +86,8 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	checkExpiryMetric(t, third)
 }
 
-// load is clients that claim and delete until they are stopped.
-type load struct {
+// rotationLoad is clients that claim and delete until they are stopped.
+type rotationLoad struct {
 	end     context.CancelFunc
 	clients sync.WaitGroup
 
@@ -95,10 +97,10 @@ type load struct {
 	failed []error
 }
 
-func (c *clients) startLoad(t *testing.T, ns string) *load {
+func (c *clients) startLoad(t *testing.T, ns string) *rotationLoad {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{end: cancel}
+	l := &rotationLoad{end: cancel}
 	t.Cleanup(func() { cancel(); l.clients.Wait() })
 	for i := range 6 {
 		l.clients.Go(func() {
@@ -117,7 +119,7 @@ func (c *clients) startLoad(t *testing.T, ns string) *load {
 	return l
 }
 
-func (l *load) note(made *atomic.Int64, err error) {
+func (l *rotationLoad) note(made *atomic.Int64, err error) {
 	if err == nil {
 		made.Add(1)
 		return
@@ -128,10 +130,10 @@ func (l *load) note(made *atomic.Int64, err error) {
 }
 
 // goOn returns when every kind of client has claimed a few times more.
-func (l *load) goOn(t *testing.T) {
+func (l *rotationLoad) goOn(t *testing.T) {
 	t.Helper()
 	aggregated, direct := l.aggregated.Load()+20, l.direct.Load()+6
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if a, d := l.aggregated.Load(), l.direct.Load(); a < aggregated || d < direct {
 			return fmt.Errorf("%d claims through the aggregator, %d directly, want %d and %d", a, d, aggregated, direct)
 		}
@@ -139,7 +141,7 @@ func (l *load) goOn(t *testing.T) {
 	})
 }
 
-func (l *load) stop(t *testing.T) {
+func (l *rotationLoad) stop(t *testing.T) {
 	t.Helper()
 	l.end()
 	l.clients.Wait()
@@ -157,10 +159,10 @@ func claimAndDelete(config *rest.Config, ns, name string) error {
 		return err
 	}
 	claims := client.AgentsV1alpha1().SandboxClaims(ns)
-	claim := newClaim(name, 1)
+	claim := builders.Claim(name, 1)
 	claim.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	// Not that of the test, so that no call is cut off when it ends.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 	defer cancel()
 	if _, err := claims.Create(ctx, claim, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating claim %s: %w", name, err)
@@ -197,7 +199,7 @@ func (c *clients) certificate(t *testing.T) *x509.Certificate {
 func (c *clients) awaitCertificate(t *testing.T, want func(*x509.Certificate) bool) *x509.Certificate {
 	t.Helper()
 	var cert *x509.Certificate
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		secret, err := c.kube.CoreV1().Secrets(controlplane.Namespace).Get(ctx, servingSecret, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -216,7 +218,7 @@ func (c *clients) awaitCertificate(t *testing.T, want func(*x509.Certificate) bo
 func awaitServed(t *testing.T, want *x509.Certificate) {
 	t.Helper()
 	for i := range sandlot.APIServers() {
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			//nolint:gosec // what it shows is looked at here
 			dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 			conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(sandlot.URL(i), "https://"))
@@ -275,7 +277,7 @@ func parsePEM(t *testing.T, content []byte) []*x509.Certificate {
 func checkExpiryMetric(t *testing.T, cert *x509.Certificate) {
 	t.Helper()
 	want := fmt.Appendf(nil, "sandlot_certificate_expiration_timestamp_seconds{secret=%q} %g\n", servingSecret, float64(cert.NotAfter.Unix()))
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, sandlot.MetricsURL(), nil)
 		if err != nil {
 			return err

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestClaim claims through the aggregator with client-go: the answer says what
@@ -20,9 +22,9 @@ import (
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 4)
+	expect.FilledPool(t, c, ns, 4)
 
-	created := c.claim(t, ns, newClaim("claim", 2))
+	created := c.claim(t, ns, builders.Claim("claim", 2))
 
 	for _, claimed := range created.Status.Sandboxes {
 		pod := c.pod(t, ns, claimed.Name)
@@ -40,7 +42,7 @@ func TestClaim(t *testing.T) {
 			t.Errorf("sandbox %s does not name its claim: %+v", claimed.Name, sandbox.ObjectMeta)
 		}
 	}
-	c.awaitPool(t, ns, "pool", 4) // is filled up again
+	expect.FullPool(t, c, ns, "pool", 4) // is filled up again
 }
 
 // TestClaimWithKubectl does the same with kubectl, as a user who may claim and
@@ -48,27 +50,27 @@ func TestClaim(t *testing.T) {
 func TestClaimWithKubectl(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	kubectl(t, ns, strings.ReplaceAll(poolYAML, "pool", "python"), "apply", "-f", "-")
-	c.awaitPool(t, ns, "python", 3)
+	kubectl(t, ns, strings.ReplaceAll(builders.PoolYAML, "pool", "python"), "apply", "-f", "-")
+	expect.FullPool(t, c, ns, "python", 3)
 	claimer, err := plane.UserKubeconfig("claimer")
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest := strings.ReplaceAll(claimYAML, "pool", "python")
+	manifest := strings.ReplaceAll(builders.ClaimYAML, "pool", "python")
 	if _, err := tryKubectl(t, claimer, ns, manifest, "create", "-f", "-"); err == nil || !strings.Contains(err.Error(), `User "claimer" cannot create`) {
 		t.Errorf("got %v, want that it is forbidden", err)
 	}
 	grant(t, ns, "sandlot-claimer", "claimer")
 
 	var created, read v1alpha1.SandboxClaim
-	eventually(t, func(context.Context) error { // rights take a moment to be known
+	expect.Eventually(t.Context(), t, func(context.Context) error { // rights take a moment to be known
 		out, err := tryKubectl(t, claimer, ns, manifest, "create", "-f", "-", "-o", "json")
 		if err != nil {
 			return err
 		}
 		return json.Unmarshal([]byte(out), &created)
 	})
-	names := completed(t, &created, 1)
+	names := expect.Claimed(t, &created, 1)
 	out, err := tryKubectl(t, claimer, ns, "", "get", "sbc", "claim", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +78,7 @@ func TestClaimWithKubectl(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &read); err != nil {
 		t.Fatal(err)
 	}
-	if got := completed(t, &read, 1); !slices.Equal(got, names) {
+	if got := expect.Claimed(t, &read, 1); !slices.Equal(got, names) {
 		t.Errorf("created with %q, read with %q", names, got)
 	}
 	kubectl(t, ns, "", "get", "pod", names[0])

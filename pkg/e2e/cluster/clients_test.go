@@ -5,22 +5,20 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	sandboxclient "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // clients are the clients of one user.
@@ -83,13 +81,13 @@ func namespace(t testing.TB) string {
 		t.Fatalf("creating a namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience) // that of the test has ended
+		ctx, cancel := context.WithTimeout(context.Background(), expect.Patience) // that of the test has ended
 		defer cancel()
 		if err := c.kube.CoreV1().Namespaces().Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("deleting the namespace: %v", err)
 		}
 	})
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().ServiceAccounts(made.Name).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -112,20 +110,6 @@ func (c *clients) grant(t testing.TB, namespace, clusterRole, user string) {
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("granting %s: %v", clusterRole, err)
-	}
-}
-
-// eventually waits until check returns nil, and fails the test with what it
-// returns after too long a time.
-func eventually(t testing.TB, check func(ctx context.Context) error) {
-	t.Helper()
-	last := errors.New("not asked yet")
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%v; at last: %v", err, last)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestAutoscalerDuringABurst lets claims wait on a small pool that an autoscaler
@@ -27,12 +29,12 @@ func TestAutoscalerDuringABurst(t *testing.T) {
 	t.Parallel()
 	const replicas, burst = 2, 12
 	c, ns := admin(t), namespace(t)
-	set := newSet("pool", replicas)
+	set := builders.Set("pool", replicas)
 	set.Spec.ScaleStrategy.Burst = new(int32(burst))
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 	_, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "pool"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -48,27 +50,27 @@ func TestAutoscalerDuringABurst(t *testing.T) {
 
 	// All of nothing: what is made for it is there together before it is taken.
 	for _, name := range []string{"a", "b"} {
-		claim := newClaim(name, replicas+5)
+		claim := builders.Claim(name, replicas+5)
 		claim.Spec.Allocation = v1alpha1.AllocationAllOrNothing
-		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * patience}
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 2 * expect.Patience}
 		if _, err := c.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, name := range []string{"a", "b"} {
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			claim, err := c.SandboxClaims(ns).Get(ctx, name, metav1.GetOptions{})
 			if err == nil && claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 				err = fmt.Errorf("claim %s: %+v", name, claim.Status)
 			}
 			if err == nil {
-				completed(t, claim, replicas+5)
+				expect.Claimed(t, claim, replicas+5)
 			}
 			return err
 		})
 	}
-	c.awaitPool(t, ns, "pool", replicas)
-	eventually(t, func(ctx context.Context) error {
+	expect.FullPool(t, c, ns, "pool", replicas)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		hpa, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -132,7 +134,7 @@ func (c *clients) statuses(t testing.TB, ns, name string) func(until string) []*
 					t.Fatalf("an event of the watch: %+v", e)
 				}
 				all = append(all, set)
-			case <-time.After(patience):
+			case <-time.After(expect.Patience):
 				t.Fatalf("the watch is at %s, and not yet at %s", last, until)
 			}
 		}

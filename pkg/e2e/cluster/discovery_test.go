@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestDiscovery finds our kinds as a user of the cluster does.
@@ -14,9 +17,9 @@ func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	c := admin(t)
-	kubectl(t, ns, poolYAML, "apply", "-f", "-")
-	c.awaitPool(t, ns, "pool", 3)
-	kubectl(t, ns, claimYAML, "create", "-f", "-")
+	kubectl(t, ns, builders.PoolYAML, "apply", "-f", "-")
+	expect.FullPool(t, c, ns, "pool", 3)
+	kubectl(t, ns, builders.ClaimYAML, "create", "-f", "-")
 
 	t.Run("api-resources", func(t *testing.T) {
 		for _, line := range []string{

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // runbook runs commands of docs/operations.md as they stand there, in a folder of
@@ -70,7 +71,7 @@ func (r *runbook) try(t *testing.T, names ...string) (string, error) {
 		}
 		script += r.replaced.Replace(commands)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*expect.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir = r.dir

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // eventsOf returns the events on an object.
@@ -32,7 +34,7 @@ func (c *clients) eventsOf(ctx context.Context, ns string, uid types.UID) ([]eve
 // awaitEventOn waits for an event on an object.
 func (c *clients) awaitEventOn(t testing.TB, ns string, uid types.UID, kind, reason, note string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		events, err := c.eventsOf(ctx, ns, uid)
 		if err != nil {
 			return err
@@ -53,7 +55,7 @@ func (c *clients) awaitEventOn(t testing.TB, ns string, uid types.UID, kind, rea
 func TestEventsOnSets(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 6)
+	expect.FilledPool(t, c, ns, 6)
 	set, err := c.SandboxSets(ns).Get(t.Context(), "pool", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +64,8 @@ func TestEventsOnSets(t *testing.T) {
 
 	// Refills, one after another, are counted up in the event that is there.
 	for i := range 3 {
-		c.claim(t, ns, newClaim(fmt.Sprintf("claim-%d", i), 1))
-		c.awaitPool(t, ns, "pool", 6)
+		c.claim(t, ns, builders.Claim(fmt.Sprintf("claim-%d", i), 1))
+		expect.FullPool(t, c, ns, "pool", 6)
 	}
 	kubectl(t, ns, "", "scale", "sandboxset", "pool", "--replicas=4")
 	c.awaitEventOn(t, ns, set.UID, corev1.EventTypeNormal, "SandboxScaledDown", "Deleted 2 sandboxes")
@@ -77,7 +79,7 @@ func TestEventsOnSets(t *testing.T) {
 	}
 
 	c.validatingPolicy(t, ns, []string{"sandboxes"}, admissionregistrationv1.Validation{Expression: "false", Message: "no more sandboxes"})
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "dry"}}
 		sandbox.Spec.Template = set.Spec.Template
 		for i := range sandlot.APIServers() {
@@ -100,11 +102,11 @@ func TestEventsOnSets(t *testing.T) {
 func TestEventsOnClaims(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
-	warm := c.claim(t, ns, newClaim("warm", 1))
+	expect.FilledPool(t, c, ns, 2)
+	warm := c.claim(t, ns, builders.Claim("warm", 1))
 
-	late := newSet("late", 1)
-	waits := newClaim("waits", 1)
+	late := builders.Set("late", 1)
+	waits := builders.Claim("waits", 1)
 	waits.Spec.TemplateName = late.Name
 	waiting, err := c.SandboxClaims(ns).Create(t.Context(), waits, metav1.CreateOptions{})
 	if err != nil {

@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // claimsSchema is the FlowSchema of creates of claims, and the priority level that
@@ -45,21 +47,21 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 	installed := s.install(t, controlplane.SandlotOptions{Overlay: "single", APIServerArgs: []string{"--sync-window=20s"}})
 	s.makeNamespace(t, crowded)
 	s.makeNamespace(t, tidy)
-	if _, err := s.SandboxSets(crowded).Create(t.Context(), newSet("pool", 0), metav1.CreateOptions{}); err != nil {
+	if _, err := s.SandboxSets(crowded).Create(t.Context(), builders.Set("pool", 0), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.fillPool(t, tidy, otherClaims+1)
+	expect.FilledPool(t, s, tidy, otherClaims+1)
 	for user, ns := range map[string]string{waiter: crowded, other: tidy} {
 		s.grant(t, ns, "edit", user)
 		who := s.user(t, user)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 			return err
 		})
 	}
 
 	line := s.user(t, waiter).waitInLine(t, crowded, waiting)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if n := s.sumMetric(t, s.config, "apiserver_flowcontrol_current_inqueue_requests"); n == 0 {
 			return fmt.Errorf("no request has to wait for a seat; %d claims were answered", line.answered.Load())
 		}
@@ -67,7 +69,7 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 	})
 	for user, ns := range map[string]string{waiter: crowded, other: tidy} {
 		who := s.user(t, user)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			before := line.answered.Load()
 			for range lists {
 				if _, err := who.kube.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{}); err != nil {
@@ -83,7 +85,7 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 	who := s.user(t, other)
 	for i := range otherClaims {
 		began := time.Now()
-		who.claim(t, tidy, newClaim(fmt.Sprintf("claim-%d", i), 1))
+		who.claim(t, tidy, builders.Claim(fmt.Sprintf("claim-%d", i), 1))
 		t.Logf("a claim beside those that wait was answered after %s, and %d of theirs until then", time.Since(began), line.answered.Load())
 	}
 	line.leave()
@@ -134,7 +136,7 @@ func (c *clients) waitInLine(t *testing.T, ns string, number int) *line {
 	for i := range number {
 		l.running.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				claim := newClaim(fmt.Sprintf("claim-%d-%d", i, n), 1)
+				claim := builders.Claim(fmt.Sprintf("claim-%d-%d", i, n), 1)
 				claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 30 * time.Second} // nobody comes back for it
 				_, err := c.SandboxClaims(ns).Create(ctx, claim, metav1.CreateOptions{})
 				if err == nil {
@@ -210,7 +212,7 @@ func (s *site) checkApply(t *testing.T, user, ns string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	completed(t, created, 1)
+	expect.Claimed(t, created, 1)
 	if uid := string(schema.UID); len(said) == 0 || slices.ContainsFunc(said, func(v string) bool { return v != uid }) {
 		t.Errorf("an apply that claims is of the flow schemas %q, want %s", said, uid)
 	}

@@ -5,6 +5,8 @@ package cluster
 
 import (
 	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // These tests take parts of the shared cluster out of service while claims go on
@@ -16,11 +18,11 @@ import (
 func TestClusterRestarts(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
-	load := c.start(t, newLoad(ns))
+	expect.FilledPool(t, c, ns, pool)
+	crowd := c.start(t, newLoad(ns))
 	var outages []outage
 	for range 2 {
-		load.awaitMore(t, 30)
+		crowd.AwaitMore(t, 30)
 		outages = append(outages, during(t, func() error {
 			if err := plane.APIServer().Kill(); err != nil {
 				return err
@@ -28,10 +30,10 @@ func TestClusterRestarts(t *testing.T) {
 			return plane.APIServer().Start(t.Context())
 		}))
 	}
-	load.awaitMore(t, 30)
-	load.stop()
-	load.checkFailures(t, outages...)
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 30)
+	crowd.Stop()
+	crowd.checkFailures(t, outages...)
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }
 
 // TestServersKilled kills our API servers, one after the other and then both,
@@ -39,12 +41,12 @@ func TestClusterRestarts(t *testing.T) {
 func TestServersKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
-	load := c.start(t, newLoad(ns))
+	expect.FilledPool(t, c, ns, pool)
+	crowd := c.start(t, newLoad(ns))
 	var outages []outage
 	one, other := sandlot.APIServers()[0], sandlot.APIServers()[1]
 	for _, kill := range [][]interface{ Kill() error }{{one}, {other}, {one, other}} {
-		load.awaitMore(t, 30)
+		crowd.AwaitMore(t, 30)
 		outages = append(outages, during(t, func() error {
 			for _, p := range kill {
 				if err := p.Kill(); err != nil {
@@ -59,10 +61,10 @@ func TestServersKilled(t *testing.T) {
 		c.awaitAvailable(t)
 		outages[len(outages)-1] = outages[len(outages)-1].untilNow()
 	}
-	load.awaitMore(t, 30)
-	load.stop()
-	load.checkFailures(t, outages...)
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 30)
+	crowd.Stop()
+	crowd.checkFailures(t, outages...)
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }
 
 // TestControllersKilled kills our controllers under load. Claims are served while
@@ -70,9 +72,9 @@ func TestServersKilled(t *testing.T) {
 func TestControllersKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
-	load := c.start(t, newLoad(ns))
-	load.awaitMore(t, 30)
+	expect.FilledPool(t, c, ns, pool)
+	crowd := c.start(t, newLoad(ns))
+	crowd.AwaitMore(t, 30)
 	if err := sandlot.Controllers().Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,19 +82,19 @@ func TestControllersKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	// They begin when the lease of the dead has run out.
-	load.awaitMore(t, 2*pool)
-	load.stop()
-	load.checkFailures(t) // no outage at all
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 2*pool)
+	crowd.Stop()
+	crowd.checkFailures(t) // no outage at all
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }
 
 // TestStoreKilled kills our etcd under load.
 func TestStoreKilled(t *testing.T) {
 	const pool = 20
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, pool)
-	load := c.start(t, newLoad(ns))
-	load.awaitMore(t, 30)
+	expect.FilledPool(t, c, ns, pool)
+	crowd := c.start(t, newLoad(ns))
+	crowd.AwaitMore(t, 30)
 	o := during(t, func() error {
 		if err := sandlot.Etcd().Kill(); err != nil {
 			return err
@@ -106,8 +108,8 @@ func TestStoreKilled(t *testing.T) {
 	}
 	c.awaitAvailable(t)
 	o = o.untilNow()
-	load.awaitMore(t, 30)
-	load.stop()
-	load.checkFailures(t, o)
-	c.awaitCalm(t, ns, pool).check(t, load.answers())
+	crowd.AwaitMore(t, 30)
+	crowd.Stop()
+	crowd.checkFailures(t, o)
+	c.awaitCalm(t, ns, pool).check(t, crowd.Answers())
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // follower is a client that keeps a copy of the sandboxes of a namespace by a
@@ -59,7 +60,7 @@ func (f *follower) miss(t *testing.T, disaster func()) {
 	f.block()
 	before := f.revision(t)
 	disaster()
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if now := f.revision(t); now <= before {
 			return fmt.Errorf("the server is at %d, and was at %d", now, before)
 		}
@@ -84,7 +85,7 @@ func (f *follower) revision(t *testing.T) uint64 {
 // awaitSame waits until the copy is what the server has.
 func (f *follower) awaitSame(t *testing.T) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := f.clients.Sandboxes(f.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

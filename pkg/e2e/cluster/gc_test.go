@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestSetDeleted deletes a set: its unused sandboxes and their pods go, and those
@@ -23,15 +25,15 @@ import (
 func TestSetDeleted(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 3)
-	claim := c.claim(t, ns, newClaim("mine", 1))
-	c.awaitPool(t, ns, "pool", 3)
+	expect.FilledPool(t, c, ns, 3)
+	claim := c.claim(t, ns, builders.Claim("mine", 1))
+	expect.FullPool(t, c, ns, "pool", 3)
 
 	if err := c.SandboxSets(ns).Delete(t.Context(), "pool", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
-	c.awaitOnly(t, ns, completed(t, claim, 1)...)
+	c.awaitOnly(t, ns, expect.Claimed(t, claim, 1)...)
 }
 
 // TestClaimDeleted deletes claims: with reclaimPolicy Delete their sandboxes go
@@ -39,13 +41,13 @@ func TestSetDeleted(t *testing.T) {
 func TestClaimDeleted(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 3)
-	kept := c.claim(t, ns, newClaim("retain", 2))
-	c.awaitPool(t, ns, "pool", 3)
-	owning := newClaim("delete", 2)
+	expect.FilledPool(t, c, ns, 3)
+	kept := c.claim(t, ns, builders.Claim("retain", 2))
+	expect.FullPool(t, c, ns, "pool", 3)
+	owning := builders.Claim("delete", 2)
 	owning.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	c.claim(t, ns, owning)
-	c.awaitPool(t, ns, "pool", 3)
+	expect.FullPool(t, c, ns, "pool", 3)
 	pool := c.unused(t, ns)
 
 	for _, name := range []string{"retain", "delete"} {
@@ -54,7 +56,7 @@ func TestClaimDeleted(t *testing.T) {
 		}
 	}
 
-	c.awaitOnly(t, ns, append(pool, completed(t, kept, 2)...)...)
+	c.awaitOnly(t, ns, append(pool, expect.Claimed(t, kept, 2)...)...)
 }
 
 // TestOwnersAcross lets objects of the cluster and of ours own each other: the
@@ -62,11 +64,11 @@ func TestClaimDeleted(t *testing.T) {
 func TestOwnersAcross(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
+	expect.FilledPool(t, c, ns, 1)
 	configMaps := c.kube.CoreV1().ConfigMaps(ns)
 
 	t.Run("a ConfigMap of a sandbox", func(t *testing.T) {
-		claim := c.claim(t, ns, newClaim("with-config", 1))
+		claim := c.claim(t, ns, builders.Claim("with-config", 1))
 		sandbox, err := c.Sandboxes(ns).Get(t.Context(), claim.Status.Sandboxes[0].Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +81,7 @@ func TestOwnersAcross(t *testing.T) {
 		if err := c.Sandboxes(ns).Delete(t.Context(), sandbox.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := configMaps.Get(ctx, config.Name, metav1.GetOptions{})
 			return gone(err)
 		})
@@ -89,15 +91,15 @@ func TestOwnersAcross(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.awaitPool(t, ns, "pool", 1)
-		claim := newClaim("of-run", 1)
+		expect.FullPool(t, c, ns, "pool", 1)
+		claim := builders.Claim("of-run", 1)
 		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: run.Name, UID: run.UID}}
 		claim.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 		name := c.claim(t, ns, claim).Status.Sandboxes[0].Name
 		if err := configMaps.Delete(t.Context(), run.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.awaitPool(t, ns, "pool", 1)
+		expect.FullPool(t, c, ns, "pool", 1)
 		c.awaitOnly(t, ns, c.unused(t, ns)...)
 		_, err = c.SandboxClaims(ns).Get(t.Context(), claim.Name, metav1.GetOptions{})
 		if err := gone(err); err != nil {
@@ -122,10 +124,10 @@ func TestForegroundDeletion(t *testing.T) {
 		"claim": {
 			finalizer: metav1.FinalizerDeleteDependents,
 			make: func(t *testing.T, c *clients, ns string) (string, []string) {
-				c.fillPool(t, ns, 2)
-				claim := newClaim("owner", 2)
+				expect.FilledPool(t, c, ns, 2)
+				claim := builders.Claim("owner", 2)
 				claim.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
-				return "owner", completed(t, c.claim(t, ns, claim), 2)
+				return "owner", expect.Claimed(t, c.claim(t, ns, claim), 2)
 			},
 			delete: func(ctx context.Context, c *clients, ns, name string) error {
 				return c.SandboxClaims(ns).Delete(ctx, name, foreground)
@@ -137,7 +139,7 @@ func TestForegroundDeletion(t *testing.T) {
 		"set": {
 			finalizer: v1alpha1.FinalizerPool,
 			make: func(t *testing.T, c *clients, ns string) (string, []string) {
-				c.fillPool(t, ns, 2)
+				expect.FilledPool(t, c, ns, 2)
 				return "pool", c.unused(t, ns)
 			},
 			delete: func(ctx context.Context, c *clients, ns, name string) error {
@@ -159,7 +161,7 @@ func TestForegroundDeletion(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				_, err := c.Sandboxes(ns).Get(ctx, sandboxes[1], metav1.GetOptions{})
 				return gone(err)
 			})
@@ -172,7 +174,7 @@ func TestForegroundDeletion(t *testing.T) {
 				t.Fatalf("the sandbox that is left is not terminating: %v, %v", held, err)
 			}
 			c.setFinalizers(t, ns, sandboxes[0], "null")
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				_, err := tc.get(ctx, c, ns, owner)
 				return gone(err)
 			})
@@ -187,16 +189,16 @@ func TestForegroundDeletion(t *testing.T) {
 func TestOrphanDeletion(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
-	claim := newClaim("owner", 2)
+	expect.FilledPool(t, c, ns, 2)
+	claim := builders.Claim("owner", 2)
 	claim.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
-	kept := completed(t, c.claim(t, ns, claim), 2)
-	c.awaitPool(t, ns, "pool", 2)
+	kept := expect.Claimed(t, c.claim(t, ns, claim), 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 	kept = append(kept, c.unused(t, ns)...)
 
 	kubectl(t, ns, "", "delete", "sandboxset/pool", "sandboxclaim/owner", "--cascade=orphan", "--timeout=120s")
 
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		for _, name := range kept {
 			sandbox, err := c.Sandboxes(ns).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -236,7 +238,7 @@ func (c *clients) unused(t testing.TB, namespace string) []string {
 func (c *clients) awaitOnly(t testing.TB, namespace string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		sandboxes, err := c.Sandboxes(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

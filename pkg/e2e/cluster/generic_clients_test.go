@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestMetadataOnly reads and watches our kinds as the garbage collector and the
@@ -36,14 +38,14 @@ func TestMetadataOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
-	c.fillPool(t, ns, 1)
+	expect.FilledPool(t, c, ns, 1)
 	select {
 	case event := <-watcher.ResultChan():
 		seen, ok := event.Object.(*metav1.PartialObjectMetadata)
 		if event.Type != watch.Added || !ok || len(seen.OwnerReferences) != 1 || seen.OwnerReferences[0].Name != "pool" {
 			t.Errorf("the watch says %s %+v", event.Type, event.Object)
 		}
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		t.Fatal("the watch says nothing")
 	}
 	after, err := resource.List(t.Context(), metav1.ListOptions{})
@@ -57,8 +59,8 @@ func TestWait(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	const timeout = "--timeout=170s"
-	kubectl(t, ns, claimYAML, "create", "-f", "-") // before there is a pool
-	kubectl(t, ns, poolYAML, "apply", "-f", "-")
+	kubectl(t, ns, builders.ClaimYAML, "create", "-f", "-") // before there is a pool
+	kubectl(t, ns, builders.PoolYAML, "apply", "-f", "-")
 	kubectl(t, ns, "", "wait", "--for=condition=Completed", "sbc/claim", timeout)
 	kubectl(t, ns, "", "wait", "--for=condition=Ready", "sandboxclaim/claim", timeout)
 	kubectl(t, ns, "", "wait", "--for=jsonpath={.status.phase}=Completed", "sbc/claim", timeout)
@@ -77,7 +79,7 @@ func TestWait(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().Pods(ns).Get(ctx, claimed, metav1.GetOptions{})
 		return gone(err)
 	})
@@ -88,7 +90,7 @@ func TestWait(t *testing.T) {
 func TestAggregatedOpenAPI(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		document, err := c.kube.Discovery().OpenAPISchema()
 		if err != nil {
 			return err
@@ -100,7 +102,7 @@ func TestAggregatedOpenAPI(t *testing.T) {
 		}
 		return fmt.Errorf("claims are not among the %d definitions", len(document.GetDefinitions().GetAdditionalProperties()))
 	})
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		paths, err := c.kube.Discovery().OpenAPIV3().Paths()
 		if err != nil {
 			return err
@@ -118,7 +120,7 @@ func TestAggregatedOpenAPI(t *testing.T) {
 		}
 		return nil
 	})
-	misspelt := strings.Replace(claimYAML, "templateName", "templateNam", 1)
+	misspelt := strings.Replace(builders.ClaimYAML, "templateName", "templateNam", 1)
 	_, err := tryKubectl(t, "", ns, misspelt, "create", "--validate=strict", "-f", "-")
 	if err == nil || !strings.Contains(err.Error(), `unknown field "spec.templateNam"`) {
 		t.Errorf("a misspelt field: %v", err)

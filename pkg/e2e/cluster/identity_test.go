@@ -27,6 +27,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/localpki"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestClaimer lets users who may only claim do so, with a certificate and with the
@@ -35,8 +37,8 @@ import (
 func TestClaimer(t *testing.T) {
 	t.Parallel()
 	c, ns, other := admin(t), namespace(t), namespace(t)
-	c.fillPool(t, ns, 4)
-	c.fillPool(t, other, 1)
+	expect.FilledPool(t, c, ns, 4)
+	expect.FilledPool(t, c, other, 1)
 	user := uniqueUser(t, "claimer")
 	grant(t, ns, "sandlot-claimer", user)
 	account := serviceAccount(t, ns, "runner")
@@ -55,15 +57,15 @@ func TestClaimer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			wanted := newClaim("", 1)
+			wanted := builders.Claim("", 1)
 			wanted.GenerateName = "mine-"
 			var claim *v1alpha1.SandboxClaim
-			eventually(t, func(ctx context.Context) error { // a role takes a moment to be known
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a role takes a moment to be known
 				var err error
 				claim, err = tc.who.SandboxClaims(ns).Create(ctx, wanted, metav1.CreateOptions{})
 				return err
 			})
-			sandbox := completed(t, claim, 1)[0]
+			sandbox := expect.Claimed(t, claim, 1)[0]
 			if got := claim.Annotations[v1alpha1.AnnotationClaimedBy]; got != tc.name {
 				t.Errorf("claimed by %q, want %q", got, tc.name)
 			}
@@ -72,7 +74,7 @@ func TestClaimer(t *testing.T) {
 			}
 			for what, do := range map[string]func() error{
 				"claim elsewhere": func() error {
-					_, err := tc.who.SandboxClaims(other).Create(ctx, newClaim("mine", 1), metav1.CreateOptions{})
+					_, err := tc.who.SandboxClaims(other).Create(ctx, builders.Claim("mine", 1), metav1.CreateOptions{})
 					return err
 				},
 				"list claims elsewhere": func() error {
@@ -126,7 +128,7 @@ func TestClaimer(t *testing.T) {
 			}
 		})
 	}
-	if _, err := as(t, uniqueUser(t, "nobody")).SandboxClaims(ns).Create(t.Context(), newClaim("no", 1), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := as(t, uniqueUser(t, "nobody")).SandboxClaims(ns).Create(t.Context(), builders.Claim("no", 1), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without any role: %v", err)
 	}
 	if claims, err := c.SandboxClaims(other).List(t.Context(), metav1.ListOptions{}); err != nil || len(claims.Items) > 0 {
@@ -139,7 +141,7 @@ func TestClaimer(t *testing.T) {
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	team := uniqueUser(t, "team")
 	_, err := c.kube.RbacV1().RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "team"},
@@ -154,11 +156,11 @@ func TestGroups(t *testing.T) {
 		"aggregator": func(c *clients) *clients { return c },
 		"direct":     func(c *clients) *clients { return c.direct(t, 0) },
 	} {
-		eventually(t, func(ctx context.Context) error {
-			_, err := through(member).SandboxClaims(ns).Create(ctx, newClaim(way, 1), metav1.CreateOptions{})
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			_, err := through(member).SandboxClaims(ns).Create(ctx, builders.Claim(way, 1), metav1.CreateOptions{})
 			return err
 		})
-		if _, err := through(other).SandboxClaims(ns).Create(t.Context(), newClaim("no", 1), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := through(other).SandboxClaims(ns).Create(t.Context(), builders.Claim("no", 1), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("%s: somebody of another group: %v", way, err)
 		}
 	}
@@ -168,7 +170,7 @@ func TestGroups(t *testing.T) {
 func TestAggregatedRoles(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	can := map[string]map[string]bool{
 		"view":  {"list sets": true, "list claims": true},
 		"edit":  {"list sets": true, "list claims": true, "claim": true, "scale": true, "delete a set": true},
@@ -180,7 +182,7 @@ func TestAggregatedRoles(t *testing.T) {
 			user := uniqueUser(t, role)
 			grant(t, ns, role, user)
 			who := as(t, user)
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				_, err := who.SandboxSets(ns).List(ctx, metav1.ListOptions{})
 				return err
 			})
@@ -194,7 +196,7 @@ func TestAggregatedRoles(t *testing.T) {
 					return err
 				},
 				"claim": func() error {
-					_, err := who.SandboxClaims(ns).Create(t.Context(), newClaim("c", 1), metav1.CreateOptions{DryRun: dry})
+					_, err := who.SandboxClaims(ns).Create(t.Context(), builders.Claim("c", 1), metav1.CreateOptions{DryRun: dry})
 					return err
 				},
 				"scale": func() error {
@@ -225,7 +227,7 @@ func TestAggregatedRoles(t *testing.T) {
 func TestClaimedBy(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 4)
+	expect.FilledPool(t, c, ns, 4)
 	// Names of users are whatever an identity provider makes of them.
 	user := uniqueUser(t, `https://id.example.com#Ann "the" Müller, 名`)
 	grant(t, ns, "edit", user)
@@ -234,7 +236,7 @@ func TestClaimedBy(t *testing.T) {
 	})
 	who := as(t, user)
 	forged := func(name string) *v1alpha1.SandboxClaim {
-		claim := newClaim(name, 1)
+		claim := builders.Claim(name, 1)
 		claim.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: "boss"}
 		return claim
 	}
@@ -243,7 +245,7 @@ func TestClaimedBy(t *testing.T) {
 		return []byte(`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaim","metadata":{"name":"` + name + `",
 			"annotations":{"` + v1alpha1.AnnotationClaimedBy + `":"boss"}},"spec":{"templateName":"pool"}}`)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).Create(ctx, forged("mine"), metav1.CreateOptions{})
 		return err
 	})
@@ -302,13 +304,13 @@ func TestClaimedBy(t *testing.T) {
 	// Who acts for another claims for them, and needs the right to.
 	acting := plane.Config()
 	acting.Impersonate = rest.ImpersonationConfig{UserName: user}
-	if claim := clientsFor(t, acting).claim(t, ns, newClaim("for-another", 1)); claim.Annotations[v1alpha1.AnnotationClaimedBy] != user {
+	if claim := clientsFor(t, acting).claim(t, ns, builders.Claim("for-another", 1)); claim.Annotations[v1alpha1.AnnotationClaimedBy] != user {
 		t.Errorf("an admin who acts for %q: %v", user, claim.Annotations)
 	}
 	for i, eve := range []*clients{who, who.direct(t, 0)} {
 		config := rest.CopyConfig(eve.config)
 		config.Impersonate = rest.ImpersonationConfig{UserName: "boss", Groups: []string{"system:masters"}}
-		_, err := clientsFor(t, config).SandboxClaims(ns).Create(t.Context(), newClaim("as-boss", 1), metav1.CreateOptions{})
+		_, err := clientsFor(t, config).SandboxClaims(ns).Create(t.Context(), builders.Claim("as-boss", 1), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "impersonate") {
 			t.Errorf("acting for another without the right to (%d): %v", i, err)
 		}
@@ -320,11 +322,11 @@ func TestClaimedBy(t *testing.T) {
 func TestForgedHeaders(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -387,8 +389,8 @@ func TestForgedHeaders(t *testing.T) {
 			return next.RoundTrip(req)
 		})
 	})
-	c.awaitPool(t, ns, "pool", 2)
-	if claim := clientsFor(t, config).claim(t, ns, newClaim("through", 1)); claim.Annotations[v1alpha1.AnnotationClaimedBy] != user {
+	expect.FullPool(t, c, ns, "pool", 2)
+	if claim := clientsFor(t, config).claim(t, ns, builders.Claim("through", 1)); claim.Annotations[v1alpha1.AnnotationClaimedBy] != user {
 		t.Errorf("claimed by %v", claim.Annotations)
 	}
 }
@@ -398,7 +400,7 @@ func TestForgedHeaders(t *testing.T) {
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
+	expect.FilledPool(t, c, ns, 1)
 	for _, group := range []string{"system:unauthenticated", "system:anonymous"} {
 		_, err := c.kube.RbacV1().RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "everybody-"},
@@ -414,8 +416,8 @@ func TestAnonymous(t *testing.T) {
 	}
 	nobody := clientsFor(t, rest.AnonymousClientConfig(c.config))
 	// kube-apiserver lets them through once it knows the role; we never do.
-	eventually(t, func(ctx context.Context) error {
-		_, err := nobody.SandboxClaims(ns).Create(ctx, newClaim("anonymous", 1), metav1.CreateOptions{})
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		_, err := nobody.SandboxClaims(ns).Create(ctx, builders.Claim("anonymous", 1), metav1.CreateOptions{})
 		if err == nil {
 			t.Fatal("nobody in particular has claimed a sandbox")
 		}
@@ -426,7 +428,7 @@ func TestAnonymous(t *testing.T) {
 	})
 	for i := range sandlot.APIServers() {
 		direct := nobody.direct(t, i)
-		if _, err := direct.SandboxClaims(ns).Create(t.Context(), newClaim("anonymous", 1), metav1.CreateOptions{}); !apierrors.IsUnauthorized(err) {
+		if _, err := direct.SandboxClaims(ns).Create(t.Context(), builders.Claim("anonymous", 1), metav1.CreateOptions{}); !apierrors.IsUnauthorized(err) {
 			t.Errorf("server %d: got %v", i, err)
 		}
 		client, err := rest.HTTPClientFor(direct.config)
@@ -468,7 +470,7 @@ func TestAnonymous(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, func(context.Context) error {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
 			if code, err := get(t, metrics, direct.config.Host+"/metrics"); err != nil || code != http.StatusOK {
 				return fmt.Errorf("GET /metrics with the role: %d, %w", code, err)
 			}

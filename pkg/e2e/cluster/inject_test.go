@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -48,7 +49,7 @@ func TestWhatAClaimAdds(t *testing.T) {
 		answered <- err
 	}()
 	var name string
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := c.Sandboxes(ns).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=" + claim.Name})
 		if err != nil || len(list.Items) != 1 {
 			return errors.Join(err, fmt.Errorf("claim %s has not one sandbox", claim.Name))
@@ -60,7 +61,7 @@ func TestWhatAClaimAdds(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Fatalf("claiming: %v", err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		done, err := c.SandboxClaims(ns).Get(ctx, claim.Name, metav1.GetOptions{})
 		if err != nil || done.Status.ClaimedReplicas != 1 {
 			return errors.Join(err, fmt.Errorf("claim %s does not have its sandbox", claim.Name))
@@ -76,7 +77,7 @@ func TestWhatAClaimAdds(t *testing.T) {
 		volumes[0].PersistentVolumeClaim.ClaimName != "scratch-"+name {
 		t.Errorf("the pod has volumes %+v", volumes)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "scratch-"+name, metav1.GetOptions{})
 		return err
 	})

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // overlays are what people apply, in artifacts/deploy.
@@ -220,7 +221,7 @@ func TestAccess(t *testing.T) {
 					Verb: tc.verb, Group: tc.group, Resource: tc.resource, Subresource: tc.subresource, Namespace: tc.namespace, Name: tc.name,
 				},
 			}}
-			eventually(t, func(ctx context.Context) error { // a binding takes a moment to be known
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a binding takes a moment to be known
 				answer, err := admin(t).kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, ask, metav1.CreateOptions{})
 				if err != nil {
 					return err

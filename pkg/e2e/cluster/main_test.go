@@ -10,16 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 )
-
-// patience is how long anything may take before a test gives up on it. It is no
-// measure of speed: machines that run tests are busy.
-const patience = 3 * time.Minute
 
 // keepVariable keeps data and logs after a run that did not fail, too.
 const keepVariable = "SANDLOT_E2E_KEEP"

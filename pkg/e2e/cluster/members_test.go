@@ -16,6 +16,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestMembers makes an etcd of three members of a backup, by the commands of
@@ -23,7 +26,7 @@ import (
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	if _, err := admin(t).SandboxSets(ns).Create(t.Context(), newSet("pool", 0), metav1.CreateOptions{}); err != nil {
+	if _, err := admin(t).SandboxSets(ns).Create(t.Context(), builders.Set("pool", 0), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	members := []*member{newMember(t, 0), newMember(t, 1), newMember(t, 2)}
@@ -126,7 +129,7 @@ func (m *member) kill(t *testing.T) {
 // await waits until the member ends by itself, and returns what it said.
 func (m *member) await(t *testing.T) string {
 	t.Helper()
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		select {
 		case <-m.exited:
 			return nil
@@ -140,7 +143,7 @@ func (m *member) await(t *testing.T) string {
 // awaitKey waits until the member has a key in its own data.
 func (m *member) awaitKey(t *testing.T, key string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		etcdctl := filepath.Join(repository(t), "bin", "etcdctl")
 		out, err := exec.CommandContext(ctx, etcdctl, "--endpoints="+m.client, "get", "--consistency=s", "--keys-only", key).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), key) {

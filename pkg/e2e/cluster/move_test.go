@@ -17,7 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // formerKinds are what CRDs served before Sandlot, by their resources. Schemas are
@@ -172,9 +174,9 @@ func TestMoveFromCRDs(t *testing.T) {
 	installed := s.install(t, controlplane.SandlotOptions{})
 	book.run(t, "import")
 
-	s.awaitPool(t, metav1.NamespaceDefault, "pool", 3)
-	s.claim(t, metav1.NamespaceDefault, newClaim("claim", 2))
-	s.awaitPool(t, metav1.NamespaceDefault, "pool", 3)
+	expect.FullPool(t, s, metav1.NamespaceDefault, "pool", 3)
+	s.claim(t, metav1.NamespaceDefault, builders.Claim("claim", 2))
+	expect.FullPool(t, s, metav1.NamespaceDefault, "pool", 3)
 	if _, err := s.SandboxTemplates(metav1.NamespaceDefault).Get(t.Context(), "python", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -211,7 +213,7 @@ func (s *site) makeFormer(t *testing.T) {
 	}
 	s.kubectl(t, crds.String(), "apply", "-f", "-")
 	s.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=2m")
-	eventually(t, func(ctx context.Context) error { // kubectl knows them a moment later
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // kubectl knows them a moment later
 		_, _, err := s.Kubectl(ctx, "", strings.NewReader(formerObjects), "apply", "-f", "-")
 		return err
 	})
@@ -219,7 +221,7 @@ func (s *site) makeFormer(t *testing.T) {
 	owner := fmt.Sprintf("{apiVersion: agents.kruise.io/v1alpha1, kind: Sandbox, name: keeper, uid: %s, controller: true}", uid)
 	s.volume(t, metav1.NamespaceDefault, "data-keeper")
 	s.kubectl(t, fmt.Sprintf(formerOwned, owner), "apply", "-f", "-")
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		pod, err := s.kube.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "keeper", metav1.GetOptions{})
 		if err == nil && pod.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("pod keeper is %+v", pod.Status)

@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestNamespaceDeleted deletes a namespace with everything of ours in it, also
@@ -49,7 +51,7 @@ func TestNamespaceDeletedWhileDown(t *testing.T) {
 	}
 	defer func() {
 		if !back {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), expect.Patience)
 			defer cancel()
 			start(ctx)
 		}
@@ -59,7 +61,7 @@ func TestNamespaceDeletedWhileDown(t *testing.T) {
 
 	// Pods are the cluster's own, and go. That the rest could not be looked at is
 	// said in the namespace.
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		namespace, err := c.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		if err != nil {
 			t.Fatalf("the namespace went with what nobody could look at: %v", err)
@@ -82,19 +84,19 @@ func TestNamespaceDeletedWhileDown(t *testing.T) {
 // in which they may be for long.
 func (c *clients) fillNamespace(t testing.TB, ns string) {
 	t.Helper()
-	c.fillPool(t, ns, 2)
-	c.claim(t, ns, newClaim("retains", 1))
-	c.awaitPool(t, ns, "pool", 2)
-	owning := newClaim("owns", 1)
+	expect.FilledPool(t, c, ns, 2)
+	c.claim(t, ns, builders.Claim("retains", 1))
+	expect.FullPool(t, c, ns, "pool", 2)
+	owning := builders.Claim("owns", 1)
 	owning.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	c.claim(t, ns, owning)
 
-	waiting := newClaim("waits", 100)
+	waiting := builders.Claim("waits", 100)
 	waiting.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
-	unstocked := newClaim("no-set", 1)
+	unstocked := builders.Claim("no-set", 1)
 	unstocked.Spec.TemplateName = "not-there"
 	unstocked.Spec.ClaimTimeout = waiting.Spec.ClaimTimeout
-	starting := newClaim("makes", 5)
+	starting := builders.Claim("makes", 5)
 	starting.Spec.CreateOnNoStock = new(true)
 	for _, claim := range []*v1alpha1.SandboxClaim{unstocked, starting, waiting} {
 		if _, err := c.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
@@ -102,7 +104,7 @@ func (c *clients) fillNamespace(t testing.TB, ns string) {
 		}
 	}
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "template"}}
-	template.Spec.Template = newSet("", 0).Spec.Template
+	template.Spec.Template = builders.Set("", 0).Spec.Template
 	if _, err := c.SandboxTemplates(ns).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func (c *clients) fillNamespace(t testing.TB, ns string) {
 		}
 	}
 	alone := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}
-	alone.Spec.Template = newSet("", 0).Spec.Template
+	alone.Spec.Template = builders.Set("", 0).Spec.Template
 	if _, err := c.Sandboxes(ns).Create(t.Context(), alone, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,7 @@ func (c *clients) deleteNamespace(t testing.TB, ns string) {
 // of ours is left in it.
 func (c *clients) awaitNamespaceGone(t testing.TB, ns string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		namespace, err := c.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		if gone := gone(err); gone != nil {
 			return fmt.Errorf("namespace %s: %w: %+v", ns, gone, namespace.Status)

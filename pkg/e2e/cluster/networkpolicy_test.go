@@ -20,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // makeTemplate creates a SandboxTemplate.
@@ -49,19 +51,19 @@ func (c *clients) patchTemplate(t testing.TB, template *v1alpha1.SandboxTemplate
 // full.
 func (c *clients) makePool(t testing.TB, ns, template string, replicas int32) {
 	t.Helper()
-	set := newSet("pool", replicas)
+	set := builders.Set("pool", replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 }
 
 // awaitPolicy waits until a NetworkPolicy is as it should be, and returns it.
 func (c *clients) awaitPolicy(t testing.TB, ns, name string, check func(*networkingv1.NetworkPolicy) error) *networkingv1.NetworkPolicy {
 	t.Helper()
 	var policy *networkingv1.NetworkPolicy
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		var err error
 		if policy, err = c.kube.NetworkingV1().NetworkPolicies(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -76,7 +78,7 @@ func (c *clients) awaitPolicy(t testing.TB, ns, name string, check func(*network
 
 func (c *clients) awaitNoPolicy(t testing.TB, ns, name string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.NetworkingV1().NetworkPolicies(ns).Get(ctx, name, metav1.GetOptions{})
 		return gone(err)
 	})
@@ -120,8 +122,8 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 	}
 
 	// A claim writes nothing to the policy, and its pod stays selected.
-	claimed := c.claim(t, ns, newClaim("mine", 1)).Status.Sandboxes[0].Name
-	c.awaitPool(t, ns, "pool", 2)
+	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
+	expect.FullPool(t, c, ns, "pool", 2)
 	if pod := c.pod(t, ns, claimed); pod.Labels[v1alpha1.LabelSandboxTemplate] != "web" {
 		t.Errorf("pod %s: labels %v", claimed, pod.Labels)
 	}
@@ -160,7 +162,7 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		warm := c.unused(t, ns)
 		if len(warm) != 2 {
 			return fmt.Errorf("unused are %v", warm)
@@ -221,7 +223,7 @@ func TestPolicyOfAnotherTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		pods, err := c.kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -235,7 +237,7 @@ func TestPolicyOfAnotherTemplate(t *testing.T) {
 		}
 		return nil
 	})
-	c.awaitPool(t, ns, "pool", 3)
+	expect.FullPool(t, c, ns, "pool", 3)
 	now := c.unused(t, ns)
 	for _, name := range now {
 		if slices.Contains(before, name) {
@@ -246,7 +248,7 @@ func TestPolicyOfAnotherTemplate(t *testing.T) {
 		t.Errorf("the pool is %v", now)
 	}
 	// A claim finds nothing of the old one, and what it gets stays selected.
-	claimed := c.claim(t, ns, newClaim("mine", 1)).Status.Sandboxes[0].Name
+	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
 	if pod := c.pod(t, ns, claimed); pod.Labels[v1alpha1.LabelSandboxTemplate] != "locked" {
 		t.Errorf("pod %s: labels %v", claimed, pod.Labels)
 	}
@@ -288,7 +290,7 @@ func TestRefusedNetworkPolicy(t *testing.T) {
 	if _, err := c.kube.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.NetworkingV1().NetworkPolicies(ns).Create(ctx,
 			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "try"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {

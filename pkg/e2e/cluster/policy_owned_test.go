@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // writes are what may be done to the objects of a kind, in a namespace.
@@ -104,7 +105,7 @@ func testPolicyOfOwned(t *testing.T, admin, controllers *clients, ns string, mea
 			"leaving one without its label":    {denied: "its own label", try: as[i].patched("owned", `{"metadata":{"annotations":{"a":"b"}}}`)},
 			"changing it while it has a label": {try: as[i].patched("labelled", `{"metadata":{"annotations":{"a":"b"}}}`)},
 		} {
-			eventually(t, func(ctx context.Context) error { // a policy takes a moment to be known
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a policy takes a moment to be known
 				err := c.try(ctx)
 				switch {
 				case c.denied == "" && err != nil:

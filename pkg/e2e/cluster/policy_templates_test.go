@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestPolicyAgainstNetworkPolicies applies the expression of docs/install.md, which
@@ -45,7 +46,7 @@ func TestPolicyAgainstNetworkPolicies(t *testing.T) {
 	denied := func(err error) bool { return apierrors.IsForbidden(err) && strings.Contains(err.Error(), policy) }
 	for i := range sandlot.APIServers() {
 		server := c.direct(t, i)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			if err := create(ctx, server, v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}); !denied(err) {
 				return fmt.Errorf("server %d does not deny it: %w", i, err)
 			}

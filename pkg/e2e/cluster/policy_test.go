@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestPolicyOfInstall applies the policy of docs/install.md: pools are filled in
@@ -70,7 +72,7 @@ func TestPolicyOfInstall(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "box", OwnerReferences: c.owners}}
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "busybox:1"}}
 		pod.Spec.AutomountServiceAccountToken = c.token
-		eventually(t, func(ctx context.Context) error { // a policy takes a moment to be known
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a policy takes a moment to be known
 			_, err := controllers.kube.CoreV1().Pods(c.ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			switch {
 			case c.denied == "" && err != nil:
@@ -84,7 +86,7 @@ func TestPolicyOfInstall(t *testing.T) {
 	for _, ns := range []string{meant, others} {
 		testPolicyOfOwned(t, s.clients, controllers, ns, ns == meant)
 	}
-	s.fillPool(t, meant, 2)
+	expect.FilledPool(t, s, meant, 2)
 	s.makeSandbox(t, meant, "agent", smallTemplate, func(s *v1alpha1.Sandbox) { s.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent"}} })
 	s.awaitSandbox(t, meant, "agent", func(s *v1alpha1.Sandbox) error {
 		if !strings.Contains(s.Status.Message, "ConfigMap elsewhere/sandbox-injection-config") {
@@ -93,10 +95,10 @@ func TestPolicyOfInstall(t *testing.T) {
 		return hasCondition(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRuntimeNotFound)(s)
 	})
 	testServed(t, s.clients, meant)
-	if _, err := s.SandboxSets(others).Create(t.Context(), newSet("pool", 1), metav1.CreateOptions{}); err != nil {
+	if _, err := s.SandboxSets(others).Create(t.Context(), builders.Set("pool", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := s.Sandboxes(others).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -30,12 +32,12 @@ const (
 func TestQuotaOfClaims(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 5)
-	c.claim(t, ns, newClaim("before", 1)) // counted, though older than the quota
-	c.awaitPool(t, ns, "pool", 5)
+	expect.FilledPool(t, c, ns, 5)
+	c.claim(t, ns, builders.Claim("before", 1)) // counted, though older than the quota
+	expect.FullPool(t, c, ns, "pool", 5)
 	c.limit(t, ns, countClaims, 3, 1)
 
-	if _, err := c.SandboxClaims(ns).Create(t.Context(), newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	if _, err := c.SandboxClaims(ns).Create(t.Context(), builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Errorf("a dry run within the quota: %v", err)
 	}
 	// Of many at once, as many succeed as there is room for.
@@ -44,7 +46,7 @@ func TestQuotaOfClaims(t *testing.T) {
 	var created, refused []string
 	for i := range 8 {
 		group.Go(func() {
-			claim := newClaim(fmt.Sprintf("claim-%d", i), 1)
+			claim := builders.Claim(fmt.Sprintf("claim-%d", i), 1)
 			_, err := c.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
 			mu.Lock()
 			defer mu.Unlock()
@@ -63,11 +65,11 @@ func TestQuotaOfClaims(t *testing.T) {
 		t.Fatalf("created %v, refused %v, with room for two", created, refused)
 	}
 	c.checkBound(t, ns, 3)
-	_, err := c.SandboxClaims(ns).Create(t.Context(), newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err := c.SandboxClaims(ns).Create(t.Context(), builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if !exceeded(err, countClaims) {
 		t.Errorf("a dry run over the quota: %v", err)
 	}
-	if out, err := tryKubectl(t, "", ns, claimYAML, "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(err.Error(), "exceeded quota") {
+	if out, err := tryKubectl(t, "", ns, builders.ClaimYAML, "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(err.Error(), "exceeded quota") {
 		t.Errorf("apply over the quota: %v: %s", err, out)
 	}
 	c.checkBound(t, ns, 3)
@@ -75,8 +77,8 @@ func TestQuotaOfClaims(t *testing.T) {
 	if err := c.SandboxClaims(ns).Delete(t.Context(), created[0], metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
-		_, err := c.SandboxClaims(ns).Create(ctx, newClaim("after", 1), metav1.CreateOptions{})
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		_, err := c.SandboxClaims(ns).Create(ctx, builders.Claim("after", 1), metav1.CreateOptions{})
 		return err
 	})
 }
@@ -86,10 +88,10 @@ func TestQuotaOfClaims(t *testing.T) {
 func TestQuotaOfSandboxes(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	c.limit(t, ns, countSandboxes, 3, 2)
 
-	cold := newClaim("cold", 4)
+	cold := builders.Claim("cold", 4)
 	cold.Spec.CreateOnNoStock = new(true)
 	_, err := c.SandboxClaims(ns).Create(t.Context(), cold, metav1.CreateOptions{})
 	if !exceeded(err, countSandboxes) {
@@ -98,9 +100,9 @@ func TestQuotaOfSandboxes(t *testing.T) {
 	c.checkBound(t, ns, 0)
 
 	// What is warm was paid for when it was made.
-	c.claim(t, ns, newClaim("warm", 2))
+	c.claim(t, ns, builders.Claim("warm", 2))
 	c.checkBound(t, ns, 2)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := c.Sandboxes(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -120,17 +122,17 @@ func TestQuotaOfSandboxes(t *testing.T) {
 func TestShortageIsNotCharged(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
+	expect.FilledPool(t, c, ns, 1)
 	c.limit(t, ns, countClaims, 2, 0)
-	claim := newClaim("impatient", 2)
+	claim := builders.Claim("impatient", 2)
 	claim.Spec.OnShortage = v1alpha1.ShortageFail
 	// client-go does so by itself, ten times, a second apart as the answer says.
 	if _, err := c.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("got %v, want a shortage", err)
 	}
-	c.claim(t, ns, newClaim("patient", 1))
-	c.awaitPool(t, ns, "pool", 1)
-	c.claim(t, ns, newClaim("second", 1))
+	c.claim(t, ns, builders.Claim("patient", 1))
+	expect.FullPool(t, c, ns, "pool", 1)
+	c.claim(t, ns, builders.Claim("second", 1))
 }
 
 // exceeded says whether a request was refused for want of a quota.
@@ -153,7 +155,7 @@ func (c *clients) limit(t testing.TB, ns string, what corev1.ResourceName, hard,
 	// The quota controller learns of our kinds up to 30 s after the install. A quota
 	// that is older it counts anew when it changes, or after five minutes.
 	touched := time.Now()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		quota, err = quotas.Get(ctx, "limit", metav1.GetOptions{})
 		if _, counted := quota.Status.Used[what]; err != nil || counted {
 			return err
@@ -178,7 +180,7 @@ func (c *clients) limit(t testing.TB, ns string, what corev1.ResourceName, hard,
 // dry run of one more as it should.
 func (c *clients) awaitQuota(t testing.TB, ns string, what corev1.ResourceName, used int64, should func(error) bool) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		quota, err := c.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "limit", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -192,13 +194,13 @@ func (c *clients) awaitQuota(t testing.TB, ns string, what corev1.ResourceName, 
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	for i := range sandlot.APIServers() {
 		server := c.direct(t, i)
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if what == countClaims {
-				_, err = server.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), dry)
+				_, err = server.SandboxClaims(ns).Create(ctx, builders.Claim("dry", 1), dry)
 			} else {
 				sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "dry"}}
-				sandbox.Spec.Template = newSet("", 0).Spec.Template
+				sandbox.Spec.Template = builders.Set("", 0).Spec.Template
 				_, err = server.Sandboxes(ns).Create(ctx, sandbox, dry)
 			}
 			if !should(err) {

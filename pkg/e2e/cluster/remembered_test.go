@@ -15,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestDecisionsAreRemembered makes sure that neither the claims of a user nor the
@@ -22,14 +25,14 @@ import (
 // for all sandboxes, whatever their names.
 func TestDecisionsAreRemembered(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 10)
+	expect.FilledPool(t, c, ns, 10)
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
 	for i := range sandlot.APIServers() { // which both are asked once
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			direct := who.direct(t, i)
-			if _, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			if _, err := direct.SandboxClaims(ns).Create(ctx, builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				return err
 			}
 			_, err := direct.Sandboxes(ns).List(ctx, metav1.ListOptions{})
@@ -39,8 +42,8 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	before := c.reviews(t)
 	const claims = 20
 	for i := range claims {
-		claim := newClaim(fmt.Sprintf("claim-%d", i), 1)
-		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
+		claim := builders.Claim(fmt.Sprintf("claim-%d", i), 1)
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
 		created, err := who.SandboxClaims(ns).Create(t.Context(), claim, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +54,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 			}
 		}
 	}
-	c.awaitPool(t, ns, "pool", 10)
+	expect.FullPool(t, c, ns, "pool", 10)
 	// Who reads objects of many names asks twice a server at most, once for list and
 	// once for get. The rest is what others ask now and then.
 	asked := c.reviews(t) - before
@@ -65,15 +68,15 @@ func TestDecisionsAreRemembered(t *testing.T) {
 // kube-apiserver: a warm claim needs nothing of it that is not remembered.
 func TestClaimsWithoutTheCluster(t *testing.T) {
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 4)
+	expect.FilledPool(t, c, ns, 4)
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	var servers []*clients
 	for i := range sandlot.APIServers() {
 		direct := as(t, user).direct(t, i)
 		servers = append(servers, direct)
-		eventually(t, func(ctx context.Context) error {
-			_, err := direct.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			_, err := direct.SandboxClaims(ns).Create(ctx, builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		})
 	}
@@ -81,23 +84,23 @@ func TestClaimsWithoutTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), expect.Patience)
 		defer cancel()
 		if err := plane.APIServer().Start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			_, err := c.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 			return err
 		})
-		c.awaitPool(t, ns, "pool", 4)
+		expect.FullPool(t, c, ns, "pool", 4)
 	}()
 	for i, server := range servers {
-		server.claim(t, ns, newClaim(fmt.Sprintf("claim-%d", i), 2))
+		server.claim(t, ns, builders.Claim(fmt.Sprintf("claim-%d", i), 2))
 	}
 	// Of those who were never asked about, nothing is known now: they do not get in.
 	stranger := as(t, uniqueUser(t, "stranger")).direct(t, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 	defer cancel()
 	_, err := stranger.SandboxClaims(ns).Patch(ctx, "claim-0", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // recording is what happened to the sandboxes of a namespace, in the order of the
@@ -70,7 +71,7 @@ func (r *recording) end(t testing.TB) []watch.Event {
 	select {
 	case all := <-r.events:
 		return all
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		t.Fatal("the recording does not end")
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // sized is a pod template whose container has so much.
@@ -104,7 +105,7 @@ func cores(pod *corev1.Pod) (spec, given string) {
 // awaitCores waits until a pod has so many cores, by its spec and by its node.
 func (c *clients) awaitCores(t testing.TB, namespace, name, wantSpec, wantGiven string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -187,7 +188,7 @@ func TestResizeOfAnotherClass(t *testing.T) {
 	}
 	// The controller has seen the change when pods are made by it.
 	seen := 0
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		seen++
 		name := fmt.Sprintf("probe-%d", seen)
 		c.makeSandbox(t, ns, name, "{}", refers)
@@ -220,7 +221,7 @@ func TestResizeRefusedByTheAPI(t *testing.T) {
 	if _, err := c.kube.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		got, err := c.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "small", metav1.GetOptions{})
 		if err == nil && got.Status.Used.Name(corev1.ResourceLimitsCPU, "").String() != "2" {
 			return fmt.Errorf("the quota counts %v", got.Status.Used)

@@ -20,7 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // disaster is a store that is lost, and restored from a backup, by the commands of
@@ -95,25 +98,25 @@ func (d *disaster) run(t *testing.T, data string) {
 	const pool, clients = 20, 6
 	ns, s := "disaster", d.site
 	s.makeNamespace(t, ns)
-	s.fillPool(t, ns, pool)
+	expect.FilledPool(t, s, ns, pool)
 	watching := s.follow(t, ns)
-	load := s.start(t, newLoad(ns))
-	load.awaitMore(t, 3*clients)
-	before := load.answers()
+	crowd := s.start(t, newLoad(ns))
+	crowd.AwaitMore(t, 3*clients)
+	before := crowd.Answers()
 
 	d.backup(t)
 	saved := time.Now()
-	load.awaitMore(t, pool+clients) // everything that lay in the pool is claimed
+	crowd.AwaitMore(t, pool+clients) // everything that lay in the pool is claimed
 	lost := d.changeAfterBackup(t, ns, before)
 
-	var answered []told
+	var answered []load.Answer
 	watching.miss(t, func() {
 		for _, p := range d.processes() {
 			if err := p.Kill(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		answered = load.answers()
+		answered = crowd.Answers()
 		if err := os.RemoveAll(data); err != nil {
 			t.Fatal(err)
 		}
@@ -123,14 +126,14 @@ func (d *disaster) run(t *testing.T, data string) {
 				t.Fatal(err)
 			}
 		}
-		load.awaitMore(t, clients+1) // all of them at least once, and nobody is stuck
+		crowd.AwaitMore(t, clients+1) // all of them at least once, and nobody is stuck
 	})
-	load.stop()
+	crowd.Stop()
 
 	d.checkLost(t, ns)
 	w := s.awaitCalm(t, ns, pool, lost)
 	watching.awaitSame(t)
-	after := load.answers()[len(answered):]
+	after := crowd.Answers()[len(answered):]
 	w.check(t, d.surviving(t, w, before, answered, after, saved), lost)
 	if sandbox := w.sandboxes[lost]; sandbox == nil || sandbox.Status.Phase != v1alpha1.SandboxFailed {
 		t.Errorf("sandbox %s, which was deleted after the backup, is %+v", lost, sandbox)
@@ -150,17 +153,17 @@ func (d *disaster) processes() []*controlplane.Process {
 // changeAfterBackup changes what the backup does not know of: another set is made,
 // with pods, and a sandbox that was claimed before is deleted, whose name it
 // returns.
-func (d *disaster) changeAfterBackup(t *testing.T, ns string, before []told) string {
+func (d *disaster) changeAfterBackup(t *testing.T, ns string, before []load.Answer) string {
 	t.Helper()
-	if _, err := d.site.SandboxSets(ns).Create(t.Context(), newSet("late", 3), metav1.CreateOptions{}); err != nil {
+	if _, err := d.site.SandboxSets(ns).Create(t.Context(), builders.Set("late", 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d.site.awaitPool(t, ns, "late", 3)
-	lost := sandboxNames(before[0].claim)[0]
+	expect.FullPool(t, d.site, ns, "late", 3)
+	lost := sandboxNames(before[0].Claim)[0]
 	if err := d.site.Sandboxes(ns).Delete(t.Context(), lost, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := d.site.kube.CoreV1().Pods(ns).Get(ctx, lost, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -182,17 +185,17 @@ func (d *disaster) checkLost(t *testing.T, ns string) {
 // before the backup and those after the restore. What was begun after the backup
 // must not be there. The rest may be: if it was waiting at the time of the backup,
 // it waits again and gets other sandboxes.
-func (d *disaster) surviving(t *testing.T, w world, before, all, after []told, saved time.Time) []told {
+func (d *disaster) surviving(t *testing.T, w world, before, all, after []load.Answer, saved time.Time) []load.Answer {
 	t.Helper()
 	answers := slices.Concat(before, after)
 	for _, answer := range all[len(before):] {
-		stored := w.claims[answer.claim.Name]
+		stored := w.claims[answer.Claim.Name]
 		switch {
 		case stored == nil:
-		case answer.began.After(saved):
-			t.Errorf("claim %s was made after the backup, and is there", answer.claim.Name)
+		case answer.Began.After(saved):
+			t.Errorf("claim %s was made after the backup, and is there", answer.Claim.Name)
 		default:
-			answer.claim = stored
+			answer.Claim = stored
 			answers = append(answers, answer)
 		}
 	}
@@ -202,18 +205,18 @@ func (d *disaster) surviving(t *testing.T, w world, before, all, after []told, s
 // checkHandedOutOnce requires that no sandbox was given to anybody after the
 // restore that was given to somebody before, also where the store has forgotten
 // it.
-func checkHandedOutOnce(t *testing.T, before, after []told) {
+func checkHandedOutOnce(t *testing.T, before, after []load.Answer) {
 	t.Helper()
 	holders := map[string]*v1alpha1.SandboxClaim{}
 	for _, answer := range before {
-		for _, name := range sandboxNames(answer.claim) {
-			holders[name] = answer.claim
+		for _, name := range sandboxNames(answer.Claim) {
+			holders[name] = answer.Claim
 		}
 	}
 	for _, answer := range after {
-		for _, name := range sandboxNames(answer.claim) {
-			if first := holders[name]; first != nil && first.UID != answer.claim.UID {
-				t.Errorf("sandbox %s was given to claim %s and, after the restore, to claim %s", name, first.Name, answer.claim.Name)
+		for _, name := range sandboxNames(answer.Claim) {
+			if first := holders[name]; first != nil && first.UID != answer.Claim.UID {
+				t.Errorf("sandbox %s was given to claim %s and, after the restore, to claim %s", name, first.Name, answer.Claim.Name)
 			}
 		}
 	}

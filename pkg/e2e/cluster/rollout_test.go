@@ -15,6 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // clientRetries is how often client-go repeats a request by default.
@@ -30,8 +34,8 @@ func TestRollingUpdate(t *testing.T) {
 		rounds = 2
 	)
 	c, ns, empty := admin(t), namespace(t), namespace(t)
-	c.fillPool(t, ns, pool)
-	c.fillPool(t, empty, 0)
+	expect.FilledPool(t, c, ns, pool)
+	expect.FilledPool(t, c, empty, 0)
 	service, err := sandlot.Service(c.config)
 	if err != nil {
 		t.Fatal(err)
@@ -45,11 +49,11 @@ func TestRollingUpdate(t *testing.T) {
 	// while a connection is being closed is the hardest.
 	stream := c.startStream(t, ns)
 
-	var late []told
+	var late []load.Answer
 	for round := range rounds {
 		for i, server := range sandlot.APIServers() {
 			for _, crowd := range crowds {
-				crowd.awaitMore(t, 10)
+				crowd.AwaitMore(t, 10)
 			}
 			// These are in the hands of a server that ends, some of them, and nothing comes
 			// for them.
@@ -64,17 +68,17 @@ func TestRollingUpdate(t *testing.T) {
 			if err := server.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			waiting.finish()
+			waiting.Finish()
 			waiting.checkFailures(t)
-			late = append(late, waiting.answers()...)
+			late = append(late, waiting.Answers()...)
 		}
 	}
-	var answers []told
+	var answers []load.Answer
 	for _, crowd := range crowds {
-		crowd.awaitMore(t, 10)
-		crowd.stop()
+		crowd.AwaitMore(t, 10)
+		crowd.Stop()
 		crowd.checkFailures(t)
-		answers = append(answers, crowd.answers()...)
+		answers = append(answers, crowd.Answers()...)
 	}
 	if errs := stream.stop(); len(errs) > 0 {
 		t.Errorf("%d of %d requests beside the claims failed, such as: %v", len(errs), stream.done.Load(), errors.Join(errs[:min(len(errs), 10)]...))
@@ -109,7 +113,7 @@ func (c *clients) startStream(t *testing.T, ns string) *stream {
 	for range 8 {
 		s.running.Go(func() {
 			for ctx.Err() == nil {
-				_, err := c.SandboxClaims(ns).Create(ctx, newClaim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				_, err := c.SandboxClaims(ns).Create(ctx, builders.Claim("dry", 1), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if err != nil && ctx.Err() == nil {
 					s.mu.Lock()
 					s.errs = append(s.errs, fmt.Errorf("at %s: %w %s", time.Now().Format("15:04:05.000"), err, causes(err)))

@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // setRuntime says what a runtime is, in the one ConfigMap of the installation.
@@ -63,12 +65,12 @@ spec:
 `
 	}
 	c.setRuntime(t, agent, agentIs("1"))
-	set := newSet("pool", 2)
+	set := builders.Set("pool", 2)
 	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: agent}}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 	check := func(name, version string) error {
 		pod := c.pod(t, ns, name)
 		main := pod.Spec.Containers[0]
@@ -85,11 +87,11 @@ spec:
 	}
 
 	// The claimed pod learns whose it is, and keeps what the runtime gave it.
-	claim := newClaim("mine", 1)
+	claim := builders.Claim("mine", 1)
 	claim.Spec.Labels = map[string]string{"user": "me"}
 	mine := c.claim(t, ns, claim)
 	claimed := mine.Status.Sandboxes[0].Name
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if pod := c.pod(t, ns, claimed); pod.Labels["user"] != "me" || pod.Labels[v1alpha1.LabelOwner] != string(mine.UID) {
 			return fmt.Errorf("labels %v", pod.Labels)
 		}
@@ -97,7 +99,7 @@ spec:
 	})
 
 	// A change reaches the pods that are made after it: a resumed one, not the pool.
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 	before := c.unused(t, ns)
 	c.setRuntime(t, agent, agentIs("2"))
 	c.patchSandbox(t, ns, claimed, `{"spec":{"paused":true}}`)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 var createFailed = hasCondition(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodCreateFailed)
@@ -150,7 +151,7 @@ func TestPodsThatGo(t *testing.T) {
 func TestSetReplacesFailed(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 3)
+	expect.FilledPool(t, c, ns, 3)
 	list, err := c.Sandboxes(ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestSetReplacesFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.awaitNoPod(t, ns, gone)
-	c.awaitPool(t, ns, "pool", 3)
+	expect.FullPool(t, c, ns, "pool", 3)
 	if _, err := c.Sandboxes(ns).Get(t.Context(), gone, metav1.GetOptions{}); err == nil {
 		t.Errorf("sandbox %s is still there", gone)
 	}

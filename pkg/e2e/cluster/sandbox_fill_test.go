@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestFillWrites counts what it costs the API to bring sandboxes from nothing to
@@ -16,7 +18,7 @@ func TestFillWrites(t *testing.T) {
 	t.Parallel()
 	const n = 200
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, n)
+	expect.FilledPool(t, c, ns, n)
 
 	ours, _ := writesIn(t, ns, ownLogs()...)
 	theirs, _ := writesIn(t, ns, plane.AuditLog())

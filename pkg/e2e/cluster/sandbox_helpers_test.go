@@ -23,6 +23,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const smallTemplate = `{"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`
@@ -46,7 +47,7 @@ func (c *clients) makeSandbox(t testing.TB, namespace, name, template string, ch
 func (c *clients) awaitSandbox(t testing.TB, namespace, name string, check func(*v1alpha1.Sandbox) error) *v1alpha1.Sandbox {
 	t.Helper()
 	var sandbox *v1alpha1.Sandbox
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		var err error
 		if sandbox, err = c.Sandboxes(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -102,7 +103,7 @@ func (c *clients) patchSandbox(t testing.TB, namespace, name, patch string) *v1a
 func (c *clients) awaitEvent(t testing.TB, sandbox *v1alpha1.Sandbox, kind, reason string) *eventsv1.Event {
 	t.Helper()
 	var found *eventsv1.Event
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := c.kube.EventsV1().Events(sandbox.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -122,7 +123,7 @@ func (c *clients) awaitEvent(t testing.TB, sandbox *v1alpha1.Sandbox, kind, reas
 // awaitNoPod waits until a pod is gone.
 func (c *clients) awaitNoPod(t testing.TB, namespace, name string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := c.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 		if err == nil && len(list.Items) > 0 {
 			return fmt.Errorf("pod %s is there in phase %s, deleted %v", name, list.Items[0].Status.Phase, list.Items[0].DeletionTimestamp)
@@ -228,7 +229,7 @@ func (c *clients) volume(t testing.TB, namespace, claim string) {
 		t.Fatalf("creating a volume: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 		defer cancel()
 		if err := c.kube.CoreV1().PersistentVolumes().Delete(ctx, namespace+"-"+claim, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("deleting a volume: %v", err)

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestPauseAndResume pauses a claimed sandbox: its pod goes. It is resumed with
@@ -24,8 +26,8 @@ import (
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
-	claim := c.claim(t, ns, newClaim("claim", 1))
+	expect.FilledPool(t, c, ns, 1)
+	claim := c.claim(t, ns, builders.Claim("claim", 1))
 	name := claim.Status.Sandboxes[0].Name
 	before := c.awaitSandbox(t, ns, name, isReady)
 
@@ -103,7 +105,7 @@ func TestDeletePaused(t *testing.T) {
 		if err := c.Sandboxes(ns).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			left, err := c.Sandboxes(ns).Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -142,7 +144,7 @@ func TestPauseTime(t *testing.T) {
 	if left := time.Until(kept.Spec.ShutdownTime.Time); left < 23*time.Hour || left > 24*time.Hour || !kept.Spec.PauseTime.Equal(kept.Spec.ShutdownTime) {
 		t.Errorf("pause time %s, shutdown time %s", kept.Spec.PauseTime, kept.Spec.ShutdownTime)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.Sandboxes(ns).Get(ctx, "deleted", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func quantity(text string) resource.Quantity { return resource.MustParse(text) }
@@ -95,7 +97,7 @@ func TestSandboxIsAPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.awaitNoPod(t, ns, "box")
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "data-box", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -137,8 +139,8 @@ func TestSandboxWithToken(t *testing.T) {
 func TestSandboxMetadataReachesThePod(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
-	claim := newClaim("claim", 1)
+	expect.FilledPool(t, c, ns, 1)
+	claim := builders.Claim("claim", 1)
 	claim.Spec.Labels = map[string]string{"team": "red"}
 	claim.Spec.Annotations = map[string]string{"example.com/job": "7", "agents.kruise.io/cleanup-enabled": "true"}
 	claim = c.claim(t, ns, claim)
@@ -147,7 +149,7 @@ func TestSandboxMetadataReachesThePod(t *testing.T) {
 	var pod *corev1.Pod
 	labelled := func(check func() bool) {
 		t.Helper()
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if pod, err = c.kube.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
 				return err

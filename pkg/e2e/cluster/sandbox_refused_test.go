@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestSandboxPodIsKept has a policy that lets nobody change or delete pods. The
@@ -30,7 +31,7 @@ func TestSandboxPodIsKept(t *testing.T) {
 	before := c.pod(t, ns, "box")
 	const says = "pods stay as they are"
 	allow := c.keepPods(t, ns, says)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		err := c.kube.CoreV1().Pods(ns).Delete(ctx, "box", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("not denied: %w", err)

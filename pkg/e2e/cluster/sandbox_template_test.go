@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestPoolOfATemplate follows a set that refers to a template and patches it, from
@@ -30,14 +32,14 @@ func TestPoolOfATemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	const replicas = 5
-	set := newSet("pool", replicas)
+	set := builders.Set("pool", replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
 	set.Spec.Patch = &runtime.RawExtension{Raw: []byte(
 		`{"metadata":{"labels":{"tier":"small"}},"spec":{"containers":[{"name":"main","env":[{"name":"B","value":"2"}]}]}}`)}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 	c.awaitPoolImage(t, ns, "busybox:1", replicas)
 	for _, name := range c.unused(t, ns) {
 		pod := c.pod(t, ns, name)
@@ -47,10 +49,10 @@ func TestPoolOfATemplate(t *testing.T) {
 	}
 
 	// The claimed sandbox goes on with its pod, which learns whose it is.
-	claim := c.claim(t, ns, newClaim("mine", 1))
+	claim := c.claim(t, ns, builders.Claim("mine", 1))
 	claimed := claim.Status.Sandboxes[0].Name
 	before := c.pod(t, ns, claimed)
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if pod := c.pod(t, ns, claimed); pod.UID != before.UID || pod.Labels[v1alpha1.LabelOwner] != string(claim.UID) || pod.Labels["tier"] != "small" {
 			return fmt.Errorf("pod %s, before %s, has labels %v", pod.UID, before.UID, pod.Labels)
 		}
@@ -68,11 +70,11 @@ func TestPoolOfATemplate(t *testing.T) {
 	}
 
 	// Old revisions are not kept, and the garbage collector takes the last one.
-	eventually(t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 2) })
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 2) })
 	if err := c.SandboxSets(ns).Delete(t.Context(), "pool", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 1) })
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 1) })
 }
 
 func (c *clients) onlyTemplates(ctx context.Context, ns string, want int) error {
@@ -86,7 +88,7 @@ func (c *clients) onlyTemplates(ctx context.Context, ns string, want int) error 
 // awaitPoolImage waits until the set "pool" is full of pods of an image.
 func (c *clients) awaitPoolImage(t *testing.T, ns, image string, replicas int) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err

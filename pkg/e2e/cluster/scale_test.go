@@ -21,23 +21,25 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestScale scales a pool up and down with kubectl.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	kubectl(t, ns, poolYAML, "apply", "-f", "-")
-	c.awaitPool(t, ns, "pool", 3)
+	kubectl(t, ns, builders.PoolYAML, "apply", "-f", "-")
+	expect.FullPool(t, c, ns, "pool", 3)
 	kubectl(t, ns, "", "scale", "sandboxset", "pool", "--current-replicas=3", "--replicas=5")
-	c.awaitPool(t, ns, "pool", 5)
+	expect.FullPool(t, c, ns, "pool", 5)
 	kubectl(t, ns, "", "scale", "sbs/pool", "--replicas=1")
-	c.awaitPool(t, ns, "pool", 1)
+	expect.FullPool(t, c, ns, "pool", 1)
 	if _, err := tryKubectl(t, "", ns, "", "scale", "sbs/pool", "--replicas=2", "--current-replicas=7"); err == nil {
 		t.Error("scaled although there are not as many as was said")
 	}
 	kubectl(t, ns, "", "scale", "sbs/pool", "--replicas=0")
-	c.awaitPool(t, ns, "pool", 0)
+	expect.FullPool(t, c, ns, "pool", 0)
 	c.awaitOnly(t, ns)
 }
 
@@ -46,7 +48,7 @@ func TestScale(t *testing.T) {
 func TestScaleClient(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 2)
+	expect.FilledPool(t, c, ns, 2)
 	found := memory.NewMemCacheClient(c.kube.Discovery())
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(found)
 	scales, err := scale.NewForConfig(c.config, mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(found))
@@ -70,7 +72,7 @@ func TestScaleClient(t *testing.T) {
 	if _, err := scales.Scales(ns).Update(t.Context(), resource, pool, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", 3)
+	expect.FullPool(t, c, ns, "pool", 3)
 	stale.Spec.Replicas = 1
 	if _, err := scales.Scales(ns).Update(t.Context(), resource, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("scaling by what was there before: %v", err)
@@ -82,7 +84,7 @@ func TestScaleClient(t *testing.T) {
 func TestHorizontalPodAutoscaler(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 1)
+	expect.FilledPool(t, c, ns, 1)
 	_, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "pool"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -93,8 +95,8 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, "pool", 3)
-	eventually(t, func(ctx context.Context) error {
+	expect.FullPool(t, c, ns, "pool", 3)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		hpa, err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -107,7 +109,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 		return fmt.Errorf("the autoscaler says %+v", hpa.Status)
 	})
 	kubectl(t, ns, "", "scale", "sbs/pool", "--replicas=7")
-	c.awaitPool(t, ns, "pool", 5)
+	expect.FullPool(t, c, ns, "pool", 5)
 }
 
 // patchScale patches the scale of a set, which the typed client cannot decode.

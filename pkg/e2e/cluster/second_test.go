@@ -9,7 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestSecondCluster runs another cluster beside the shared one, with the store
@@ -30,8 +32,8 @@ func TestSecondCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clientsFor(t, second.Config())
-	c.fillPool(t, metav1.NamespaceDefault, 2)
-	created := c.claim(t, metav1.NamespaceDefault, newClaim("only-in-the-second", 2))
+	expect.FilledPool(t, c, metav1.NamespaceDefault, 2)
+	created := c.claim(t, metav1.NamespaceDefault, builders.Claim("only-in-the-second", 2))
 	c.pod(t, metav1.NamespaceDefault, created.Status.Sandboxes[0].Name)
 
 	_, err = admin(t).SandboxClaims(metav1.NamespaceDefault).Get(t.Context(), created.Name, metav1.GetOptions{})
@@ -40,8 +42,8 @@ func TestSecondCluster(t *testing.T) {
 	}
 	ns := namespace(t)
 	first := admin(t)
-	first.fillPool(t, ns, 1)
-	first.claim(t, ns, newClaim("claim", 1))
+	expect.FilledPool(t, first, ns, 1)
+	first.claim(t, ns, builders.Claim("claim", 1))
 
 	// The store is kept from one install to the next.
 	if err := installed.Stop(); err != nil {

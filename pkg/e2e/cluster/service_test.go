@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const portsTemplate = `{"spec":{"containers":[{"name":"main","image":"busybox:1","ports":[{"containerPort":8080,"name":"http"},{"containerPort":9090}]}],
@@ -27,7 +29,7 @@ const portsTemplate = `{"spec":{"containers":[{"name":"main","image":"busybox:1"
 func (c *clients) awaitService(t testing.TB, ns, name string) *corev1.Service {
 	t.Helper()
 	var service *corev1.Service
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		var err error
 		if service, err = c.kube.CoreV1().Services(ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -54,7 +56,7 @@ func (c *clients) awaitService(t testing.TB, ns, name string) *corev1.Service {
 
 func (c *clients) awaitNoService(t testing.TB, ns, name string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := c.kube.CoreV1().Services(ns).Get(ctx, name, metav1.GetOptions{})
 		return gone(err)
 	})
@@ -81,7 +83,7 @@ func TestServicesOfSandboxes(t *testing.T) {
 
 	// A claimed sandbox keeps its Service, through a pause as well, until it is told
 	// otherwise. Only the word "unset" changes nothing.
-	claimed := c.claim(t, ns, newClaim("mine", 1)).Status.Sandboxes[0].Name
+	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
 	made := c.awaitService(t, ns, claimed)
 	c.patchSandbox(t, ns, claimed, `{"spec":{"paused":true}}`)
 	c.awaitNoPod(t, ns, claimed)
@@ -129,7 +131,7 @@ func TestServicesOfSandboxes(t *testing.T) {
 
 	// What the template says of services is part of the revision.
 	c.patchTemplate(t, web, `{"spec":{"service":null}}`)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		list, err := c.Sandboxes(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -145,7 +147,7 @@ func TestServicesOfSandboxes(t *testing.T) {
 		}
 		return err
 	})
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 }
 
 // TestServicesThatCannotBe are told of, and nothing of anybody else is touched.

@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestSmallSetBesideALargeOne makes a set of one when a large set fills. Its pod does
@@ -35,7 +38,7 @@ func TestSmallSetBesideALargeOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pods.Stop()
-	if _, err := c.SandboxSets(ns).Create(t.Context(), newSet("large", size), metav1.CreateOptions{}); err != nil {
+	if _, err := c.SandboxSets(ns).Create(t.Context(), builders.Set("large", size), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	made, before := 0, 0
@@ -43,7 +46,7 @@ func TestSmallSetBesideALargeOne(t *testing.T) {
 		var e watch.Event
 		select {
 		case e = <-pods.ResultChan():
-		case <-time.After(patience):
+		case <-time.After(expect.Patience):
 			t.Fatalf("%d pods are made", made)
 		}
 		pod, ok := e.Object.(*corev1.Pod)
@@ -55,7 +58,7 @@ func TestSmallSetBesideALargeOne(t *testing.T) {
 		}
 		made++
 		if made == begun {
-			if _, err := c.SandboxSets(ns).Create(t.Context(), newSet("pool", 1), metav1.CreateOptions{}); err != nil {
+			if _, err := c.SandboxSets(ns).Create(t.Context(), builders.Set("pool", 1), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			before = made

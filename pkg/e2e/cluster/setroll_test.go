@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // makeTemplateOf makes a SandboxTemplate with an image.
@@ -44,7 +46,7 @@ func (c *clients) editTemplate(t testing.TB, ns, name, image string) {
 // and waits until it is full.
 func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, replicas int32) {
 	t.Helper()
-	set := newSet(name, replicas)
+	set := builders.Set(name, replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template}
 	if patch != "" {
 		set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
@@ -52,7 +54,7 @@ func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, 
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPool(t, ns, name, replicas)
+	expect.FullPool(t, c, ns, name, replicas)
 }
 
 // awaitRolledOut waits until all unused sandboxes of a set are of a revision with
@@ -60,7 +62,7 @@ func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, 
 func (c *clients) awaitRolledOut(t testing.TB, ns, name, text string) string {
 	t.Helper()
 	revision := ""
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -98,24 +100,24 @@ func TestRollOutUnderClaims(t *testing.T) {
 	c.makeReferring(t, ns, "pool", "base", "", replicas)
 	recording := c.record(t, ns)
 
-	load := c.start(t, &crowd{namespace: ns, name: "load", clients: 4, replicas: 1, pause: 200 * time.Millisecond, fails: true})
-	load.awaitMore(t, 5)
+	crowd := c.start(t, &crowd{namespace: ns, name: "load", clients: 4, replicas: 1, pause: 200 * time.Millisecond, fails: true})
+	crowd.AwaitMore(t, 5)
 	c.editTemplate(t, ns, "base", "busybox:2")
-	load.awaitMore(t, 160)
-	load.stop()
-	load.checkFailures(t)
+	crowd.AwaitMore(t, 160)
+	crowd.Stop()
+	crowd.checkFailures(t)
 	// As long as claims keep a pool below its floor, a roll-out takes nothing away.
 	newest := c.awaitRolledOut(t, ns, "pool", "busybox:2")
 	story := recording.tell(t, recording.end(t), newest)
 	sentAfter := map[string]int{}
-	for _, told := range load.answers() {
-		sentAfter[completed(t, told.claim, 1)[0]] = told.after
+	for _, told := range crowd.Answers() {
+		sentAfter[expect.Claimed(t, told.Claim, 1)[0]] = told.After
 	}
 
 	if story.oldLeft > 0 {
 		t.Errorf("%d sandboxes of the old revision are left", story.oldLeft)
 	}
-	if got, want := len(story.taken), len(load.answers()); got != want {
+	if got, want := len(story.taken), len(crowd.Answers()); got != want {
 		t.Errorf("%d sandboxes were taken, by %d claims", got, want)
 	}
 	least, old := replicas, 0
@@ -143,7 +145,7 @@ func TestRollOutUnderClaims(t *testing.T) {
 	if len(story.removed) == 0 || old == 0 || old == len(story.taken) {
 		t.Error("the roll-out and the claims did not meet")
 	}
-	c.awaitPool(t, ns, "pool", replicas)
+	expect.FullPool(t, c, ns, "pool", replicas)
 }
 
 // TestSharedTemplateUnderClaims edits a template twice while claims take from two
@@ -160,9 +162,9 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 	for _, set := range []string{"pool", "large"} {
 		crowds[set] = c.start(t, &crowd{namespace: ns, name: set, set: set, clients: 2, replicas: 1, pause: 400 * time.Millisecond})
 	}
-	crowds["pool"].awaitMore(t, 3)
+	crowds["pool"].AwaitMore(t, 3)
 	c.editTemplate(t, ns, "base", "busybox:2")
-	crowds["large"].awaitMore(t, 3) // the second edit comes into the roll-out of the first
+	crowds["large"].AwaitMore(t, 3) // the second edit comes into the roll-out of the first
 	c.editTemplate(t, ns, "base", "busybox:3")
 	revisions := map[string]string{}
 	for set := range crowds {
@@ -172,12 +174,12 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 		t.Errorf("both sets are at revision %s, one of them patched", revisions["pool"])
 	}
 	for set, crowd := range crowds {
-		crowd.awaitMore(t, 3)
-		crowd.stop()
+		crowd.AwaitMore(t, 3)
+		crowd.Stop()
 		crowd.checkFailures(t)
 		images := map[string]int{}
-		for _, told := range crowd.answers() {
-			name := completed(t, told.claim, 1)[0]
+		for _, told := range crowd.Answers() {
+			name := expect.Claimed(t, told.Claim, 1)[0]
 			pod := c.pod(t, ns, name)
 			image := pod.Spec.Containers[0].Image
 			images[image]++
@@ -189,8 +191,8 @@ func TestSharedTemplateUnderClaims(t *testing.T) {
 		if images["busybox:1"] == 0 || images["busybox:3"] == 0 {
 			t.Errorf("claimed from %s: %v", set, images)
 		}
-		c.awaitPool(t, ns, set, replicas)
+		expect.FullPool(t, c, ns, set, replicas)
 	}
 	// The template and a revision of each set.
-	eventually(t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 3) })
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 3) })
 }

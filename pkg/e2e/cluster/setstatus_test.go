@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // inTheWay is a finalizer that keeps what is deleted, and outOfTheWay takes it away.
@@ -55,7 +57,7 @@ func TestStatusCountsWhatCanBeClaimed(t *testing.T) {
 		}, undo: func(name string) { c.patchPod(t, ns, name, outOfTheWay) }},
 	}
 	replicas := int32(len(unfit) + left)
-	c.fillPool(t, ns, replicas)
+	expect.FilledPool(t, c, ns, replicas)
 	hold := []byte(`{"spec":{"scaleStrategy":{"maxUnavailable":0}}}`) // nothing comes in place of what is unfit
 	if _, err := c.SandboxSets(ns).Patch(t.Context(), "pool", types.MergePatchType, hold, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -72,12 +74,12 @@ func TestStatusCountsWhatCanBeClaimed(t *testing.T) {
 		c.awaitCounted(t, ns, tc.what, replicas, replicas-int32(i)-1)
 	}
 
-	most := newClaim("one-too-many", left+1)
+	most := builders.Claim("one-too-many", left+1)
 	most.Spec.OnShortage, most.Spec.Allocation = v1alpha1.ShortageFail, v1alpha1.AllocationAllOrNothing
 	if _, err := c.SandboxClaims(ns).Create(t.Context(), most, metav1.CreateOptions{}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a claim of more than there are: %v", err)
 	}
-	claim := newClaim("all", left)
+	claim := builders.Claim("all", left)
 	claim.Spec.OnShortage = v1alpha1.ShortageFail
 	c.claim(t, ns, claim)
 	c.awaitCounted(t, ns, "claimed", replicas, 0)
@@ -87,7 +89,7 @@ func TestStatusCountsWhatCanBeClaimed(t *testing.T) {
 // sandboxes, all of them available.
 func (c *clients) awaitCounted(t testing.TB, ns, what string, replicas, counted int32) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(ns).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err

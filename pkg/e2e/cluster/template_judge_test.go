@@ -25,7 +25,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 const (
@@ -141,14 +143,14 @@ func TestClusterRefusesARevision(t *testing.T) {
 	kubectl(t, ns, shared("1"), "apply", "-f", "-")
 	kubectl(t, ns, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxSet","metadata":{"name":"pool"},"spec":{"replicas":2,`+
 		`"templateRef":{"name":"shared"},"patch":{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1"}}}]}}}}`, "apply", "-f", "-")
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 	before, err := c.SandboxSets(ns).Get(t.Context(), "pool", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	condition := func(status metav1.ConditionStatus, reason, message string) {
 		t.Helper()
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			set, err := c.SandboxSets(ns).Get(ctx, "pool", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -164,8 +166,8 @@ func TestClusterRefusesARevision(t *testing.T) {
 
 	kubectl(t, ns, shared("2"), "apply", "-f", "-")
 	condition(metav1.ConditionFalse, v1alpha1.ReasonInvalidTemplate, "must be less than or equal to cpu limit of 1")
-	c.claim(t, ns, newClaim("one", 1))
-	c.awaitPool(t, ns, "pool", 2) // refilled
+	c.claim(t, ns, builders.Claim("one", 1))
+	expect.FullPool(t, c, ns, "pool", 2) // refilled
 	after, err := c.SandboxSets(ns).Get(t.Context(), "pool", metav1.GetOptions{})
 	if err != nil || after.Status.CurrentRevision != before.Status.CurrentRevision {
 		t.Errorf("%v: from revision %s to %s", err, before.Status.CurrentRevision, after.Status.CurrentRevision)
@@ -173,7 +175,7 @@ func TestClusterRefusesARevision(t *testing.T) {
 
 	kubectl(t, ns, shared("500m"), "apply", "-f", "-")
 	condition(metav1.ConditionTrue, v1alpha1.ReasonResolved, "")
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 }
 
 // TestUnknownFieldsAreKept: a field of a Kubernetes that is newer than all of this
@@ -226,7 +228,7 @@ func TestRefusedForNow(t *testing.T) {
 // awaitAccepted waits for what a set says of the cluster's view of its pods.
 func (c *clients) awaitAccepted(t *testing.T, ns, name string, status metav1.ConditionStatus, reason, message string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -244,7 +246,7 @@ func (c *clients) awaitAccepted(t *testing.T, ns, name string, status metav1.Con
 func awaitSaid(t *testing.T, ns, name string, want ...string) {
 	t.Helper()
 	tries := 0
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		tries++
 		object := templateOf(fmt.Sprintf(`{"hostNetwork":true,"containers":[{"name":"main","image":"busybox:%d"}]}`, tries))
 		_, said, err := plane.Kubectl(ctx, "", strings.NewReader(strings.Replace(object, "judged", name, 1)), "--namespace="+ns, "apply", "-f", "-")
@@ -275,7 +277,7 @@ func TestVerdictsAreRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set := newSet("pool", 0)
+	set := builders.Set("pool", 0)
 	set.Spec.Template = pod
 	set, err := server.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
 	if err != nil {

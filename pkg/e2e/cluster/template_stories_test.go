@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // of gives a SandboxTemplate a pod template.
@@ -34,7 +36,7 @@ func (c *clients) drain(t testing.TB, namespace, name string) {
 	if _, err := c.SandboxSets(namespace).Patch(t.Context(), name, types.MergePatchType, stop, metav1.PatchOptions{}); err != nil {
 		t.Fatalf("stopping a set: %v", err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && set.Status.ObservedGeneration != set.Generation {
 			return errors.New("the set has not seen that it is to make no more")
@@ -45,11 +47,11 @@ func (c *clients) drain(t testing.TB, namespace, name string) {
 
 // claimOf is a claim of so many sandboxes of a template that waits for warm ones.
 func claimOf(name, template string, replicas int32) *v1alpha1.SandboxClaim {
-	claim := newClaim(name, replicas)
+	claim := builders.Claim(name, replicas)
 	claim.Spec.TemplateName = ""
 	claim.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: template}
-	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: patience}
-	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: patience}
+	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
+	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 	return claim
 }
 
@@ -60,7 +62,7 @@ func (c *clients) claimAll(t testing.TB, namespace string, claim *v1alpha1.Sandb
 		t.Fatalf("claiming: %v", err)
 	}
 	var done *v1alpha1.SandboxClaim
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		var err error
 		if done, err = c.SandboxClaims(namespace).Get(ctx, claim.Name, metav1.GetOptions{}); err != nil {
 			return err
@@ -70,7 +72,7 @@ func (c *clients) claimAll(t testing.TB, namespace string, claim *v1alpha1.Sandb
 		}
 		return nil
 	})
-	completed(t, done, int(*claim.Spec.Replicas))
+	expect.Claimed(t, done, int(*claim.Spec.Replicas))
 	return done
 }
 
@@ -138,7 +140,7 @@ func TestStorySmallPoolFirst(t *testing.T) {
 	}
 
 	// Who asks for the set by its name gets what the set has.
-	byName := newClaim("by-name", 1)
+	byName := builders.Claim("by-name", 1)
 	byName.Spec.TemplateName = "large"
 	asIs := c.claimAll(t, ns, byName)
 	c.awaitCores(t, ns, asIs.Status.Sandboxes[0].Name, "2", "2")
@@ -287,7 +289,7 @@ func TestFreshOfATemplateFail(t *testing.T) {
 			if _, err := c.kube.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				got, err := c.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "one", metav1.GetOptions{})
 				if err == nil && len(got.Status.Hard) == 0 {
 					return errors.New("the quota is not counted yet")
@@ -304,7 +306,7 @@ func TestFreshOfATemplateFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			var done *v1alpha1.SandboxClaim
-			eventually(t, func(ctx context.Context) error {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 				var err error
 				if done, err = c.SandboxClaims(ns).Get(ctx, "mine", metav1.GetOptions{}); err != nil {
 					return err
@@ -314,7 +316,7 @@ func TestFreshOfATemplateFail(t *testing.T) {
 				}
 				return nil
 			})
-			got := completed(t, done, 1)
+			got := expect.Claimed(t, done, 1)
 			if !meta.IsStatusConditionTrue(done.Status.Conditions, v1alpha1.ClaimConditionTimedOut) {
 				t.Errorf("the claim does not say that its time was over: %+v", done.Status)
 			}
@@ -345,7 +347,7 @@ func next(t testing.TB, events watch.Interface) runtime.Object {
 			t.Fatal("the watch has ended")
 		}
 		return event.Object
-	case <-time.After(patience):
+	case <-time.After(expect.Patience):
 		t.Fatal("no event came")
 	}
 	return nil
@@ -359,9 +361,9 @@ func TestMoreThanThePoolHas(t *testing.T) {
 	c.makeTemplate(t, ns, "python", of(sized(fourCores)))
 	c.makeReferring(t, ns, "pool", "python", half, 1)
 	c.drain(t, ns, "pool")
-	claim := newClaim("more", 3)
+	claim := builders.Claim("more", 3)
 	claim.Spec.CreateOnNoStock = new(true)
-	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: patience}
+	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 	done := c.claimAll(t, ns, claim)
 	if got := c.pools(t, done); got["pool"] != 3 {
 		t.Errorf("the sandboxes are of the pools %v", got)
@@ -384,8 +386,8 @@ func TestTemplateDeletedInUse(t *testing.T) {
 	}
 	c.awaitResolved(t, ns, "pool", metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
 
-	c.claim(t, ns, newClaim("by-set", 2))
-	c.awaitPool(t, ns, "pool", 2) // it was filled up from its revision
+	c.claim(t, ns, builders.Claim("by-set", 2))
+	expect.FullPool(t, c, ns, "pool", 2) // it was filled up from its revision
 	byTemplate := c.claimAll(t, ns, claimOf("by-template", "python", 1))
 	if got := updated(byTemplate); !strings.HasPrefix(got, "False Failed: ") {
 		t.Errorf("a claim on the template that is gone says %q", got)
@@ -394,7 +396,7 @@ func TestTemplateDeletedInUse(t *testing.T) {
 
 	c.makeTemplate(t, ns, "python", of(sized(fourCores)))
 	c.awaitResolved(t, ns, "pool", metav1.ConditionTrue, v1alpha1.ReasonResolved)
-	c.awaitPool(t, ns, "pool", 2)
+	expect.FullPool(t, c, ns, "pool", 2)
 	again := c.claimAll(t, ns, claimOf("again", "python", 1))
 	if got, want := updated(again), "True Succeeded: Resized 1 sandboxes"; got != want {
 		t.Errorf("a claim on the template that is back says %q, want %q", got, want)
@@ -405,7 +407,7 @@ func TestTemplateDeletedInUse(t *testing.T) {
 // awaitResolved waits until a set says how it gets on with its template.
 func (c *clients) awaitResolved(t testing.TB, namespace, name string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		set, err := c.SandboxSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -429,8 +431,8 @@ func TestSetOfATemplateDeleted(t *testing.T) {
 	if err := c.SandboxSets(ns).Delete(t.Context(), "pool", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitOnly(t, ns, completed(t, claim, 2)...)
-	eventually(t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 1) })
+	c.awaitOnly(t, ns, expect.Claimed(t, claim, 2)...)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 1) })
 	for _, claimed := range claim.Status.Sandboxes {
 		c.awaitCores(t, ns, claimed.Name, "4", "4")
 		if got := c.pod(t, ns, claimed.Name).Status.Phase; got != corev1.PodRunning {

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // TestClusterUnreachable takes away the way from our API servers and controllers
@@ -37,7 +39,7 @@ func TestClusterUnreachable(t *testing.T) {
 		APIServerArgs:  []string{"--kubeconfig=" + s.through(t, gate, "sandlot-apiserver")},
 		ControllerArgs: []string{"--kubeconfig=" + s.through(t, gate, "sandlot-controller-manager")},
 	})
-	s.fillPool(t, ns, pool)
+	expect.FilledPool(t, s, ns, pool)
 	s.allowClaims(t, ns, user)
 	config, err := s.User(user)
 	if err != nil {
@@ -56,10 +58,10 @@ func TestClusterUnreachable(t *testing.T) {
 	var all []*crowd
 	for i, c := range direct {
 		known := &crowd{namespace: ns, name: "known-" + string(rune('a'+i)), clients: 1, replicas: 1, each: 1}
-		c.start(t, known).finish()
+		c.start(t, known).Finish()
 		all = append(all, known)
 	}
-	s.awaitPool(t, ns, "pool", pool)
+	expect.FullPool(t, s, ns, "pool", pool)
 
 	// Controllers that lose their lease end, and are started again, as by a kubelet.
 	gate.block()
@@ -70,12 +72,12 @@ func TestClusterUnreachable(t *testing.T) {
 		all = append(all, c.start(t, during))
 	}
 	for _, crowd := range all {
-		crowd.finish()
+		crowd.Finish()
 	}
 	for _, crowd := range all {
 		crowd.checkFailures(t)
-		for _, answer := range crowd.answers() {
-			completed(t, answer.claim, int(crowd.replicas)) // from stock, so at once
+		for _, answer := range crowd.Answers() {
+			expect.Claimed(t, answer.Claim, int(crowd.replicas)) // from stock, so at once
 		}
 	}
 	s.checkUnjudged(t, installed)
@@ -84,11 +86,11 @@ func TestClusterUnreachable(t *testing.T) {
 
 	after := &crowd{namespace: ns, name: "after", clients: 2, replicas: 1, each: 5}
 	all = append(all, s.start(t, after))
-	after.finish()
+	after.Finish()
 	after.checkFailures(t)
-	var answers []told
+	var answers []load.Answer
 	for _, crowd := range all {
-		answers = append(answers, crowd.answers()...)
+		answers = append(answers, crowd.Answers()...)
 	}
 	s.awaitCalm(t, ns, pool).check(t, answers)
 }

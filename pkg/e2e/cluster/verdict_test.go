@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // world is all that there is in a namespace.
@@ -59,7 +61,7 @@ func (c *clients) awaitCalm(t testing.TB, namespace string, replicas int32, dead
 	t.Helper()
 	var calm world
 	look := func(check func(world) error) {
-		eventually(t, func(ctx context.Context) error {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 			var err error
 			if calm, err = c.world(ctx, namespace); err != nil {
 				return err
@@ -68,7 +70,7 @@ func (c *clients) awaitCalm(t testing.TB, namespace string, replicas int32, dead
 		})
 	}
 	look(world.inProgress)
-	c.awaitPool(t, namespace, "pool", replicas)
+	expect.FullPool(t, c, namespace, "pool", replicas)
 	look(func(w world) error { return w.mismatches(dead) })
 	return calm
 }
@@ -123,7 +125,7 @@ func (w world) mismatches(dead []string) error {
 //  4. what clients were told is so, and nothing else was stored.
 //
 // Dead sandboxes need no pod.
-func (w world) check(t testing.TB, answers []told, dead ...string) {
+func (w world) check(t testing.TB, answers []load.Answer, dead ...string) {
 	t.Helper()
 	for _, err := range w.wrong(answers, dead) {
 		t.Error(err)
@@ -131,7 +133,7 @@ func (w world) check(t testing.TB, answers []told, dead ...string) {
 }
 
 // wrong is what check finds.
-func (w world) wrong(answers []told, dead []string) []error {
+func (w world) wrong(answers []load.Answer, dead []string) []error {
 	var errs []error
 	for _, claim := range w.claims {
 		if err := w.checkClaim(claim, dead); err != nil {
@@ -143,9 +145,9 @@ func (w world) wrong(answers []told, dead []string) []error {
 	}
 	known := map[string]bool{}
 	for _, answer := range answers {
-		known[answer.claim.Name] = true
-		if err := w.keeps(answer.claim); err != nil {
-			errs = append(errs, fmt.Errorf("claim %s, which was answered: %w", answer.claim.Name, err))
+		known[answer.Claim.Name] = true
+		if err := w.keeps(answer.Claim); err != nil {
+			errs = append(errs, fmt.Errorf("claim %s, which was answered: %w", answer.Claim.Name, err))
 		}
 	}
 	for name := range w.claims {

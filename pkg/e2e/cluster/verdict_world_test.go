@@ -13,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
 // goodWorld has two claims, of one sandbox each, and an unused sandbox.
-func goodWorld() (world, []told) {
+func goodWorld() (world, []load.Answer) {
 	w := world{claims: map[string]*v1alpha1.SandboxClaim{}, sandboxes: map[string]*v1alpha1.Sandbox{}, pods: map[string]*corev1.Pod{}}
-	var answers []told
+	var answers []load.Answer
 	for _, name := range []string{"one", "two", ""} {
 		sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "sandbox-" + name, UID: types.UID("sandbox-" + name)}}
 		sandbox.Status.Phase, sandbox.Status.PodInfo.PodUID = v1alpha1.SandboxRunning, types.UID("pod-"+name)
@@ -37,7 +38,7 @@ func goodWorld() (world, []told) {
 		sandbox.Labels = map[string]string{claimLabel: name}
 		pod.Labels = map[string]string{claimLabel: name}
 		w.claims[name] = claim
-		answers = append(answers, told{claim: claim.DeepCopy()})
+		answers = append(answers, load.Answer{Claim: claim.DeepCopy()})
 	}
 	return w, answers
 }

@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestWebhooks lets webhooks of the cluster change and judge claims: once each,
@@ -28,7 +30,7 @@ import (
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.fillPool(t, ns, 3)
+	expect.FilledPool(t, c, ns, 3)
 	hooks := &webhooks{t: t, reviewed: map[string][]string{}}
 	server := httptest.NewTLSServer(hooks)
 	t.Cleanup(server.Close)
@@ -62,15 +64,15 @@ func TestWebhooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	cleanUp(t, mutating.Delete, ns)
-	c.awaitDenied(t, ns, newClaim("denied", 1))
-	c.eachServer(t, ns, newClaim("dry", 1), func(claim *v1alpha1.SandboxClaim, err error) error {
+	c.awaitDenied(t, ns, builders.Claim("denied", 1))
+	c.eachServer(t, ns, builders.Claim("dry", 1), func(claim *v1alpha1.SandboxClaim, err error) error {
 		if err != nil || claim.Spec.Labels["webhook"] != "yes" {
 			return fmt.Errorf("the webhook is not heeded: %v, %w", claim, err)
 		}
 		return nil
 	})
 
-	_, err := c.SandboxClaims(ns).Create(t.Context(), newClaim("denied", 1), metav1.CreateOptions{})
+	_, err := c.SandboxClaims(ns).Create(t.Context(), builders.Claim("denied", 1), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "the webhook says no") {
 		t.Errorf("got %v, want it to be denied", err)
 	}
@@ -79,11 +81,11 @@ func TestWebhooks(t *testing.T) {
 	user := uniqueUser(t, "ann")
 	grant(t, ns, "sandlot-claimer", user)
 	who := as(t, user)
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
 		return err
 	})
-	claim := who.claim(t, ns, newClaim("mine", 2))
+	claim := who.claim(t, ns, builders.Claim("mine", 2))
 	if got := claim.Annotations[v1alpha1.AnnotationClaimedBy]; got != user {
 		t.Errorf("a webhook made it claimed by %q", got)
 	}

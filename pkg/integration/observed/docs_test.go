@@ -5,6 +5,7 @@ package observed
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // notHere are metrics that the programs of this test do not have.
@@ -27,13 +29,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 	controllers := startManager(t, s)
 	s.Set(t, namespace, "documented", 1)
 	var exposed []string
-	eventually(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		server, manager := scrapeOf(t, s.Config, s.Config.Host+"/metrics"), scrapeOf(t, &rest.Config{}, controllers)
 		if server["sandlot_pool_replicas"] == nil || manager["sandlot_sandboxset_replicas"] == nil {
-			return "the set is not shown yet"
+			return errors.New("the set is not shown yet")
 		}
 		exposed = append(server.names("sandlot_"), manager.names("sandlot_")...)
-		return ""
+		return nil
 	})
 	// These are there only while a set is short, or has a burst.
 	exposed = append(exposed, "sandlot_sandboxset_short_since_timestamp_seconds", "sandlot_sandboxset_burst")

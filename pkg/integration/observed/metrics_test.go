@@ -14,6 +14,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // grew compares two scrapes: what must have grown by how much.
@@ -45,11 +46,11 @@ func TestClaimsAreCounted(t *testing.T) {
 	waits := func(claim *v1alpha1.SandboxClaim) { claim.Spec.CreateOnNoStock = new(false) }
 
 	// The index knows the stock, or the claims below would be of another outcome.
-	eventually(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if got := look().value("sandlot_pool_sandboxes", "sandboxset=pool", "state=available"); got != 5 {
-			return fmt.Sprintf("%v sandboxes are available", got)
+			return fmt.Errorf("%v sandboxes are available", got)
 		}
-		return ""
+		return nil
 	})
 	before := look()
 	if err := create("bound", 2, nil); err != nil {
@@ -71,15 +72,15 @@ func TestClaimsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var waiting scrape
-	eventually(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		waiting = look()
 		if got := waiting.value("sandlot_claims_without_sandboxset"); got != 1 {
-			return fmt.Sprintf("%v claims wait for a set", got)
+			return fmt.Errorf("%v claims wait for a set", got)
 		}
 		if got := waiting.value("sandlot_pool_waiting_claims", "sandboxset=pool"); got != 1 {
-			return fmt.Sprintf("%v claims wait for the pool", got)
+			return fmt.Errorf("%v claims wait for the pool", got)
 		}
-		return ""
+		return nil
 	})
 	if got := waiting.value("sandlot_pool_missing_sandboxes", "sandboxset=pool"); got != 1 {
 		t.Errorf("%v sandboxes are missing", got)
@@ -111,14 +112,14 @@ func TestClaimsAreCounted(t *testing.T) {
 	// More stock ends the wait; a deleted set takes its figures along.
 	s.Stock(t, set, 5, 1)
 	var after scrape
-	eventually(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		after = look()
 		got := after.value("sandlot_claim_completion_duration_seconds", "result=completed") -
 			waiting.value("sandlot_claim_completion_duration_seconds", "result=completed")
 		if got != 1 {
-			return fmt.Sprintf("%v claims were completed in the background", got)
+			return fmt.Errorf("%v claims were completed in the background", got)
 		}
-		return ""
+		return nil
 	})
 	if got := after.value("sandlot_pool_index_lag_seconds") - before.value("sandlot_pool_index_lag_seconds"); !(got > 0) {
 		t.Errorf("the lag of the index was measured %v times", got)
@@ -132,11 +133,11 @@ func TestClaimsAreCounted(t *testing.T) {
 	if err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Delete(t.Context(), "pool", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if got := look().value("sandlot_pool_sandboxes"); !math.IsNaN(got) {
-			return fmt.Sprintf("the deleted set still shows %v sandboxes", got)
+			return fmt.Errorf("the deleted set still shows %v sandboxes", got)
 		}
-		return ""
+		return nil
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestResizesAreCounted: by how they went, each once.
@@ -41,16 +42,16 @@ func TestResizesAreCounted(t *testing.T) {
 		ClaimTimeout:     &metav1.Duration{Duration: 10 * time.Minute},
 		WaitReadyTimeout: &metav1.Duration{Duration: 10 * time.Minute},
 	}}
-	eventually(t, func(ctx context.Context) string { // the stock may be on its way to the index
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // the stock may be on its way to the index
 		shown, err := agents.SandboxClaims(namespace).Create(ctx, claim, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		update := meta.FindStatusCondition(shown.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 		if update == nil || update.Message != "Resizing 3 sandboxes" {
-			return fmt.Sprintf("would get %+v", shown.Status)
+			return fmt.Errorf("would get %+v", shown.Status)
 		}
-		return ""
+		return nil
 	})
 	if _, err := agents.SandboxClaims(namespace).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -78,12 +79,12 @@ func TestResizesAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func(context.Context) string {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		for _, result := range []string{"succeeded", "failed", "let_go"} {
 			if got := counted(result); got != 1 {
-				return fmt.Sprintf("%v resizes %s", got, result)
+				return fmt.Errorf("%v resizes %s", got, result)
 			}
 		}
-		return ""
+		return nil
 	})
 }

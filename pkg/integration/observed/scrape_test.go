@@ -4,29 +4,21 @@
 package observed
 
 import (
-	"context"
 	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 )
 
-const (
-	namespace = "default"
-	// patience is how long a test waits for what must come. It decides nothing but
-	// when a failing test gives up.
-	patience = 2 * time.Minute
-)
+const namespace = "default"
 
 // scrape is what a program shows at /metrics.
 type scrape map[string]*dto.MetricFamily
@@ -104,17 +96,4 @@ func (s scrape) names(prefix string) []string {
 			}
 		}
 	})
-}
-
-// eventually waits until problem has nothing to say.
-func eventually(t *testing.T, problem func(ctx context.Context) string) {
-	t.Helper()
-	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = problem(ctx)
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%v: %s", err, last)
-	}
 }

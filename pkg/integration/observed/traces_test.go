@@ -150,13 +150,7 @@ func TestClaimIsTraced(t *testing.T) {
 		t.Fatalf("the claim that is to wait says %+v", claim.Status)
 	}
 	s.Stock(t, set, 1, 1)
-	eventually(t, func(ctx context.Context) string {
-		claim, err := s.Client.AgentsV1alpha1().SandboxClaims(namespace).Get(ctx, "waiting", metav1.GetOptions{})
-		if err != nil || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
-			return fmt.Sprintf("the claim is %v, %v", claim, err)
-		}
-		return ""
-	})
+	s.AwaitClaim(t, namespace, "waiting", testutil.Completed)
 	s.Stop() // which sends what has been recorded
 
 	const request = "POST /apis/agents.kruise.io/v1alpha1/namespaces/{:namespace}/sandboxclaims"

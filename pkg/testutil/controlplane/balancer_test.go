@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // named is a server that says its name on every line it is sent.
@@ -89,7 +91,7 @@ func TestBalancer(t *testing.T) {
 	// onlyFrom waits until all new connections go to these.
 	onlyFrom := func(wanted ...string) {
 		t.Helper()
-		eventually(t, func(context.Context) error {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
 			got := map[string]bool{}
 			for range 4 {
 				name, err := line(dial())

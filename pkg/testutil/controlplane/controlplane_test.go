@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // TestControlPlane goes through the life of a control plane without Sandlot.
@@ -108,7 +110,7 @@ func testPods(t *testing.T, client kubernetes.Interface) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		got, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -121,7 +123,7 @@ func testPods(t *testing.T, client kubernetes.Interface) {
 	if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		_, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %w", err)
@@ -174,7 +176,7 @@ func testNamespaces(t *testing.T, client kubernetes.Interface) {
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), "brief", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if _, err := client.CoreV1().Namespaces().Get(ctx, "brief", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("the namespace is there"), err)
 		}

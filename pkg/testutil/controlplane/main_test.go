@@ -12,13 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
-
-// patience is how long anything may take before a test gives up on it.
-const patience = 3 * time.Minute
 
 // roleVariable makes this program one that the tests start.
 const roleVariable = "SANDLOT_TEST_ROLE"
@@ -98,17 +92,4 @@ func freeAddress(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return address(port)
-}
-
-// eventually waits until check returns nil.
-func eventually(t *testing.T, check func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%v; at last: %v", err, last)
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 func TestProcess(t *testing.T) {
@@ -59,7 +61,7 @@ func TestProcessIsStartedAgain(t *testing.T) {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func(context.Context) error {
+	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if pid := p.Pid(); pid == 0 || pid == first {
 			return errors.New("it was not started again")
 		}
@@ -138,12 +140,12 @@ func TestChildrenDieWithUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	listens := tcp(address)
-	eventually(t, listens)
+	expect.Eventually(t.Context(), t, listens)
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // says that it was killed
-	eventually(t, func(ctx context.Context) error {
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if listens(ctx) == nil {
 			return errors.New("the child is there")
 		}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/install"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
 )
 
@@ -105,11 +105,7 @@ func NewCached(t testing.TB) *Fixture {
 // WaitReady waits until the watch cache of a store has read its first list.
 func WaitReady(t testing.TB, store rest.StorageWithReadiness) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
-		func(context.Context) (bool, error) { return store.ReadinessCheck() == nil, nil })
-	if err != nil {
-		t.Fatalf("waiting for the watch cache: %v", err)
-	}
+	expect.Eventually(t.Context(), t, func(context.Context) error { return store.ReadinessCheck() })
 }
 
 // Raw returns the bytes that etcd holds for an object in Namespace, or nil.

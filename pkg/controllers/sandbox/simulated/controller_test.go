@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,15 +26,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 func newSandbox(name, image string) *v1alpha1.Sandbox {
-	return &v1alpha1.Sandbox{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{}},
-		Spec: v1alpha1.SandboxSpec{EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-			Template: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)},
-		}},
-	}
+	sandbox := builders.Sandbox(name)
+	sandbox.Namespace, sandbox.Labels, sandbox.Spec.Template = "default", map[string]string{}, builders.PodTemplateOf(image)
+	return sandbox
 }
 
 // counting is a queue that counts what is put in.
@@ -271,7 +268,7 @@ func TestController(t *testing.T) {
 		run(t, api, sandbox, time.Second)
 		before := get(t, "edited")
 		sandbox = before.DeepCopy()
-		sandbox.Spec.Template.Raw = []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"busybox"}]}}`)
+		sandbox.Spec.Template.Raw = []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"main","image":"busybox"}]}}`)
 		if err := api.Update(t.Context(), sandbox); err != nil {
 			t.Fatal(err)
 		}

@@ -85,17 +85,15 @@ func (f *fixture) create(name string, replicas int32) *v1alpha1.SandboxClaim {
 }
 
 // stock adds a sandbox and waits until the claim has got it.
-func (f *fixture) stock(number int, claim *v1alpha1.SandboxClaim) (after *v1alpha1.SandboxClaim) {
+func (f *fixture) stock(number int, claim *v1alpha1.SandboxClaim) *v1alpha1.SandboxClaim {
 	f.Helper()
 	f.server.Stock(f, f.set, number, 1)
-	after = claim.DeepCopy()
-	for after.Status.ClaimedReplicas == claim.Status.ClaimedReplicas {
-		time.Sleep(10 * time.Millisecond)
-		if err := f.api.Get(f.Context(), client.ObjectKeyFromObject(claim), after); err != nil {
-			f.Fatal(err)
+	return f.server.AwaitClaim(f, claim.Namespace, claim.Name, func(after *v1alpha1.SandboxClaim) string {
+		if after.Status.ClaimedReplicas == claim.Status.ClaimedReplicas {
+			return "no more is claimed"
 		}
-	}
-	return after
+		return ""
+	})
 }
 
 func (f *fixture) created(claim *v1alpha1.SandboxClaim, initially bool) []time.Duration {
