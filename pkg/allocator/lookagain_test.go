@@ -216,17 +216,13 @@ func TestSetMadeAMomentAgo(t *testing.T) {
 	}
 }
 
-// TestTakenGoesBackWhenNothingServes: what a claim holds until it has all is for others
-// once nothing serves it any more.
-func TestTakenGoesBackWhenNothingServes(t *testing.T) {
+// TestPartsAreForOthers: what is only a part of all or nothing goes back, for claims that
+// it is enough for.
+func TestPartsAreForOthers(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
 	next := d.holding(set)
-	if d.planned(next); len(next.taken) != 1 {
-		t.Fatalf("holds %d while its pool is there", len(next.taken))
-	}
-	d.Feeds().SetDeleted(setOf("a", "py", atVersion(12)))
-	if p := d.planned(next); p.Problem == nil || len(next.taken) != 0 || d.left("a") != 1 {
-		t.Errorf("holds %d, problem %v, left %d", len(next.taken), p.Problem, d.left("a"))
+	if p := d.planned(next); len(next.taken) != 0 || d.left("a") != 1 || p.Wants.Need != 2 {
+		t.Errorf("holds %d, left %d, wants %+v", len(next.taken), d.left("a"), p.Wants)
 	}
 }

@@ -185,8 +185,8 @@ func TestErrorsOfATurn(t *testing.T) {
 		complete bool
 		taken    int
 	}{
-		"the claim has moved":       {moved(0), 1, true, 1},
-		"what it holds has moved":   {moved(1), 1, true, 1},
+		"the claim has moved":       {moved(0), 1, false, 1},
+		"what it holds has moved":   {moved(1), 1, false, 1},
 		"what it binds has moved":   {moved(2), 2, false, 0},
 		"etcd does not say":         {etcdtxn.ErrUnknownOutcome, 1, false, 1},
 		"etcd takes less":           {etcdtxn.ErrTooLarge, 2, false, 1},
