@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
@@ -67,7 +68,7 @@ func newSet(name, image string, replicas int32) *v1alpha1.SandboxSet {
 // updated, shrunk, deleted.
 func TestLifeOfAPool(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api := server.Client.AgentsV1alpha1()
 	ctx := t.Context()
 
@@ -164,7 +165,7 @@ func ignoreNotFound(err error) error {
 // Claims that expire and sandboxes whose time has come go by themselves.
 func TestTimers(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api := server.Client.AgentsV1alpha1()
 	ctx := t.Context()
 
@@ -195,7 +196,7 @@ func TestTimers(t *testing.T) {
 // Sandboxes are paused at their time and resumed, in the absence of a cluster too.
 func TestPause(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond}})
 	sandboxes := server.Client.AgentsV1alpha1().Sandboxes(ns)
 	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "box"}}
 	sandbox.Spec.Template = newSet("", "a", 0).Spec.Template
@@ -221,7 +222,7 @@ func TestPause(t *testing.T) {
 // more slowly, and the set says that nothing is available.
 func TestFailingTemplate(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true, SimulatedStartDelay: 50 * time.Millisecond})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true, SimulatedStartDelay: 50 * time.Millisecond}})
 	api := server.Client.AgentsV1alpha1()
 	if _, err := api.SandboxSets(ns).Create(t.Context(), newSet("bad", simulated.FailImage, 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -251,7 +252,7 @@ func validate(set *v1alpha1.SandboxSet, err error) error {
 func TestTwoManagers(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		server := testutil.Start(t)
-		run(t, server.Config, manager.Options{Simulate: true})
+		run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 		waitFor(t, server.Client, name)
 	}
 }
