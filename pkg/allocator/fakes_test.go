@@ -157,11 +157,11 @@ func (s *slip) Guard(context.Context, string, time.Time) error {
 	return nil
 }
 
-func (s *slip) Len() int                                        { return 1 + len(s.sandboxes) }
-func (s *slip) Bytes() int                                      { return 0 }
-func (s *slip) Commit(context.Context) error                    { return s.commit(s) }
+func (s *slip) Len() int                             { return 1 + len(s.sandboxes) }
+func (s *slip) Bytes() int                           { return 0 }
+func (s *slip) Commit(context.Context) error         { return s.commit(s) }
 func (s *slip) Settle(context.Context) (bool, error) { return s.settle() }
-func (s *slip) Release()                                        {}
+func (s *slip) Release()                             {}
 
 // at gives all that a slip has the resourceVersion at which it was written.
 func (s *slip) at(revision int) {

@@ -29,9 +29,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
 )
 
 // claimStorage is the storage of a server, with the allocation at work, on an
@@ -40,8 +38,8 @@ type claimStorage struct {
 	fixture   *registrytest.Fixture
 	claims    *sandboxclaim.REST
 	status    *base.StatusREST
-	sandboxes *sandbox.REST
-	sets      *sandboxset.REST
+	sandboxes *base.REST
+	sets      *base.REST
 }
 
 // newClaimStorage starts an allocation that ends with the test. The fixture may
@@ -70,8 +68,8 @@ func newClaimStorage(t *testing.T, change func(*registrytest.Fixture)) *claimSto
 		fixture:   fixture,
 		claims:    storage.Resources["sandboxclaims"].(*sandboxclaim.REST),
 		status:    storage.Resources["sandboxclaims/status"].(*base.StatusREST),
-		sandboxes: storage.Resources["sandboxes"].(*sandbox.REST),
-		sets:      storage.Resources["sandboxsets"].(*sandboxset.REST),
+		sandboxes: storage.Resources["sandboxes"].(*base.REST),
+		sets:      storage.Resources["sandboxsets"].(*base.REST),
 	}
 }
 

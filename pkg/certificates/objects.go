@@ -65,14 +65,19 @@ func (r *reconciler) saveSecret(ctx context.Context, secret *corev1.Secret, data
 	secret.Data = data
 	merge(&secret.Labels, ourLabels)
 	merge(&secret.Annotations, annotations)
+	return r.write(ctx, "Secret", secret)
+}
+
+// write creates an object that was not read, and updates another.
+func (r *reconciler) write(ctx context.Context, kind string, object client.Object) error {
 	var err error
-	if secret.ResourceVersion == "" {
-		err = r.writer.Create(ctx, secret)
+	if object.GetResourceVersion() == "" {
+		err = r.writer.Create(ctx, object)
 	} else {
-		err = r.writer.Update(ctx, secret)
+		err = r.writer.Update(ctx, object)
 	}
 	if err != nil {
-		return fmt.Errorf("writing Secret %s: %w", secret.Name, err)
+		return fmt.Errorf("writing %s %s: %w", kind, object.GetName(), err)
 	}
 	return nil
 }
@@ -135,10 +140,7 @@ func formatTime(t time.Time) string {
 
 // parseTime returns zero for what is not a time: then it is noted again.
 func parseTime(s string) time.Time {
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, s) //nolint:errcheck // see above
 	return t
 }
 
@@ -184,16 +186,8 @@ func (r *reconciler) ensureBundle(ctx context.Context, a authority, s signer, f 
 	}
 	object.Data = map[string]string{keyBundle: string(bundle.pem)}
 	merge(&object.Labels, ourLabels)
-	if object.ResourceVersion == "" {
-		object.Namespace, object.Name = r.options.Namespace, a.bundle
-		err = r.writer.Create(ctx, object)
-	} else {
-		err = r.writer.Update(ctx, object)
-	}
-	if err != nil {
-		return loadedBundle{}, fmt.Errorf("writing ConfigMap %s: %w", a.bundle, err)
-	}
-	return bundle, nil
+	object.Namespace, object.Name = r.options.Namespace, a.bundle
+	return bundle, r.write(ctx, "ConfigMap", object)
 }
 
 func (f *found) publishedCAs() []*x509.Certificate {

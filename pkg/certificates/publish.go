@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,10 +126,5 @@ func (a authority) isMountedBy(pod *corev1.Pod) bool {
 }
 
 func (a authority) signs(secret string) bool {
-	for _, t := range a.targets {
-		if t.secret == secret {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.targets, func(t target) bool { return t.secret == secret })
 }

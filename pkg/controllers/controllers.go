@@ -35,28 +35,32 @@ type Controller interface {
 
 // Options configure the controllers.
 type Options struct {
-	// Clock tells the time. Required.
-	Clock clock.PassiveClock
-	// Replenish is for the refill of SandboxSets.
-	Replenish replenish.Options
-	// TTLWorkers is how many expired claims are deleted at the same time.
-	TTLWorkers int
-	// ShutdownWorkers is how many sandboxes are deleted at the same time when their
-	// shutdown time comes, and how many are paused when their pause time comes.
-	ShutdownWorkers int
+	// SandboxSetWorkers, SandboxClaimWorkers and SandboxWorkers are how many objects
+	// of a kind each controller works on at the same time.
+	SandboxSetWorkers   int
+	SandboxClaimWorkers int
+	SandboxWorkers      int
 	// PodWorkers is how many sandboxes are run as pods at the same time, as opposed
-	// to waiting for their pods, which takes no worker.
+	// to waiting for their pods.
 	PodWorkers int
-	// Namespace is that of the installation in a cluster: it has the runtimes, and its
-	// pods may reach sandboxes whose NetworkPolicy is the default.
-	Namespace string
-	// TemplateWorkers is how many SandboxTemplates are worked on at the same time.
-	TemplateWorkers int
+	// RefillConcurrency is how many sandboxes of one set are created or deleted at
+	// the same time.
+	RefillConcurrency int
+	// QuietPeriod is how long claims on a set must pause before its refill begins. It
+	// begins anyway when less than half of the pool is left, and five seconds after the
+	// first of them. Negative is no time.
+	QuietPeriod time.Duration
 	// ClaimEvents is which claims get events in a cluster.
 	ClaimEvents ClaimEvents
-	// Standalone is set where there is no cluster, and so no kubelet and no garbage
-	// collector: controllers here stand in for them.
-	Standalone *Standalone
+	// Namespace is where Sandlot is installed. Runtimes are looked for there, and its
+	// pods may reach sandboxes whose NetworkPolicy is the default.
+	Namespace string
+
+	// Simulate plays the parts of a cluster where there is none: sandboxes become
+	// Running without pods, and what a deleted object owned is deleted.
+	Simulate bool
+	// SimulatedStartDelay is how long a simulated sandbox takes to become Running.
+	SimulatedStartDelay time.Duration
 }
 
 // ClaimEvents is which claims get events. An event is a write to the cluster's own etcd.
@@ -73,62 +77,54 @@ const (
 	ClaimEventsAll ClaimEvents = "All"
 )
 
-// Standalone is for the controllers that stand in for a cluster.
-type Standalone struct {
-	// Simulated is for sandboxes without pods.
-	Simulated simulated.Options
-	// GarbageWorkers is how many objects are garbage collected at the same time.
-	GarbageWorkers int
-}
-
 // DefaultNamespace is where Sandlot is installed by default.
 const DefaultNamespace = "sandlot-system"
 
 // DefaultOptions returns options for one machine and for a cluster.
 func DefaultOptions() Options {
 	return Options{
-		Clock: clock.RealClock{},
-		Replenish: replenish.Options{
-			Workers:           4,
-			RefillConcurrency: 16,
-			QuietPeriod:       100 * time.Millisecond,
-		},
-		TTLWorkers:      4,
-		ShutdownWorkers: 8,
-		PodWorkers:      32,
-		TemplateWorkers: 2,
-		Namespace:       DefaultNamespace,
-		ClaimEvents:     ClaimEventsWaiting,
+		SandboxSetWorkers:   4,
+		SandboxClaimWorkers: 4,
+		SandboxWorkers:      8,
+		PodWorkers:          32,
+		RefillConcurrency:   16,
+		QuietPeriod:         100 * time.Millisecond,
+		ClaimEvents:         ClaimEventsWaiting,
+		Namespace:           DefaultNamespace,
 	}
 }
+
+// templateWorkers is how many SandboxTemplates are worked on at the same time.
+const templateWorkers = 2
 
 // New returns all controllers. They read and write through c; reader asks the
 // server itself, for the rare reads that must not come from a cache.
 func New(c client.Client, reader client.Reader, o Options) []Controller {
-	o.Replenish.Events = o.Standalone == nil // without a cluster there is no API for them
-	lookup := &templates.Lookup{Cache: c, Server: reader, Cluster: o.Standalone == nil}
-	o.Replenish.Lookup = lookup
+	clk, quiet := clock.RealClock{}, max(o.QuietPeriod, 0)
+	lookup := &templates.Lookup{Cache: c, Server: reader, Cluster: !o.Simulate}
 	all := []Controller{
-		replenish.New(c, o.Clock, o.Replenish),
-		ttl.New(c, o.Clock, o.TTLWorkers, o.Standalone == nil && o.ClaimEvents == ClaimEventsAll),
-		lifetime.NewShutdown(c, o.Clock, o.ShutdownWorkers),
-		lifetime.NewPause(c, o.Clock, o.ShutdownWorkers),
+		replenish.New(c, clk, replenish.Options{
+			Workers: o.SandboxSetWorkers, RefillConcurrency: o.RefillConcurrency, QuietPeriod: quiet, Lookup: lookup,
+			Events: !o.Simulate, // without a cluster there is no API for them
+		}),
+		ttl.New(c, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
+		lifetime.NewShutdown(c, clk, o.SandboxWorkers),
+		lifetime.NewPause(c, clk, o.SandboxWorkers),
 	}
-	if s := o.Standalone; s != nil {
+	if o.Simulate {
 		return append(all,
-			simulated.New(c, lookup, o.Clock, s.Simulated),
-			garbagecollector.New(c, reader, s.GarbageWorkers),
+			simulated.New(c, lookup, clk, simulated.Options{Workers: o.SandboxWorkers, StartDelay: o.SimulatedStartDelay}),
+			garbagecollector.New(c, reader, o.SandboxWorkers),
 		)
 	}
 	if o.ClaimEvents != ClaimEventsNone {
-		all = append(all, events.New(c, o.Clock, o.ClaimEvents == ClaimEventsAll))
+		all = append(all, events.New(c, clk, o.ClaimEvents == ClaimEventsAll))
 	}
 	return append(all,
 		pod.New(pod.Options{
-			Client: c, Reader: reader, Lookup: lookup, Clock: o.Clock, Workers: o.PodWorkers,
-			QuietPeriod: o.Replenish.QuietPeriod, Namespace: o.Namespace,
+			Client: c, Reader: reader, Lookup: lookup, Clock: clk, Workers: o.PodWorkers, QuietPeriod: quiet, Namespace: o.Namespace,
 		}),
-		service.New(service.Options{Client: c, Reader: reader, Lookup: lookup, Workers: o.ShutdownWorkers}),
-		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Namespace: o.Namespace, Workers: o.TemplateWorkers}),
+		service.New(service.Options{Client: c, Reader: reader, Lookup: lookup, Workers: o.SandboxWorkers}),
+		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Namespace: o.Namespace, Workers: templateWorkers}),
 	)
 }

@@ -11,6 +11,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -149,6 +150,10 @@ func (s store) issue(ca *pair, want *x509.Certificate) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newPair(cert, key)
+}
+
+func newPair(cert *x509.Certificate, key *ecdsa.PrivateKey) (*pair, error) {
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return nil, err
@@ -169,27 +174,15 @@ func (s store) load(name string) (*pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading certificate %s: %w", name, err)
 	}
-	certs, err := certutil.ParseCertsPEM(content)
+	both, err := tls.X509KeyPair(content, content)
 	if err != nil {
 		return nil, nil //nolint:nilerr // damaged: a new one is made
 	}
-	parsed, err := keyutil.ParsePrivateKeyPEM(content)
-	if err != nil {
-		return nil, nil //nolint:nilerr // damaged: a new one is made
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || !key.PublicKey.Equal(certs[0].PublicKey) {
+	key, ok := both.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
 		return nil, nil
 	}
-	certPEM, err := certutil.EncodeCertificates(certs[0])
-	if err != nil {
-		return nil, fmt.Errorf("encoding certificate %s: %w", name, err)
-	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding key %s: %w", name, err)
-	}
-	return &pair{cert: certs[0], key: key, pem: KeyPair{Cert: certPEM, Key: keyPEM}}, nil
+	return newPair(both.Leaf, key)
 }
 
 // save keeps certificate and key in one file that appears whole or not at all,

@@ -91,7 +91,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	// Register only enters the controllers; it neither blocks nor needs to be
 	// cancelled.
 	ctx := context.Background()
-	for _, c := range controllers.New(mgr.GetClient(), mgr.GetAPIReader(), o.controllers()) {
+	for _, c := range controllers.New(mgr.GetClient(), mgr.GetAPIReader(), o.Options) {
 		if err := c.Register(ctx, mgr); err != nil {
 			return nil, fmt.Errorf("registering controller %s: %w", c.Name(), err)
 		}

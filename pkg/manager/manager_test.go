@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
@@ -109,7 +110,7 @@ func newSet(name, image string, replicas int32) *v1alpha1.SandboxSet {
 // updated, shrunk, deleted.
 func TestLifeOfAPool(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api := server.Client.AgentsV1alpha1()
 	ctx := t.Context()
 
@@ -183,7 +184,7 @@ func claimOf(ctx context.Context, t *testing.T, api typed.AgentsV1alpha1Interfac
 // Claims that expire and sandboxes whose time has come go by themselves.
 func TestTimers(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api := server.Client.AgentsV1alpha1()
 	ctx := t.Context()
 
@@ -208,7 +209,7 @@ func TestTimers(t *testing.T) {
 // Sandboxes are paused at their time and resumed, in the absence of a cluster too.
 func TestPause(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond}})
 	api := server.Client.AgentsV1alpha1()
 	sandbox := builders.Sandbox("box")
 	sandbox.Spec.PauseTime = new(metav1.NewTime(time.Now().Add(2 * time.Second)))
@@ -227,7 +228,7 @@ func TestPause(t *testing.T) {
 // more slowly, and the set says that nothing is available.
 func TestFailingTemplate(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true, SimulatedStartDelay: 50 * time.Millisecond})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true, SimulatedStartDelay: 50 * time.Millisecond}})
 	api := server.Client.AgentsV1alpha1()
 	if _, err := api.SandboxSets(ns).Create(t.Context(), newSet("bad", simulated.FailImage, 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -259,7 +260,7 @@ func TestFailingTemplate(t *testing.T) {
 func TestTwoManagers(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		server := testutil.Start(t)
-		run(t, server.Config, manager.Options{Simulate: true})
+		run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 		api := server.Client.AgentsV1alpha1()
 		if _, err := api.SandboxSets(ns).Create(t.Context(), newSet(name, "a", 3), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func TestNamespaceOfTheInstallation(t *testing.T) {
 		if err := fs.Parse(test.args); err != nil {
 			t.Fatal(err)
 		}
-		if got := o.withDefaults().controllers().Namespace; got != test.want {
+		if got := o.withDefaults().Namespace; got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -17,7 +16,6 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/certificates"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 )
 
 // Options say how the background work is done. The zero value is good for a
@@ -28,10 +26,6 @@ type Options struct {
 	LeaderElect bool
 	// LeaderElectionNamespace is where the lease of the leader is.
 	LeaderElectionNamespace string
-	// Namespace is where Sandlot is installed. Runtimes are looked for there, and its
-	// pods may reach sandboxes whose NetworkPolicy is the default. Empty is that of the
-	// lease.
-	Namespace string
 	// MetricsBindAddress is where metrics are served, over HTTP. Empty or "0" is
 	// nowhere.
 	MetricsBindAddress string
@@ -45,23 +39,8 @@ type Options struct {
 	KubeAPIQPS   float32
 	KubeAPIBurst int
 
-	// SandboxSetWorkers, SandboxClaimWorkers and SandboxWorkers are how many objects
-	// of a kind each controller works on at the same time.
-	SandboxSetWorkers   int
-	SandboxClaimWorkers int
-	SandboxWorkers      int
-	// PodWorkers is how many sandboxes are run as pods at the same time, as opposed
-	// to waiting for their pods.
-	PodWorkers int
-	// RefillConcurrency is how many sandboxes of one set are created or deleted at
-	// the same time.
-	RefillConcurrency int
-	// QuietPeriod is how long claims on a set must pause before its refill begins. It
-	// begins anyway when less than half of the pool is left, and five seconds after the
-	// first of them. Negative is no time.
-	QuietPeriod time.Duration
-	// ClaimEvents says which claims get events.
-	ClaimEvents controllers.ClaimEvents
+	// Options are those of the controllers. An empty Namespace is that of the lease.
+	controllers.Options
 
 	// ManageCertificates makes sandlot-controller-manager look after the certificates
 	// of the install as well, as Certificates say. Leader election is as above, with
@@ -73,12 +52,6 @@ type Options struct {
 	// is to be had without the API: when its server runs in the same process. It
 	// may return nil, and may be nil itself.
 	ListerWatcher func(kind runtime.Object) cache.ListerWatcher
-
-	// Simulate plays the parts of a cluster where there is none: sandboxes become
-	// Running without pods, and what a deleted object owned is deleted.
-	Simulate bool
-	// SimulatedStartDelay is how long a simulated sandbox takes to become Running.
-	SimulatedStartDelay time.Duration
 }
 
 // NewOptions returns the defaults of the program sandlot-controller-manager.
@@ -101,12 +74,12 @@ func (o Options) withDefaults() Options {
 	if o.KubeAPIQPS == 0 {
 		o.KubeAPIQPS = -1
 	}
-	orDefault(&o.SandboxSetWorkers, defaults.Replenish.Workers)
-	orDefault(&o.SandboxClaimWorkers, defaults.TTLWorkers)
-	orDefault(&o.SandboxWorkers, defaults.ShutdownWorkers)
+	orDefault(&o.SandboxSetWorkers, defaults.SandboxSetWorkers)
+	orDefault(&o.SandboxClaimWorkers, defaults.SandboxClaimWorkers)
+	orDefault(&o.SandboxWorkers, defaults.SandboxWorkers)
 	orDefault(&o.PodWorkers, defaults.PodWorkers)
-	orDefault(&o.RefillConcurrency, defaults.Replenish.RefillConcurrency)
-	orDefault(&o.QuietPeriod, defaults.Replenish.QuietPeriod)
+	orDefault(&o.RefillConcurrency, defaults.RefillConcurrency)
+	orDefault(&o.QuietPeriod, defaults.QuietPeriod)
 	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
 	orDefault(&o.Namespace, cmp.Or(o.LeaderElectionNamespace, defaults.Namespace))
 	return o
@@ -190,27 +163,4 @@ func (o *Options) Validate() error {
 		errs = append(errs, o.Certificates.Validate())
 	}
 	return errors.Join(errs...)
-}
-
-// controllers are the options of the controllers.
-func (o Options) controllers() controllers.Options {
-	c := controllers.DefaultOptions()
-	c.Replenish.Workers = o.SandboxSetWorkers
-	c.Replenish.RefillConcurrency = o.RefillConcurrency
-	c.Replenish.QuietPeriod = max(o.QuietPeriod, 0)
-	c.TTLWorkers = o.SandboxClaimWorkers
-	c.ShutdownWorkers = o.SandboxWorkers
-	c.PodWorkers = o.PodWorkers
-	c.ClaimEvents = o.ClaimEvents
-	c.Namespace = o.Namespace
-	if o.Simulate {
-		c.Standalone = &controllers.Standalone{
-			Simulated: simulated.Options{
-				Workers:    o.SandboxWorkers,
-				StartDelay: o.SimulatedStartDelay,
-			},
-			GarbageWorkers: o.SandboxWorkers,
-		}
-	}
-	return c
 }

@@ -43,14 +43,14 @@ func TestValidate(t *testing.T) {
 // run several managers.
 func TestControllerNamesAreUnique(t *testing.T) {
 	for name, test := range map[string]struct {
-		standalone *controllers.Standalone
-		want       int
+		simulate bool
+		want     int
 	}{
 		"in a cluster": {want: 8},
-		"alone":        {standalone: &controllers.Standalone{}, want: 6},
+		"alone":        {simulate: true, want: 6},
 	} {
 		o := controllers.DefaultOptions()
-		o.Standalone = test.standalone
+		o.Simulate = test.simulate
 		seen := map[string]bool{}
 		for _, c := range controllers.New(nil, nil, o) {
 			if seen[c.Name()] {

@@ -16,6 +16,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -26,7 +27,7 @@ import (
 func TestSetsDoNotStarveEachOther(t *testing.T) {
 	const sets, size = 4, 500
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api := server.Client.AgentsV1alpha1()
 	none, err := api.Sandboxes(ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -86,7 +87,7 @@ func TestSetsDoNotStarveEachOther(t *testing.T) {
 // A set of none with a burst is a pool on demand.
 func TestBurst(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api, ctx := server.Client.AgentsV1alpha1(), t.Context()
 	set := newSet("demand", "a", 0)
 	set.Spec.ScaleStrategy.Burst = new(int32(6))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
@@ -48,7 +49,7 @@ func claimFrom(ctx context.Context, t *testing.T, api typed.AgentsV1alpha1Interf
 // Two sets share a template, through another one; an edit of it reaches both.
 func TestSharedTemplate(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api := server.Client.AgentsV1alpha1()
 	ctx := t.Context()
 	must := func(_ any, err error) {
@@ -142,7 +143,7 @@ func TestSharedTemplate(t *testing.T) {
 // with it any more.
 func TestSandboxWaitsForItsTemplate(t *testing.T) {
 	server := testutil.Start(t)
-	run(t, server.Config, manager.Options{Simulate: true})
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
 	api := server.Client.AgentsV1alpha1()
 	ctx := t.Context()
 	sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "box"}}

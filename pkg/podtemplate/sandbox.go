@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -60,9 +59,12 @@ func NewSandboxForClaim(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1
 // it is the template's.
 func NewSandboxFromTemplate(template *v1alpha1.SandboxTemplate, resolved *Resolved) (*v1alpha1.Sandbox, error) {
 	spec := template.Spec.DeepCopy()
-	sandbox, err := newSandbox(template.Namespace, template.Name, resolved, parts{
-		claims: spec.VolumeClaimTemplates, contents: spec.PersistentContents,
-		runtimes: spec.Runtimes, pause: spec.PauseStrategy, service: spec.Service,
+	sandbox, err := newSandbox(template.Namespace, template.Name, resolved, v1alpha1.SandboxSpec{
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{VolumeClaimTemplates: spec.VolumeClaimTemplates},
+		PersistentContents:      spec.PersistentContents,
+		Runtimes:                spec.Runtimes,
+		PauseStrategy:           spec.PauseStrategy,
+		Service:                 spec.Service,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err)
@@ -75,9 +77,12 @@ func NewSandboxFromTemplate(template *v1alpha1.SandboxTemplate, resolved *Resolv
 func newSandboxOfSet(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1.Sandbox, error) {
 	// The set may come from a cache and is read by others meanwhile.
 	spec := set.Spec.DeepCopy()
-	sandbox, err := newSandbox(set.Namespace, set.Name, resolved, parts{
-		claims: spec.VolumeClaimTemplates, contents: spec.PersistentContents,
-		runtimes: spec.Runtimes, pause: spec.PauseStrategy, service: resolved.service(),
+	sandbox, err := newSandbox(set.Namespace, set.Name, resolved, v1alpha1.SandboxSpec{
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{VolumeClaimTemplates: spec.VolumeClaimTemplates},
+		PersistentContents:      spec.PersistentContents,
+		Runtimes:                spec.Runtimes,
+		PauseStrategy:           spec.PauseStrategy,
+		Service:                 resolved.service(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
@@ -101,16 +106,8 @@ func setLabelTemplate(object metav1.Object, name string) {
 	object.GetLabels()[v1alpha1.LabelSandboxTemplate] = v1alpha1.TemplateLabel(name)
 }
 
-// parts are what a sandbox has beside its pod template, its own already.
-type parts struct {
-	claims   []runtime.RawExtension
-	contents []string
-	runtimes []v1alpha1.RuntimeConfig
-	pause    *v1alpha1.PauseStrategy
-	service  *bool
-}
-
-func newSandbox(namespace, name string, resolved *Resolved, p parts) (*v1alpha1.Sandbox, error) {
+// newSandbox makes a sandbox of a spec, which is its own already, and the pod template.
+func newSandbox(namespace, name string, resolved *Resolved, spec v1alpha1.SandboxSpec) (*v1alpha1.Sandbox, error) {
 	if resolved == nil || resolved.Template == nil {
 		return nil, ErrNoTemplate
 	}
@@ -120,6 +117,7 @@ func newSandbox(namespace, name string, resolved *Resolved, p parts) (*v1alpha1.
 	}
 	labels := withoutInternal(inherited.Labels)
 	labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedFalse
+	spec.Template = resolved.Template.DeepCopy()
 	return &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:    namespace,
@@ -127,16 +125,7 @@ func newSandbox(namespace, name string, resolved *Resolved, p parts) (*v1alpha1.
 			Labels:       labels,
 			Annotations:  withoutInternal(inherited.Annotations),
 		},
-		Spec: v1alpha1.SandboxSpec{
-			PauseStrategy:      p.pause,
-			PersistentContents: p.contents,
-			Runtimes:           p.runtimes,
-			Service:            p.service,
-			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template:             resolved.Template.DeepCopy(),
-				VolumeClaimTemplates: p.claims,
-			},
-		},
+		Spec: spec,
 	}, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
@@ -145,57 +144,33 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 }
 
 func startControllers(s *stack, o *Options, server *apiserver.Server) error {
-	controllers, err := manager.New(finishing(server.LoopbackClientConfig()), manager.Options{
-		ListerWatcher:       server.ListerWatcher,
-		Simulate:            true,
-		SimulatedStartDelay: o.SimulatedStartDelay,
-	})
+	opts := manager.Options{ListerWatcher: server.ListerWatcher}
+	opts.Simulate, opts.SimulatedStartDelay = true, o.SimulatedStartDelay
+	mgr, err := manager.New(finishing(server.LoopbackClientConfig()), opts)
 	if err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	s.start("controllers", controllers.Start)
+	s.start("controllers", mgr.Start)
 	return nil
 }
 
 // waitReady returns nil when the server is ready, and also when ctx is
 // cancelled before.
 func waitReady(ctx context.Context, server *apiserver.Server) error {
-	config := server.LoopbackClientConfig()
-	client, err := rest.HTTPClientFor(config)
+	client, err := discovery.NewDiscoveryClientForConfig(server.LoopbackClientConfig())
 	if err != nil {
 		return fmt.Errorf("client of the server: %w", err)
 	}
-	defer client.CloseIdleConnections()
 
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		last = askReady(ctx, client, config.Host)
+		_, last = client.RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
 		return last == nil, nil
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("the API server is not ready after %s: %w", readyTimeout, last)
 	}
 	return nil
-}
-
-func askReady(ctx context.Context, client *http.Client, host string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/readyz?verbose", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%s: %q", resp.Status, body)
 }
 
 // hosts are the names and addresses by which clients may reach the server.

@@ -26,11 +26,6 @@ var (
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 
-// Kind qualifies a kind with the group.
-func Kind(kind string) schema.GroupKind {
-	return SchemeGroupVersion.WithKind(kind).GroupKind()
-}
-
 // Resource qualifies a resource with the group. Generated clients call it.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()

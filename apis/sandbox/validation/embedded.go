@@ -35,7 +35,7 @@ func validateEmbeddedTemplate(embedded *v1alpha1.EmbeddedSandboxTemplate, path *
 	case embedded.Template != nil && embedded.TemplateRef != nil:
 		return field.ErrorList{field.Forbidden(refPath, "templateRef and podtemplate is mutual exclusive")}
 	case embedded.Template != nil:
-		return validatePodTemplate(embedded.Template, templatePath)
+		return ValidatePodTemplate(embedded.Template, templatePath)
 	case embedded.TemplateRef != nil:
 		return validateTemplateRef(embedded.TemplateRef, refPath)
 	}
@@ -75,18 +75,12 @@ func validateChangedClaims(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path
 	return validateVolumeClaimTemplates(embedded.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))
 }
 
+// validateChangedPause takes the type Stop, which is also the default.
 func validateChangedPause(strategy, old *v1alpha1.PauseStrategy, path *field.Path) field.ErrorList {
-	if reflect.DeepEqual(strategy, old) {
+	if strategy == nil || reflect.DeepEqual(strategy, old) {
 		return nil
 	}
-	return validatePauseStrategy(strategy, path.Child("pauseStrategy"))
-}
-
-// validatePauseStrategy takes the type Stop, which is also the default.
-func validatePauseStrategy(strategy *v1alpha1.PauseStrategy, path *field.Path) field.ErrorList {
-	if strategy == nil {
-		return nil
-	}
+	path = path.Child("pauseStrategy")
 	kind := path.Child("type")
 	switch strategy.Type {
 	case "", v1alpha1.PauseStrategyStop:

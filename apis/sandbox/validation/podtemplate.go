@@ -32,10 +32,10 @@ const maxTemplateSize = 256 << 10
 // bounds what the start of one sandbox may create.
 const MaxVolumeClaimTemplates = 64
 
-// validatePodTemplate finds the mistakes that a template can be seen to have
+// ValidatePodTemplate finds the mistakes that a template can be seen to have
 // without a cluster. What a pod may be is decided by the cluster that runs it,
 // and its rules change with its version.
-func validatePodTemplate(raw *runtime.RawExtension, path *field.Path) field.ErrorList {
+func ValidatePodTemplate(raw *runtime.RawExtension, path *field.Path) field.ErrorList {
 	if len(raw.Raw) > maxTemplateSize {
 		return field.ErrorList{field.TooLong(path, "", maxTemplateSize)}
 	}
@@ -45,12 +45,6 @@ func validatePodTemplate(raw *runtime.RawExtension, path *field.Path) field.Erro
 	}
 	errs := validateTemplateMetadata(&template.ObjectMeta, path.Child("metadata"))
 	return append(errs, validateContainers(&template.Spec, path.Child("spec"))...)
-}
-
-// ValidateResolvedTemplate checks the pod template that references, and a patch,
-// have led to, with the rules of one that stands in the object itself.
-func ValidateResolvedTemplate(template *runtime.RawExtension, path *field.Path) field.ErrorList {
-	return validatePodTemplate(template, path)
 }
 
 // undecodable names the field that does not decode, as far as the decoder knows

@@ -75,7 +75,7 @@ func TestValidatePodTemplate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			expect(t, validatePodTemplate(rawJSON(tc.raw), field.NewPath("template")), tc.want)
+			expect(t, ValidatePodTemplate(rawJSON(tc.raw), field.NewPath("template")), tc.want)
 		})
 	}
 }

@@ -99,19 +99,13 @@ func validateBurst(burst *int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func validateChangedMaxUnavailable(value, old *intstr.IntOrString, path *field.Path) field.ErrorList {
-	if reflect.DeepEqual(value, old) {
-		return nil
-	}
-	return validateMaxUnavailable(value, path.Child("maxUnavailable"))
-}
-
-// validateMaxUnavailable takes what can be scaled: a number or a percentage. An
+// validateChangedMaxUnavailable takes what can be scaled: a number or a percentage. An
 // int of the wrong type reads as 0, so a negative value can be in either form.
-func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.ErrorList {
-	if value == nil {
+func validateChangedMaxUnavailable(value, old *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if value == nil || reflect.DeepEqual(value, old) {
 		return nil
 	}
+	path = path.Child("maxUnavailable")
 	if scaled, err := intstr.GetScaledValueFromIntOrPercent(value, 100, true); err != nil || scaled < 0 {
 		return field.ErrorList{field.Invalid(path, value.String(), "maxUnavailable is invalid")}
 	}
@@ -128,18 +122,11 @@ func validateSetReference(ref *v1alpha1.SandboxTemplateRef, path *field.Path) fi
 		"must be no more than %d characters, because it is also the value of a label on sandboxes", validation.LabelValueMaxLength))}
 }
 
-func validateChangedPatch(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
-	if samePatch(spec.Patch, old.Patch) && (spec.TemplateRef == nil) == (old.TemplateRef == nil) {
-		return nil
-	}
-	return validatePatch(spec, path)
-}
-
-// validatePatch checks the form of a patch. What it does to a template is seen
+// validateChangedPatch checks the form of a patch. What it does to a template is seen
 // once that is found.
-func validatePatch(spec *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
+func validateChangedPatch(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
 	switch patch := spec.Patch; {
-	case patch == nil:
+	case patch == nil, samePatch(patch, old.Patch) && (spec.TemplateRef == nil) == (old.TemplateRef == nil):
 		return nil
 	case spec.TemplateRef == nil:
 		return field.ErrorList{field.Forbidden(path, "only together with templateRef; a template of the set's own can be changed itself")}

@@ -67,7 +67,7 @@ func Assess(s State) *Assessment {
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.Room-len(a.released))])
 	}
-	a.report(nil)
+	reportOn(a, nil)
 	onTheWay := a.starting - len(a.counted) - len(a.released)
 	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
 	return a

@@ -47,12 +47,12 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	for _, sb := range made {
 		p.Made = append(p.Made, dated(sb, a.Now))
 	}
-	a.stand(p.Bound, waits)
+	standAll(a, p.Bound, waits)
 	p.Released, p.Counted = a.released, a.counted
 	left := max(0, a.missing-len(p.Bound)-len(p.Made)-o.WouldMake)
-	a.report(p.Problem)
-	a.settle(p)
-	a.conclude(p)
+	reportOn(a, p.Problem)
+	settle(a, p)
+	conclude(a, p)
 	if a.Refused != nil && claims.Unfinished(a.claim) {
 		p.Broken = a.Refused // which it may be no more when all that starts is ready
 	}
@@ -62,14 +62,14 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if left == 0 {
 		p.Broken, p.Problem = nil, nil
 	}
-	p.Wants = a.wants(left, p.Broken)
+	p.Wants = wants(a, left, p.Broken)
 	return p, nil
 }
 
-// stand lets the sandboxes from the pools count, but for those that wait for a step.
+// standAll lets the sandboxes from the pools count, but for those that wait for a step.
 // With AllOrNothing they count, and those that were ready before with them, once all
 // are there.
-func (a *Assessment) stand(bound []*v1alpha1.Sandbox, waits []bool) {
+func standAll(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 	atOnce, all := claims.AllOrNothing(a.claim), false
 	if atOnce {
 		all = len(a.ready)+len(bound) >= a.lacks() && !a.LetsGo() && !slices.Contains(waits, true)
@@ -88,7 +88,7 @@ func (a *Assessment) stand(bound []*v1alpha1.Sandbox, waits []bool) {
 
 // settle tells in the claim's status how the resizes went of what the claim holds
 // after the plan.
-func (a *Assessment) settle(p *Plan) {
+func settle(a *Assessment, p *Plan) {
 	left := a.resized
 	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
 	for _, sb := range p.Counted {
@@ -111,7 +111,7 @@ func (a *Assessment) settle(p *Plan) {
 
 // conclude ends the claim, if nothing that it holds may still come to count, and it has
 // all it asked for or gets no more.
-func (a *Assessment) conclude(p *Plan) {
+func conclude(a *Assessment, p *Plan) {
 	switch {
 	case len(p.Counted)+len(p.Released) < a.starting:
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
@@ -125,10 +125,10 @@ func (a *Assessment) conclude(p *Plan) {
 }
 
 // Wants is what the claim waits for before anything is found for it.
-func (a *Assessment) Wants() Wants { return a.wants(a.missing, nil) }
+func (a *Assessment) Wants() Wants { return wants(a, a.missing, nil) }
 
 // wants is what the claim waits for if it lacks missing sandboxes.
-func (a *Assessment) wants(missing int, broken error) Wants {
+func wants(a *Assessment, missing int, broken error) Wants {
 	capacity := 0
 	for _, set := range a.Eligible.Pools {
 		capacity += claims.Capacity(set, a.claim)

@@ -25,9 +25,9 @@ func begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 	}
 }
 
-// report sets the sandboxes that count as claimed, and the message for a claim that
+// reportOn sets the sandboxes that count as claimed, and the message for a claim that
 // goes on: what is in its way, if nothing can serve it as things are.
-func (a *Assessment) report(p *claims.Problem) {
+func reportOn(a *Assessment, p *claims.Problem) {
 	status := &a.claim.Status
 	status.ObservedGeneration = a.claim.Generation
 	status.Phase = v1alpha1.SandboxClaimPhaseClaiming

@@ -62,7 +62,7 @@ func whyNot(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lo
 	if err != nil {
 		return strings.TrimPrefix(err.Error(), fmt.Sprintf("SandboxSet %s/%s: ", set.Namespace, set.Name))
 	}
-	errs := validation.ValidateResolvedTemplate(resolved.Template, field.NewPath("template"))
+	errs := validation.ValidatePodTemplate(resolved.Template, field.NewPath("template"))
 	errs = append(errs, validation.ValidateMounted(resolved.Template, set.Spec.VolumeClaimTemplates, claimsPath)...)
 	if len(errs) > 0 {
 		return errs.ToAggregate().Error()

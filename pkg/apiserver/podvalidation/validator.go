@@ -103,13 +103,13 @@ func (v *Validator) validate(ctx context.Context, s *subject) (field.ErrorList, 
 	if err != nil {
 		return s.unresolved(err)
 	}
-	if errs := validation.ValidateResolvedTemplate(resolved.Template, patchPath); len(errs) > 0 {
+	if errs := validation.ValidatePodTemplate(resolved.Template, patchPath); len(errs) > 0 {
 		if v.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool {
-			return len(validation.ValidateResolvedTemplate(plain, nil)) == 0
+			return len(validation.ValidatePodTemplate(plain, nil)) == 0
 		}) {
 			return errs, nil
 		}
-		return s.badReference(validation.ValidateResolvedTemplate(resolved.Template, field.NewPath("template"))), nil
+		return s.badReference(validation.ValidatePodTemplate(resolved.Template, field.NewPath("template"))), nil
 	}
 	if errs := validation.ValidateMounted(resolved.Template, s.embedded.VolumeClaimTemplates, claimsPath); len(errs) > 0 {
 		return errs, nil

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
@@ -209,4 +210,11 @@ func namesField(err error) bool {
 func (r *Reconciler[T]) Warn(owner client.Object, reason, note string) {
 	report.Recorder{EventRecorder: r.Recorder, Kind: r.OwnerKind, Action: "Reconcile"}.
 		Event(owner, corev1.EventTypeWarning, r.Kind+reason, note)
+}
+
+// Changed reports whether an update of an owner may change what it wants. It also may
+// where a cache shows an owner that was deleted and created again as an update: both are
+// of generation 1.
+func Changed(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 }

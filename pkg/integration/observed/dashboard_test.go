@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
@@ -36,7 +37,8 @@ func startManager(t *testing.T, s *testutil.Server) string {
 		t.Fatal(err)
 	}
 	mgr, err := manager.New(s.Config, manager.Options{
-		MetricsBindAddress: address, Simulate: true, SimulatedStartDelay: 10 * time.Millisecond,
+		MetricsBindAddress: address,
+		Options:            controllers.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)

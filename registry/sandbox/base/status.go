@@ -8,10 +8,43 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
+
+// StatusStrategy is the strategy of the status subresource of kind T: that of the main
+// resource, but for what an update may change.
+type StatusStrategy[T Object] struct {
+	MainStrategy
+	// KeepRest gives an update all that it may not change, as it is stored.
+	KeepRest func(updated, stored T)
+	// Validate validates a change of the status.
+	Validate func(updated, stored T) field.ErrorList
+}
+
+// GetResetFields keeps server-side apply from owning what a write of the status
+// never changes.
+func (StatusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
+}
+
+// PrepareForUpdate lets nothing but the status through.
+func (s StatusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	s.KeepRest(obj.(T), old.(T))
+}
+
+// ValidateUpdate validates a change of the status.
+func (s StatusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return s.Validate(obj.(T), old.(T))
+}
+
+// WarningsOnUpdate has nothing to warn about: the warnings of the main resource are of
+// its spec.
+func (StatusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
 
 // StatusREST serves GET, PUT and PATCH of a status subresource of any kind. The
 // strategy of the kind decides what an update may change.

@@ -58,16 +58,9 @@ func (Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object
 	return nil
 }
 
-// StatusStrategy is what the strategies of all status subresources have in common.
-type StatusStrategy struct {
-	Strategy
-}
-
-// GetResetFields keeps server-side apply from owning what a write of the status
-// never changes.
-func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
-}
+// GetResetFields keeps server-side apply from owning the status, which a write of a
+// main resource never changes.
+func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return ResetFields() }
 
 // ResetFields are the fields that writes of a main resource leave alone, for
 // server-side apply: its managers must not come to own them.

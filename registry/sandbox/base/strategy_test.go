@@ -145,7 +145,7 @@ func TestResetFields(t *testing.T) {
 	if main.Has(fieldpath.MakePathOrDie("spec")) {
 		t.Error("main resource resets spec")
 	}
-	status := StatusStrategy{}.GetResetFields()[version]
+	status := StatusStrategy[Object]{}.GetResetFields()[version]
 	if !status.Has(fieldpath.MakePathOrDie("spec")) || !status.Has(fieldpath.MakePathOrDie("metadata")) || status.Has(fieldpath.MakePathOrDie("status")) {
 		t.Errorf("status resets %s", status)
 	}

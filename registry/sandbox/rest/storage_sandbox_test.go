@@ -16,11 +16,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
 // noBinder is a binder that is not called.
@@ -64,9 +62,9 @@ func TestNewStorage(t *testing.T) {
 
 	// What reads from the stores must see what is served.
 	for resource, got := range map[string]*genericregistry.Store{
-		"sandboxes":        storage["sandboxes"].(*sandbox.REST).Store,
-		"sandboxsets":      storage["sandboxsets"].(*sandboxset.REST).Store,
-		"sandboxtemplates": storage["sandboxtemplates"].(*sandboxtemplate.REST).Store,
+		"sandboxes":        storage["sandboxes"].(*base.REST).Store,
+		"sandboxsets":      storage["sandboxsets"].(*base.REST).Store,
+		"sandboxtemplates": storage["sandboxtemplates"].(*base.REST).Store,
 	} {
 		want := map[string]*genericregistry.Store{
 			"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets, "sandboxtemplates": stores.SandboxTemplates,

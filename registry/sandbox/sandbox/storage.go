@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -23,51 +22,29 @@ import (
 
 // Storage is what is served for sandboxes.
 type Storage struct {
-	Sandbox *REST
+	Sandbox *base.REST
 	Status  *base.StatusREST
 }
 
-// REST serves sandboxes.
-type REST struct {
-	*genericregistry.Store
-}
-
-var (
-	_ rest.StandardStorage      = &REST{}
-	_ rest.ShortNamesProvider   = &REST{}
-	_ rest.CategoriesProvider   = &REST{}
-	_ rest.SingularNameProvider = &REST{}
-)
-
 // NewStore returns the store of sandboxes.
 func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
-	strategy := NewStrategy(scheme, clock.RealClock{})
-	store := &genericregistry.Store{
+	return base.NewStore(&genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.Sandbox{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxList{} },
 		PredicateFunc:             match,
 		DefaultQualifiedResource:  v1alpha1.Resource("sandboxes"),
 		SingularQualifiedResource: v1alpha1.Resource("sandbox"),
-
-		CreateStrategy:      strategy,
-		UpdateStrategy:      strategy,
-		DeleteStrategy:      strategy,
-		ResetFieldsStrategy: strategy,
-
-		TableConvertor: NewTableConvertor(clock.RealClock{}),
-	}
-	options := &generic.StoreOptions{RESTOptions: revisioncache.Options(optsGetter), AttrFunc: GetAttrs, Indexers: indexers()}
-	if err := store.CompleteWithOptions(options); err != nil {
-		return nil, fmt.Errorf("completing store of sandboxes: %w", err)
-	}
-	return store, nil
+		TableConvertor:            NewTableConvertor(clock.RealClock{}),
+	}, NewStrategy(scheme, clock.RealClock{}), &generic.StoreOptions{
+		RESTOptions: revisioncache.Options(optsGetter), AttrFunc: GetAttrs, Indexers: indexers(),
+	})
 }
 
 // NewREST returns what is served from the store of sandboxes.
 func NewREST(scheme *runtime.Scheme, store *genericregistry.Store) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
-		Sandbox: &REST{Store: store},
+		Sandbox: base.NewREST(store, "sbx"),
 		Status:  base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}
 }
@@ -107,9 +84,3 @@ func byLabel(label string, only labels.Selector) cache.IndexFunc {
 		return nil, nil
 	}
 }
-
-// ShortNames are the names that kubectl takes for the resource.
-func (*REST) ShortNames() []string { return []string{"sbx"} }
-
-// Categories are the names that kubectl takes for several resources.
-func (*REST) Categories() []string { return []string{"sandbox"} }

@@ -45,15 +45,14 @@ func TestConventions(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	rest := &sandbox.REST{}
+	rest := newStorage(t, registrytest.New(t)).Sandbox
 	if diff := cmp.Diff([]string{"sbx"}, rest.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"sandbox"}, rest.Categories()); diff != "" {
 		t.Error(diff)
 	}
-	storage := newStorage(t, registrytest.New(t))
-	if got := storage.Sandbox.GetSingularName(); got != "sandbox" {
+	if got := rest.GetSingularName(); got != "sandbox" {
 		t.Errorf("singular is %q", got)
 	}
 }

@@ -16,9 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
@@ -31,15 +29,7 @@ type Strategy struct {
 	clock clock.PassiveClock
 }
 
-// StatusStrategy is what an update of a Sandbox's status means.
-type StatusStrategy struct {
-	base.StatusStrategy
-}
-
-var (
-	_ rest.CreateUpdateResetFieldsStrategy = Strategy{}
-	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
-)
+var _ base.MainStrategy = Strategy{}
 
 // NewStrategy returns the strategy of the main resource.
 func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
@@ -47,14 +37,15 @@ func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
-func NewStatusStrategy(s Strategy) StatusStrategy {
-	return StatusStrategy{base.StatusStrategy{Strategy: s.Strategy}}
-}
-
-// GetResetFields keeps server-side apply from owning the status, which a write
-// of the main resource never changes.
-func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return base.ResetFields()
+func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.Sandbox] {
+	return base.StatusStrategy[*v1alpha1.Sandbox]{
+		MainStrategy: s,
+		KeepRest: func(updated, stored *v1alpha1.Sandbox) {
+			updated.Spec = stored.Spec
+			base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+		},
+		Validate: validation.ValidateSandboxStatusUpdate,
+	}
 }
 
 // AllowUnconditionalUpdate is false, as for custom resources: an update without a
@@ -155,21 +146,6 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxSpec) []string {
 		warnings = append(warnings, base.PastTimeWarning(path.Child("pauseTime"), spec.PauseTime, now, "the sandbox is paused at once")...)
 	}
 	return warnings
-}
-
-// AllowUnconditionalUpdate is false, as for the main resource.
-func (StatusStrategy) AllowUnconditionalUpdate(context.Context) bool { return false }
-
-// PrepareForUpdate lets nothing but the status through.
-func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
-	updated.Spec = stored.Spec
-	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
-}
-
-// ValidateUpdate validates a change of the status.
-func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateSandboxStatusUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
 }
 
 // GetAttrs returns what selectors of lists and watches select by.

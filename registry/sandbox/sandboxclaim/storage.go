@@ -30,39 +30,27 @@ type Storage struct {
 
 // REST serves claims. Creating one binds its sandboxes: see bindingStorage.
 type REST struct {
-	*genericregistry.Store
+	*base.REST
 	binder Binder
 }
 
-var (
-	_ rest.StandardStorage      = &REST{}
-	_ rest.ShortNamesProvider   = &REST{}
-	_ rest.CategoriesProvider   = &REST{}
-	_ rest.SingularNameProvider = &REST{}
-)
+var _ rest.StandardStorage = &REST{}
 
 // NewREST returns the storage of claims and of their status.
 func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binder Binder) (Storage, error) {
 	strategy := NewStrategy(scheme, clock.RealClock{})
-	store := &genericregistry.Store{
+	store, err := base.NewStore(&genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxClaim{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxClaimList{} },
 		DefaultQualifiedResource:  v1alpha1.Resource("sandboxclaims"),
 		SingularQualifiedResource: v1alpha1.Resource("sandboxclaim"),
-
-		CreateStrategy:      strategy,
-		UpdateStrategy:      strategy,
-		DeleteStrategy:      strategy,
-		ResetFieldsStrategy: strategy,
-
-		TableConvertor: NewTableConvertor(clock.RealClock{}),
-	}
-	options := &generic.StoreOptions{RESTOptions: bindingOptions{optsGetter, binder}, AttrFunc: GetAttrs}
-	if err := store.CompleteWithOptions(options); err != nil {
-		return Storage{}, fmt.Errorf("completing store of sandboxclaims: %w", err)
+		TableConvertor:            NewTableConvertor(clock.RealClock{}),
+	}, strategy, &generic.StoreOptions{RESTOptions: bindingOptions{optsGetter, binder}, AttrFunc: GetAttrs})
+	if err != nil {
+		return Storage{}, err
 	}
 	return Storage{
-		SandboxClaim: &REST{Store: store, binder: binder},
+		SandboxClaim: &REST{REST: base.NewREST(store, "sbc"), binder: binder},
 		Status:       base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}, nil
 }
@@ -120,9 +108,3 @@ func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object,
 	}
 	return preview, nil
 }
-
-// ShortNames are the names that kubectl takes for the resource.
-func (*REST) ShortNames() []string { return []string{"sbc"} }
-
-// Categories are the names that kubectl takes for several resources.
-func (*REST) Categories() []string { return []string{"sandbox"} }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -31,15 +30,7 @@ type Strategy struct {
 	clock clock.PassiveClock
 }
 
-// StatusStrategy is what an update of a SandboxClaim's status means.
-type StatusStrategy struct {
-	base.StatusStrategy
-}
-
-var (
-	_ rest.CreateUpdateResetFieldsStrategy = Strategy{}
-	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
-)
+var _ base.MainStrategy = Strategy{}
 
 // NewStrategy returns the strategy of the main resource.
 func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
@@ -47,8 +38,15 @@ func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
-func NewStatusStrategy(s Strategy) StatusStrategy {
-	return StatusStrategy{base.StatusStrategy{Strategy: s.Strategy}}
+func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxClaim] {
+	return base.StatusStrategy[*v1alpha1.SandboxClaim]{
+		MainStrategy: s,
+		KeepRest: func(updated, stored *v1alpha1.SandboxClaim) {
+			updated.Spec = stored.Spec
+			base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+		},
+		Validate: validation.ValidateSandboxClaimStatusUpdate,
+	}
 }
 
 // GetResetFields keeps server-side apply from owning what the server writes
@@ -144,18 +142,6 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 			"the claimed sandboxes are deleted at once")...)
 	}
 	return warnings
-}
-
-// PrepareForUpdate lets nothing but the status through.
-func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	updated, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
-	updated.Spec = stored.Spec
-	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
-}
-
-// ValidateUpdate validates a change of the status.
-func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateSandboxClaimStatusUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
 }
 
 // GetAttrs returns what selectors of lists and watches select by.

@@ -4,12 +4,9 @@
 package sandboxset
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -18,44 +15,21 @@ import (
 
 // Storage is what is served for sets.
 type Storage struct {
-	SandboxSet *REST
+	SandboxSet *base.REST
 	Status     *base.StatusREST
 	Scale      *ScaleREST
 }
 
-// REST serves sets.
-type REST struct {
-	*genericregistry.Store
-}
-
-var (
-	_ rest.StandardStorage      = &REST{}
-	_ rest.ShortNamesProvider   = &REST{}
-	_ rest.CategoriesProvider   = &REST{}
-	_ rest.SingularNameProvider = &REST{}
-)
-
 // NewStore returns the store of sets. It validates each set by itself: NewREST makes
 // what is served.
 func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
-	strategy := NewStrategy(scheme, nil)
-	store := &genericregistry.Store{
+	return base.NewStore(&genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxSet{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxSetList{} },
 		DefaultQualifiedResource:  v1alpha1.Resource("sandboxsets"),
 		SingularQualifiedResource: v1alpha1.Resource("sandboxset"),
-
-		CreateStrategy:      strategy,
-		UpdateStrategy:      strategy,
-		DeleteStrategy:      strategy,
-		ResetFieldsStrategy: strategy,
-
-		TableConvertor: NewTableConvertor(clock.RealClock{}),
-	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter}); err != nil {
-		return nil, fmt.Errorf("completing store of sandboxsets: %w", err)
-	}
-	return store, nil
+		TableConvertor:            NewTableConvertor(clock.RealClock{}),
+	}, NewStrategy(scheme, nil), &generic.StoreOptions{RESTOptions: optsGetter})
 }
 
 // NewREST returns what is served from the store of sets: the same storage
@@ -65,14 +39,8 @@ func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, pods PodValid
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
 	return Storage{
-		SandboxSet: &REST{Store: &served},
+		SandboxSet: base.NewREST(&served, "sbs"),
 		Status:     base.NewStatusREST(&served, NewStatusStrategy(strategy)),
 		Scale:      newScaleREST(&served, clock.RealClock{}),
 	}
 }
-
-// ShortNames are the names that kubectl takes for the resource.
-func (*REST) ShortNames() []string { return []string{"sbs"} }
-
-// Categories are the names that kubectl takes for several resources.
-func (*REST) Categories() []string { return []string{"sandbox"} }

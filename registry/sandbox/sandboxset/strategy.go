@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
@@ -33,15 +32,9 @@ type PodValidator interface {
 	ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string)
 }
 
-// StatusStrategy is what an update of a SandboxSet's status means.
-type StatusStrategy struct {
-	base.StatusStrategy
-}
-
 var (
-	_ rest.CreateUpdateResetFieldsStrategy = Strategy{}
-	_ rest.RESTGracefulDeleteStrategy      = Strategy{}
-	_ rest.UpdateResetFieldsStrategy       = StatusStrategy{}
+	_ base.MainStrategy               = Strategy{}
+	_ rest.RESTGracefulDeleteStrategy = Strategy{}
 )
 
 // NewStrategy returns the strategy of the main resource. Without pods, a set is
@@ -51,14 +44,15 @@ func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
-func NewStatusStrategy(s Strategy) StatusStrategy {
-	return StatusStrategy{base.StatusStrategy{Strategy: s.Strategy}}
-}
-
-// GetResetFields keeps server-side apply from owning the status, which a write
-// of the main resource never changes.
-func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return base.ResetFields()
+func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxSet] {
+	return base.StatusStrategy[*v1alpha1.SandboxSet]{
+		MainStrategy: s,
+		KeepRest: func(updated, stored *v1alpha1.SandboxSet) {
+			updated.Spec = stored.Spec
+			base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+		},
+		Validate: validation.ValidateSandboxSetStatusUpdate,
+	}
 }
 
 // PrepareForCreate drops the client's status: it counts what the controller
@@ -133,16 +127,4 @@ func (Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string
 // WarningsOnUpdate warns as for a create.
 func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) []string {
 	return s.WarningsOnCreate(ctx, obj)
-}
-
-// PrepareForUpdate lets nothing but the status through.
-func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	updated, stored := obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet)
-	updated.Spec = stored.Spec
-	base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
-}
-
-// ValidateUpdate validates a change of the status.
-func (StatusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateSandboxSetStatusUpdate(obj.(*v1alpha1.SandboxSet), old.(*v1alpha1.SandboxSet))
 }

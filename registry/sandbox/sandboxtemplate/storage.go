@@ -4,62 +4,32 @@
 package sandboxtemplate
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-)
-
-// REST serves templates, which have no subresources.
-type REST struct {
-	*genericregistry.Store
-}
-
-var (
-	_ rest.StandardStorage      = &REST{}
-	_ rest.ShortNamesProvider   = &REST{}
-	_ rest.CategoriesProvider   = &REST{}
-	_ rest.SingularNameProvider = &REST{}
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // NewStore returns the store of templates. It validates each template by itself:
 // NewREST makes what is served.
 func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
-	strategy := NewStrategy(scheme, nil)
-	store := &genericregistry.Store{
+	return base.NewStore(&genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxTemplate{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxTemplateList{} },
 		DefaultQualifiedResource:  v1alpha1.Resource("sandboxtemplates"),
 		SingularQualifiedResource: v1alpha1.Resource("sandboxtemplate"),
-
-		CreateStrategy: strategy,
-		UpdateStrategy: strategy,
-		DeleteStrategy: strategy,
-
-		TableConvertor: NewTableConvertor(clock.RealClock{}),
-	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter}); err != nil {
-		return nil, fmt.Errorf("completing store of sandboxtemplates: %w", err)
-	}
-	return store, nil
+		TableConvertor:            NewTableConvertor(clock.RealClock{}),
+	}, NewStrategy(scheme, nil), &generic.StoreOptions{RESTOptions: optsGetter})
 }
 
 // NewREST returns what is served from the store of templates: the same storage
 // underneath, and pods validated by pods, which may read from the store, or be nil.
-func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator) *REST {
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator) *base.REST {
 	strategy := NewStrategy(scheme, pods)
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
-	return &REST{Store: &served}
+	return base.NewREST(&served, "sbt")
 }
-
-// ShortNames are the names that kubectl takes for the resource.
-func (*REST) ShortNames() []string { return []string{"sbt"} }
-
-// Categories are the names that kubectl takes for several resources.
-func (*REST) Categories() []string { return []string{"sandbox"} }

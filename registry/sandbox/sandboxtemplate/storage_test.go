@@ -9,11 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
-func newStorage(t *testing.T, fixture *registrytest.Fixture) *sandboxtemplate.REST {
+func newStorage(t *testing.T, fixture *registrytest.Fixture) *base.REST {
 	t.Helper()
 	store, err := sandboxtemplate.NewStore(fixture.Scheme, fixture)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
@@ -35,7 +34,7 @@ type PodValidator interface {
 	WarnOfSets(ctx context.Context, template *v1alpha1.SandboxTemplate) []string
 }
 
-var _ rest.RESTCreateUpdateStrategy = Strategy{}
+var _ base.MainStrategy = Strategy{}
 
 // NewStrategy returns the strategy of the resource. Without pods, a template is
 // validated by itself alone.

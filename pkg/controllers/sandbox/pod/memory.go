@@ -44,128 +44,104 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.resizes.end(key)
 }
 
-// expectationTTL is how long a pod may take to show up in the cache before it is
-// looked for. It may have been deleted before the cache saw it.
-const expectationTTL = time.Minute
+// awaitedTTL is how long the cache may take to show a write. After that it is believed
+// again: a pod may have been deleted before the cache saw it, and the server may have
+// been restored from before the write.
+const awaitedTTL = time.Minute
 
-// expectations remembers the pods that were created and that the cache has not
-// shown yet. They spare the API creates that it would refuse; that a sandbox has
-// one pod is ensured by the pod's name.
-type expectations struct {
+// awaited remembers, by sandbox, what was written and the cache has not shown yet.
+type awaited[T any] struct {
 	clock clock.PassiveClock
 
-	mu   sync.Mutex
-	pods map[types.NamespacedName]expected
+	mu    sync.Mutex
+	items map[types.NamespacedName]awaitedItem[T]
 }
 
-type expected struct {
-	pod   types.UID
+type awaitedItem[T any] struct {
+	value T
 	until time.Time
 }
 
-func newExpectations(c clock.PassiveClock) *expectations {
-	return &expectations{clock: c, pods: map[types.NamespacedName]expected{}}
+func newAwaited[T any](c clock.PassiveClock) awaited[T] {
+	return awaited[T]{clock: c, items: map[types.NamespacedName]awaitedItem[T]{}}
 }
 
-// created records that a pod was created.
-func (x *expectations) created(key types.NamespacedName, pod types.UID) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.pods[key] = expected{pod: pod, until: x.clock.Now().Add(expectationTTL)}
+// change changes what is remembered of a sandbox, and remembers it from now on.
+func (a *awaited[T]) change(key types.NamespacedName, change func(T) T) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.items[key] = awaitedItem[T]{value: change(a.items[key].value), until: a.clock.Now().Add(awaitedTTL)}
 }
 
-// seen records that the cache has shown a pod, or its deletion.
-func (x *expectations) seen(key types.NamespacedName, pod types.UID) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.pods[key].pod == pod {
-		delete(x.pods, key)
-	}
-}
-
-// forget drops what was expected, if anything.
-func (x *expectations) forget(key types.NamespacedName) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.pods, key)
-}
-
-// left returns for how long a pod of this name is still expected; 0 is not at all.
-func (x *expectations) left(key types.NamespacedName) time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	e, ok := x.pods[key]
-	if !ok {
-		return 0
-	}
-	left := e.until.Sub(x.clock.Now())
-	if left <= 0 {
-		delete(x.pods, key)
-		return 0
-	}
-	return left
-}
-
-// supersededTTL is how long the cache may take to show a write. After that it is
-// believed again: the server may have been restored from before the write.
-const supersededTTL = time.Minute
-
-// superseded remembers the versions of sandboxes that this controller's own writes
-// replaced. As long as the cache shows one of them, it is known to be old, and planning
-// by it does harm: a sandbox that runs would be taken for one that starts, and get a
-// second pod. There is an event on its way.
-type superseded struct {
-	clock clock.PassiveClock
-
-	mu       sync.Mutex
-	versions map[types.NamespacedName]replaced
-}
-
-type replaced struct {
-	versions []string // one reconcile may write three times
-	until    time.Time
-}
-
-func newSuperseded(c clock.PassiveClock) *superseded {
-	return &superseded{clock: c, versions: map[types.NamespacedName]replaced{}}
-}
-
-// wrote records that a write replaced one version by another. The same version means
-// that nothing changed, and that no event comes.
-func (s *superseded) wrote(key types.NamespacedName, before, after string) {
-	if before == after {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.versions[key] = replaced{
-		versions: append(s.versions[key].versions, before),
-		until:    s.clock.Now().Add(supersededTTL),
-	}
-}
-
-// left returns how long to wait for a newer version of a sandbox than this; 0 is not at
-// all, and then nothing is remembered any more.
-func (s *superseded) left(key types.NamespacedName, version string) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, ok := s.versions[key]
-	if !ok {
-		return 0
-	}
-	left := r.until.Sub(s.clock.Now())
-	if left <= 0 || !slices.Contains(r.versions, version) {
-		delete(s.versions, key)
+// leftIf returns for how long what is remembered of a sandbox is awaited; 0 is not at
+// all. If it is not wanted, or was awaited for too long, it is forgotten.
+func (a *awaited[T]) leftIf(key types.NamespacedName, wanted func(T) bool) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	item, ok := a.items[key]
+	left := item.until.Sub(a.clock.Now())
+	if !ok || left <= 0 || !wanted(item.value) {
+		delete(a.items, key)
 		return 0
 	}
 	return left
 }
 
 // forget drops what is remembered of a sandbox.
-func (s *superseded) forget(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.versions, key)
+func (a *awaited[T]) forget(key types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.items, key)
+}
+
+// expectations remembers the pods that were created and that the cache has not
+// shown yet. They spare the API creates that it would refuse; that a sandbox has
+// one pod is ensured by the pod's name.
+type expectations struct{ awaited[types.UID] }
+
+func newExpectations(c clock.PassiveClock) *expectations {
+	return &expectations{newAwaited[types.UID](c)}
+}
+
+// created records that a pod was created.
+func (x *expectations) created(key types.NamespacedName, pod types.UID) {
+	x.change(key, func(types.UID) types.UID { return pod })
+}
+
+// seen records that the cache has shown a pod, or its deletion.
+func (x *expectations) seen(key types.NamespacedName, pod types.UID) {
+	x.leftIf(key, func(expected types.UID) bool { return expected != pod })
+}
+
+// left returns for how long a pod of this name is still expected; 0 is not at all.
+func (x *expectations) left(key types.NamespacedName) time.Duration {
+	return x.leftIf(key, func(types.UID) bool { return true })
+}
+
+// superseded remembers the versions of sandboxes that this controller's own writes
+// replaced. As long as the cache shows one of them, it is known to be old, and planning
+// by it does harm: a sandbox that runs would be taken for one that starts, and get a
+// second pod. There is an event on its way.
+type superseded struct {
+	awaited[[]string] // one reconcile may write three times
+}
+
+func newSuperseded(c clock.PassiveClock) *superseded {
+	return &superseded{newAwaited[[]string](c)}
+}
+
+// wrote records that a write replaced one version by another. The same version means
+// that nothing changed, and that no event comes.
+func (s *superseded) wrote(key types.NamespacedName, before, after string) {
+	if before != after {
+		s.change(key, func(versions []string) []string { return append(versions, before) })
+	}
+}
+
+// left returns how long to wait for a newer version of a sandbox than this; 0 is not at
+// all, and then nothing is remembered any more.
+func (s *superseded) left(key types.NamespacedName, version string) time.Duration {
+	return s.leftIf(key, func(versions []string) bool { return slices.Contains(versions, version) })
 }
 
 // baseBackoff is the pause after the first try.

@@ -24,21 +24,21 @@ func TestExpectations(t *testing.T) {
 	}
 	check("at first", 0)
 	x.created(box, "a")
-	check("created", expectationTTL)
+	check("created", awaitedTTL)
 	x.seen(box, "older")
-	check("another was seen", expectationTTL)
+	check("another was seen", awaitedTTL)
 	clock.Step(time.Second)
-	check("a second later", expectationTTL-time.Second)
+	check("a second later", awaitedTTL-time.Second)
 	x.seen(box, "a")
 	check("seen", 0)
 	x.created(box, "b")
 	x.forget(box)
 	check("forgotten", 0)
 	x.created(box, "c")
-	clock.Step(expectationTTL)
+	clock.Step(awaitedTTL)
 	check("never seen", 0)
-	if len(x.pods) != 0 {
-		t.Errorf("remembers %v", x.pods)
+	if len(x.items) != 0 {
+		t.Errorf("remembers %v", x.items)
 	}
 }
 
@@ -57,19 +57,19 @@ func TestSuperseded(t *testing.T) {
 	s.wrote(box, "1", "2")
 	s.wrote(box, "2", "3")
 	clock.Step(time.Second)
-	check("before both writes", "1", supersededTTL-time.Second)
-	check("between them", "2", supersededTTL-time.Second)
+	check("before both writes", "1", awaitedTTL-time.Second)
+	check("between them", "2", awaitedTTL-time.Second)
 	check("after them", "3", 0)
-	if len(s.versions) != 0 {
-		t.Errorf("remembers %v", s.versions)
+	if len(s.items) != 0 {
+		t.Errorf("remembers %v", s.items)
 	}
 	s.wrote(box, "3", "4")
-	clock.Step(supersededTTL)
+	clock.Step(awaitedTTL)
 	check("never seen", "3", 0)
 	s.wrote(box, "3", "4")
 	s.forget(box)
-	if len(s.versions) != 0 {
-		t.Errorf("remembers %v", s.versions)
+	if len(s.items) != 0 {
+		t.Errorf("remembers %v", s.items)
 	}
 }
 

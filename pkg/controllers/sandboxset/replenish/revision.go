@@ -170,7 +170,7 @@ func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (stri
 // validRevision returns the revision of a set with a pod template that was resolved,
 // or what is wrong with that.
 func validRevision(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) (string, error) {
-	errs := validation.ValidateResolvedTemplate(found.Template, field.NewPath("template"))
+	errs := validation.ValidatePodTemplate(found.Template, field.NewPath("template"))
 	errs = append(errs, validation.ValidateMounted(
 		found.Template, set.Spec.VolumeClaimTemplates, field.NewPath("spec", "volumeClaimTemplates"))...)
 	if err := errs.ToAggregate(); err != nil {
