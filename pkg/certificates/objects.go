@@ -140,7 +140,7 @@ func formatTime(t time.Time) string {
 
 // parseTime returns zero for what is not a time: then it is noted again.
 func parseTime(s string) time.Time {
-	t, _ := time.Parse(time.RFC3339, s) //nolint:errcheck // see above
+	t, _ := time.Parse(time.RFC3339, s)
 	return t
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -53,7 +52,7 @@ func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object
 // changedOwners queues an object that has got other owners, and those it had.
 func enqueueChangedOwners(kind string, before, after client.Object, q requests) {
 	had, has := uids(before), uids(after)
-	if slices.ContainsFunc(has, func(uid types.UID) bool { return !slices.Contains(had, uid) }) {
+	if slices.ContainsFunc(has, func(uid string) bool { return !slices.Contains(had, uid) }) {
 		q.Add(requestFor(kind, after))
 	}
 	enqueueOwners(before, q, has)
@@ -61,9 +60,9 @@ func enqueueChangedOwners(kind string, before, after client.Object, q requests) 
 
 // addOwners queues the owners of an object but for some: they may have waited for
 // it.
-func enqueueOwners(object client.Object, q requests, except []types.UID) {
+func enqueueOwners(object client.Object, q requests, except []string) {
 	for _, owner := range owners(object) {
-		if !slices.Contains(except, owner.UID) {
+		if !slices.Contains(except, string(owner.UID)) {
 			q.Add(requestForOwner(object.GetNamespace(), &owner))
 		}
 	}

@@ -63,7 +63,7 @@ func (c *Controller) hasDependents(ctx context.Context, kind string, owner clien
 				return false, fmt.Errorf("listing the dependents of %s %s/%s: %w", kind, owner.GetNamespace(), owner.GetName(), err)
 			}
 			for i := range list.Items {
-				if slices.Contains(uids(&list.Items[i]), owner.GetUID()) {
+				if slices.Contains(uids(&list.Items[i]), string(owner.GetUID())) {
 					return true, nil
 				}
 			}

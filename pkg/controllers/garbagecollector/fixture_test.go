@@ -164,7 +164,7 @@ func (f *fixture) cached(funcs interceptor.Funcs) client.Client {
 			return err
 		}
 		items = slices.DeleteFunc(items, func(item runtime.Object) bool {
-			return !slices.Contains(uids(item.(client.Object)), types.UID(uid))
+			return !slices.Contains(uids(item.(client.Object)), uid)
 		})
 		return meta.SetList(list, items)
 	}

@@ -88,10 +88,11 @@ func isWatched(owner *metav1.OwnerReference) bool {
 	return owner.APIVersion == v1alpha1.SchemeGroupVersion.String() && kinds[owner.Kind].object != nil
 }
 
-func uids(object client.Object) []types.UID {
-	var all []types.UID
+// uids returns the UIDs of the owners of an object.
+func uids(object client.Object) []string {
+	var all []string
 	for _, owner := range object.GetOwnerReferences() {
-		all = append(all, owner.UID)
+		all = append(all, string(owner.UID))
 	}
 	return all
 }
@@ -105,14 +106,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		if kind.list == nil {
 			continue
 		}
-		err := indexer.IndexField(ctx, kind.object(), ownerUID, func(object client.Object) []string {
-			var uids []string
-			for _, owner := range object.GetOwnerReferences() {
-				uids = append(uids, string(owner.UID))
-			}
-			return uids
-		})
-		if err != nil {
+		if err := indexer.IndexField(ctx, kind.object(), ownerUID, uids); err != nil {
 			return fmt.Errorf("indexing objects of kind %s by owner: %w", name, err)
 		}
 	}

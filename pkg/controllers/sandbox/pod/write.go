@@ -58,12 +58,8 @@ func (w *writer) writeFinalizer(
 	if slices.Contains(sandbox.Finalizers, v1alpha1.FinalizerSandbox) == want {
 		return sandbox.ResourceVersion, true, nil
 	}
-	finalizers := []string{} // not nil, which would leave them as they are
-	for _, finalizer := range sandbox.Finalizers {
-		if finalizer != v1alpha1.FinalizerSandbox {
-			finalizers = append(finalizers, finalizer)
-		}
-	}
+	finalizers := append([]string{}, sandbox.Finalizers...) // not nil, which would leave them as they are
+	finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == v1alpha1.FinalizerSandbox })
 	if want {
 		finalizers = append(finalizers, v1alpha1.FinalizerSandbox)
 	}
