@@ -6,6 +6,9 @@ package main
 var (
 	poolindex = []string{"./pkg/poolindex"}
 	etcdtxn   = []string{"./pkg/etcdtxn"}
+	planner   = []string{"./pkg/allocator/plan"}
+	lines     = []string{"./pkg/allocator/queue"}
+	allocator = []string{"./pkg/allocator"}
 )
 
 var mutations = []mutation{
@@ -64,4 +67,43 @@ var mutations = []mutation{
 		"errors.Is(err, rpctypes.ErrTooManyRequests)", "false", etcdtxn, "TestClassify"},
 	{"etcdtxn: running out of space is a refusal", "pkg/etcdtxn/errors.go",
 		"codes.NotFound, codes.Unimplemented", "codes.NotFound, codes.Unimplemented, codes.ResourceExhausted", etcdtxn, "TestClassify"},
+
+	{"plan: all or nothing shows a part", "pkg/allocator/plan/next.go",
+		"all = len(a.ready)+len(bound) >= a.lacks() && ", "all = len(a.ready)+len(bound) >= 1 && ", planner, "TestNext|TestRandomSequences"},
+	{"plan: what is kept for debugging counts", "pkg/allocator/plan/assess.go",
+		`case sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" || sb.DeletionTimestamp != nil:`, "case sb.DeletionTimestamp != nil:", planner, "TestAssess"},
+	{"plan: what is listed counts twice", "pkg/allocator/plan/assess.go",
+		"state != v1alpha1.StateDead && !named[sb.Name]", "state != v1alpha1.StateDead", planner, "TestAssess|TestRandomSequences"},
+	{"plan: claims never end", "pkg/allocator/plan/assess.go",
+		"a.expired = !s.New && ", "a.expired = false && ", planner, "TestNext"},
+	{"plan: bound sandboxes stay in their set", "pkg/allocator/plan/bind.go",
+		"\tsb.OwnerReferences = nil\n", "", planner, "TestBind|TestRandomSequences"},
+	{"plan: retained sandboxes go with their claim", "pkg/allocator/plan/bind.go",
+		"if !counts || claim.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {", "if true {", planner, "TestBind|TestStand|TestNext"},
+	{"plan: what failed is made again at once", "pkg/allocator/plan/assess.go",
+		"a.Eligible.CanMake() && a.MayMake && !a.LetsGo()", "a.Eligible.CanMake() && a.MayMake", planner, "TestAssess"},
+
+	{"queue: newcomers overtake", "pkg/allocator/queue/queue.go",
+		"return q.lines.take(q.lines.unclaimed(sources), n, atOnce)", "return q.lines.take(sources, n, atOnce)", lines, "TestNewcomers|TestQueueAtRandom"},
+	{"queue: the order of those who came at once is open", "pkg/allocator/queue/waiter.go",
+		"cmp.Or(w.since.Compare(other.since), cmp.Compare(w.uid, other.uid))", "cmp.Or(w.since.Compare(other.since), cmp.Compare(w.uid, w.uid))", lines, "TestServesInOrder|TestQueueAtRandom"},
+	{"queue: a place is kept for ever", "pkg/allocator/queue/lines.go",
+		"l.clock.Since(w.couldSince) > takeWithin", "false", lines, "Test"},
+	{"queue: stock is gathered for ever", "pkg/allocator/queue/lines.go",
+		"l.clock.Since(w.gatherSince) > gatherWithin", "false", lines, "Test"},
+	{"queue: a waiter wakes itself", "pkg/allocator/queue/queue.go",
+		"w.wake = func() {}\n", "", lines, "TestChangesLines"},
+
+	{"allocator: every server works at every claim", "pkg/allocator/worker.go",
+		`return (*prefers)("", string(uid))`, "return true", allocator, "TestWhoseClaim|TestServersShareClaims"},
+	{"allocator: what others wrote is not read", "pkg/allocator/unfinished.go",
+		"u.claim, u.complete = claim, false", "u.claim, u.complete = claim, true", allocator, "TestWhatIsKnownOfAClaim"},
+	{"allocator: a sandbox of another namespace is a claim's", "pkg/allocator/unfinished.go",
+		"return sb.Namespace == u.key.Namespace && ", "return ", allocator, "TestSandboxesThatOnlyNameAClaim"},
+	{"allocator: a claim without sandboxes of a pool has no guard", "pkg/allocator/commit.go",
+		"if isNew && len(p.Bound) == 0 {", "if false {", allocator, "TestUnknown|TestSettle|Test"},
+	{"allocator: what moved is not put aside", "pkg/allocator/commit.go",
+		"\t\tc.queue.Discard(h.taken[i].from)\n", "", []string{"./pkg/apiserver"}, "TestLostCandidatesComeBack"},
+	{"allocator: notes are not spaced", "pkg/allocator/unfinished.go",
+		"return max(0, w.notes.until.Sub(now))", "return 0", allocator, "Test"},
 }
