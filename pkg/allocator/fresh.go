@@ -59,7 +59,7 @@ func (t *templates) freshModel(
 	case err != nil:
 		return nil, err
 	case refused != nil:
-		return &freshModel{broken: refused, refused: refused}, nil
+		return &freshModel{broken: refused, refused: refused}, nil //nolint:nilerr // the model says so
 	}
 	return &freshModel{sandbox: model}, nil
 }

@@ -124,7 +124,7 @@ func (t *turn) checkRefused(ctx context.Context) error {
 		if ctx.Err() != nil || t.state.New {
 			return err
 		}
-		return nil //nolint:nilerr // it is met again
+		return nil
 	}
 	t.model = model
 	if model.refused != nil && t.state.New {

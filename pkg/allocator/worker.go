@@ -225,6 +225,11 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		w.wait(t, p)
 		return w.until(u, t, p, hold), nil
 	}
+	return w.write(ctx, u, seen, t, p, now)
+}
+
+// write writes a plan, and returns after what time the next turn is.
+func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
 		if u.work.refused != nil {
@@ -242,7 +247,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	u.wrote(seen, written, all)
 	u.work.wrote(p, now)
 	if p.Ends() {
-		w.known.forget(u, uid)
+		w.known.forget(u, p.Claim.UID)
 		return 0, nil
 	}
 	w.wait(t, p)

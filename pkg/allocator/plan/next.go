@@ -26,16 +26,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if a.Broken != nil {
 		p.Broken = a.Broken
 	}
-	atOnce := claims.AllOrNothing(a.claim)
-	n := min(a.missing, a.room())
-	candidates := o.Candidates[:min(n, len(o.Candidates))]
-	if a.New && len(candidates) == 0 && !atOnce && n == a.Room && n > 1 {
-		n-- // so that the transaction can have a guard
-	}
-	made := o.Made[:min(n-len(candidates), len(o.Made))]
-	if atOnce && len(candidates)+len(made)+o.WouldMake < a.missing {
-		candidates, made = nil, nil
-	}
+	candidates, made := use(a, &o)
 	waits := make([]bool, len(candidates))
 	for i := range candidates {
 		sb, mustWait, err := marks.bind(&candidates[i], a.Now)
@@ -64,6 +55,21 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	}
 	p.Wants = wants(a, left, p.Broken)
 	return p, nil
+}
+
+// use returns what of an offer fits into the transaction and is of use.
+func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sandbox) {
+	atOnce := claims.AllOrNothing(a.claim)
+	n := min(a.missing, a.room())
+	candidates = o.Candidates[:min(n, len(o.Candidates))]
+	if a.New && len(candidates) == 0 && !atOnce && n == a.Room && n > 1 {
+		n-- // so that the transaction can have a guard
+	}
+	made = o.Made[:min(n-len(candidates), len(o.Made))]
+	if atOnce && len(candidates)+len(made)+o.WouldMake < a.missing {
+		return nil, nil
+	}
+	return candidates, made
 }
 
 // standAll lets the sandboxes from the pools count, but for those that wait for a step.
