@@ -4,6 +4,7 @@
 package allocator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,16 +62,16 @@ func New(o Options) *Allocator {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	o.RetryAfter = orDefault(o.RetryAfter, time.Second)
-	o.CommitTimeout = orDefault(o.CommitTimeout, 10*time.Second)
-	o.ResolveTimeout = orDefault(o.ResolveTimeout, 15*time.Second)
+	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
+	o.CommitTimeout = cmp.Or(o.CommitTimeout, 10*time.Second)
+	o.ResolveTimeout = cmp.Or(o.ResolveTimeout, 15*time.Second)
 	registerMetrics()
 	a := &Allocator{options: o, lag: &lag{clock: o.Clock}}
 	store := observedStore{o.Store, o.Clock}
 	index := poolindex.New()
 	lines := queue.New(index, o.Clock)
 	a.stock = &stock{
-		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), timeout: o.ResolveTimeout,
+		store: store, index: index, queue: lines, feed: poolindex.NewFeed(index, lines, o.Clock.Now), reads: newSharedReads(), timeout: o.ResolveTimeout,
 		setChanged: func(change setChange) { a.feeds.setChanged(change) },
 		confirm:    func(ctx context.Context, sources []queue.Source) error { return a.worker.confirm(ctx, sources) },
 	}
@@ -291,11 +292,4 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 		return a.refusal(ctx, claim, shortage(claim, &e, wanted, available, nil))
 	}
 	return nil
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -34,15 +35,7 @@ var (
 )
 
 // SourceError is the ErrSetNotFound of a claim, and says what it is about.
-type SourceError struct {
-	// Field is the one of the claim's spec that names what cannot serve it, and
-	// Name is that.
-	Field, Name string
-	// Missing: there is no such object.
-	Missing bool
-	// Message says what is wrong.
-	Message string
-}
+type SourceError struct{ claims.Problem }
 
 // Error implements error.
 func (e *SourceError) Error() string { return e.Message }

@@ -96,10 +96,10 @@ func endOf(claim *v1alpha1.SandboxClaim) string {
 func observeWritten(isNew bool, p *plan.Plan) {
 	sandboxesBound.WithLabelValues(sourcePool).Add(float64(len(p.Bound)))
 	sandboxesBound.WithLabelValues(sourceFresh).Add(float64(len(p.Made)))
-	resized := p.Resizes()
-	claimResizes.WithLabelValues(resultSucceeded).Add(float64(resized.Succeeded))
-	claimResizes.WithLabelValues(resultFailed).Add(float64(resized.Failed))
-	claimResizes.WithLabelValues(resultLetGo).Add(float64(resized.LetGo))
+	succeeded, failed, letGo := p.Resizes()
+	claimResizes.WithLabelValues(resultSucceeded).Add(float64(succeeded))
+	claimResizes.WithLabelValues(resultFailed).Add(float64(failed))
+	claimResizes.WithLabelValues(resultLetGo).Add(float64(letGo))
 	if !isNew && p.Ends() {
 		observeEnd(p.Claim, p.Took())
 	}

@@ -23,7 +23,7 @@ type stock struct {
 	index *poolindex.Index
 	queue *queue.Queue
 	feed  *poolindex.Feed
-	reads sharedReads
+	reads *sharedReads
 	// timeout bounds a read that several claims wait for.
 	timeout time.Duration
 	// setChanged is told what a read has shown of sets before the watch did.
@@ -113,7 +113,7 @@ func (s *stock) readSet(ctx context.Context, namespace, name string) error {
 // readSets makes the cache at least as new as the store was when it was called, for
 // one namespace.
 func (s *stock) readSets(ctx context.Context, namespace string) error {
-	return s.reads.join(ctx, poolindex.Pool{Namespace: namespace}, s.timeout, func(ctx context.Context) error {
+	return s.reads.join(ctx, namespace, s.timeout, func(ctx context.Context) error {
 		sets, asOf, err := s.store.Sets(ctx, namespace)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (s *stock) readPools(ctx context.Context, sources []queue.Source, n int) er
 }
 
 func (s *stock) readPool(ctx context.Context, p poolindex.Pool) error {
-	return s.reads.join(ctx, p, s.timeout, func(ctx context.Context) error {
+	return s.reads.join(ctx, p.Namespace+"/"+p.Name, s.timeout, func(ctx context.Context) error {
 		sandboxes, asOf, err := s.store.PoolSandboxes(ctx, p.Namespace, p.Name)
 		if err == nil {
 			s.feed.PoolListed(p, sandboxes, asOf)

@@ -367,10 +367,10 @@ func (t *turn) letGo() {
 func shortage(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wanted, available int, broken error) error {
 	switch p := e.Problem; {
 	case p != nil:
-		return &SourceError{Field: p.Field, Name: p.Name, Missing: p.Missing, Message: p.Message}
+		return &SourceError{*p}
 	case broken != nil && (!e.Found || len(e.Pools) == 0):
 		asked, _ := v1alpha1.AskedOf(claim)
-		return &SourceError{Field: claims.AskedField(claim), Name: asked, Message: broken.Error()}
+		return &SourceError{claims.Problem{Field: claims.AskedField(claim), Name: asked, Message: broken.Error()}}
 	}
 	err := &ShortageError{Wanted: wanted, Available: available}
 	if e.OfTemplate {

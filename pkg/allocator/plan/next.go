@@ -195,25 +195,18 @@ func onlyResizes(before, after *v1alpha1.SandboxClaimStatus) bool {
 	return apiequality.Semantic.DeepEqual(was, is)
 }
 
-// Resizes counts sandboxes by how their resize went.
-type Resizes struct{ Succeeded, Failed, LetGo int }
-
-// Resizes counts the resizes that the plan ends.
-func (p *Plan) Resizes() Resizes {
-	var ended resizes
-	for _, sb := range p.Counted {
-		ended.add(sb)
-	}
-	for _, sb := range p.Bound {
+// Resizes counts the resizes that the plan ends, by how they went.
+func (p *Plan) Resizes() (succeeded, failed, releasedUnready int) {
+	var ended, released resizes
+	for _, sb := range slices.Concat(p.Counted, p.Bound) {
 		if !IsStarting(sb) {
 			ended.add(sb)
 		}
 	}
-	var letGo resizes
 	for _, sb := range p.Released {
-		letGo.add(sb)
+		released.add(sb)
 	}
-	return Resizes{Succeeded: ended.succeeded, Failed: ended.failed, LetGo: letGo.succeeded + letGo.failed + letGo.running}
+	return ended.succeeded, ended.failed, released.succeeded + released.failed + released.running
 }
 
 // Took is how long the claim has taken until the plan.
