@@ -252,7 +252,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 // Check refuses, as Create would, a claim that would rather fail than wait and finds
 // too few sandboxes, or one that adds what its template does not take. It takes nothing,
 // so Create can find less. It is for what should not be done for nothing before that,
-// such as charging a quota, which nobody gives back.
+// such as charging a quota, which is not given back.
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail && !claims.CreatesOnNoStock(claim)
 	if !fails && !v1alpha1.NeedsFresh(&claim.Spec) {

@@ -27,7 +27,7 @@ type hand struct {
 	room    int
 	refused *RefusedError
 	// making spaces out the making of sandboxes that fail, looking the looks at what is
-	// in the way and nobody may tell of.
+	// in the way and no watch may tell of.
 	making, looking pause
 }
 

@@ -57,7 +57,7 @@ func (c *setCache) replicas() map[poolindex.Pool]int32 {
 	return all
 }
 
-// synced says whether the watch has told of all sets there were.
+// synced reports whether the watch has told of all sets there were.
 func (c *setCache) synced() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -87,11 +87,6 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 	}
 }
 
-// wasResized says whether a sandbox was resized, or was to be.
-func wasResized(sb *v1alpha1.Sandbox) bool {
-	return meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil
-}
-
 // report tells in the claim's status how resizes went; nothing, if there were none.
 func (r *resizes) report(claim *v1alpha1.SandboxClaim, now time.Time) {
 	switch {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -185,7 +186,7 @@ func (w *world) happens() {
 // becomesReady lets a sandbox become ready.
 func (w *world) becomesReady(sb *v1alpha1.Sandbox) {
 	becomeReady(sb)
-	if wasResized(sb) {
+	if meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil {
 		setResized(sb, []string{"", "no room"}[w.draw(2)])
 	}
 }

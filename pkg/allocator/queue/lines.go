@@ -61,7 +61,7 @@ func (l *lines) stock(of []Source) int {
 	return total
 }
 
-// unclaimed returns the sources for which nobody waits.
+// unclaimed returns the sources for which no claim waits.
 func (l *lines) unclaimed(sources []Source) []Source {
 	if len(l.byPool) == 0 || !slices.ContainsFunc(sources, l.kept) {
 		return sources

@@ -8,7 +8,7 @@
 //
 // A claim that several pools may serve stands in the line of each, and takes from
 // whichever it is first in. One that needs all its sandboxes at once adds up what the
-// pools have in whose lines nobody stands before it, and holds up each of these lines
+// pools have in whose lines no other stands before it, and holds up each of these lines
 // until that is enough.
 //
 // Worked example: b needs 3 at once, of the pools x and y, and came after a, which
@@ -76,8 +76,8 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 func (q *Queue) Leave(w *Waiter) { q.Wait(w, Wants{}) }
 
 // Take hands out up to n sandboxes, or with atOnce n or none, those of the preferred
-// pools first: to a waiter what nobody before it in line waits for, and to a newcomer,
-// which is nil, what nobody waits for. What a waiter takes it no longer needs.
+// pools first: to a waiter what none before it in line waits for, and to a newcomer,
+// which is nil, what none waits for. What a waiter takes it no longer needs.
 func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolindex.Candidate {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -164,7 +164,7 @@ func (q *Queue) Stocked(p poolindex.Pool) {
 }
 
 // Tick wakes who could have something, or may now because others let it pass. It is
-// to be called now and then, as the passing of time tells nobody.
+// to be called now and then, because time passes without an event.
 func (q *Queue) Tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
