@@ -91,8 +91,8 @@ var mutations = []mutation{
 		"l.clock.Since(w.couldSince) > takeWithin", "false", lines, "Test"},
 	{"queue: stock is gathered for ever", "pkg/allocator/queue/lines.go",
 		"l.clock.Since(w.gatherSince) > gatherWithin", "false", lines, "Test"},
-	{"queue: a waiter wakes itself", "pkg/allocator/queue/queue.go",
-		"w.wake = func() {}\n", "", lines, "TestChangesLines"},
+	{"queue: a waiter wakes itself", "pkg/allocator/queue/lines.go",
+		"if w != caller {", "if true {", lines, "TestChangesLines"},
 
 	{"allocator: every server works at every claim", "pkg/allocator/worker.go",
 		`return (*prefers)("", string(uid))`, "return true", allocator, "TestWhoseClaim|TestServersShareClaims"},

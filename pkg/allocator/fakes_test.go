@@ -317,7 +317,7 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *turn {
 	return t
 }
 
-// claimOf is a claim that nobody has stored.
+// claimOf is a claim that is not stored.
 func claimOf(change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
 	claim := &v1alpha1.SandboxClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine", UID: "claim-uid", Generation: 1},

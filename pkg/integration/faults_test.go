@@ -36,7 +36,7 @@ func knows(t *testing.T, s *testutil.Server, set *v1alpha1.SandboxSet, n int32) 
 	})
 }
 
-// A set that is gone serves nobody, although its sandboxes are still there, and a set of
+// A set that is gone serves no claim, although its sandboxes are still there, and a set of
 // the same name is another one.
 func TestSandboxesOfADeletedSet(t *testing.T) {
 	s, old := stocked(t, 9)

@@ -134,7 +134,7 @@ func checkNoneLeftTaken(t *testing.T, s *testutil.Server, all []v1alpha1.Sandbox
 	}
 }
 
-// hasTemplate reports whether the template of a sandbox is there: without, nobody can
+// hasTemplate reports whether the template of a sandbox is there: without it, no claim can
 // claim it.
 func hasTemplate(t *testing.T, s *testutil.Server, sb *v1alpha1.Sandbox) bool {
 	t.Helper()

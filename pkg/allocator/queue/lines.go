@@ -107,7 +107,7 @@ func (l *lines) letsPass(w *Waiter) bool {
 }
 
 // open returns the pools of w in whose lines no waiter before it keeps the stock, which
-// is known of first.
+// is known of first, if that is a pool.
 func (l *lines) open(w *Waiter, known served, first poolindex.Pool) []Source {
 	return slices.DeleteFunc(slices.Clone(w.Sources), func(s Source) bool {
 		if s.Pool == first {
@@ -125,8 +125,9 @@ func (l *lines) open(w *Waiter, known served, first poolindex.Pool) []Source {
 	})
 }
 
-// signal wakes the first in line of each pool that can be served.
-func (l *lines) signal(pools ...poolindex.Pool) {
+// signal wakes the first in line of each pool that can be served, unless that is the
+// caller.
+func (l *lines) signal(caller *Waiter, pools ...poolindex.Pool) {
 	known := served{}
 	for _, p := range pools {
 		if len(l.byPool[p]) == 0 || l.index.Available(p) == 0 {
@@ -138,7 +139,9 @@ func (l *lines) signal(pools ...poolindex.Pool) {
 				if w.couldSince.IsZero() {
 					w.couldSince = l.clock.Now()
 				}
-				w.wake()
+				if w != caller {
+					w.wake()
+				}
 			} else {
 				w.couldSince = time.Time{}
 				if w.AtOnce && w.gatherSince.IsZero() {

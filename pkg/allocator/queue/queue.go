@@ -66,10 +66,7 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 			q.lines.byPool[p] = slices.Insert(q.lines.byPool[p], at, w)
 		}
 	}
-	wake := w.wake
-	w.wake = func() {}
-	q.lines.signal(append(before, after...)...)
-	w.wake = wake
+	q.lines.signal(w, append(before, after...)...)
 }
 
 // Leave takes a waiter out of line.
@@ -84,7 +81,7 @@ func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolinde
 	if w == nil {
 		return q.lines.take(q.lines.unclaimed(sources), n, atOnce)
 	}
-	taken := q.lines.take(q.lines.open(w, served{}, poolindex.Pool{Name: "/"}), n, atOnce)
+	taken := q.lines.take(q.lines.open(w, served{}, poolindex.Pool{}), n, atOnce)
 	w.couldSince = time.Time{}
 	if len(taken) > 0 {
 		w.gatherSince = time.Time{}
@@ -95,7 +92,7 @@ func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolinde
 			q.lines.drop(w)
 		}
 		w.Wants = left
-		q.lines.signal(lines...)
+		q.lines.signal(nil, lines...)
 	}
 	return taken
 }
@@ -148,7 +145,7 @@ func (q *Queue) answer(cs []poolindex.Candidate, say func()) {
 	}
 	for i, c := range cs {
 		if i == 0 || c.Pool != cs[i-1].Pool {
-			q.lines.signal(c.Pool)
+			q.lines.signal(nil, c.Pool)
 		}
 	}
 }
@@ -160,7 +157,7 @@ func (q *Queue) Stocked(p poolindex.Pool) {
 	if q.index.Available(p) == 1 && len(q.lines.byPool[p]) > 0 {
 		q.lines.byPool[p][0].couldSince = time.Time{} // there was nothing that it could have had
 	}
-	q.lines.signal(p)
+	q.lines.signal(nil, p)
 }
 
 // Tick wakes who could have something, or may now because others let it pass. It is
@@ -170,7 +167,7 @@ func (q *Queue) Tick() {
 	defer q.mu.Unlock()
 	for p := range q.lines.byPool {
 		q.lines.settle(p)
-		q.lines.signal(p)
+		q.lines.signal(nil, p)
 	}
 }
 
