@@ -69,7 +69,7 @@ type SandboxClaimSpec struct {
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
 
 	// createOnNoStock makes fresh sandboxes for what the pool lacks, instead of
-	// waiting for the pool. Default true, except with onShortage Fail, where it is
+	// waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is
 	// false: who wants to fail on a shortage means a shortage of warm sandboxes.
 	// With warmPool none it must be true.
 	// +optional
@@ -91,7 +91,8 @@ type SandboxClaimSpec struct {
 
 	// claimTimeout is how long a claim may wait for sandboxes, counted from
 	// status.claimStartTime. When it is over, the claim is Completed with what it
-	// has. At least 1s. Default 1m.
+	// has. At least 1s, at most what the server's --max-claim-timeout says (24h unless
+	// changed). Default 1m.
 	// +optional
 	ClaimTimeout *metav1.Duration `json:"claimTimeout,omitempty"`
 
@@ -102,7 +103,8 @@ type SandboxClaimSpec struct {
 	TTLAfterCompleted *metav1.Duration `json:"ttlAfterCompleted,omitempty"`
 
 	// waitReadyTimeout is how long a sandbox made or changed for this claim may take
-	// to become ready. At least 1s. Default 30s.
+	// to become ready. At least 1s, at most what the server's --max-wait-ready-timeout
+	// says (1h unless changed). Default 30s.
 	// +optional
 	WaitReadyTimeout *metav1.Duration `json:"waitReadyTimeout,omitempty"`
 

@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // SandboxClaimStatus says what has been claimed.
 type SandboxClaimStatus struct {
@@ -58,6 +61,11 @@ type ClaimedSandbox struct {
 	// name of the Sandbox.
 	// +required
 	Name string `json:"name"`
+
+	// uid of the Sandbox. It tells the sandbox from any other that has had its name or
+	// will have it. Empty in what an older version of Sandlot wrote.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 
 	// podIPs are the addresses of the sandbox's pod when it was claimed.
 	// +optional

@@ -69,6 +69,14 @@ type SandboxSetSpec struct {
 	// +optional
 	ScaleStrategy SandboxSetScaleStrategy `json:"scaleStrategy,omitempty,omitzero"`
 
+	// maxFreshSandboxes is how many sandboxes one claim may hold at a time that were
+	// made for it from this set because the pool had too few (createOnNoStock), from 0
+	// to 10000. The rest of such a claim waits for the pool. Unset means what the
+	// template says that templateRef names first, or else the server's
+	// --max-fresh-sandboxes. It may be more than that.
+	// +optional
+	MaxFreshSandboxes *int32 `json:"maxFreshSandboxes,omitempty"`
+
 	// updateStrategy limits how fast sandboxes of an older template are replaced.
 	// +optional
 	UpdateStrategy SandboxSetUpdateStrategy `json:"updateStrategy,omitempty,omitzero"`

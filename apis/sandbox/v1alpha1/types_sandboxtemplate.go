@@ -62,6 +62,13 @@ type SandboxTemplateSpec struct {
 	// +optional
 	VolumeClaimTemplatesPolicy InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
 
+	// maxFreshSandboxes is how many sandboxes one claim may hold at a time that were
+	// made for it straight from this template, or from a SandboxSet that refers to it
+	// and says nothing itself, from 0 to 10000. Unset means the server's
+	// --max-fresh-sandboxes. It may be more than that.
+	// +optional
+	MaxFreshSandboxes *int32 `json:"maxFreshSandboxes,omitempty"`
+
 	// networkPolicy is the traffic that sandboxes of this template may have. Unset
 	// means no restriction, or with networkPolicyManagement Managed the secure default:
 	// from the namespace of the installation in, to public addresses out.
