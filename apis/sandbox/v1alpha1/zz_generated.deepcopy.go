@@ -778,6 +778,11 @@ func (in *SandboxSetSpec) DeepCopyInto(out *SandboxSetSpec) {
 		copy(*out, *in)
 	}
 	in.ScaleStrategy.DeepCopyInto(&out.ScaleStrategy)
+	if in.MaxFreshSandboxes != nil {
+		in, out := &in.MaxFreshSandboxes, &out.MaxFreshSandboxes
+		*out = new(int32)
+		**out = **in
+	}
 	in.UpdateStrategy.DeepCopyInto(&out.UpdateStrategy)
 	return
 }
@@ -1009,6 +1014,11 @@ func (in *SandboxTemplateSpec) DeepCopyInto(out *SandboxTemplateSpec) {
 		in, out := &in.Runtimes, &out.Runtimes
 		*out = make([]RuntimeConfig, len(*in))
 		copy(*out, *in)
+	}
+	if in.MaxFreshSandboxes != nil {
+		in, out := &in.MaxFreshSandboxes, &out.MaxFreshSandboxes
+		*out = new(int32)
+		**out = **in
 	}
 	if in.NetworkPolicy != nil {
 		in, out := &in.NetworkPolicy, &out.NetworkPolicy

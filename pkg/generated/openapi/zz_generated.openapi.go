@@ -260,6 +260,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_ClaimedSandbox(ref common.ReferenceCal
 							Format:      "",
 						},
 					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid of the Sandbox. It tells the sandbox from any other that has had its name or will have it. Empty in what an older version of Sandlot wrote.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"podIPs": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -911,7 +918,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"createOnNoStock": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes. With warmPool none it must be true.",
+							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes. With warmPool none it must be true.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -933,7 +940,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"claimTimeout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "claimTimeout is how long a claim may wait for sandboxes, counted from status.claimStartTime. When it is over, the claim is Completed with what it has. At least 1s. Default 1m.",
+							Description: "claimTimeout is how long a claim may wait for sandboxes, counted from status.claimStartTime. When it is over, the claim is Completed with what it has. At least 1s, at most what the server's --max-claim-timeout says (24h unless changed). Default 1m.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
@@ -945,7 +952,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"waitReadyTimeout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "waitReadyTimeout is how long a sandbox made or changed for this claim may take to become ready. At least 1s. Default 30s.",
+							Description: "waitReadyTimeout is how long a sandbox made or changed for this claim may take to become ready. At least 1s, at most what the server's --max-wait-ready-timeout says (1h unless changed). Default 30s.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
@@ -1610,6 +1617,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							Ref:         ref(v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName()),
 						},
 					},
+					"maxFreshSandboxes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "maxFreshSandboxes is how many sandboxes one claim may hold at a time that were made for it from this set because the pool had too few (createOnNoStock), from 0 to 10000. The rest of such a claim waits for the pool. Unset means what the template says that templateRef names first, or else the server's --max-fresh-sandboxes. It may be more than that.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"updateStrategy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "updateStrategy limits how fast sandboxes of an older template are replaced.",
@@ -2188,6 +2202,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},
+						},
+					},
+					"maxFreshSandboxes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "maxFreshSandboxes is how many sandboxes one claim may hold at a time that were made for it straight from this template, or from a SandboxSet that refers to it and says nothing itself, from 0 to 10000. Unset means the server's --max-fresh-sandboxes. It may be more than that.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 					"networkPolicy": {

@@ -65,6 +65,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: uid
+      type:
+        scalar: string
 - name: io.kruise.agents.v1alpha1.ExecAction
   map:
     fields:
@@ -437,6 +440,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.kruise.agents.v1alpha1.SandboxSetSpec
   map:
     fields:
+    - name: maxFreshSandboxes
+      type:
+        scalar: numeric
     - name: patch
       type:
         map:
@@ -691,6 +697,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: envVarsInjectionPolicy
       type:
         scalar: string
+    - name: maxFreshSandboxes
+      type:
+        scalar: numeric
     - name: networkPolicy
       type:
         namedType: io.kruise.agents.v1alpha1.SandboxNetworkPolicy

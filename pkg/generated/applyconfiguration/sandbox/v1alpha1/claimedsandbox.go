@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	types "k8s.io/apimachinery/pkg/types"
+)
+
 // ClaimedSandboxApplyConfiguration represents a declarative configuration of the ClaimedSandbox type for use
 // with apply.
 //
@@ -12,6 +16,9 @@ package v1alpha1
 type ClaimedSandboxApplyConfiguration struct {
 	// name of the Sandbox.
 	Name *string `json:"name,omitempty"`
+	// uid of the Sandbox. It tells the sandbox from any other that has had its name or
+	// will have it. Empty in what an older version of Sandlot wrote.
+	UID *types.UID `json:"uid,omitempty"`
 	// podIPs are the addresses of the sandbox's pod when it was claimed.
 	PodIPs []string `json:"podIPs,omitempty"`
 }
@@ -27,6 +34,14 @@ func ClaimedSandbox() *ClaimedSandboxApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *ClaimedSandboxApplyConfiguration) WithName(value string) *ClaimedSandboxApplyConfiguration {
 	b.Name = &value
+	return b
+}
+
+// WithUID sets the UID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UID field is set to the value of the last call.
+func (b *ClaimedSandboxApplyConfiguration) WithUID(value types.UID) *ClaimedSandboxApplyConfiguration {
+	b.UID = &value
 	return b
 }
 

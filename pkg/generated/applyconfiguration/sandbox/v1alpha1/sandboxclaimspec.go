@@ -40,7 +40,7 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// Default Wait.
 	OnShortage *sandboxv1alpha1.ShortagePolicy `json:"onShortage,omitempty"`
 	// createOnNoStock makes fresh sandboxes for what the pool lacks, instead of
-	// waiting for the pool. Default true, except with onShortage Fail, where it is
+	// waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is
 	// false: who wants to fail on a shortage means a shortage of warm sandboxes.
 	// With warmPool none it must be true.
 	CreateOnNoStock *bool `json:"createOnNoStock,omitempty"`
@@ -56,14 +56,16 @@ type SandboxClaimSpecApplyConfiguration struct {
 	ReclaimPolicy *sandboxv1alpha1.ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 	// claimTimeout is how long a claim may wait for sandboxes, counted from
 	// status.claimStartTime. When it is over, the claim is Completed with what it
-	// has. At least 1s. Default 1m.
+	// has. At least 1s, at most what the server's --max-claim-timeout says (24h unless
+	// changed). Default 1m.
 	ClaimTimeout *v1.Duration `json:"claimTimeout,omitempty"`
 	// ttlAfterCompleted is how long the claim is kept after it is Completed; a
 	// negative value keeps it for ever. Its sandboxes are not touched, unless
 	// reclaimPolicy is Delete. Default 60m.
 	TTLAfterCompleted *v1.Duration `json:"ttlAfterCompleted,omitempty"`
 	// waitReadyTimeout is how long a sandbox made or changed for this claim may take
-	// to become ready. At least 1s. Default 30s.
+	// to become ready. At least 1s, at most what the server's --max-wait-ready-timeout
+	// says (1h unless changed). Default 30s.
 	WaitReadyTimeout *v1.Duration `json:"waitReadyTimeout,omitempty"`
 	// shutdownTime is when the claimed sandboxes are deleted. It is copied to
 	// spec.shutdownTime of every claimed sandbox, in whole seconds. Unset leaves

@@ -34,6 +34,12 @@ type SandboxSetSpecApplyConfiguration struct {
 	Runtimes []RuntimeConfigApplyConfiguration `json:"runtimes,omitempty"`
 	// scaleStrategy says how fast the pool grows, and how far while claims wait.
 	ScaleStrategy *SandboxSetScaleStrategyApplyConfiguration `json:"scaleStrategy,omitempty"`
+	// maxFreshSandboxes is how many sandboxes one claim may hold at a time that were
+	// made for it from this set because the pool had too few (createOnNoStock), from 0
+	// to 10000. The rest of such a claim waits for the pool. Unset means what the
+	// template says that templateRef names first, or else the server's
+	// --max-fresh-sandboxes. It may be more than that.
+	MaxFreshSandboxes *int32 `json:"maxFreshSandboxes,omitempty"`
 	// updateStrategy limits how fast sandboxes of an older template are replaced.
 	UpdateStrategy *SandboxSetUpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
 }
@@ -122,6 +128,14 @@ func (b *SandboxSetSpecApplyConfiguration) WithRuntimes(values ...*RuntimeConfig
 // If called multiple times, the ScaleStrategy field is set to the value of the last call.
 func (b *SandboxSetSpecApplyConfiguration) WithScaleStrategy(value *SandboxSetScaleStrategyApplyConfiguration) *SandboxSetSpecApplyConfiguration {
 	b.ScaleStrategy = value
+	return b
+}
+
+// WithMaxFreshSandboxes sets the MaxFreshSandboxes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxFreshSandboxes field is set to the value of the last call.
+func (b *SandboxSetSpecApplyConfiguration) WithMaxFreshSandboxes(value int32) *SandboxSetSpecApplyConfiguration {
+	b.MaxFreshSandboxes = &value
 	return b
 }
 

@@ -37,6 +37,11 @@ type SandboxTemplateSpecApplyConfiguration struct {
 	// template, Overrides also replaces any other volume of the same name, Disallowed
 	// refuses such claims. Empty means Disallowed.
 	VolumeClaimTemplatesPolicy *sandboxv1alpha1.InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
+	// maxFreshSandboxes is how many sandboxes one claim may hold at a time that were
+	// made for it straight from this template, or from a SandboxSet that refers to it
+	// and says nothing itself, from 0 to 10000. Unset means the server's
+	// --max-fresh-sandboxes. It may be more than that.
+	MaxFreshSandboxes *int32 `json:"maxFreshSandboxes,omitempty"`
 	// networkPolicy is the traffic that sandboxes of this template may have. Unset
 	// means no restriction, or with networkPolicyManagement Managed the secure default:
 	// from the namespace of the installation in, to public addresses out.
@@ -131,6 +136,14 @@ func (b *SandboxTemplateSpecApplyConfiguration) WithEnvVarsInjectionPolicy(value
 // If called multiple times, the VolumeClaimTemplatesPolicy field is set to the value of the last call.
 func (b *SandboxTemplateSpecApplyConfiguration) WithVolumeClaimTemplatesPolicy(value sandboxv1alpha1.InjectionPolicy) *SandboxTemplateSpecApplyConfiguration {
 	b.VolumeClaimTemplatesPolicy = &value
+	return b
+}
+
+// WithMaxFreshSandboxes sets the MaxFreshSandboxes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxFreshSandboxes field is set to the value of the last call.
+func (b *SandboxTemplateSpecApplyConfiguration) WithMaxFreshSandboxes(value int32) *SandboxTemplateSpecApplyConfiguration {
+	b.MaxFreshSandboxes = &value
 	return b
 }
 
