@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -20,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -268,10 +268,7 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 	admitted := len(t.made)
 	made := slices.Clone(t.made)
 	for len(made) < n {
-		name := names.SimpleNameGenerator.GenerateName(t.model.sandbox.GenerateName)
-		if slices.ContainsFunc(made, func(other *v1alpha1.Sandbox) bool { return other.Name == name }) {
-			continue
-		}
+		name := podtemplate.NewName(t.model.sandbox.GenerateName)
 		sb, err := t.marks.NewSandbox(t.model.sandbox, name, uuid.NewUUID(), string(uuid.NewUUID()), a.Now)
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -184,12 +185,14 @@ func TestNewSandboxRefusals(t *testing.T) {
 	}
 }
 
-func TestGenerateName(t *testing.T) {
+func TestNamePrefix(t *testing.T) {
 	for name, want := range map[string]string{
-		"py":                    "py-",
-		strings.Repeat("a", 57): strings.Repeat("a", 57) + "-",
-		strings.Repeat("a", 58): strings.Repeat("a", 58),
-		strings.Repeat("a", 63): strings.Repeat("a", 58),
+		"py":                           "py-",
+		strings.Repeat("a", 50):        strings.Repeat("a", 50) + "-",
+		strings.Repeat("a", 51):        strings.Repeat("a", 50) + "-",
+		strings.Repeat("a", 63):        strings.Repeat("a", 50) + "-",
+		strings.Repeat("a", 49) + "-b": strings.Repeat("a", 49) + "-",
+		strings.Repeat("a", 49) + ".b": strings.Repeat("a", 49) + "-",
 	} {
 		set := setOf(plain)
 		set.Name = name
@@ -200,6 +203,28 @@ func TestGenerateName(t *testing.T) {
 		if sandbox.GenerateName != want {
 			t.Errorf("set %q: prefix %q, want %q", name, sandbox.GenerateName, want)
 		}
+		full := podtemplate.NewName(sandbox.GenerateName)
+		if errs := validation.IsDNS1123Label(full); len(errs) > 0 {
+			t.Errorf("set %q: the name %q is no label: %v", name, full, errs)
+		}
+		random, found := strings.CutPrefix(full, want)
+		if !found || strings.Contains(random, "-") {
+			t.Errorf("set %q: the name %q is not the prefix and letters without a dash", name, full)
+		}
+	}
+}
+
+// TestNamesDoNotComeBack makes so many names that with 35 random bits or fewer some
+// would be alike for all but certain. Of the 60 bits that there are, it would fail once
+// in two million runs.
+func TestNamesDoNotComeBack(t *testing.T) {
+	const n = 1_000_000
+	seen := make(map[string]struct{}, n)
+	for range n {
+		seen[podtemplate.NewName("py-")] = struct{}{}
+	}
+	if len(seen) != n {
+		t.Errorf("%d of %d names came again", n-len(seen), n)
 	}
 }
 

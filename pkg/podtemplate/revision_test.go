@@ -68,7 +68,7 @@ func TestNewSandboxFromTemplate(t *testing.T) {
 	}
 	want := &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", GenerateName: strings.Repeat("a", 58),
+			Namespace: "ns", GenerateName: strings.Repeat("a", 50) + "-",
 			Labels: map[string]string{
 				"app": "x", v1alpha1.LabelSandboxClaimed: "false",
 				v1alpha1.LabelSandboxTemplate: v1alpha1.TemplateLabel(holder.Name),

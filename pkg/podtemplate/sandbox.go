@@ -4,16 +4,33 @@
 package podtemplate
 
 import (
+	"crypto/rand"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// maxGeneratePrefix leaves room for the five letters that the server appends, so
-// that the name also fits where names have 63 characters at most.
-const maxGeneratePrefix = 58
+// randomLetters is how many random letters and digits end the name of a sandbox, of
+// five bits each. A name that comes again would stand for two sandboxes in logs, in
+// metrics and in what clients remember. The five that a server appends to a
+// generateName come again after some thousand names; 60 bits do not, for as long as
+// any installation runs.
+const randomLetters = 12
+
+// maxPrefix leaves room for them, so that the name also fits where names have 63
+// characters at most.
+const maxPrefix = validation.DNS1123LabelMaxLength - randomLetters
+
+// NewName returns a name for a sandbox that begins with prefix, the generateName of
+// those that this package makes. The random part has lower case letters and digits
+// and no dash.
+func NewName(prefix string) string {
+	return prefix + strings.ToLower(rand.Text()[:randomLetters])
+}
 
 // NewSandbox makes a sandbox for the pool of a set, owned by the set and marked
 // with the revision that it is made from (see SetRevision), whose pod template is
@@ -121,7 +138,7 @@ func newSandbox(namespace, name string, resolved *Resolved, spec v1alpha1.Sandbo
 	return &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:    namespace,
-			GenerateName: generatePrefix(name),
+			GenerateName: namePrefix(name),
 			Labels:       labels,
 			Annotations:  withoutInternal(inherited.Annotations),
 		},
@@ -129,7 +146,9 @@ func newSandbox(namespace, name string, resolved *Resolved, spec v1alpha1.Sandbo
 	}, nil
 }
 
-func generatePrefix(name string) string {
-	prefix := name + "-"
-	return prefix[:min(len(prefix), maxGeneratePrefix)]
+// namePrefix is what the names of the sandboxes of a set or template begin with: its
+// name, cut where it is too long, and a dash.
+func namePrefix(name string) string {
+	name = name[:min(len(name), maxPrefix-1)]
+	return strings.TrimRight(name, "-.") + "-" // a label may not begin or end with a dash
 }

@@ -99,7 +99,7 @@ func condition(claim *v1alpha1.SandboxClaim, now time.Time, kind string, status 
 
 // claimed is how a claim's status names one of its sandboxes.
 func claimed(sb *v1alpha1.Sandbox) v1alpha1.ClaimedSandbox {
-	entry := v1alpha1.ClaimedSandbox{Name: sb.Name}
+	entry := v1alpha1.ClaimedSandbox{Name: sb.Name, UID: sb.UID}
 	if ip := sb.Status.PodInfo.PodIP; ip != "" {
 		entry.PodIPs = []string{ip}
 	}

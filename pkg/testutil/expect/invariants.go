@@ -81,6 +81,8 @@ func checkClaim(t testing.TB, claim *v1alpha1.SandboxClaim, its map[string]*v1al
 	for _, listed := range status.Sandboxes {
 		if sandbox := its[listed.Name]; sandbox == nil || sandbox.Labels[v1alpha1.LabelClaimName] != claim.Name {
 			t.Errorf("claim %s (%s) lists sandbox %s, which does not name it", claim.Name, claim.UID, listed.Name)
+		} else if sandbox.UID != listed.UID {
+			t.Errorf("claim %s lists sandbox %s with the UID %q, which has %q", claim.Name, listed.Name, listed.UID, sandbox.UID)
 		}
 	}
 }

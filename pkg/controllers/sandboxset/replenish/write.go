@@ -92,6 +92,7 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 	var mu sync.Mutex
 	created, err := slowStart(ctx, n, width, func(int) error {
 		sandbox := model.DeepCopy()
+		sandbox.Name = podtemplate.NewName(model.GenerateName)
 		w.states.update(key, func(s *setState) { s.expectations.expectCreate() })
 		began := w.clock.Now()
 		if err := w.client.Create(ctx, sandbox); err != nil {
