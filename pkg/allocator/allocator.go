@@ -39,6 +39,11 @@ type Options struct {
 	// ResolveTimeout bounds finding out what became of a transaction that was not
 	// answered; 15 s if 0.
 	ResolveTimeout time.Duration
+	// MaxFresh is how many sandboxes one claim may hold at a time that were made for it,
+	// where neither set nor template says.
+	MaxFresh int
+	// MaxFreshBytes is how many bytes these sandboxes may have, as they are stored.
+	MaxFreshBytes int64
 	// Admit judges the sandboxes that are about to be made for a claim, and may change
 	// them, as the API does with all that is created; nil lets all pass. The claim is not
 	// to be changed.

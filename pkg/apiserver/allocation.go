@@ -77,8 +77,10 @@ func newAllocator(
 			claimResource:   claims,
 			sandboxResource: sandboxes,
 		},
-		SyncWindow: extra.SyncWindow,
-		Admit:      admitter.admit,
+		SyncWindow:    extra.SyncWindow,
+		MaxFresh:      extra.MaxFreshSandboxes,
+		MaxFreshBytes: extra.ClaimLimits.MaxBytes,
+		Admit:         admitter.admit,
 	})
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
 }

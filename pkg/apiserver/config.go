@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -28,11 +29,20 @@ import (
 // generic server gives a create.
 const DefaultSyncWindow = 10 * time.Second
 
+// DefaultMaxFreshSandboxes is how many sandboxes one claim may hold at a time that were
+// made for it, where nothing says otherwise.
+const DefaultMaxFreshSandboxes = 1000
+
 // ExtraConfig is what our server needs beyond the generic one.
 type ExtraConfig struct {
 	// SyncWindow is how long a create of a claim may wait for sandboxes before it
 	// answers with what it has.
 	SyncWindow time.Duration
+	// ClaimLimits bound what one claim may ask for.
+	ClaimLimits validation.ClaimLimits
+	// MaxFreshSandboxes is how many sandboxes one claim may hold at a time that were
+	// made for it, where neither set nor template says.
+	MaxFreshSandboxes int
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
@@ -69,7 +79,9 @@ type CompletedConfig struct {
 func NewConfig() *Config {
 	generic := genericapiserver.NewRecommendedConfig(Codecs)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
-	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{SyncWindow: DefaultSyncWindow}}
+	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
+		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
+	}}
 }
 
 // Complete fills in what can be derived. It changes the receiver.
@@ -146,7 +158,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
-	storage, claims, err := sandboxrest.NewStorage(scheme, getter, stores, pods, alloc)
+	storage, claims, err := sandboxrest.NewStorage(scheme, getter, stores, pods, alloc, c.extraConfig.ClaimLimits)
 	if err != nil {
 		return nil, err
 	}

@@ -26,11 +26,13 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	a, etcd, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, &ExtraConfig{SyncWindow: syncWindow})
+	extra := NewConfig().ExtraConfig
+	extra.SyncWindow = syncWindow
+	a, etcd, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, &extra)
 	if err != nil {
 		return nil, err
 	}
-	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a)
+	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a, extra.ClaimLimits)
 	if err != nil {
 		return nil, err
 	}

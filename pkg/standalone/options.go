@@ -15,6 +15,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 )
 
 // Options are what the command line says about a run.
@@ -30,6 +31,8 @@ type Options struct {
 	SimulatedStartDelay time.Duration
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
+	// ClaimLimits bound what one claim may ask for.
+	ClaimLimits options.ClaimLimits
 }
 
 // NewOptions returns the defaults.
@@ -40,6 +43,7 @@ func NewOptions() *Options {
 		SecurePort:          6543,
 		SimulatedStartDelay: 200 * time.Millisecond,
 		SyncWindow:          apiserver.DefaultSyncWindow,
+		ClaimLimits:         options.NewClaimLimits(),
 	}
 }
 
@@ -53,6 +57,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "How long a simulated sandbox takes to start.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
+	o.ClaimLimits.AddFlags(fs)
 }
 
 // Complete fills in what is derived from other options.

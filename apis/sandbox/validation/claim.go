@@ -48,16 +48,18 @@ var (
 )
 
 // ValidateSandboxClaim checks a new claim, after defaulting.
-func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim) field.ErrorList {
+func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim, limits ClaimLimits) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&claim.ObjectMeta, true, labelValueName, metadataPath)
 	errs = append(errs, validatePrewarmStrategy(claim.Annotations, metadataPath.Child("annotations"))...)
-	return append(errs, validateClaimSpec(&claim.Spec, specPath)...)
+	errs = append(errs, validateOwnAnnotations(claim.Annotations, nil)...)
+	return append(errs, validateClaimSpec(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, limits, specPath)...)
 }
 
 // ValidateSandboxClaimUpdate checks a changed claim.
-func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim) field.ErrorList {
+func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim, limits ClaimLimits) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&claim.ObjectMeta, &old.ObjectMeta, metadataPath)
-	errs = append(errs, validateClaimSpec(&claim.Spec, specPath)...)
+	errs = append(errs, validateOwnAnnotations(claim.Annotations, old.Annotations)...)
+	errs = append(errs, validateClaimSpec(&claim.Spec, &old.Spec, limits, specPath)...)
 	if replicasOf(claim.Spec.Replicas) != replicasOf(old.Spec.Replicas) {
 		errs = append(errs, field.Invalid(specPath.Child("replicas"), claim.Spec.Replicas, "replicas is immutable"))
 	}
@@ -85,7 +87,9 @@ func ValidateSandboxClaimStatusUpdate(claim, old *v1alpha1.SandboxClaim) field.E
 	return append(errs, validateClaimedSandboxes(status.Sandboxes, statusPath.Child("sandboxes"))...)
 }
 
-func validateClaimSpec(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+// validateClaimSpec checks a spec. What limits bound is judged where it differs from
+// old, which is empty for a new claim.
+func validateClaimSpec(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLimits, path *field.Path) field.ErrorList {
 	errs := validateClaimSource(spec, path)
 	errs = append(errs, validateWarmPool(spec, path)...)
 	errs = append(errs, validateFreshPool(spec, path)...)
@@ -95,10 +99,9 @@ func validateClaimSpec(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.
 	errs = append(errs, validateEnum(spec.OnShortage, shortagePolicies, path.Child("onShortage"))...)
 	errs = append(errs, validateEnum(spec.ReclaimPolicy, reclaimPolicies, path.Child("reclaimPolicy"))...)
 	errs = append(errs, validateClaimReplicas(spec, path.Child("replicas"))...)
-	errs = append(errs, validateTimeout(spec.ClaimTimeout, path, "claimTimeout")...)
-	errs = append(errs, validateTimeout(spec.WaitReadyTimeout, path, "waitReadyTimeout")...)
-	errs = append(errs, validateClaimLabels(spec.Labels, path.Child("labels"))...)
-	errs = append(errs, validateClaimAnnotations(spec.Annotations, path.Child("annotations"))...)
+	errs = append(errs, validateTimeout(spec.ClaimTimeout, old.ClaimTimeout, limits.MaxTimeout, path, "claimTimeout")...)
+	errs = append(errs, validateTimeout(spec.WaitReadyTimeout, old.WaitReadyTimeout, limits.MaxWaitReadyTimeout, path, "waitReadyTimeout")...)
+	errs = append(errs, validateClaimMetadata(spec, old, limits, path)...)
 	errs = append(errs, validateRuntimes(spec.Runtimes, path.Child("runtimes"))...)
 	return append(errs, refuseUnserved(unservedInClaim(spec), path)...)
 }
@@ -162,11 +165,16 @@ func validateClaimReplicas(spec *v1alpha1.SandboxClaimSpec, path *field.Path) fi
 	return nil
 }
 
-func validateTimeout(value *metav1.Duration, parent *field.Path, name string) field.ErrorList {
-	if value == nil || value.Duration >= time.Second {
+func validateTimeout(value, old *metav1.Duration, most time.Duration, parent *field.Path, name string) field.ErrorList {
+	switch {
+	case value == nil:
 		return nil
+	case value.Duration < time.Second:
+		return field.ErrorList{field.Invalid(parent.Child(name), value.Duration.String(), name+" must be at least 1 second")}
+	case value.Duration > most && (old == nil || *value != *old):
+		return field.ErrorList{field.Invalid(parent.Child(name), value.Duration.String(), fmt.Sprintf("%s must be at most %s here", name, most))}
 	}
-	return field.ErrorList{field.Invalid(parent.Child(name), value.Duration.String(), name+" must be at least 1 second")}
+	return nil
 }
 
 // validateClaimEnv checks variables. Their values are in no message.

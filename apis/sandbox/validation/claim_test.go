@@ -171,7 +171,7 @@ func TestValidateSandboxClaim(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			expect(t, ValidateSandboxClaim(claim(tc.change)), tc.want)
+			expect(t, ValidateSandboxClaim(claim(tc.change), DefaultClaimLimits()), tc.want)
 		})
 	}
 }
@@ -192,9 +192,9 @@ func TestUnservedInClaim(t *testing.T) {
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := claim(func(c *v1alpha1.SandboxClaim) { change(&c.Spec) })
-			expect(t, ValidateSandboxClaim(c), []string{"spec." + name + ": " + yet})
+			expect(t, ValidateSandboxClaim(c, DefaultClaimLimits()), []string{"spec." + name + ": " + yet})
 			// Not by an update either.
-			expect(t, ValidateSandboxClaimUpdate(c, claim(nil)), []string{"spec." + name + ": " + yet})
+			expect(t, ValidateSandboxClaimUpdate(c, claim(nil), DefaultClaimLimits()), []string{"spec." + name + ": " + yet})
 		})
 	}
 	if got := len(unservedInClaim(&v1alpha1.SandboxClaimSpec{})); got != len(tests) {
@@ -232,7 +232,7 @@ func TestValidateSandboxClaimUpdate(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			old := claim(nil)
-			expect(t, ValidateSandboxClaimUpdate(claim(tc.change), old), tc.want)
+			expect(t, ValidateSandboxClaimUpdate(claim(tc.change), old, DefaultClaimLimits()), tc.want)
 		})
 	}
 }

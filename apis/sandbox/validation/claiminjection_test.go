@@ -99,8 +99,8 @@ func TestValidateInjection(t *testing.T) {
 				c.Spec.WarmPool = v1alpha1.WarmPoolNone
 				tc.change(&c.Spec)
 			})
-			expect(t, ValidateSandboxClaim(c), tc.want)
-			for _, err := range ValidateSandboxClaim(c) {
+			expect(t, ValidateSandboxClaim(c, DefaultClaimLimits()), tc.want)
+			for _, err := range ValidateSandboxClaim(c, DefaultClaimLimits()) {
 				if strings.Contains(err.Error(), "hidden") {
 					t.Errorf("a value is told: %v", err)
 				}
@@ -135,6 +135,8 @@ func TestInjectionIsImmutable(t *testing.T) {
 		"reordered": {with("a", `{"metadata":{"name":"d"},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`), with("a", `{"spec":{"resources":{"requests":{"storage":"1Gi"}}},"metadata":{"name":"d"}}`), nil},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect(t, ValidateSandboxClaimUpdate(tc.changed, tc.old), tc.want) })
+		t.Run(name, func(t *testing.T) {
+			expect(t, ValidateSandboxClaimUpdate(tc.changed, tc.old, DefaultClaimLimits()), tc.want)
+		})
 	}
 }

@@ -65,10 +65,17 @@ var (
 	)
 )
 
-func validateClaimLabels(labels map[string]string, path *field.Path) field.ErrorList {
-	if tooMuch(labels) {
-		return field.ErrorList{field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB)}
+// validateClaimMetadata checks what a claim puts on its sandboxes: how much that is
+// and, if it is not too much, the keys and values.
+func validateClaimMetadata(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLimits, path *field.Path) field.ErrorList {
+	if errs := limits.validateCopied(spec, old, path); len(errs) > 0 {
+		return errs
 	}
+	errs := validateClaimLabels(spec.Labels, path.Child("labels"))
+	return append(errs, validateClaimAnnotations(spec.Annotations, path.Child("annotations"))...)
+}
+
+func validateClaimLabels(labels map[string]string, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabels(labels, path)
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		// Labels also go on the pod template, where keys of E2B may not be.
@@ -107,13 +114,4 @@ func isSandlotKey(key string) bool {
 
 func reserved(path *field.Path, key string) *field.Error {
 	return field.Forbidden(path.Key(key), fmt.Sprintf("%s is reserved: the system writes it itself", key))
-}
-
-// tooMuch holds labels to the limit that Kubernetes has for annotations.
-func tooMuch(values map[string]string) bool {
-	size := 0
-	for key, value := range values {
-		size += len(key) + len(value)
-	}
-	return size > apivalidation.TotalAnnotationSizeLimitB
 }

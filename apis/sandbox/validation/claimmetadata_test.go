@@ -72,7 +72,7 @@ func TestValidateClaimMetadata(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expect(t, ValidateSandboxClaim(claim(func(c *v1alpha1.SandboxClaim) {
 				c.Spec.Labels, c.Spec.Annotations = tc.labels, tc.annotations
-			})), tc.want)
+			}), DefaultClaimLimits()), tc.want)
 		})
 	}
 }
@@ -83,6 +83,6 @@ func TestValidateClaimLabelsTooMuch(t *testing.T) {
 	for i := range 5000 {
 		labels[fmt.Sprintf("bad key %d", i)] = longName[:60]
 	}
-	expect(t, ValidateSandboxClaim(claim(func(c *v1alpha1.SandboxClaim) { c.Spec.Labels = labels })),
+	expect(t, ValidateSandboxClaim(claim(func(c *v1alpha1.SandboxClaim) { c.Spec.Labels = labels }), DefaultClaimLimits()),
 		[]string{"spec.labels: Too long: "})
 }

@@ -25,6 +25,10 @@ const maxPoolReplicas = 1000000
 // ask for.
 const maxBurst = maxReplicas
 
+// MaxFreshSandboxes is the most that maxFreshSandboxes can be: as many as one claim may
+// ask for.
+const MaxFreshSandboxes = maxReplicas
+
 // ValidateSandboxSet checks a new set, after defaulting.
 func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, labelValueName, metadataPath)
@@ -72,7 +76,8 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
 	errs = append(errs, validateChangedMaxUnavailable(
 		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
-	errs = append(errs, validateBurst(spec.ScaleStrategy.Burst, path.Child("scaleStrategy", "burst"))...)
+	errs = append(errs, validateRange(spec.ScaleStrategy.Burst, maxBurst, path.Child("scaleStrategy", "burst"))...)
+	errs = append(errs, validateRange(spec.MaxFreshSandboxes, MaxFreshSandboxes, path.Child("maxFreshSandboxes"))...)
 	return append(errs, validateChangedMaxUnavailable(
 		spec.UpdateStrategy.MaxUnavailable, old.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy"))...)
 }
@@ -89,12 +94,9 @@ func validatePoolReplicas(replicas *int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func validateBurst(burst *int32, path *field.Path) field.ErrorList {
-	if burst == nil {
-		return nil
-	}
-	if *burst < 0 || *burst > maxBurst {
-		return field.ErrorList{field.Invalid(path, *burst, fmt.Sprintf("must be from 0 to %d", maxBurst))}
+func validateRange(value *int32, most int32, path *field.Path) field.ErrorList {
+	if value != nil && (*value < 0 || *value > most) {
+		return field.ErrorList{field.Invalid(path, *value, fmt.Sprintf("must be from 0 to %d", most))}
 	}
 	return nil
 }

@@ -35,10 +35,23 @@ func TestValidateSandboxSet(t *testing.T) {
 	burst := func(n int32) func(*v1alpha1.SandboxSet) {
 		return func(s *v1alpha1.SandboxSet) { s.Spec.ScaleStrategy.Burst = &n }
 	}
+	fresh := func(n int32) func(*v1alpha1.SandboxSet) {
+		return func(s *v1alpha1.SandboxSet) { s.Spec.MaxFreshSandboxes = &n }
+	}
 	tests := map[string]struct {
 		change func(*v1alpha1.SandboxSet)
 		want   []string
 	}{
+		"no fresh sandboxes":   {change: fresh(0)},
+		"many fresh sandboxes": {change: fresh(10000)},
+		"negative fresh sandboxes": {
+			change: fresh(-1),
+			want:   []string{"spec.maxFreshSandboxes: Invalid value: -1: must be from 0 to 10000"},
+		},
+		"too many fresh sandboxes": {
+			change: fresh(10001),
+			want:   []string{"spec.maxFreshSandboxes: Invalid value: 10001: must be from 0 to 10000"},
+		},
 		"minimal":    {},
 		"empty pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(0)) }},
 		"burst":      {change: burst(10000)},

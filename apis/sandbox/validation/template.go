@@ -46,6 +46,7 @@ func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.Sand
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
 	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)
 	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
+	errs = append(errs, validateRange(spec.MaxFreshSandboxes, MaxFreshSandboxes, path.Child("maxFreshSandboxes"))...)
 	errs = append(errs, validateNetworkPolicy(spec, old, path)...)
 	return append(errs, validateInjectionPolicies(spec, path)...)
 }

@@ -27,7 +27,12 @@ func TestValidateSandboxTemplate(t *testing.T) {
 		change func(*v1alpha1.SandboxTemplate)
 		want   []string
 	}{
-		"minimal":   {},
+		"minimal":            {},
+		"no fresh sandboxes": {change: func(s *v1alpha1.SandboxTemplate) { s.Spec.MaxFreshSandboxes = new(int32(0)) }},
+		"too many fresh sandboxes": {
+			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.MaxFreshSandboxes = new(int32(10001)) },
+			want:   []string{"spec.maxFreshSandboxes: Invalid value: 10001: must be from 0 to 10000"},
+		},
 		"long name": {change: func(s *v1alpha1.SandboxTemplate) { s.Name = longName }},
 		"no template": {
 			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.Template = nil },

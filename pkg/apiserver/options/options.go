@@ -62,6 +62,8 @@ type Options struct {
 	EmbeddedEtcdDir string
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
+	// ClaimLimits bound what one claim may ask for.
+	ClaimLimits ClaimLimits
 	// Alone makes a server without a cluster even where one could be found.
 	Alone bool
 }
@@ -96,6 +98,7 @@ func NewOptions() *Options {
 		Admission:      genericoptions.NewAdmissionOptions(),
 		Traces:         genericoptions.NewTracingOptions(),
 		SyncWindow:     apiserver.DefaultSyncWindow,
+		ClaimLimits:    NewClaimLimits(),
 	}
 	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
@@ -125,6 +128,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
+	o.ClaimLimits.AddFlags(fs)
 }
 
 // Complete fills in what other options imply. Call it once, after the flags are
@@ -168,6 +172,7 @@ func (o *Options) Validate() error {
 	if o.SyncWindow < 0 || o.SyncWindow > maxSyncWindow {
 		errs = append(errs, fmt.Errorf("--sync-window must be between 0s and %s", maxSyncWindow))
 	}
+	errs = append(errs, o.ClaimLimits.Validate()...)
 	if !o.hasCluster() {
 		errs = append(errs, o.validateAlone()...)
 	}

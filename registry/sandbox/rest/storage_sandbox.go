@@ -11,6 +11,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
@@ -48,10 +49,10 @@ func NewStores(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*S
 }
 
 // NewStorage returns the storage of every resource of the group, and the store of
-// claims, which binds by binder. pods may be nil.
+// claims, which binds by binder and is held to limits. pods may be nil.
 func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, stores *Stores, pods PodValidator,
-	binder sandboxclaim.Binder) (map[string]rest.Storage, *genericregistry.Store, error) {
-	claims, err := sandboxclaim.NewREST(scheme, optsGetter, binder)
+	binder sandboxclaim.Binder, limits validation.ClaimLimits) (map[string]rest.Storage, *genericregistry.Store, error) {
+	claims, err := sandboxclaim.NewREST(scheme, optsGetter, binder, limits)
 	if err != nil {
 		return nil, nil, err
 	}

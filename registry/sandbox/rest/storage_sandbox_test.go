@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
@@ -42,7 +43,7 @@ func TestNewStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{})
+	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{}, validation.DefaultClaimLimits())
 	if err != nil {
 		t.Fatal(err)
 	}

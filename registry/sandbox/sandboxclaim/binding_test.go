@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
@@ -215,7 +216,7 @@ func TestBindingOptions(t *testing.T) {
 		func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		return nil, nil, broken
 	}
-	if _, err := NewREST(fixture.Scheme, fixture, &fakeBinder{}); !errors.Is(err, broken) {
+	if _, err := NewREST(fixture.Scheme, fixture, &fakeBinder{}, validation.DefaultClaimLimits()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
@@ -165,7 +166,7 @@ func (b *fakeBinder) Preview(_ context.Context, claim *v1alpha1.SandboxClaim) (*
 func newTestREST(t *testing.T, binder Binder) *REST {
 	t.Helper()
 	fixture := registrytest.New(t)
-	s, err := NewREST(fixture.Scheme, fixture, binder)
+	s, err := NewREST(fixture.Scheme, fixture, binder, validation.DefaultClaimLimits())
 	if err != nil {
 		t.Fatal(err)
 	}

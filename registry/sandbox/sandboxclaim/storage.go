@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
@@ -36,9 +37,9 @@ type REST struct {
 
 var _ rest.StandardStorage = &REST{}
 
-// NewREST returns the storage of claims and of their status.
-func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binder Binder) (Storage, error) {
-	strategy := NewStrategy(scheme, clock.RealClock{})
+// NewREST returns the storage of claims, which are held to limits, and of their status.
+func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binder Binder, limits validation.ClaimLimits) (Storage, error) {
+	strategy := NewStrategy(scheme, clock.RealClock{}, limits)
 	store, err := base.NewStore(&genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxClaim{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxClaimList{} },

@@ -27,14 +27,16 @@ import (
 // Strategy is what create and update mean for a SandboxClaim.
 type Strategy struct {
 	base.Strategy
-	clock clock.PassiveClock
+	clock  clock.PassiveClock
+	limits validation.ClaimLimits
 }
 
 var _ base.MainStrategy = Strategy{}
 
-// NewStrategy returns the strategy of the main resource.
-func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
-	return Strategy{Strategy: base.NewStrategy(typer), clock: c}
+// NewStrategy returns the strategy of the main resource. limits bound what one claim may
+// ask for.
+func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock, limits validation.ClaimLimits) Strategy {
+	return Strategy{Strategy: base.NewStrategy(typer), clock: c, limits: limits}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.
@@ -111,14 +113,14 @@ func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
 }
 
 // Validate validates a new claim.
-func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	claim := obj.(*v1alpha1.SandboxClaim)
-	return append(base.ForbidVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim)...)
+	return append(base.ForbidVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim, s.limits)...)
 }
 
 // ValidateUpdate validates a change of a claim.
-func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validation.ValidateSandboxClaimUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim))
+func (s Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	return validation.ValidateSandboxClaimUpdate(obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim), s.limits)
 }
 
 // WarningsOnCreate warns of what is allowed and does not do what it seems to.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
@@ -26,7 +27,7 @@ var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 func at(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(d))) }
 
 func newStrategy() sandboxclaim.Strategy {
-	return sandboxclaim.NewStrategy(registrytest.NewScheme(), testclock.NewFakePassiveClock(now))
+	return sandboxclaim.NewStrategy(registrytest.NewScheme(), testclock.NewFakePassiveClock(now), validation.DefaultClaimLimits())
 }
 
 func TestPrepareForCreate(t *testing.T) {

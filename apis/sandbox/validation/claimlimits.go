@@ -1,0 +1,119 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// ClaimLimits are the bounds that an installation sets on claims. An update is held to
+// them by what it changes, so that a claim from before a bound was lowered can be
+// changed otherwise.
+type ClaimLimits struct {
+	// MaxTimeout is the longest claimTimeout, and MaxWaitReadyTimeout the longest
+	// waitReadyTimeout.
+	MaxTimeout, MaxWaitReadyTimeout time.Duration
+	// MaxBytes is how many bytes of labels, annotations, env and volumeClaimTemplates
+	// one claim may put on its sandboxes, all copies together.
+	MaxBytes int64
+}
+
+// DefaultClaimLimits are the bounds where an installation says nothing. 64 MiB are 10,000
+// sandboxes with 6.5 KiB each: more than that is no metadata any more.
+func DefaultClaimLimits() ClaimLimits {
+	return ClaimLimits{MaxTimeout: 24 * time.Hour, MaxWaitReadyTimeout: time.Hour, MaxBytes: 64 << 20}
+}
+
+const (
+	// maxClaimMetadataBytes and maxClaimMetadataKeys bound the labels and annotations
+	// that a claim puts on each of its sandboxes, together: they are written twice a
+	// sandbox, for it and for its pod.
+	maxClaimMetadataBytes = 8 << 10
+	maxClaimMetadataKeys  = 64
+
+	// maxOwnAnnotationBytes bounds the annotations of the claim itself. They are on no
+	// sandbox, but the claim is written again each time some of its sandboxes are bound.
+	// Clients that apply keep the whole manifest in one.
+	maxOwnAnnotationBytes = 64 << 10
+)
+
+// validateOwnAnnotations checks those of the claim itself.
+func validateOwnAnnotations(annotations, old map[string]string) field.ErrorList {
+	if size(annotations) <= maxOwnAnnotationBytes || maps.Equal(annotations, old) {
+		return nil
+	}
+	return field.ErrorList{field.TooLong(metadataPath.Child("annotations"), "", maxOwnAnnotationBytes)}
+}
+
+// validateCopied checks how much a claim puts on its sandboxes, if that differs from
+// old, which is empty for a new claim. replicas, env and volumeClaimTemplates are
+// immutable.
+func (l ClaimLimits) validateCopied(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	if maps.Equal(spec.Labels, old.Labels) && maps.Equal(spec.Annotations, old.Annotations) &&
+		len(spec.Env) == len(old.Env) && len(spec.VolumeClaimTemplates) == len(old.VolumeClaimTemplates) {
+		return nil
+	}
+	blame := path.Child("labels")
+	if size(spec.Annotations) > size(spec.Labels) {
+		blame = path.Child("annotations")
+	}
+	switch keys := len(spec.Labels) + len(spec.Annotations); {
+	case size(spec.Labels)+size(spec.Annotations) > maxClaimMetadataBytes:
+		return field.ErrorList{{
+			Type: field.ErrorTypeTooLong, Field: blame.String(), BadValue: field.OmitValueType{},
+			Detail: fmt.Sprintf("labels and annotations together may not be more than %d bytes: each sandbox gets them", maxClaimMetadataBytes),
+		}}
+	case keys > maxClaimMetadataKeys:
+		return field.ErrorList{{
+			Type: field.ErrorTypeTooMany, Field: blame.String(), BadValue: keys,
+			Detail: fmt.Sprintf("labels and annotations together must have at most %d keys: each sandbox gets them", maxClaimMetadataKeys),
+		}}
+	}
+	return l.validateWrites(spec, path)
+}
+
+// validateWrites checks what the copies of a claim's parts come to.
+func (l ClaimLimits) validateWrites(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	// Both the sandbox and its pod template hold the metadata, as JSON, which escapes
+	// some characters in six bytes.
+	each := 2*(encoded(spec.Labels)+encoded(spec.Annotations)) + encoded(spec.Env)
+	for _, volume := range spec.VolumeClaimTemplates {
+		each += int64(len(volume.Raw))
+	}
+	replicas := int64(replicasOf(spec.Replicas))
+	if all := each * replicas; all > l.MaxBytes {
+		return field.ErrorList{field.Invalid(path.Child("replicas"), replicas, fmt.Sprintf(
+			"labels, annotations, env and volumeClaimTemplates are %d bytes for each sandbox and %d for all, but one claim may write %d; ask for fewer sandboxes, or for less on each",
+			each, all, l.MaxBytes))}
+	}
+	return nil
+}
+
+// encoded is how long a value is as JSON.
+func encoded[T map[string]string | []v1alpha1.SandboxClaimEnvVar](value T) int64 {
+	if len(value) == 0 {
+		return 0
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return 0 // strings always encode
+	}
+	return int64(len(raw))
+}
+
+// size is how long keys and values of labels or annotations are.
+func size(values map[string]string) int {
+	n := 0
+	for key, value := range values {
+		n += len(key) + len(value)
+	}
+	return n
+}
