@@ -82,8 +82,10 @@ func New(o Options) *Allocator {
 	}
 	late := newLateLookup(store, o.Clock, func(f func(context.Context)) bool { return a.worker.background(f) })
 	a.planner = &planner{
-		templates: &templates{cache: podtemplate.NewCache(), sizes: newSizes(), late: late},
-		stock:     a.stock, clock: o.Clock, admit: o.Admit,
+		templates: &templates{
+			cache: podtemplate.NewCache(), sizes: newSizes(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
+		},
+		stock: a.stock, clock: o.Clock, admit: o.Admit,
 	}
 	a.committer = &committer{
 		store: store, clock: o.Clock, queue: lines, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
@@ -254,13 +256,19 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	return p.Claim, nil
 }
 
+// onlyFresh reports whether a claim takes no sandboxes of pools.
+func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
+	return v1alpha1.NeedsFresh(&claim.Spec) || claim.Spec.WarmPool == v1alpha1.WarmPoolNone
+}
+
 // Check refuses, as Create would, a claim that would rather fail than wait and finds
-// too few sandboxes, or one that adds what its template does not take. It takes nothing,
+// too few sandboxes, or one that takes fresh sandboxes only and asks for too many, or
+// adds what its template does not take. It takes nothing,
 // so Create can find less. It is for what should not be done for nothing before that,
 // such as charging a quota, which is not given back.
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail && !claims.CreatesOnNoStock(claim)
-	if !fails && !v1alpha1.NeedsFresh(&claim.Spec) {
+	if !fails && !onlyFresh(claim) {
 		return nil
 	}
 	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
@@ -277,7 +285,7 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 	if err != nil {
 		return err
 	}
-	if v1alpha1.NeedsFresh(&claim.Spec) {
+	if onlyFresh(claim) {
 		if !e.CanMake() {
 			return nil
 		}

@@ -188,7 +188,7 @@ func newDesk(t *testing.T, sets ...*v1alpha1.SandboxSet) *desk {
 		sets: sets, asOf: 9, read: map[string]int{},
 	}
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second})
+	a := New(Options{Store: store, Clock: clock, SyncWindow: 20 * time.Second, MaxFresh: 10000, MaxFreshBytes: 1 << 30})
 	t.Cleanup(a.worker.known.turns.ShutDown)
 	a.Feeds().SetListed(sets, 9)
 	return &desk{t, store, a, clock}

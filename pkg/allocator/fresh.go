@@ -5,6 +5,7 @@ package allocator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,6 +25,9 @@ type templates struct {
 	// cache remembers patched pod templates, sizes what they say of cpu and memory.
 	cache *podtemplate.Cache
 	sizes *sizes
+	// maxFresh and maxFreshBytes bound what is made for one claim: see Options.
+	maxFresh      int
+	maxFreshBytes int64
 	// late finds templates for claims that are served from a pool.
 	late podtemplate.Lookup
 }
@@ -32,8 +36,11 @@ type templates struct {
 // none.
 type freshModel struct {
 	sandbox *v1alpha1.Sandbox
-	broken  error
-	// refused: the template does not take what the claim adds.
+	// limit is how many of them the claim may hold.
+	limit  claims.FreshLimit
+	broken error
+	// refused: the template does not take what the claim adds, or a new claim can only
+	// have fresh sandboxes and wants more than are made for one.
 	refused *RefusedError
 }
 
@@ -43,15 +50,23 @@ func (t *templates) freshModel(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
 ) (*freshModel, error) {
 	var model *v1alpha1.Sandbox
+	var most []*int32
+	var limit claims.FreshLimit
 	var refused *RefusedError
 	var err error
 	if e.MakeFrom != nil {
-		model, err = t.modelOf(ctx, e.MakeFrom, lookup)
+		model, most, err = t.modelOf(ctx, e.MakeFrom, lookup)
 	} else {
-		model, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+		model, most, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
 	}
 	if err == nil {
 		refused, err = inject(ctx, claim, e, model, lookup)
+	}
+	if err == nil {
+		limit, err = t.freshLimit(claim, model, most)
+	}
+	if err == nil && refused == nil {
+		refused = tooMany(claim, e, limit)
 	}
 	switch {
 	case isAboutTemplates(err):
@@ -61,30 +76,59 @@ func (t *templates) freshModel(
 	case refused != nil:
 		return &freshModel{broken: refused, refused: refused}, nil //nolint:nilerr // the model says so
 	}
-	return &freshModel{sandbox: model}, nil
+	return &freshModel{sandbox: model, limit: limit}, nil
 }
 
-// modelFrom is what a sandbox straight from a template looks like.
-func modelFrom(ctx context.Context, namespace, name string, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, error) {
+// freshLimit is how many sandboxes like the model a claim may hold. said is what set and
+// template say of their number.
+func (t *templates) freshLimit(claim *v1alpha1.SandboxClaim, model *v1alpha1.Sandbox, said []*int32) (claims.FreshLimit, error) {
+	each := int64(0)
+	// The claim's metadata is on the sandbox, and on its pod template.
+	for _, part := range []any{model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations} {
+		raw, err := json.Marshal(part)
+		if err != nil {
+			return claims.FreshLimit{}, malformed(err)
+		}
+		each += int64(len(raw))
+	}
+	return claims.NewFreshLimit(t.maxFresh, t.maxFreshBytes, each, said...), nil
+}
+
+// tooMany is why a new claim can never have what it asks for: no pool serves it, and as
+// many are not made for one. A claim that is stored waits: the limit may be raised.
+func tooMany(claim *v1alpha1.SandboxClaim, e *claims.Eligible, limit claims.FreshLimit) *RefusedError {
+	wanted := claims.Replicas(claim)
+	if len(e.Pools) > 0 || claim.ResourceVersion != "" || wanted <= limit.Most {
+		return nil
+	}
+	message := fmt.Sprintf("no pool serves the claim, and of the sandboxes that are made for it one claim may hold %d at a time (%s)",
+		limit.Most, limit.Rule)
+	return &RefusedError{Message: message, Errors: field.ErrorList{field.Invalid(replicasPath, wanted, message)}}
+}
+
+// modelFrom is what a sandbox straight from a template looks like, and what that says
+// of their number.
+func modelFrom(ctx context.Context, namespace, name string, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, []*int32, error) {
 	template, err := lookup.SandboxTemplate(ctx, namespace, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if template == nil {
-		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", namespace, name, podtemplate.ErrTemplateNotFound)
+		return nil, nil, fmt.Errorf("SandboxTemplate %s/%s: %w", namespace, name, podtemplate.ErrTemplateNotFound)
 	}
 	resolved, err := podtemplate.ResolveTemplate(ctx, template, lookup)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	model, err := podtemplate.NewSandboxFromTemplate(template, resolved)
-	return model, malformed(err)
+	return model, []*int32{template.Spec.MaxFreshSandboxes}, malformed(err)
 }
 
-// modelOf is what a sandbox of a set looks like. Where the template that the set
+// modelOf is what a sandbox of a set looks like, and what the set and its template say of
+// the number of those that are made for one claim. Where the template that the set
 // refers to is no good any more, or cannot be had now, the revision that the set's
 // pool goes on with is good for claims too.
-func (t *templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, error) {
+func (t *templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.Sandbox, []*int32, error) {
 	resolved, err := t.cache.ResolveSet(ctx, set, lookup)
 	if err == nil {
 		err = refusedTemplate(set)
@@ -93,14 +137,14 @@ func (t *templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, looku
 		before, readErr := currentRevision(ctx, set, lookup)
 		switch {
 		case readErr != nil:
-			return nil, readErr
+			return nil, nil, readErr
 		case before == nil:
-			return nil, err
+			return nil, nil, err
 		}
 		set, resolved = podtemplate.AtRevision(set, before)
 	}
 	model, err := podtemplate.NewSandboxForClaim(set, resolved)
-	return model, malformed(err)
+	return model, []*int32{set.Spec.MaxFreshSandboxes, resolved.MaxFreshSandboxes}, malformed(err)
 }
 
 // currentRevision returns the template that holds the set's current revision, or
@@ -160,8 +204,9 @@ func isAboutTemplates(err error) bool {
 }
 
 var (
-	envPath     = field.NewPath("spec", "env")
-	volumesPath = field.NewPath("spec", "volumeClaimTemplates")
+	replicasPath = field.NewPath("spec", "replicas")
+	envPath      = field.NewPath("spec", "env")
+	volumesPath  = field.NewPath("spec", "volumeClaimTemplates")
 )
 
 // inject puts what a claim adds into the model of its fresh sandboxes, as far as the

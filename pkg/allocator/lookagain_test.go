@@ -181,7 +181,8 @@ func TestUnreadableTemplate(t *testing.T) {
 		next := d.nextTurn(fresh)
 		d.clock.Step(time.Hour)
 		p := d.planned(next)
-		if !p.Ends() || !strings.Contains(p.Claim.Status.Message, errDown.Error()) {
+		if !p.Ends() || !strings.Contains(p.Claim.Status.Message, "cannot be read now") ||
+			strings.Contains(p.Claim.Status.Message, errDown.Error()) {
 			t.Errorf("status %+v", p.Claim.Status)
 		}
 	})

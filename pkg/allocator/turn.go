@@ -73,7 +73,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return nil, err
 		}
-		s.Broken = err // its time is up all the same
+		s.Broken = unread(ctx, s.Claim, err) // its time is up all the same
 	}
 	t.lookAgain()
 	if err := t.checkRefused(ctx); err != nil {
@@ -191,12 +191,14 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 func (t *turn) whyBroken(ctx context.Context, a *plan.Assessment) (broken, err error) {
 	model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
 	switch {
+	case err == nil && model.broken == nil && model.limit.Left(a.Held) < a.Missing():
+		return model.limit, nil
 	case err == nil:
 		return model.broken, nil
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	return err, nil // its time is up all the same
+	return unread(ctx, a.Claim, err), nil // its time is up all the same
 }
 
 // takeOrFail takes n sandboxes for a claim that would rather fail than wait. broken is
@@ -236,22 +238,32 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 		return false, nil, nil
 	}
 	if t.model == nil {
-		model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
+		model, err := t.surelyRefused(ctx, a.Claim, &a.Eligible)
 		switch {
 		case err == nil:
 			t.model = model
 		case ctx.Err() != nil || a.FailsOnShortage():
 			return false, nil, err
 		default: // the claim goes on with what there is, and looks again
-			return false, err, nil
+			return false, unread(ctx, a.Claim, err), nil
 		}
 	}
-	if t.model.broken != nil {
+	switch {
+	case a.New && t.model.refused != nil:
+		return false, nil, t.model.refused
+	case t.model.broken != nil:
 		return false, t.model.broken, nil
+	}
+	if left := t.model.limit.Left(a.Held); left < lacks || a.FailsOnShortage() && left < a.Missing()-len(t.taken) {
+		broken = t.model.limit
+		if claims.AllOrNothing(a.Claim) || a.FailsOnShortage() {
+			return false, broken, nil // a part would be made for nothing
+		}
+		lacks = left
 	}
 	if t.dry {
 		t.wouldMake = lacks
-		return true, nil, nil
+		return broken == nil, broken, nil
 	}
 	if err := t.makeFresh(ctx, a, lacks); err != nil {
 		return false, nil, err
@@ -259,7 +271,21 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 	if claims.AllOrNothing(a.Claim) && len(t.taken)+len(t.made) < n {
 		t.letGo() // others can do with them until some can be made
 	}
-	return true, nil, nil
+	return broken == nil, broken, nil
+}
+
+// unreadError is something that could not be read. Its text is for the status of a
+// claim, whose user can do nothing about what is wrong with the store or the cluster.
+type unreadError struct{ error }
+
+func (unreadError) Error() string { return "what they are made from cannot be read now" }
+
+func (e unreadError) Unwrap() error { return e.error }
+
+// unread logs why something could not be read, and returns what a claim's status says.
+func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
+	klog.FromContext(ctx).Error(err, "What the sandboxes of a claim are made from cannot be read", "claim", klog.KObj(claim))
+	return unreadError{err}
 }
 
 // makeFresh makes sandboxes until there are n. If they must not be made, a new claim

@@ -73,12 +73,13 @@ type walk struct {
 	// What is taken from the SandboxTemplate that is named first, and from no other:
 	// it is what the sandboxes are said to be of.
 	service                   *bool
+	maxFresh                  *int32
 	networkManaged, publicDNS bool
 }
 
 // begin takes in the template that is named first.
 func (w *walk) begin(first *v1alpha1.SandboxTemplate) {
-	w.service, w.networkManaged = first.Spec.Service, HasNetworkPolicy(first)
+	w.service, w.maxFresh, w.networkManaged = first.Spec.Service, first.Spec.MaxFreshSandboxes, HasNetworkPolicy(first)
 	w.publicDNS = w.networkManaged && first.Spec.NetworkPolicy == nil // nor anything else inside
 }
 

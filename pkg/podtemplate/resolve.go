@@ -27,6 +27,8 @@ type Resolved struct {
 	// Service is what the first SandboxTemplate of the chain says of services. It is
 	// shared and not to be changed.
 	Service *bool
+	// MaxFreshSandboxes is what it says of that; it is shared and not to be changed.
+	MaxFreshSandboxes *int32
 	// NetworkManaged says that the first SandboxTemplate of the chain has a
 	// NetworkPolicy, which selects pods by the name of that template.
 	NetworkManaged bool
@@ -100,7 +102,9 @@ func resolve(
 	if err != nil {
 		return nil, w.blame(err)
 	}
-	return &Resolved{Template: template, Chain: w.names(), Service: w.service, NetworkManaged: w.networkManaged}, nil
+	return &Resolved{
+		Template: template, Chain: w.names(), Service: w.service, MaxFreshSandboxes: w.maxFresh, NetworkManaged: w.networkManaged,
+	}, nil
 }
 
 // cacheSize is how many pod templates a Cache keeps. One is a few kilobytes, at
