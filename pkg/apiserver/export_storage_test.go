@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -30,7 +31,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a)
+	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a, authorizerfactory.NewAlwaysAllowAuthorizer())
 	if err != nil {
 		return nil, err
 	}

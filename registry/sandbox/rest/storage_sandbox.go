@@ -6,7 +6,15 @@
 package rest
 
 import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -48,14 +56,15 @@ func NewStores(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*S
 }
 
 // NewStorage returns the storage of every resource of the group, and the store of
-// claims, which binds by binder. pods may be nil.
+// claims, which binds by binder. may is asked who may write the marks of sandboxes. pods
+// may be nil.
 func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, stores *Stores, pods PodValidator,
-	binder sandboxclaim.Binder) (map[string]rest.Storage, *genericregistry.Store, error) {
+	binder sandboxclaim.Binder, may authorizer.UnconditionalAuthorizer) (map[string]rest.Storage, *genericregistry.Store, error) {
 	claims, err := sandboxclaim.NewREST(scheme, optsGetter, binder)
 	if err != nil {
 		return nil, nil, err
 	}
-	sandboxes := sandbox.NewREST(scheme, stores.Sandboxes)
+	sandboxes := sandbox.NewREST(scheme, stores.Sandboxes, may, ownersIn(stores.SandboxSets, claims.SandboxClaim.Store))
 	sets := sandboxset.NewREST(scheme, stores.SandboxSets, pods)
 	return map[string]rest.Storage{
 		"sandboxclaims":        claims.SandboxClaim,
@@ -67,4 +76,27 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, st
 		"sandboxsets/status":   sets.Status,
 		"sandboxtemplates":     sandboxtemplate.NewREST(scheme, stores.SandboxTemplates, pods),
 	}, claims.SandboxClaim.Store, nil
+}
+
+// ownersIn reads the owners of sandboxes from the stores of sets and claims, as of now.
+func ownersIn(sets, claims *genericregistry.Store) sandbox.OwnerGetter {
+	stores := map[string]*genericregistry.Store{"SandboxSet": sets, "SandboxClaim": claims}
+	return func(ctx context.Context, namespace string, ref *metav1.OwnerReference) (metav1.Object, error) {
+		store := stores[ref.Kind]
+		if store == nil {
+			return nil, fmt.Errorf("a %s owns no sandboxes", ref.Kind)
+		}
+		obj, err := store.Get(genericapirequest.WithNamespace(ctx, namespace), ref.Name, &metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		owner, err := meta.Accessor(obj)
+		if err != nil || owner.GetUID() != ref.UID {
+			return nil, err
+		}
+		return owner, nil
+	}
 }

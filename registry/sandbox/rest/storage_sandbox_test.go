@@ -12,12 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -42,7 +44,7 @@ func TestNewStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{})
+	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{}, authorizerfactory.NewAlwaysAllowAuthorizer())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func TestNewStorage(t *testing.T) {
 
 	// What reads from the stores must see what is served.
 	for resource, got := range map[string]*genericregistry.Store{
-		"sandboxes":        storage["sandboxes"].(*base.REST).Store,
+		"sandboxes":        storage["sandboxes"].(*sandbox.REST).Store,
 		"sandboxsets":      storage["sandboxsets"].(*base.REST).Store,
 		"sandboxtemplates": storage["sandboxtemplates"].(*base.REST).Store,
 	} {
