@@ -80,11 +80,12 @@ func (cfg *Config) Complete() CompletedConfig {
 		kinds:       map[string]schema.GroupVersionKind{},
 	}
 	generic := cfg.GenericConfig
+	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
-		handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
+		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
