@@ -92,11 +92,12 @@ func (cfg *Config) Complete() CompletedConfig {
 		kinds:       map[string]schema.GroupVersionKind{},
 	}
 	generic := cfg.GenericConfig
+	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
-		handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
+		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
 		}
@@ -158,7 +159,9 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
-	storage, claims, err := sandboxrest.NewStorage(scheme, getter, stores, pods, alloc, c.extraConfig.ClaimLimits)
+	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
+		ClaimLimits: c.extraConfig.ClaimLimits, Authorizer: c.genericConfig.Authorization.Authorizer}
+	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -32,7 +33,9 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a, extra.ClaimLimits)
+	provider := sandboxrest.Provider{Stores: stores, Binder: a,
+		ClaimLimits: extra.ClaimLimits, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
+	resources, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/tokens"
 )
 
 // policyPlugins are the admission plugins that came to Kubernetes late, with
@@ -40,7 +42,11 @@ func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 	if err := o.Authentication.ApplyTo(&cfg.Authentication, cfg.SecureServing, cfg.OpenAPIConfig); err != nil {
 		return fmt.Errorf("authentication: %w", err)
 	}
-	cfg.Authentication.Authenticator = onlyHealthForAnyone{cfg.Authentication.Authenticator}
+	guard, chain := tokens.NewGuard(o.Authentication.CacheTTL, clock.RealClock{}), cfg.BuildHandlerChainFunc
+	cfg.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return guard.Handler(chain(handler, c))
+	}
+	cfg.Authentication.Authenticator = onlyHealthForAnyone{guard.Authenticator(cfg.Authentication.Authenticator)}
 	if proxy := cfg.Authentication.RequestHeaderConfig; proxy != nil {
 		cfg.AddReadyzChecks(frontProxyCheck(proxy.CAContentProvider))
 	}

@@ -6,7 +6,15 @@
 package rest
 
 import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -48,16 +56,29 @@ func NewStores(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*S
 	return &Stores{Sandboxes: sandboxes, SandboxSets: sets, SandboxTemplates: templates}, nil
 }
 
+// Provider has what the storage of the group is made with.
+type Provider struct {
+	// Stores are what is served, but for claims.
+	Stores *Stores
+	// Pods validates pod templates; nil leaves that out.
+	Pods PodValidator
+	// Binder binds sandboxes to claims that come into being.
+	Binder sandboxclaim.Binder
+	// ClaimLimits bound what a claim may ask for.
+	ClaimLimits validation.ClaimLimits
+	// Authorizer is asked who may write the marks of sandboxes.
+	Authorizer authorizer.UnconditionalAuthorizer
+}
+
 // NewStorage returns the storage of every resource of the group, and the store of
-// claims, which binds by binder and is held to limits. pods may be nil.
-func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, stores *Stores, pods PodValidator,
-	binder sandboxclaim.Binder, limits validation.ClaimLimits) (map[string]rest.Storage, *genericregistry.Store, error) {
-	claims, err := sandboxclaim.NewREST(scheme, optsGetter, binder, limits)
+// claims.
+func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (map[string]rest.Storage, *genericregistry.Store, error) {
+	claims, err := sandboxclaim.NewREST(scheme, optsGetter, p.Binder, p.ClaimLimits)
 	if err != nil {
 		return nil, nil, err
 	}
-	sandboxes := sandbox.NewREST(scheme, stores.Sandboxes)
-	sets := sandboxset.NewREST(scheme, stores.SandboxSets, pods)
+	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store))
+	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
 	return map[string]rest.Storage{
 		"sandboxclaims":        claims.SandboxClaim,
 		"sandboxclaims/status": claims.Status,
@@ -66,6 +87,29 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, st
 		"sandboxsets":          sets.SandboxSet,
 		"sandboxsets/scale":    sets.Scale,
 		"sandboxsets/status":   sets.Status,
-		"sandboxtemplates":     sandboxtemplate.NewREST(scheme, stores.SandboxTemplates, pods),
+		"sandboxtemplates":     sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods),
 	}, claims.SandboxClaim.Store, nil
+}
+
+// ownersIn reads the owners of sandboxes from the stores of sets and claims, as of now.
+func ownersIn(sets, claims *genericregistry.Store) sandbox.OwnerGetter {
+	stores := map[string]*genericregistry.Store{"SandboxSet": sets, "SandboxClaim": claims}
+	return func(ctx context.Context, namespace string, ref *metav1.OwnerReference) (metav1.Object, error) {
+		store := stores[ref.Kind]
+		if store == nil {
+			return nil, fmt.Errorf("a %s owns no sandboxes", ref.Kind)
+		}
+		obj, err := store.Get(genericapirequest.WithNamespace(ctx, namespace), ref.Name, &metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		owner, err := meta.Accessor(obj)
+		if err != nil || owner.GetUID() != ref.UID {
+			return nil, err
+		}
+		return owner, nil
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -43,7 +45,9 @@ func TestNewStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{}, validation.DefaultClaimLimits())
+	provider := Provider{Stores: stores, Binder: noBinder{},
+		ClaimLimits: validation.DefaultClaimLimits(), Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
+	storage, claims, err := provider.NewStorage(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +67,7 @@ func TestNewStorage(t *testing.T) {
 
 	// What reads from the stores must see what is served.
 	for resource, got := range map[string]*genericregistry.Store{
-		"sandboxes":        storage["sandboxes"].(*base.REST).Store,
+		"sandboxes":        storage["sandboxes"].(*sandbox.REST).Store,
 		"sandboxsets":      storage["sandboxsets"].(*base.REST).Store,
 		"sandboxtemplates": storage["sandboxtemplates"].(*base.REST).Store,
 	} {

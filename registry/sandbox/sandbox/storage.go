@@ -4,13 +4,17 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -22,9 +26,18 @@ import (
 
 // Storage is what is served for sandboxes.
 type Storage struct {
-	Sandbox *base.REST
+	Sandbox *REST
 	Status  *base.StatusREST
 }
+
+// REST serves sandboxes, and lets their marks be written by those only who may: see
+// guard.
+type REST struct {
+	*base.REST
+	guard *guard
+}
+
+var _ rest.StandardStorage = &REST{}
 
 // NewStore returns the store of sandboxes.
 func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
@@ -40,13 +53,26 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 	})
 }
 
-// NewREST returns what is served from the store of sandboxes.
-func NewREST(scheme *runtime.Scheme, store *genericregistry.Store) Storage {
+// NewREST returns what is served from the store of sandboxes. Who may write the marks of
+// sandboxes is asked of may; owners reads their sets and claims.
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners OwnerGetter) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
-		Sandbox: base.NewREST(store, "sbx"),
+		Sandbox: &REST{REST: base.NewREST(store, "sbx"), guard: &guard{authorizer: may, owners: owners}},
 		Status:  base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}
+}
+
+// Create stores a sandbox.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
+	options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, r.guard.create(createValidation), options)
+}
+
+// Update changes a sandbox, or, for server-side apply, creates it.
+func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, objInfo, r.guard.create(createValidation), r.guard.update(updateValidation), forceAllowCreate, options)
 }
 
 // match lets the watch cache find by an index what claims and allocator look up

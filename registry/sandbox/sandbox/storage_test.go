@@ -14,6 +14,7 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -30,7 +31,7 @@ func newStorage(t *testing.T, fixture *registrytest.Fixture) sandbox.Storage {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Destroy)
-	return sandbox.NewREST(fixture.Scheme, store)
+	return sandbox.NewREST(fixture.Scheme, store, authorizerfactory.NewAlwaysAllowAuthorizer(), nil)
 }
 
 func TestConventions(t *testing.T) {

@@ -1,0 +1,222 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tokens bounds what clients with bad bearer tokens cost. Each token that is not
+// known takes a TokenReview, for which the server has a limited rate: without bounds, a
+// flood of bad tokens makes everyone wait who comes with a new one.
+package tokens
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/cache"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// maxAtOnce is how many requests with tokens that are not known are authenticated at
+	// the same time, and maxAtOnceOfSource those from one source.
+	maxAtOnce         = 128
+	maxAtOnceOfSource = 32
+	// A source may present badTokensAtOnce bad tokens, and badTokensPerSecond more each
+	// second.
+	badTokensAtOnce    = 50
+	badTokensPerSecond = 5
+	// maxKnown tokens and maxSources sources are remembered.
+	maxKnown, maxSources = 16384, 16384
+	// rejectedTTL is how long a rejected token is refused without asking. It is short, as
+	// a service account may be made again.
+	rejectedTTL = 5 * time.Second
+)
+
+// Guard refuses requests with tokens that are not known with 429 where their source, or
+// all together, have too many of them in flight, or where the source has presented too
+// many bad ones. A token that was accepted lately passes at once. A source is the IPv4
+// address of the peer, or the /64 network of an IPv6 one.
+type Guard struct {
+	acceptedTTL time.Duration
+	clock       clock.PassiveClock
+	// known holds by credentials whether they were accepted.
+	known *cache.LRUExpireCache
+
+	mu      sync.Mutex
+	atOnce  int
+	sources *lru.Cache // of *source by netip.Prefix
+}
+
+// source is under the lock of the guard.
+type source struct {
+	atOnce int
+	// bad is what may still fail.
+	bad *rate.Limiter
+}
+
+// NewGuard returns a guard that remembers for a while which tokens were accepted.
+func NewGuard(acceptedTTL time.Duration, c clock.Clock) *Guard {
+	return &Guard{
+		acceptedTTL: acceptedTTL,
+		clock:       c,
+		known:       cache.NewLRUExpireCacheWithClock(maxKnown, c),
+		sources:     lru.New(maxSources),
+	}
+}
+
+// credentials are the hash of all in a request that authenticates it.
+type credentials [sha256.Size]byte
+
+// attempt is one request with a token, for the authenticator behind the handlers.
+type attempt struct {
+	credentials credentials
+	rejected    bool
+	// end gives the place of the attempt back, and counts it if it was a bad one.
+	end func(bad bool)
+}
+
+type attemptKey struct{}
+
+// Handler returns next behind the guard. Authenticator must be among what is behind it.
+func (g *Guard) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		presented, ok := credentialsOf(req)
+		if !ok {
+			next.ServeHTTP(w, req)
+			return
+		}
+		a := &attempt{credentials: presented, end: func(bool) {}}
+		accepted, known := g.known.Get(presented)
+		if known {
+			a.rejected = accepted == false
+		} else if a.end = g.begin(sourceOf(req)); a.end == nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "Too many requests with tokens that are not known, please try again later.", http.StatusTooManyRequests)
+			return
+		}
+		defer a.end(false)
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), attemptKey{}, a)))
+	})
+}
+
+// Authenticator returns inner, from which the guard learns which tokens are good.
+func (g *Guard) Authenticator(inner authenticator.Request) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		a, guarded := req.Context().Value(attemptKey{}).(*attempt)
+		if !guarded {
+			return inner.AuthenticateRequest(req)
+		}
+		if a.rejected {
+			return nil, false, nil
+		}
+		response, ok, err := inner.AuthenticateRequest(req)
+		switch {
+		case err == nil && ok && response.User.GetName() == user.Anonymous: // by something else than a token
+			a.end(false)
+		case err == nil && ok:
+			g.known.Add(a.credentials, true, g.acceptedTTL)
+			a.end(false)
+		case unanswered(err):
+			a.end(true)
+		default:
+			g.known.Add(a.credentials, false, rejectedTTL)
+			a.end(true)
+		}
+		return response, ok, err
+	})
+}
+
+// begin takes a place, and returns what gives it back, which may be called several times
+// and counts once; nil if there is none.
+func (g *Guard) begin(from netip.Prefix) func(bad bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var s *source
+	if found, ok := g.sources.Get(from); ok {
+		s = found.(*source)
+	} else {
+		s = &source{bad: rate.NewLimiter(badTokensPerSecond, badTokensAtOnce)}
+		g.sources.Add(from, s)
+	}
+	if g.atOnce >= maxAtOnce || s.atOnce >= maxAtOnceOfSource || s.bad.TokensAt(g.clock.Now()) < 1 {
+		return nil
+	}
+	g.atOnce++
+	s.atOnce++
+	var once sync.Once
+	return func(bad bool) {
+		once.Do(func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.atOnce--
+			s.atOnce--
+			if bad {
+				s.bad.AllowN(g.clock.Now(), 1)
+			}
+		})
+	}
+}
+
+// credentialsOf returns what a request authenticates with, if a token may be in it: in
+// the header, or for a WebSocket among the protocols. The certificate belongs to it: what
+// is accepted with one says nothing about the token.
+func credentialsOf(req *http.Request) (credentials, bool) {
+	presented := req.Header.Values("Authorization")
+	for _, protocols := range req.Header.Values("Sec-Websocket-Protocol") {
+		if strings.Contains(protocols, "base64url.bearer.authorization.k8s.io.") {
+			presented = append(presented[:len(presented):len(presented)], protocols)
+		}
+	}
+	if len(presented) == 0 {
+		return credentials{}, false
+	}
+	hash := sha256.New()
+	for _, value := range presented { // no header has a NUL
+		hash.Write(append([]byte(value), 0))
+	}
+	if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
+		hash.Write(req.TLS.PeerCertificates[0].Raw)
+	}
+	return credentials(hash.Sum(nil)), true
+}
+
+// sourceOf returns from where a request comes: from the peer, whatever its headers say.
+func sourceOf(req *http.Request) netip.Prefix {
+	peer, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{} // all such share one
+	}
+	address, bits := peer.Addr().Unmap().WithZone(""), 64
+	if address.Is4() {
+		bits = 32
+	}
+	return netip.PrefixFrom(address, bits).Masked()
+}
+
+// unanswered reports whether authentication failed because the cluster was not heard,
+// which says nothing about the token.
+func unanswered(err error) bool {
+	var several utilerrors.Aggregate
+	if errors.As(err, &several) {
+		for _, one := range several.Errors() {
+			if unanswered(one) {
+				return true
+			}
+		}
+		return false
+	}
+	var status apierrors.APIStatus
+	var network net.Error
+	return errors.As(err, &status) || errors.As(err, &network) || errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,265 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/user"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+const (
+	here  = "10.0.0.1:4000"
+	there = "10.0.0.2:4000"
+)
+
+// server is handlers and an authenticator as in the API server, with reviews that take
+// "good" tokens only.
+type server struct {
+	http.Handler
+	clock   *testclock.FakeClock
+	reviews atomic.Int32
+	// hold, if there is one, is what reviews wait for, and begun how many wait.
+	hold  chan struct{}
+	begun chan struct{}
+	fails error
+}
+
+func newServer() *server {
+	s := &server{clock: testclock.NewFakeClock(time.Now()), begun: make(chan struct{}, 1000)}
+	review := authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+		s.reviews.Add(1)
+		if s.hold != nil {
+			s.begun <- struct{}{}
+			<-s.hold
+		}
+		if s.fails != nil {
+			return nil, false, s.fails
+		}
+		if token == "good" {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
+		}
+		return nil, false, errors.New("invalid bearer token")
+	})
+	guard := NewGuard(time.Minute, s.clock)
+	auth := guard.Authenticator(union.New(bearertoken.New(review), websocket.NewProtocolAuthenticator(review)))
+	s.Handler = guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if _, ok, err := auth.AuthenticateRequest(req); err != nil || !ok {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	return s
+}
+
+func (s *server) get(t *testing.T, from, token string) int {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis", nil)
+	req.RemoteAddr = from
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return s.do(req)
+}
+
+func (s *server) do(req *http.Request) int {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, req)
+	return w.Code
+}
+
+// A source that has presented many bad tokens is refused others, which costs no review,
+// until a while later; other sources, known tokens and requests without one are not.
+func TestBadTokens(t *testing.T) {
+	s := newServer()
+	if code := s.get(t, here, "good"); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	s.reviews.Store(0)
+	counts := map[int]int{}
+	for i := range 1000 {
+		counts[s.get(t, here, fmt.Sprint("bad", i))]++
+	}
+	if counts[http.StatusUnauthorized] != badTokensAtOnce || counts[http.StatusTooManyRequests] != 1000-badTokensAtOnce || s.reviews.Load() != badTokensAtOnce {
+		t.Errorf("answered %v after %d reviews", counts, s.reviews.Load())
+	}
+	for what, tc := range map[string]struct {
+		from, token string
+		want        int
+	}{
+		"a known token":  {here, "good", http.StatusOK},
+		"no token":       {here, "", http.StatusUnauthorized},
+		"from elsewhere": {there, "other", http.StatusUnauthorized},
+		"a new one":      {here, "new", http.StatusTooManyRequests},
+		"another port":   {"10.0.0.1:9", "newer", http.StatusTooManyRequests},
+	} {
+		if code := s.get(t, tc.from, tc.token); code != tc.want {
+			t.Errorf("%s: %d, want %d", what, code, tc.want)
+		}
+	}
+	s.clock.Step(time.Second)
+	passed := 0
+	for i := range 20 {
+		if s.get(t, here, fmt.Sprint("later", i)) == http.StatusUnauthorized {
+			passed++
+		}
+	}
+	if passed != badTokensPerSecond {
+		t.Errorf("%d bad tokens passed a second later, want %d", passed, badTokensPerSecond)
+	}
+}
+
+// A source has its part of all reviews that are on the way, and who finds no place is
+// refused at once.
+func TestAtOnce(t *testing.T) {
+	s := newServer()
+	if code := s.get(t, here, "good"); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	s.hold = make(chan struct{})
+	var waiting sync.WaitGroup
+	flood := func(from string, n int) {
+		for i := range n {
+			waiting.Go(func() { s.get(t, from, fmt.Sprint("bad", i, from)) })
+		}
+		for range n {
+			<-s.begun
+		}
+	}
+	flood(here, maxAtOnceOfSource)
+	if code := s.get(t, here, "one more"); code != http.StatusTooManyRequests {
+		t.Errorf("one more from the source: %d", code)
+	}
+	for i := range maxAtOnce/maxAtOnceOfSource - 1 {
+		flood(fmt.Sprintf("10.1.0.%d:1", i), maxAtOnceOfSource)
+	}
+	if code := s.get(t, there, "one more"); code != http.StatusTooManyRequests {
+		t.Errorf("one more from another source: %d", code)
+	}
+	close(s.hold)
+	waiting.Wait()
+	s.hold = nil
+	if code := s.get(t, there, "good"); code != http.StatusOK {
+		t.Errorf("when they are done: %d", code)
+	}
+}
+
+// A token that is good takes nothing of what its source may get wrong.
+func TestGoodTokensAreNotCounted(t *testing.T) {
+	s := newServer()
+	for range 2 * badTokensAtOnce {
+		s.clock.Step(2 * time.Minute) // it is forgotten
+		if code := s.get(t, here, "good"); code != http.StatusOK {
+			t.Fatal(code)
+		}
+	}
+}
+
+// A bad token is asked about once in a while. One about which the cluster gave no answer
+// is asked about again.
+func TestRejectedTokensAreRemembered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails error
+		want  int32
+	}{
+		"rejected":   {nil, 1},
+		"no answer":  {utilerrors.NewAggregate([]error{errors.New("other"), apierrors.NewTimeoutError("late", 1)}), 3},
+		"in no time": {fmt.Errorf("reviewing: %w", context.DeadlineExceeded), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			s.fails = tc.fails
+			for range 3 {
+				if code := s.get(t, here, "bad"); code != http.StatusUnauthorized {
+					t.Error(code)
+				}
+			}
+			if got := s.reviews.Load(); got != tc.want {
+				t.Errorf("%d reviews, want %d", got, tc.want)
+			}
+			s.fails = nil
+			s.clock.Step(rejectedTTL + time.Second)
+			s.get(t, here, "bad")
+			if got := s.reviews.Load(); got != tc.want+1 {
+				t.Errorf("%d reviews a while later, want %d", got, tc.want+1)
+			}
+		})
+	}
+}
+
+// A token that is no longer good is no longer let through.
+func TestRevoked(t *testing.T) {
+	s := newServer()
+	s.get(t, here, "good")
+	s.fails = errors.New("revoked")
+	if code := s.get(t, here, "good"); code != http.StatusUnauthorized {
+		t.Error(code)
+	}
+	reviews := s.reviews.Load()
+	if code := s.get(t, here, "good"); code != http.StatusUnauthorized || s.reviews.Load() != reviews {
+		t.Errorf("%d, after %d reviews more", code, s.reviews.Load()-reviews)
+	}
+}
+
+// Tokens among the protocols of a WebSocket are no way around.
+func TestWebSocket(t *testing.T) {
+	s := newServer()
+	var codes []int
+	for i := range badTokensAtOnce + 1 {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis", nil)
+		req.RemoteAddr = here
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "websocket")
+		req.Header.Set("Sec-WebSocket-Protocol", "v1, base64url.bearer.authorization.k8s.io."+base64.RawURLEncoding.EncodeToString(fmt.Append(nil, "bad", i)))
+		codes = append(codes, s.do(req))
+	}
+	if codes[0] != http.StatusUnauthorized || codes[badTokensAtOnce] != http.StatusTooManyRequests || s.reviews.Load() != badTokensAtOnce {
+		t.Errorf("answered %v after %d reviews", codes, s.reviews.Load())
+	}
+}
+
+func TestSources(t *testing.T) {
+	var got []string
+	for _, peer := range []string{"10.0.0.1:1", "10.0.0.1:2", "[::ffff:10.0.0.1]:3", "[2001:db8::1]:1", "[2001:db8::ffff:1]:1", "[fe80::1%eth0]:1", "@"} {
+		got = append(got, sourceOf(&http.Request{RemoteAddr: peer}).String())
+	}
+	want := []string{"10.0.0.1/32", "10.0.0.1/32", "10.0.0.1/32", "2001:db8::/64", "2001:db8::/64", "fe80::/64", "invalid Prefix"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A refusal says when to come again, which clients do by themselves.
+func TestRefusal(t *testing.T) {
+	s := newServer()
+	for i := range badTokensAtOnce {
+		s.get(t, here, fmt.Sprint("bad", i))
+	}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis", nil)
+	req.RemoteAddr = here
+	req.Header.Set("Authorization", "Bearer new")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, req)
+	body, _ := io.ReadAll(w.Body)
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || len(body) == 0 {
+		t.Errorf("%d %v %s", w.Code, w.Header(), body)
+	}
+}
