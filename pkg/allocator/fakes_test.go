@@ -311,7 +311,7 @@ func (d *desk) holding(set *v1alpha1.SandboxSet) *turn {
 	d.stocks("one", set, "abc")
 	t := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
 	t.candidates = &candidates{templates: t.templates, stock: t.stock, claim: t.state.Claim, now: d.clock.Now()}
-	if _, err := t.prepare(d.Context(), d.stock.queue.Take(nil, poolNamed(set.Name), 1, false)); err != nil || len(t.taken) != 1 {
+	if _, err := t.prepare(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.taken) != 1 {
 		d.Fatal(t.taken, err)
 	}
 	return t

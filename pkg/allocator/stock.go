@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
@@ -160,6 +161,14 @@ func sourcesOf(e *claims.Eligible) []queue.Source {
 		sources = append(sources, queue.Source{Pool: poolindex.PoolOf(set), Rank: claims.Rank(set)})
 	}
 	return sources
+}
+
+// wantsOf is what a claim wants of the pools that may serve it, as the queue knows it.
+func wantsOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wants plan.Wants) queue.Wants {
+	asked, _ := v1alpha1.AskedOf(claim)
+	return queue.Wants{
+		Need: wants.Need, Sources: sourcesOf(e), AtOnce: wants.AtOnce, Yields: wants.Yields, Asked: asked + "/" + claim.Spec.WarmPool,
+	}
 }
 
 func isSource(sources []queue.Source, p poolindex.Pool) bool {

@@ -39,7 +39,7 @@ func BenchmarkFindPoolsAndTake(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				e := claims.EligiblePools(asking, &c)
-				taken := q.Take(nil, sourcesOf(&e), 1, false)
+				taken := q.TakeFree(sourcesOf(&e), 1, false)
 				if len(taken) != 1 {
 					b.Fatal("the pools are empty")
 				}

@@ -339,11 +339,13 @@ func (t *turn) take(ctx context.Context, a *plan.Assessment, n int, atOnce bool)
 	}
 	for len(t.taken) < n {
 		lacks := n - len(t.taken)
-		if t.waiter != nil {
-			wants := a.Wants()
-			t.stock.queue.Wait(t.waiter, queue.Wants{Need: lacks, Sources: sources, AtOnce: atOnce, Yields: wants.Yields})
+		var got []poolindex.Candidate
+		if t.waiter == nil {
+			got = t.stock.queue.TakeFree(sources, lacks, atOnce)
+		} else {
+			t.stock.queue.Wait(t.waiter, wantsOf(a.Claim, &a.Eligible, plan.Wants{Need: lacks, AtOnce: atOnce, Yields: a.Wants().Yields}))
+			got = t.stock.queue.Take(t.waiter, lacks)
 		}
-		got := t.stock.queue.Take(t.waiter, sources, lacks, atOnce)
 		if len(got) == 0 {
 			return nil
 		}

@@ -300,7 +300,7 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 
 // adopt adds a claim that the watch has told of, and begins a turn of it.
 func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
-	u := c.newUnfinished(claim, plan.StartOf(claim, claim.CreationTimestamp.Time))
+	u := c.newUnfinished(claim, claim.CreationTimestamp.Time) // not what a client can write
 	u.claim = claim
 	c.mu.Lock()
 	if c.byUID[claim.UID] == nil {
@@ -314,7 +314,9 @@ func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim, since tim
 	uid := claim.UID
 	return &unfinished{
 		key:    types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
-		waiter: queue.NewWaiter(since, uid, func() { c.turns.Add(uid) }),
+		waiter: queue.NewWaiter(queue.Place{
+			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy], Since: since, UID: uid,
+		}, func() { c.turns.Add(uid) }),
 		done:   make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
 	}
 }

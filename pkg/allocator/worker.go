@@ -124,7 +124,7 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 func (w *worker) youngUntil(u *unfinished) time.Time {
 	since := u.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
-		since = plan.StartOf(claim, claim.CreationTimestamp.Time)
+		since = claim.CreationTimestamp.Time
 	}
 	return since.Add(w.syncWindow + handOverAfter)
 }
@@ -198,6 +198,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
 		return 0, w.abandon(ctx, uid, u, seen)
 	case !claims.Unfinished(seen.claim):
+		w.committer.queue.Served(u.waiter, claims.Replicas(seen.claim)-int(seen.claim.Status.ClaimedReplicas))
 		w.known.forget(u, uid)
 		return 0, nil
 	case !w.isMine(uid, u):
@@ -256,9 +257,9 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 
 // wait puts the claim in line for what it lacks after a plan.
 func (w *worker) wait(t *turn, p *plan.Plan) {
-	t.stock.queue.Wait(t.waiter, queue.Wants{
-		Need: p.Wants.Need - len(t.taken), Sources: sourcesOf(&t.state.Eligible), AtOnce: p.Wants.AtOnce, Yields: p.Wants.Yields,
-	})
+	wants := p.Wants
+	wants.Need -= len(t.taken)
+	t.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, wants))
 }
 
 // shortest is the least time between two turns that the passing of time begins.
@@ -293,7 +294,7 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 	if claims.CreatesOnNoStock(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
-	q.Wait(u.waiter, queue.Wants{Need: wants.Need, Sources: sourcesOf(&e), AtOnce: wants.AtOnce, Yields: wants.Yields})
+	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants))
 	if young := w.youngUntil(u).Sub(now); young > 0 {
 		return max(shortest, young)
 	}
@@ -319,10 +320,12 @@ func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
 			return err
 		case stored == nil || stored.UID != uid:
 			u.claimIsGone()
+			w.committer.queue.Leave(u.waiter)
 		case !u.claimIs(stored) || claims.Unfinished(stored):
 			continue
+		default:
+			w.committer.queue.Served(u.waiter, claims.Replicas(stored)-int(stored.Status.ClaimedReplicas))
 		}
-		w.committer.queue.Leave(u.waiter)
 		w.known.turns.Add(uid)
 	}
 	return nil

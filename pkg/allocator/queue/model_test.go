@@ -4,6 +4,7 @@
 package queue
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,30 +21,52 @@ import (
 var queueSeed = flag.Uint64("queue-seed", 0, "run TestQueueAtRandom with this seed alone")
 
 // TestQueueAtRandom does long random sequences of all that claims, the feed and the
-// clock do, and checks after each that whoever can be served was told, that nothing was
-// taken that is kept for one who came before, and that nothing is lost or handed out
-// twice.
+// clock do, and checks after each, by looking at every claim in every line, that whose
+// turn it is was told, that nothing was taken that is kept for another, and that nothing
+// is lost or handed out twice.
 func TestQueueAtRandom(t *testing.T) {
 	seeds := []uint64{*queueSeed}
 	if *queueSeed == 0 {
 		seeds = seeds[:0]
-		for range 20 {
+		for range 30 {
 			seeds = append(seeds, rand.Uint64())
 		}
 	}
 	for _, seed := range seeds {
-		c := &crowd{
-			bench: newBench(t), rand: rand.New(rand.NewPCG(seed, 0)),
-			told: map[*Waiter]bool{}, held: map[string]poolindex.Candidate{}, gone: map[string]bool{},
-		}
+		c := newCrowd(t, rand.NewPCG(seed, 0))
 		for step := range 1000 {
-			before := c.look()
-			what := c.step()
-			if err := c.check(before); err != nil {
+			if what, err := c.step(); err != nil {
 				t.Fatalf("after step %d, %s: %v\nrun again with -queue-seed=%d", step, what, err, seed)
 			}
 		}
 	}
+}
+
+// FuzzQueue does so for the sequences that a fuzzer finds.
+func FuzzQueue(f *testing.F) {
+	f.Add([]byte("some claims, some stock, some time, and some more of each"))
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		choice := tape(choices)
+		c := newCrowd(t, &choice)
+		for step := 0; len(choice) > 0 && step < 300; step++ {
+			if what, err := c.step(); err != nil {
+				t.Fatalf("after step %d, %s: %v", step, what, err)
+			}
+		}
+	})
+}
+
+// tape is a source of random numbers that were written down before.
+type tape []byte
+
+func (t *tape) Uint64() uint64 {
+	const odd = 12345 // or rand would ask again for a number that it does not like
+	if len(*t) == 0 {
+		return odd
+	}
+	next := uint64((*t)[0])
+	*t = (*t)[1:]
+	return next*0x0101010101010101 + odd
 }
 
 // crowd is all who use a queue.
@@ -57,10 +80,16 @@ type crowd struct {
 	held map[string]poolindex.Candidate
 	gone map[string]bool
 	// taker took these in the last step; nil is a newcomer.
-	taker *Waiter
-	took  []poolindex.Candidate
-	// removed: the feed has just taken away what others may count on. Time tells.
-	removed bool
+	taker            *Waiter
+	took             []poolindex.Candidate
+	atOnce, wasAside bool
+}
+
+func newCrowd(t *testing.T, source rand.Source) *crowd {
+	return &crowd{
+		bench: newBench(t), rand: rand.New(source),
+		told: map[*Waiter]bool{}, held: map[string]poolindex.Candidate{}, gone: map[string]bool{},
+	}
 }
 
 var crowdPools = []string{"a", "b", "c"}
@@ -73,8 +102,15 @@ func (c *crowd) some() []Source {
 
 func (c *crowd) one() *Waiter { return c.waiters[c.rand.IntN(len(c.waiters))] }
 
-func (c *crowd) step() string {
-	c.taker, c.took, c.removed = nil, nil, false
+// step does one thing, and finds out whether that was right.
+func (c *crowd) step() (string, error) {
+	before := c.look()
+	what := c.something()
+	return what, c.check(before)
+}
+
+func (c *crowd) something() string {
+	c.taker, c.took = nil, nil
 	switch n := c.rand.IntN(100); {
 	case n < 30:
 		pool := crowdPools[c.rand.IntN(len(crowdPools))]
@@ -86,23 +122,36 @@ func (c *crowd) step() string {
 		w := c.one()
 		wants := w.Wants
 		wants.Need = max(0, wants.Need-1+c.rand.IntN(3))
-		if c.rand.IntN(2) == 0 {
+		switch c.rand.IntN(4) {
+		case 0:
 			wants.Sources = c.some()
+		case 1:
+			wants.Asked = fmt.Sprint(c.rand.IntN(2))
 		}
-		c.queue.Wait(w, wants)
+		if c.rand.IntN(2) == 0 {
+			c.queue.Wait(w, wants)
+		} else {
+			c.queue.Watch(w, wants)
+		}
 		c.told[w] = true // who asks looks for itself
-		return fmt.Sprintf("%s now waits for %+v", w.uid, wants)
+		return fmt.Sprintf("%s now waits for %+v", w.UID, wants)
 	case n < 73 && len(c.waiters) > 0:
 		w := c.one()
-		c.takes(w)
-		return fmt.Sprintf("%s takes", w.uid)
+		n := w.Need
+		if n > 1 && c.rand.IntN(3) == 0 {
+			n--
+		}
+		c.told[w] = false
+		c.taker, c.atOnce, c.wasAside = w, w.whole(), w.aside
+		c.took = c.queue.Take(w, n)
+		return fmt.Sprintf("%s takes %d and gets %d", w.UID, n, len(c.took))
 	case n < 83 && len(c.waiters) > 0:
 		i := c.rand.IntN(len(c.waiters))
 		c.queue.Leave(c.waiters[i])
 		c.waiters = slices.Delete(c.waiters, i, i+1)
 		return "one leaves"
 	case n < 87:
-		c.took = c.queue.Take(nil, c.some(), 1+c.rand.IntN(3), c.rand.IntN(2) == 0)
+		c.took = c.queue.TakeFree(c.some(), 1+c.rand.IntN(3), c.rand.IntN(2) == 0)
 		return "a newcomer takes"
 	case n < 92:
 		c.pass([]time.Duration{time.Second, takeWithin + 1, gatherWithin + 1}[c.rand.IntN(3)])
@@ -117,24 +166,18 @@ func (c *crowd) step() string {
 func (c *crowd) joins() string {
 	c.next++ // so that no two have the same UID
 	c.gone[fmt.Sprint("not a sandbox ", c.next)] = true
+	place := Place{
+		Namespace: "ns", Requester: fmt.Sprint("user-", c.rand.IntN(4)), UID: types.UID(fmt.Sprintf("w%d", c.next)),
+		Since: time.Unix(c.rand.Int64N(50), 0),
+	}
 	var w *Waiter
-	w = NewWaiter(time.Unix(c.rand.Int64N(50), 0), types.UID(fmt.Sprintf("w%d", c.next)), func() { c.told[w] = true })
-	wants := Wants{Need: 1 + c.rand.IntN(4), Sources: c.some(), AtOnce: c.rand.IntN(2) == 0}
+	w = NewWaiter(place, func() { c.told[w] = true })
+	wants := Wants{Need: 1 + c.rand.IntN(4), Sources: c.some(), AtOnce: c.rand.IntN(2) == 0, Asked: "0"}
 	wants.Yields = wants.AtOnce && c.rand.IntN(3) == 0
 	c.waiters = append(c.waiters, w)
 	c.queue.Wait(w, wants)
 	c.told[w] = true // who asks looks for itself
-	return fmt.Sprintf("%s at %s waits for %+v", w.uid, w.since, wants)
-}
-
-// takes is the turn of a claim, which takes what it needs or only a part of it.
-func (c *crowd) takes(w *Waiter) {
-	n := w.Need
-	if n > 1 && !w.AtOnce && c.rand.IntN(3) == 0 {
-		n--
-	}
-	c.told[w] = false
-	c.taker, c.took = w, c.queue.Take(w, w.Sources, n, w.AtOnce)
+	return fmt.Sprintf("%s of %s at %s waits for %+v", w.UID, w.Requester, w.Since, wants)
 }
 
 // removes takes away an available sandbox, as the feed does when another server has
@@ -145,7 +188,6 @@ func (c *crowd) removes() string {
 		c.next++
 		c.gone[one.Name], c.gone[fmt.Sprint("not a sandbox ", c.next)] = true, true
 		c.index.Remove(one.Pool.Namespace, one.Name, c.next)
-		c.removed = true
 	}
 	return "one of " + pool + " is gone"
 }
@@ -172,66 +214,162 @@ func (c *crowd) answers() string {
 	return "released"
 }
 
-// seen is what is true of a waiter before a step.
-type seen struct {
-	*Waiter
-	wants Wants
-	// can reports whether it can be served, passes whether it lets others be while it
-	// cannot, and keeps whether it keeps the stock of its pools from those who came after
-	// it.
-	can, passes, keeps bool
+// standing is what is true of a line, found out by looking at every claim in it.
+type standing struct {
+	available int
+	// first is whose turn it is, and can reports whether it could take.
+	first *Waiter
+	can   bool
+	// part and whole are the first of each kind, and gatherer for whom stock is gathered.
+	part, whole, gatherer *Waiter
+	rests                 bool
+	turns                 map[string]int
+	requesters            map[string]bool
 }
 
-// stands reports whether it stands in the line of a pool.
-func (s *seen) stands(p poolindex.Pool) bool {
-	return s.wants.Need > 0 && slices.ContainsFunc(s.wants.Sources, func(from Source) bool { return from.Pool == p })
-}
-
-// look works out by the rules what is true of each waiter, in the order in which they
-// came: whether it can be served depends on those before it alone.
-func (c *crowd) look() []seen {
-	all := make([]seen, 0, len(c.waiters))
-	for _, w := range c.waiters {
-		all = append(all, seen{Waiter: w, wants: w.Wants})
-	}
-	slices.SortFunc(all, func(a, b seen) int {
-		if a.since.Equal(b.since) {
-			return slices.Compare([]byte(a.uid), []byte(b.uid))
-		}
-		return a.since.Compare(b.since)
-	})
-	for i := range all {
-		w := &all[i]
-		if w.wants.Need == 0 {
+// look works out by the rules whose turn it is in each line, whatever the lines think.
+func (c *crowd) look() map[string]*standing {
+	h, now := c.queue.of("ns"), c.clock.Now()
+	defer h.mu.Unlock()
+	all := map[string]*standing{}
+	for _, pool := range crowdPools {
+		s := &standing{available: c.index.Available(named(pool)), turns: map[string]int{}, requesters: map[string]bool{}}
+		all[pool] = s
+		l := h.lines[named(pool)]
+		if l == nil {
 			continue
 		}
-		could := 0
-		for _, from := range w.wants.Sources {
-			if !slices.ContainsFunc(all[:i], func(other seen) bool { return other.keeps && other.stands(from.Pool) }) {
-				could += c.index.Available(from.Pool)
+		for requester, seat := range l.seats {
+			s.turns[requester] = seat.turn
+		}
+		until := l.restUntil
+		if g := l.gatherer; g != nil && now.Sub(g.gatherSince) <= gatherWithin {
+			s.gatherer = g
+		} else if g != nil {
+			until = g.gatherSince.Add(2 * gatherWithin)
+		}
+		s.rests = now.Before(until)
+		for _, w := range c.inLine(pool) {
+			if w.aside || w.whole() && w.Yields {
+				continue
+			}
+			s.requesters[w.Requester] = true
+			switch {
+			case w.whole() && s.whole == nil:
+				s.whole = w
+			case !w.whole() && s.part == nil:
+				s.part = w
 			}
 		}
-		w.can = could >= w.wants.Need || could > 0 && !w.wants.AtOnce
-		late := !w.couldSince.IsZero() && c.clock.Since(w.couldSince) > takeWithin
-		w.passes = w.wants.AtOnce && (w.wants.Yields || !w.gatherSince.IsZero() && c.clock.Since(w.gatherSince) > gatherWithin)
-		w.keeps = !late && (!w.passes || w.can)
+	}
+	for pool, s := range all {
+		s.first, s.can = c.firstOf(all, pool)
 	}
 	return all
 }
 
-func (c *crowd) check(before []seen) error {
+// inLine returns who waits for a pool, in the order of their turns.
+func (c *crowd) inLine(pool string) []*Waiter {
+	l := c.queue.halls[slices.IndexFunc(c.queue.halls[:], func(h *hall) bool { return h.lines[named(pool)] != nil })].lines[named(pool)]
+	var line []*Waiter
+	for _, w := range c.waiters {
+		if w.Need > 0 && slices.ContainsFunc(w.Sources, func(s Source) bool { return s.Pool.Name == pool }) {
+			line = append(line, w)
+		}
+	}
+	slices.SortFunc(line, func(a, b *Waiter) int {
+		return cmp.Or(l.seats[a.Requester].turn-l.seats[b.Requester].turn, a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
+	})
+	return line
+}
+
+// comesBefore reports whether a, who may be nil, comes before b in a line.
+func (s *standing) comesBefore(a, b *Waiter) bool {
+	if a == nil || b == nil {
+		return a != nil
+	}
+	return cmp.Or(s.turns[a.Requester]-s.turns[b.Requester], a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID)) < 0
+}
+
+// enough reports whether there is enough for a claim that needs all at once.
+func enough(all map[string]*standing, w *Waiter) bool {
+	total := 0
+	for _, from := range w.Sources {
+		if s := all[from.Pool.Name]; s.letsTake(w) {
+			total += s.available
+		}
+	}
+	return total >= w.Need
+}
+
+// letsTake reports whether nothing in a line is kept from a claim that needs all at once.
+func (s *standing) letsTake(w *Waiter) bool {
+	if s.gatherer != nil {
+		return s.gatherer == w
+	}
+	return !s.comesBefore(s.part, w) && (s.rests || !s.comesBefore(s.whole, w))
+}
+
+// share is how much the first who takes what there is may have.
+func (s *standing) share() int {
+	others := maps.Clone(s.requesters)
+	delete(others, s.part.Requester)
+	if len(others) == 0 {
+		return s.available
+	}
+	next := slices.Min(slices.Collect(func(yield func(int) bool) {
+		for requester := range others {
+			if !yield(s.turns[requester]) {
+				return
+			}
+		}
+	}))
+	return max(1, s.available/len(s.requesters), next-s.turns[s.part.Requester])
+}
+
+func (c *crowd) firstOf(all map[string]*standing, pool string) (*Waiter, bool) {
+	s := all[pool]
+	switch {
+	case s.gatherer != nil:
+		return s.gatherer, enough(all, s.gatherer)
+	case s.comesBefore(s.whole, s.part) && enough(all, s.whole):
+		return s.whole, true
+	case s.comesBefore(s.whole, s.part) && !s.rests:
+		return s.whole, false
+	}
+	var modest *Waiter
+	if len(s.turns) > 0 {
+		for _, w := range c.inLine(pool) {
+			if w.whole() && !w.aside && (modest == nil || cmp.Or(w.Need-modest.Need, w.compare(modest)) < 0) {
+				modest = w
+			}
+		}
+	}
+	if modest != nil && s.comesBefore(modest, s.part) && enough(all, modest) {
+		return modest, true
+	}
+	return s.part, s.part != nil
+}
+
+func (c *crowd) check(before map[string]*standing) error {
+	from := map[string]int{}
 	for _, one := range c.took {
 		if _, twice := c.held[one.Name]; twice || c.gone[one.Name] {
 			return fmt.Errorf("%s is handed out and was not there", one.Name)
 		}
 		c.held[one.Name] = one
-		for _, other := range before {
-			if other.Waiter == c.taker {
-				break
-			}
-			if other.keeps && other.stands(one.Pool) {
-				return fmt.Errorf("one of %s was kept for %s", one.Pool.Name, other.uid)
-			}
+		from[one.Pool.Name]++
+	}
+	for pool, n := range from {
+		s := before[pool]
+		switch {
+		case c.taker == nil && s.first != nil:
+			return fmt.Errorf("a newcomer got %d of %s, which were kept for %s", n, pool, s.first.UID)
+		case c.taker == nil || c.wasAside: // whose place was not in line before
+		case c.atOnce && !s.letsTake(c.taker), !c.atOnce && s.first != c.taker:
+			return fmt.Errorf("%d of %s were not for %s to take, but for %s", n, pool, c.taker.UID, s.first.UID)
+		case !c.atOnce && n > s.share():
+			return fmt.Errorf("%s took %d of %d in %s, and %d wait", c.taker.UID, n, s.available, pool, len(s.requesters))
 		}
 	}
 	everything := len(c.held) + len(c.gone)
@@ -241,24 +379,38 @@ func (c *crowd) check(before []seen) error {
 	if everything != int(c.next) {
 		return fmt.Errorf("%d sandboxes are somewhere, of %d", everything, c.next)
 	}
-	now := c.look()
-	for i, w := range now {
-		// Whether one that lets others pass can be served may change by what becomes of
-		// another pool than theirs.
-		passed := slices.ContainsFunc(now[:i], func(other seen) bool { return other.wants.Need > 0 && other.passes })
-		if w.can && !c.told[w.Waiter] && !passed && !c.removed {
-			return fmt.Errorf("%s waits for %+v, can be served, and was not told", w.uid, w.wants)
+	c.queue.Tick()
+	return c.checkTold()
+}
+
+// checkTold requires, after a tick, that whoever can take was told, and that the lines
+// hold who waits.
+func (c *crowd) checkTold() error {
+	waiting := 0
+	for _, w := range c.waiters {
+		if w.Need > 0 {
+			waiting++
 		}
 	}
-	c.queue.Tick()
-	for _, w := range c.look() {
-		if w.can && !c.told[w.Waiter] {
-			return fmt.Errorf("%s waits for %+v, can be served, and was not told with the next tick", w.uid, w.wants)
+	if got := c.queue.Waiting("ns"); got != waiting {
+		return fmt.Errorf("%d wait, it says %d", waiting, got)
+	}
+	for pool, s := range c.look() {
+		if s.available > 0 && s.first != nil && s.can && !c.told[s.first] {
+			return fmt.Errorf("it is the turn of %s in %s, who was not told", s.first.UID, pool)
 		}
-		for _, p := range crowdPools {
-			if inLine := slices.Contains(c.queue.lines.byPool[named(p)], w.Waiter); inLine != w.stands(named(p)) {
-				return fmt.Errorf("%s waits for %+v, in the line of %s: %t", w.uid, w.wants, p, inLine)
-			}
+		h := c.queue.of("ns")
+		members := 0
+		if l := h.lines[named(pool)]; l != nil {
+			members = len(l.members)
+		}
+		h.mu.Unlock()
+		want := 0
+		if members > 0 {
+			want = len(c.inLine(pool))
+		}
+		if members != want {
+			return fmt.Errorf("%d are in the line of %s, want %d", members, pool, want)
 		}
 	}
 	return nil

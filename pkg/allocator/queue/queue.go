@@ -1,26 +1,36 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue keeps the claims that wait for sandboxes in lines, one for each pool,
-// in the order in which they came. All sandboxes are taken from the index through it.
-// It deals nothing out: it wakes the claim that is first, which takes for itself, and
-// it keeps newcomers from overtaking.
+// Package queue keeps the claims that wait for sandboxes in lines, one for each pool.
+// All sandboxes are taken from the index through it. It deals nothing out: it wakes the
+// claim whose turn it is, which takes for itself, and it keeps newcomers from
+// overtaking.
+//
+// In a line, requesters take turns, and the claims of one requester are served in the
+// order in which they came. A turn is one sandbox, or, where there is more, the
+// requester's share of it; who waits alone takes all.
 //
 // A claim that several pools may serve stands in the line of each, and takes from
-// whichever it is first in. One that needs all its sandboxes at once adds up what the
-// pools have in whose lines no other stands before it, and holds up each of these lines
-// until that is enough.
+// whichever it is its turn in; what it gets counts in each. One that needs all its
+// sandboxes at once adds up what the pools have in which it is its turn. If that is not
+// enough, it gathers: the stock of these pools is kept for it, for 30 s at most. Then
+// nothing is gathered in these lines for as long, so that the others have their turns;
+// it is still served when there is enough.
 //
-// Worked example: b needs 3 at once, of the pools x and y, and came after a, which
-// needs 2 of y at once. x gets 3: b is served from x alone. Had x got 2 and y 1, b
-// would have to wait, because that one is kept for a; once y has 3, a takes 2, and b
-// the third, with both of x.
+// Worked example: a waits for 10,000 sandboxes of a pool and has had 300, when b comes
+// for 2 and c, by the same requester as a, for 1. Of what comes from then on, one by
+// one, a gets the first, because it was there before, b the next, then a, then b, and
+// a all others; then comes c. If ten come at once, a may take five, b takes its 2, and
+// a the other three.
+//
+// All servers know all claims, and decide alike from what is stored. What each
+// requester has had since it began to wait is in the memory of each of them: after a
+// restart all begin with the same turn.
 package queue
 
 import (
+	"hash/maphash"
 	"slices"
-	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -28,81 +38,114 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
+// halls is in how many parts the lines are, each with a lock of its own. A namespace is
+// in one of them.
+const halls = 64
+
 // Queue is the lines of all pools of an index. It is safe for concurrent use.
 type Queue struct {
 	index *poolindex.Index
-
-	mu    sync.Mutex
-	lines lines
+	seed  maphash.Seed
+	halls [halls]*hall
 }
 
 // New returns a queue before an index.
 func New(index *poolindex.Index, c clock.PassiveClock) *Queue {
-	return &Queue{index: index, lines: lines{index: index, clock: c, byPool: map[poolindex.Pool][]*Waiter{}}}
+	q := &Queue{index: index, seed: maphash.MakeSeed()}
+	for i := range q.halls {
+		q.halls[i] = newHall(index, c)
+	}
+	return q
+}
+
+// of returns the hall of a namespace, locked.
+func (q *Queue) of(namespace string) *hall {
+	h := q.halls[maphash.String(q.seed, namespace)%halls]
+	h.mu.Lock()
+	return h
 }
 
 // Wait says what a waiter wants from now on, and puts it in line, or takes it out,
 // accordingly. It does not wake the waiter itself: who calls it takes what there is now,
 // or has just done so.
 func (q *Queue) Wait(w *Waiter, wants Wants) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	h := q.of(w.Namespace)
+	defer h.mu.Unlock()
 	wants.Need = max(0, wants.Need)
-	before, after := w.lines(), wants.lines()
-	stays := slices.Equal(before, after)
-	if !stays {
-		q.lines.drop(w)
+	h.wait(w, wants, 0)
+}
+
+// Watch is Wait for a claim that another server works at: what it needs less than
+// before it has got there.
+func (q *Queue) Watch(w *Waiter, wants Wants) {
+	h := q.of(w.Namespace)
+	defer h.mu.Unlock()
+	wants.Need = max(0, wants.Need)
+	h.wait(w, wants, w.Need-wants.Need)
+}
+
+// Served is Leave for a claim at its end, which another server may have brought it to
+// and which lacks left sandboxes then.
+func (q *Queue) Served(w *Waiter, left int) {
+	h := q.of(w.Namespace)
+	defer h.mu.Unlock()
+	h.wait(w, Wants{}, w.Need-max(0, left))
+}
+
+// Join is Wait for a claim that is about to be stored, unless as many claims of its
+// namespace wait as may. It reports whether the claim is in line.
+func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
+	h := q.of(w.Namespace)
+	defer h.mu.Unlock()
+	if w.Need == 0 && h.waiting[w.Namespace] >= most {
+		return false
 	}
-	if !stays || wants.Need < w.Need { // another server may have taken for it
-		w.couldSince = time.Time{}
-	}
-	if len(before) == 0 || len(after) == 0 || wants.Need < w.Need {
-		w.gatherSince = time.Time{} // and not by changing lines
-	}
-	w.Wants = wants
-	if !stays {
-		for _, p := range after {
-			at, _ := slices.BinarySearchFunc(q.lines.byPool[p], w, (*Waiter).compare)
-			q.lines.byPool[p] = slices.Insert(q.lines.byPool[p], at, w)
-		}
-	}
-	q.lines.signal(w, append(before, after...)...)
+	h.wait(w, wants, 0)
+	return true
+}
+
+// Waiting is how many claims of a namespace are in line.
+func (q *Queue) Waiting(namespace string) int {
+	h := q.of(namespace)
+	defer h.mu.Unlock()
+	return h.waiting[namespace]
 }
 
 // Leave takes a waiter out of line.
-func (q *Queue) Leave(w *Waiter) { q.Wait(w, Wants{}) }
-
-// Take hands out up to n sandboxes, or with atOnce n or none, those of the preferred
-// pools first: to a waiter what none before it in line waits for, and to a newcomer,
-// which is nil, what none waits for. What a waiter takes it no longer needs.
-func (q *Queue) Take(w *Waiter, sources []Source, n int, atOnce bool) []poolindex.Candidate {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if w == nil {
-		return q.lines.take(q.lines.unclaimed(sources), n, atOnce)
-	}
-	taken := q.lines.take(q.lines.open(w, served{}, poolindex.Pool{}), n, atOnce)
-	w.couldSince = time.Time{}
-	if len(taken) > 0 {
-		w.gatherSince = time.Time{}
-		left := w.Wants
-		left.Need = max(0, w.Need-len(taken))
-		lines := w.lines()
-		if left.Need == 0 {
-			q.lines.drop(w)
-		}
-		w.Wants = left
-		q.lines.signal(nil, lines...)
-	}
-	return taken
+func (q *Queue) Leave(w *Waiter) {
+	h := q.of(w.Namespace)
+	defer h.mu.Unlock()
+	h.wait(w, Wants{}, 0)
 }
 
-// Peek returns what Take would hand out to a newcomer, and takes nothing.
+// Take hands out up to n sandboxes to a waiter whose turn it is, or as many as it needs
+// at once. What it takes it no longer needs.
+func (q *Queue) Take(w *Waiter, n int) []poolindex.Candidate {
+	h := q.of(w.Namespace)
+	defer h.mu.Unlock()
+	return h.take(w, n)
+}
+
+// TakeFree hands out up to n sandboxes for which no claim waits to a newcomer, or with
+// atOnce n or none, those of the preferred pools first.
+func (q *Queue) TakeFree(sources []Source, n int, atOnce bool) []poolindex.Candidate {
+	if len(sources) == 0 {
+		return nil
+	}
+	h := q.of(sources[0].Pool.Namespace)
+	defer h.mu.Unlock()
+	return h.from(h.unclaimed(sources), n, atOnce)
+}
+
+// Peek returns what TakeFree would hand out, and takes nothing.
 func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	if len(sources) == 0 {
+		return nil
+	}
+	h := q.of(sources[0].Pool.Namespace)
+	defer h.mu.Unlock()
 	var peeked []poolindex.Candidate
-	for _, s := range byStock(q.lines.unclaimed(sources), q.index.Available) {
+	for _, s := range inOrder(h.unclaimed(sources)) {
 		peeked = append(peeked, q.index.Peek(s.Pool, n-len(peeked))...)
 	}
 	return peeked
@@ -110,9 +153,16 @@ func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 
 // Free is how much of the pools a newcomer could take.
 func (q *Queue) Free(sources []Source) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lines.stock(q.lines.unclaimed(sources))
+	if len(sources) == 0 {
+		return 0
+	}
+	h := q.of(sources[0].Pool.Namespace)
+	defer h.mu.Unlock()
+	total := 0
+	for _, s := range h.unclaimed(sources) {
+		total += s.available
+	}
+	return total
 }
 
 // Release puts candidates back into the index, for the waiter or newcomer that is
@@ -131,43 +181,40 @@ func (q *Queue) Discard(cs ...poolindex.Candidate) {
 	q.answer(cs, func() { q.index.Discard(cs...) })
 }
 
-// answer says what became of candidates. What the feed has said of them in the
-// meantime may make them available again.
+// answer says what became of candidates, which are of one claim. What the feed has said
+// of them in the meantime may make them available again.
 func (q *Queue) answer(cs []poolindex.Candidate, say func()) {
 	if len(cs) == 0 {
 		return
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	h := q.of(cs[0].Pool.Namespace)
+	defer h.mu.Unlock()
 	say()
-	if len(q.lines.byPool) == 0 {
-		return
-	}
 	for i, c := range cs {
 		if i == 0 || c.Pool != cs[i-1].Pool {
-			q.lines.signal(nil, c.Pool)
+			h.settle(nil, c.Pool)
 		}
 	}
 }
 
 // Stocked implements poolindex.Listener.
 func (q *Queue) Stocked(p poolindex.Pool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.index.Available(p) == 1 && len(q.lines.byPool[p]) > 0 {
-		q.lines.byPool[p][0].couldSince = time.Time{} // there was nothing that it could have had
+	h := q.of(p.Namespace)
+	defer h.mu.Unlock()
+	if q.index.Available(p) == 1 {
+		h.stockedAgain(p)
 	}
-	q.lines.signal(nil, p)
+	h.settle(nil, p)
 }
 
 // Tick wakes who could have something, or may now because others let it pass. It is
-// to be called now and then, because time passes without an event.
+// to be called now and then, because time passes without an event. It looks at those
+// pools only that have something for which claims wait.
 func (q *Queue) Tick() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for p := range q.lines.byPool {
-		q.lines.settle(p)
-		q.lines.signal(nil, p)
+	for _, h := range q.halls {
+		h.mu.Lock()
+		h.tick()
+		h.mu.Unlock()
 	}
 }
 
@@ -175,41 +222,66 @@ func (q *Queue) Tick() {
 type Demand struct{ Claims, Sandboxes int }
 
 // Demands returns what those claims in line wait for of which counts holds, by pool. A
-// claim that several pools may serve is in the demand of each.
+// claim that several pools may serve is in the demand of each, and one that none may
+// serve in that of the pool without a name of its namespace.
 func (q *Queue) Demands(counts func(types.UID) bool) map[poolindex.Pool]Demand {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	demands := make(map[poolindex.Pool]Demand, len(q.lines.byPool))
-	for p, line := range q.lines.byPool {
-		d := demands[p]
-		for _, w := range line {
-			if counts(w.uid) {
-				d.Claims++
-				d.Sandboxes += w.Need
+	demands := map[poolindex.Pool]Demand{}
+	for _, h := range q.halls {
+		h.mu.Lock()
+		for p, l := range h.lines {
+			d := demands[p]
+			for w := range l.members {
+				if counts(w.UID) {
+					d.Claims++
+					d.Sandboxes += w.Need
+				}
 			}
+			demands[p] = d
 		}
-		demands[p] = d
+		h.mu.Unlock()
 	}
 	return demands
 }
 
 // Stock is how much the pools have, also for those who wait.
-func (q *Queue) Stock(sources []Source) int { return q.lines.stock(sources) }
+func (q *Queue) Stock(sources []Source) int {
+	total := 0
+	for _, s := range sources {
+		total += q.index.Available(s.Pool)
+	}
+	return total
+}
 
 // Before returns the UIDs of up to n claims for which stock of the pools is kept from
 // newcomers.
 func (q *Queue) Before(sources []Source, n int) []types.UID {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	if len(sources) == 0 {
+		return nil
+	}
+	h := q.of(sources[0].Pool.Namespace)
+	defer h.mu.Unlock()
 	var uids []types.UID
+	add := func(w *Waiter) bool {
+		if len(uids) < n && !slices.Contains(uids, w.UID) {
+			uids = append(uids, w.UID)
+		}
+		return len(uids) < n
+	}
 	for _, s := range sources {
-		if q.index.Available(s.Pool) == 0 || !q.lines.kept(s) {
+		if q.index.Available(s.Pool) == 0 || !h.kept(s.Pool) {
 			continue
 		}
-		for _, w := range q.lines.byPool[s.Pool] {
-			if len(uids) < n && !slices.Contains(uids, w.uid) {
-				uids = append(uids, w.uid)
-			}
+		l := h.lines[s.Pool]
+		if first, _ := h.first(l, h.clock.Now()); first != nil {
+			add(first)
+		}
+		for lane, seats := range l.lanes {
+			seats.Ascend(func(s *seat) bool {
+				if of := s.of[lane]; of != nil {
+					of.Ascend(add)
+				}
+				return len(uids) < n
+			})
 		}
 	}
 	return uids

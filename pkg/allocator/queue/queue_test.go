@@ -62,7 +62,7 @@ func (b *bench) stock(pool string, n int) {
 // waiter is the place of a claim that came at since seconds, not in line yet.
 func (b *bench) waiter(since int64, uid types.UID) *Waiter {
 	var w *Waiter
-	w = NewWaiter(time.Unix(since, 0), uid, func() { b.woken[w]++ })
+	w = NewWaiter(Place{Namespace: "ns", Requester: "one", Since: time.Unix(since, 0), UID: uid}, func() { b.woken[w]++ })
 	return w
 }
 
@@ -75,7 +75,7 @@ func (b *bench) waits(since, n int, atOnce bool, sources []Source) *Waiter {
 
 // takes is what a claim in line does in its turn.
 func (b *bench) takes(w *Waiter) []poolindex.Candidate {
-	return b.queue.Take(w, w.Sources, w.Need, w.AtOnce)
+	return b.queue.Take(w, w.Need)
 }
 
 func (b *bench) pass(d time.Duration) {
@@ -112,8 +112,10 @@ func (b *bench) expectWoken(what string, w *Waiter, want bool) {
 
 func (b *bench) expectNoLines() {
 	b.Helper()
-	if len(b.queue.lines.byPool) != 0 {
-		b.Errorf("lines are left: %v", b.queue.lines.byPool)
+	for _, h := range b.queue.halls {
+		if len(h.lines)+len(h.waiting)+len(h.stocked) > 0 {
+			b.Errorf("lines are left: %v, %v, %v", h.lines, h.waiting, h.stocked)
+		}
 	}
 }
 
@@ -134,7 +136,7 @@ func TestServesInOrder(t *testing.T) {
 	b.expectWoken("the late one, when the early one has all", late, true)
 	b.expect("the late one, when the early one has all", b.takes(late), 1)
 	b.stock("pool", 1)
-	b.expect("a newcomer, when none waits", b.queue.Take(nil, pool, 5, false), 1)
+	b.expect("a newcomer, when none waits", b.queue.TakeFree(pool, 5, false), 1)
 	b.expectNoLines()
 }
 
@@ -176,7 +178,7 @@ func TestNewcomersDoNotOvertake(t *testing.T) {
 	w := b.waits(1, 3, true, pool)
 	b.stock("pool", 2)
 	b.expectWoken("who waits for three, of two", w, false)
-	b.expect("a newcomer, while one waits for three", b.queue.Take(nil, pool, 1, false), 0)
+	b.expect("a newcomer, while one waits for three", b.queue.TakeFree(pool, 1, false), 0)
 	b.expect("a preview, while one waits for three", b.queue.Peek(pool, 1), 0)
 	if free, stock := b.queue.Free(pool), b.queue.Stock(pool); free != 0 || stock != 2 {
 		t.Errorf("%d of %d are free", free, stock)
@@ -217,11 +219,11 @@ func TestAtOnce(t *testing.T) {
 	b := newBench(t)
 	pool := from("pool")
 	b.stock("pool", 3)
-	b.expect("four of three at once", b.queue.Take(nil, pool, 4, true), 0)
+	b.expect("four of three at once", b.queue.TakeFree(pool, 4, true), 0)
 	if got := b.index.Available(named("pool")); got != 3 {
 		t.Errorf("%d available after a take that got nothing, want 3", got)
 	}
-	b.expect("three of three at once", b.queue.Take(nil, pool, 3, true), 3)
+	b.expect("three of three at once", b.queue.TakeFree(pool, 3, true), 3)
 }
 
 func TestBeyondThePoolYields(t *testing.T) {
@@ -244,12 +246,12 @@ func TestYieldingKeepsOnlyWhatItCanHave(t *testing.T) {
 	b.queue.Wait(yields, Wants{Need: 3, Sources: from("x", "y"), AtOnce: true, Yields: true})
 	b.stock("y", 2)
 	b.stock("x", 1)
-	b.expect("a newcomer to y", b.queue.Take(nil, from("y"), 1, false), 0)
-	b.expectFrom("a newcomer to x", b.queue.Take(nil, from("x"), 1, false), map[string]int{"x": 1})
+	b.expect("a newcomer to y", b.queue.TakeFree(from("y"), 1, false), 0)
+	b.expectFrom("a newcomer to x", b.queue.TakeFree(from("x"), 1, false), map[string]int{"x": 1})
 	b.queue.Leave(first)
 	b.stock("x", 1)
 	behind := b.waits(3, 1, false, from("x"))
-	b.expect("a newcomer, when it can be served", b.queue.Take(nil, from("x"), 1, false), 0)
+	b.expect("a newcomer, when it can be served", b.queue.TakeFree(from("x"), 1, false), 0)
 	b.expect("who stands behind it then", b.takes(behind), 0)
 	b.expectWoken("who yields", yields, true)
 	b.expectFrom("who yields", b.takes(yields), map[string]int{"x": 1, "y": 2})
@@ -280,7 +282,7 @@ func TestAnswersServeWhoWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.stock("pool", 2)
-			taken := b.queue.Take(nil, from("pool"), 2, false)
+			taken := b.queue.TakeFree(from("pool"), 2, false)
 			w := b.waits(1, 1, false, from("pool"))
 			for _, c := range taken {
 				c.ResourceVersion = 100 // it was let go of again, by its claim or by another server's
@@ -308,9 +310,9 @@ func TestTakeCounts(t *testing.T) {
 		t.Errorf("the demand is %+v", d)
 	}
 	b.stock("pool", 5)
-	b.expect("who needs one more", b.queue.Take(w, w.Sources, 1, false), 1)
+	b.expect("who needs one more", b.queue.Take(w, 1), 1)
 	b.expectNoLines()
-	b.expect("a newcomer", b.queue.Take(nil, from("pool"), 10, false), 4)
+	b.expect("a newcomer", b.queue.TakeFree(from("pool"), 10, false), 4)
 }
 
 func TestTakesInOrderOfPreference(t *testing.T) {
@@ -320,16 +322,20 @@ func TestTakesInOrderOfPreference(t *testing.T) {
 	b.stock("c", 9)
 	sources := from("a", "b", "/", "c")
 	b.expectFrom("a preview", b.queue.Peek(sources, 6), map[string]int{"a": 2, "b": 3, "c": 1})
-	b.expectFrom("the first", b.queue.Take(nil, sources, 2, false), map[string]int{"b": 2})
-	b.expectFrom("the next", b.queue.Take(nil, sources, 4, true), map[string]int{"a": 2, "b": 1, "c": 1})
-	b.expect("more than there is, at once", b.queue.Take(nil, sources, 9, true), 0)
-	b.expectFrom("more than there is", b.queue.Take(nil, sources, 9, false), map[string]int{"c": 8})
+	b.expectFrom("the first", b.queue.TakeFree(sources, 2, false), map[string]int{"b": 2})
+	b.expectFrom("the next", b.queue.TakeFree(sources, 4, true), map[string]int{"a": 2, "b": 1, "c": 1})
+	b.expect("more than there is, at once", b.queue.TakeFree(sources, 9, true), 0)
+	b.expectFrom("more than there is", b.queue.TakeFree(sources, 9, false), map[string]int{"c": 8})
 }
 
-func TestByStock(t *testing.T) {
+func TestInOrder(t *testing.T) {
 	stock := map[string]int{"a": 1, "b": 3, "c": 9, "d": 9, "e": 3}
 	var got []string
-	for _, s := range byStock(from("a", "b", "e", "/", "c", "d"), func(p poolindex.Pool) int { return stock[p.Name] }) {
+	var open []supply
+	for _, s := range from("a", "b", "e", "/", "c", "d") {
+		open = append(open, supply{Source: s, available: stock[s.Pool.Name]})
+	}
+	for _, s := range inOrder(open) {
 		got = append(got, s.Pool.Name)
 	}
 	if want := []string{"b", "e", "a", "c", "d"}; !slices.Equal(got, want) {
@@ -344,15 +350,15 @@ func TestSeveralPools(t *testing.T) {
 	b.stock("b", 1)
 	b.expect("who came last", b.takes(onlyB), 0)
 	b.expectFrom("who came first", b.takes(either), map[string]int{"b": 1})
-	b.expect("a newcomer", b.queue.Take(nil, from("a", "b"), 1, false), 0)
-	b.expect("a newcomer to another pool", b.queue.Take(nil, from("c"), 1, false), 0)
+	b.expect("a newcomer", b.queue.TakeFree(from("a", "b"), 1, false), 0)
+	b.expect("a newcomer to another pool", b.queue.TakeFree(from("c"), 1, false), 0)
 	b.stock("a", 1)
 	b.expectFrom("who came first, again", b.takes(either), map[string]int{"a": 1})
 	b.stock("a", 1) // none waits for it any more
 	b.expect("who waits for the other pool", b.takes(onlyB), 0)
 	b.stock("b", 1)
 	b.expect("who waits for the other pool", b.takes(onlyB), 1)
-	b.expectFrom("a newcomer at last", b.queue.Take(nil, from("a", "b"), 2, false), map[string]int{"a": 1})
+	b.expectFrom("a newcomer at last", b.queue.TakeFree(from("a", "b"), 2, false), map[string]int{"a": 1})
 }
 
 // TestWorkedExample is the one of the package's description.
@@ -363,7 +369,7 @@ func TestWorkedExample(t *testing.T) {
 	b.stock("x", 2)
 	b.stock("y", 1)
 	b.expect("who came last, of what is kept for another", b.takes(last), 0)
-	b.expect("a newcomer", b.queue.Take(nil, from("x"), 1, false), 0)
+	b.expect("a newcomer", b.queue.TakeFree(from("x"), 1, false), 0)
 	b.stock("y", 2)
 	b.expectWoken("who came first", first, true)
 	b.expectFrom("who came first", b.takes(first), map[string]int{"y": 2})
@@ -398,7 +404,7 @@ func TestChangesLines(t *testing.T) {
 	b := newBench(t)
 	w := b.waits(1, 2, false, nil)
 	behind := b.waits(2, 1, false, from("a"))
-	if got := b.queue.Demands(all); len(got) != 2 || got[poolindex.Pool{}].Claims != 1 {
+	if got := b.queue.Demands(all); len(got) != 2 || got[poolindex.Pool{Namespace: "ns"}].Claims != 1 {
 		t.Errorf("demands are %v, want one of no pool and one of a", got)
 	}
 	b.stock("b", 1)

@@ -16,14 +16,15 @@ func TestWhoDoesNotTakeBlocksNone(t *testing.T) {
 	b.stock("pool", 3)
 	b.pass(takeWithin)
 	b.expectWoken("the next in line, while it may be taken", next, false)
-	b.expect("a newcomer, while it may be taken", b.queue.Take(nil, pool, 1, false), 0)
-	b.woken[silent] = 0
+	b.expect("a newcomer, while it may be taken", b.queue.TakeFree(pool, 1, false), 0)
 	b.pass(time.Millisecond)
-	b.expectWoken("who could have had something for long", silent, true) // it may still
 	b.expectWoken("the next in line", next, true)
-	b.expect("a newcomer, before the next in line", b.queue.Take(nil, pool, 1, false), 0)
+	b.woken[silent] = 0
+	b.expect("a newcomer, before the next in line", b.queue.TakeFree(pool, 1, false), 0)
 	b.expect("the next in line", b.takes(next), 1)
-	b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 1)
+	b.expect("a newcomer", b.queue.TakeFree(pool, 1, false), 1)
+	b.pass(0)
+	b.expectWoken("who could have had something for long, when none is before it", silent, true)
 	b.expect("who could have had something for long", b.takes(silent), 1)
 	b.expectNoLines()
 }
@@ -32,7 +33,7 @@ func TestWhoDoesNotTakeBlocksNone(t *testing.T) {
 func TestTimeToTake(t *testing.T) {
 	pool := from("pool")
 	again := map[string]func(b *bench, w *Waiter){
-		"it takes": func(b *bench, w *Waiter) { b.queue.Take(w, pool, 1, false) },
+		"it takes": func(b *bench, w *Waiter) { b.queue.Take(w, 1) },
 		"it needs less, because another server has taken for it": func(b *bench, w *Waiter) {
 			b.queue.Wait(w, Wants{Need: 2, Sources: pool})
 		},
@@ -61,9 +62,9 @@ func TestTimeToTake(t *testing.T) {
 			b.pass(takeWithin)
 			tc(b, w)
 			b.pass(takeWithin)
-			b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 0)
+			b.expect("a newcomer", b.queue.TakeFree(pool, 1, false), 0)
 			b.pass(time.Millisecond)
-			b.expect("a newcomer, after that time again", b.queue.Take(nil, pool, 1, false), 1)
+			b.expect("a newcomer, after that time again", b.queue.TakeFree(pool, 1, false), 1)
 		})
 	}
 	t.Run("it was not enough any more", func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestTimeToTake(t *testing.T) {
 		b.index.Remove("ns", "sb-001", 90)
 		b.pass(time.Second)
 		b.stock("pool", 1)
-		b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 0)
+		b.expect("a newcomer", b.queue.TakeFree(pool, 1, false), 0)
 	})
 }
 
@@ -91,14 +92,14 @@ func TestWhoGathersForLongLetsOthersPass(t *testing.T) {
 	b.pass(time.Millisecond)
 	b.expectWoken("the next in line", next, true)
 	b.expect("the next in line", b.takes(next), 1)
-	b.expect("a newcomer", b.queue.Take(nil, pool, 1, false), 1)
+	b.expect("a newcomer", b.queue.TakeFree(pool, 1, false), 1)
 
 	behind := b.waits(3, 1, false, pool)
 	b.stock("pool", 1)
 	b.expectWoken("another behind it, of what is not enough", behind, true)
 	b.stock("pool", 2)
 	b.expectWoken("who gathered, when there is enough", gathers, true)
-	b.expect("a newcomer then", b.queue.Take(nil, pool, 1, false), 0)
+	b.expect("a newcomer then", b.queue.TakeFree(pool, 1, false), 0)
 	b.expect("another behind it then", b.takes(behind), 0)
 	b.expect("who gathered", b.takes(gathers), 3)
 }
@@ -110,10 +111,9 @@ func TestGatheringBeginsAnew(t *testing.T) {
 	w := b.waits(1, 3, true, pool)
 	b.stock("pool", 1)
 	b.pass(gatherWithin)
-	b.expect("a part that does for it all the same", b.queue.Take(w, pool, 1, false), 1)
-	b.stock("pool", 1)
+	b.queue.Watch(w, Wants{Need: 2, Sources: pool, AtOnce: true}) // one less
 	b.pass(gatherWithin)
-	b.expect("a newcomer, while it gathers again", b.queue.Take(nil, pool, 1, false), 0)
+	b.expect("a newcomer, while it gathers again", b.queue.TakeFree(pool, 1, false), 0)
 	b.pass(time.Millisecond)
-	b.expect("a newcomer, after that time again", b.queue.Take(nil, pool, 1, false), 1)
+	b.expect("a newcomer, after that time again", b.queue.TakeFree(pool, 1, false), 1)
 }

@@ -23,52 +23,71 @@ type Source struct {
 type Wants struct {
 	// Need is how many sandboxes it lacks; with 0 it does not wait.
 	Need int
-	// Sources are the pools that may serve it.
+	// Sources are the pools that may serve it. They are of its namespace.
 	Sources []Source
 	// AtOnce reports whether it takes all it needs at once or nothing.
 	AtOnce bool
 	// Yields reports whether others may be served before it while it cannot be,
 	// because the pools are not meant to ever hold as much as it needs at once.
 	Yields bool
+	// Asked is what the claim asks for. A claim that asks for something else has come
+	// when it began to.
+	Asked string
+}
+
+// whole reports whether a part of what is wanted is of no use.
+func (w *Wants) whole() bool { return w.AtOnce && w.Need > 1 }
+
+// Place is what decides where a claim stands in line. It is read from what is stored,
+// so that all servers decide alike.
+type Place struct {
+	Namespace string
+	// Requester is who created the claim.
+	Requester string
+	// Since is when it was created.
+	Since time.Time
+	UID   types.UID
 }
 
 // Waiter is the place of one claim. It is made by NewWaiter.
 type Waiter struct {
-	since time.Time
-	uid   types.UID
-	wake  func()
+	Place
+	wake func()
 
-	// Guarded by Queue.mu from here on. A waiter is in line while it needs something.
+	// Guarded by the lock of its hall from here on. A waiter is in line while it needs
+	// something.
 	Wants
 	// couldSince is since when it could have had something, and gatherSince since when
 	// it has kept from others what is not enough for it; zero if it does not.
 	couldSince, gatherSince time.Time
+	// aside: it could have had something for too long, and keeps nothing from others.
+	aside bool
 }
 
-// NewWaiter returns the place of a claim that came at since. wake is called when
-// there is something for it. It must not block, nor call the queue.
-func NewWaiter(since time.Time, uid types.UID, wake func()) *Waiter {
-	return &Waiter{since: since, uid: uid, wake: wake}
+// NewWaiter returns the place of a claim. wake is called when there is something for
+// it. It must not block, nor call the queue.
+func NewWaiter(place Place, wake func()) *Waiter {
+	return &Waiter{Place: place, wake: wake}
 }
 
-// compare orders waiters by when they came, on whatever server, and after that by
-// UID.
+// compare orders the claims of a requester by when they came, on whatever server, and
+// after that by UID.
 func (w *Waiter) compare(other *Waiter) int {
-	return cmp.Or(w.since.Compare(other.since), cmp.Compare(w.uid, other.uid))
+	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.UID, other.UID))
 }
 
-// lines are the pools in whose lines a waiter stands. One that no pool may serve
-// stands in that of the pool without a name, which never has anything.
-func (w *Wants) lines() []poolindex.Pool {
-	if w.Need == 0 {
+// pools are those in whose lines a waiter stands that wants this. One that no pool may
+// serve stands in that of the pool without a name, which never has anything.
+func (w *Waiter) pools(wants *Wants) []poolindex.Pool {
+	switch {
+	case wants.Need == 0:
 		return nil
+	case len(wants.Sources) == 0:
+		return []poolindex.Pool{{Namespace: w.Namespace}}
 	}
-	if len(w.Sources) == 0 {
-		return []poolindex.Pool{{}}
+	pools := make([]poolindex.Pool, 0, len(wants.Sources))
+	for _, s := range wants.Sources {
+		pools = append(pools, s.Pool)
 	}
-	lines := make([]poolindex.Pool, 0, len(w.Sources))
-	for _, s := range w.Sources {
-		lines = append(lines, s.Pool)
-	}
-	return lines
+	return pools
 }

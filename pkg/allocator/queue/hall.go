@@ -1,0 +1,423 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+const (
+	// takeWithin is how long a waiter that could be served keeps its place before
+	// others. The server that works on its claim may be gone, or in trouble.
+	takeWithin = 2 * time.Second
+	// gatherWithin is how long a waiter that needs all at once keeps from others what
+	// is not enough for it. It may never be. For as long afterwards nothing is kept in
+	// this way in the same lines.
+	gatherWithin = 30 * time.Second
+)
+
+// hall has the lines of some namespaces. Who calls its methods holds its lock, but for
+// those of the queue.
+type hall struct {
+	index *poolindex.Index
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	lines map[poolindex.Pool]*line
+	// waiting is how many claims are in line, by namespace.
+	waiting map[string]int
+	// stocked are the lines of pools that have something. In them the passing of time
+	// may change who is next.
+	stocked map[*line]struct{}
+	// looks counts how often a waiter was looked at.
+	looks int
+}
+
+func newHall(index *poolindex.Index, c clock.PassiveClock) *hall {
+	return &hall{index: index, clock: c, lines: map[poolindex.Pool]*line{}, waiting: map[string]int{}, stocked: map[*line]struct{}{}}
+}
+
+// wait says what a waiter wants from now on, and puts it in line, or takes it out,
+// accordingly. served is how much it has got of what it needs no more.
+func (h *hall) wait(w *Waiter, wants Wants, served int) {
+	before, after := w.pools(&w.Wants), w.pools(&wants)
+	if served > 0 {
+		h.charge(w, served)
+	}
+	less, stays := wants.Need < w.Need, slices.Equal(before, after)
+	if less || !stays { // another server may have taken for it
+		w.couldSince = time.Time{}
+		h.readmit(w)
+	}
+	if less || len(before) == 0 {
+		h.gathersNoMore(w, false) // and not by changing lines
+	}
+	if len(before) == 0 && len(after) > 0 {
+		h.waiting[w.Namespace]++
+	}
+	switch {
+	case w.Asked != "" && w.Asked != wants.Asked && len(after) > 0:
+		h.move(w, before, nil, wants)
+		w.Since = h.clock.Now()
+		h.move(w, nil, after, wants)
+	case stays && !w.whole() && !wants.whole(), stays && wants.Need == w.Need && wants.whole() && wants.Yields == w.Yields:
+		w.Wants = wants // its place is the same
+	default:
+		h.move(w, before, after, wants)
+	}
+	if len(before) > 0 && len(after) == 0 {
+		if h.waiting[w.Namespace]--; h.waiting[w.Namespace] == 0 {
+			delete(h.waiting, w.Namespace)
+		}
+	}
+	h.settle(w, append(before, after...)...)
+}
+
+// move lets a waiter that stands in the lines of some pools stand in those of others.
+// Where it stays it keeps the turn of its requester.
+func (h *hall) move(w *Waiter, before, after []poolindex.Pool, wants Wants) {
+	stands := make(map[poolindex.Pool]bool, len(after))
+	for _, p := range after {
+		stands[p] = true
+	}
+	stood := make(map[poolindex.Pool]bool, len(before))
+	for _, p := range before {
+		if l := h.lines[p]; stands[p] {
+			stood[p] = true
+			l.displace(w)
+		} else if l.exit(w); len(l.members) == 0 {
+			delete(h.lines, p)
+			delete(h.stocked, l)
+		}
+	}
+	w.Wants = wants
+	for _, p := range after {
+		l := h.lines[p]
+		if l == nil {
+			l = newLine(p, &h.looks)
+			h.lines[p] = l
+		}
+		if stood[p] {
+			l.place(w)
+		} else {
+			l.enter(w)
+		}
+	}
+}
+
+// take hands out up to n sandboxes to a waiter, or as many as it needs at once.
+func (h *hall) take(w *Waiter, n int) []poolindex.Candidate {
+	w.couldSince = time.Time{}
+	if w.Need == 0 {
+		return nil
+	}
+	if w.aside {
+		h.readmit(w)
+		h.settle(w, w.pools(&w.Wants)...)
+	}
+	taken := h.from(h.open(w), min(n, w.Need), w.whole())
+	if len(taken) > 0 {
+		left := w.Wants
+		left.Need -= len(taken)
+		h.wait(w, left, len(taken))
+	}
+	return taken
+}
+
+// supply is a pool from which something may be taken.
+type supply struct {
+	Source
+	available, most int
+}
+
+// open returns the pools from which a waiter may take now.
+func (h *hall) open(w *Waiter) []supply {
+	now := h.clock.Now()
+	var open []supply
+	if w.whole() && !h.suffices(w, now) {
+		return nil
+	}
+	for _, s := range w.Sources {
+		l, available := h.lines[s.Pool], h.index.Available(s.Pool)
+		switch {
+		case available == 0:
+		case w.whole() && h.ahead(w, l, now):
+			open = append(open, supply{s, available, available})
+		case !w.whole():
+			if first, _ := h.first(l, now); first == w {
+				open = append(open, supply{s, available, l.share(available)})
+			}
+		}
+	}
+	return open
+}
+
+// unclaimed returns the pools from which a newcomer may take: those of which nothing is
+// kept for a claim.
+func (h *hall) unclaimed(sources []Source) []supply {
+	free := make([]supply, 0, len(sources))
+	for _, s := range sources {
+		if available := h.index.Available(s.Pool); available > 0 && !h.kept(s.Pool) {
+			free = append(free, supply{s, available, available})
+		}
+	}
+	return free
+}
+
+// kept reports whether the stock of a pool is kept for a waiter.
+func (h *hall) kept(p poolindex.Pool) bool {
+	l := h.lines[p]
+	if l == nil {
+		return false
+	}
+	first, _ := h.first(l, h.clock.Now())
+	return first != nil
+}
+
+// from takes up to n sandboxes of pools, or with atOnce n or none.
+func (h *hall) from(open []supply, n int, atOnce bool) []poolindex.Candidate {
+	total := 0
+	for _, s := range open {
+		total += s.most
+	}
+	if n <= 0 || atOnce && total < n {
+		return nil
+	}
+	var taken []poolindex.Candidate
+	for _, s := range inOrder(open) {
+		if more := h.index.Take(s.Pool, min(s.most, n-len(taken))); taken == nil {
+			taken = more // the usual case: all of one pool
+		} else {
+			taken = append(taken, more...)
+		}
+		if len(taken) >= n {
+			return taken
+		}
+	}
+	if atOnce { // the feed took some away in between
+		h.index.Release(taken)
+		return nil
+	}
+	return taken
+}
+
+// first returns the claim in a line whose turn it is, and for whom the stock of the pool
+// is kept from others, and whether it could take now; nil if there is none.
+//
+// An all-or-nothing claim that there is not enough for keeps what there is only while
+// it gathers. Otherwise others are served before it, also such as need less at once.
+func (h *hall) first(l *line, now time.Time) (*Waiter, bool) {
+	if g := l.gathers(now); g != nil {
+		return g, h.suffices(g, now)
+	}
+	part, whole := l.first(parts), l.first(wholes)
+	if whole != nil && l.before(whole, part) {
+		if h.suffices(whole, now) {
+			return whole, true
+		}
+		if !l.rests(now) {
+			return whole, false
+		}
+	}
+	if modest := l.modest(); modest != nil && modest != whole && l.before(modest, part) && h.suffices(modest, now) {
+		return modest, true
+	}
+	return part, part != nil
+}
+
+// suffices reports whether there is enough for an all-or-nothing claim in the pools in
+// whose lines no claim is ahead of it.
+func (h *hall) suffices(w *Waiter, now time.Time) bool {
+	total := 0
+	for _, s := range w.Sources {
+		h.looks++
+		if available := h.index.Available(s.Pool); available > 0 && h.ahead(w, h.lines[s.Pool], now) {
+			total += available
+		}
+	}
+	return total >= w.Need
+}
+
+// ahead reports whether no claim in a line keeps the stock from an all-or-nothing claim.
+func (h *hall) ahead(w *Waiter, l *line, now time.Time) bool {
+	if g := l.gathers(now); g != nil {
+		return g == w
+	}
+	whole := l.first(wholes)
+	return l.before(w, l.first(parts)) && (w == whole || l.rests(now) || l.before(w, whole))
+}
+
+// settle finds out whose turn it is in the lines of pools, and wakes them, but not the
+// caller.
+func (h *hall) settle(caller *Waiter, pools ...poolindex.Pool) {
+	now := h.clock.Now()
+	for i := 0; i < len(pools); i++ { // which grow
+		if l := h.lines[pools[i]]; l != nil {
+			pools = append(pools, h.settleLine(l, caller, now)...)
+		}
+	}
+}
+
+// settleLine does so for one line, and returns the lines in which it may be the turn of
+// others by that.
+func (h *hall) settleLine(l *line, caller *Waiter, now time.Time) []poolindex.Pool {
+	if h.index.Available(l.pool) == 0 {
+		delete(h.stocked, l)
+		if w := l.offered; w != nil && !h.couldHave(w) {
+			w.couldSince = time.Time{}
+		}
+		return nil
+	}
+	h.stocked[l] = struct{}{}
+	if g := l.gatherer; g != nil && l.gathers(now) == nil {
+		h.gathersNoMore(g, true)
+		return g.pools(&g.Wants)
+	}
+	w, can := h.first(l, now)
+	if l.offered != nil && l.offered != w {
+		l.offered.couldSince = time.Time{} // it has to wait, and is not late
+	}
+	if l.offered = w; w == nil {
+		return nil
+	}
+	var others []poolindex.Pool
+	if !can && l.gatherer != w {
+		others = w.pools(&w.Wants)
+		h.gather(w, now)
+		can = h.suffices(w, now)
+	}
+	switch {
+	case !can:
+		w.couldSince = time.Time{}
+		return others
+	case w.couldSince.IsZero():
+		w.couldSince = now
+	case now.Sub(w.couldSince) > takeWithin:
+		h.setAside(w)
+		return w.pools(&w.Wants)
+	}
+	if w != caller {
+		w.wake()
+	}
+	return others
+}
+
+// couldHave reports whether there is anything in the pools of a waiter.
+func (h *hall) couldHave(w *Waiter) bool {
+	return slices.ContainsFunc(w.Sources, func(s Source) bool { return h.index.Available(s.Pool) > 0 })
+}
+
+// gather keeps what there is for an all-or-nothing claim in all its lines in which that
+// can be. It comes before another that is first there and came later, so that no two
+// keep from each other what either needs.
+func (h *hall) gather(w *Waiter, now time.Time) {
+	if w.gatherSince.IsZero() {
+		w.gatherSince = now
+	}
+	for _, s := range w.Sources {
+		l := h.lines[s.Pool]
+		if l.gathers(now) != nil || l.rests(now) || !l.before(w, l.first(parts)) {
+			continue
+		}
+		if first := l.first(wholes); first != w && !l.before(w, first) && first.compare(w) < 0 {
+			continue
+		}
+		if g := l.gatherer; g != nil {
+			h.gathersNoMore(g, true)
+		}
+		l.gatherer = w
+	}
+}
+
+// gathersNoMore ends the gathering of a claim. If that was in vain, its requester has
+// had a turn, and the lines rest, so that others are served.
+func (h *hall) gathersNoMore(w *Waiter, vain bool) {
+	if w.gatherSince.IsZero() {
+		return
+	}
+	for _, p := range w.pools(&w.Wants) {
+		if l := h.lines[p]; l.gatherer == w {
+			l.gatherer = nil
+			if vain {
+				l.restUntil = w.gatherSince.Add(2 * gatherWithin)
+				l.charge(w, 1)
+			}
+		}
+	}
+	w.gatherSince = time.Time{}
+}
+
+// setAside takes from a waiter what keeps others waiting, until it shows that it is
+// served.
+func (h *hall) setAside(w *Waiter) {
+	h.gathersNoMore(w, false)
+	for _, p := range w.pools(&w.Wants) {
+		h.lines[p].displace(w)
+	}
+	w.aside = true
+	for _, p := range w.pools(&w.Wants) {
+		h.lines[p].place(w)
+	}
+}
+
+// readmit undoes setAside.
+func (h *hall) readmit(w *Waiter) {
+	if !w.aside {
+		return
+	}
+	w.aside, w.couldSince = false, time.Time{}
+	for _, p := range w.pools(&w.Wants) {
+		h.lines[p].place(w)
+	}
+}
+
+// charge notes that a waiter got n sandboxes, wherever from.
+func (h *hall) charge(w *Waiter, n int) {
+	for _, p := range w.pools(&w.Wants) {
+		h.lines[p].charge(w, n)
+	}
+}
+
+// stockedAgain: there was nothing in a pool that anyone could have had.
+func (h *hall) stockedAgain(p poolindex.Pool) {
+	l := h.lines[p]
+	if l == nil {
+		return
+	}
+	if l.offered != nil {
+		l.offered.couldSince = time.Time{}
+	}
+	for w := range l.aside {
+		h.readmit(w)
+	}
+}
+
+// tick lets the passing of time have its effect.
+func (h *hall) tick() {
+	for l := range h.stocked {
+		h.settle(nil, l.pool)
+		if h.index.Available(l.pool) > 0 && !h.kept(l.pool) {
+			for w := range l.aside {
+				w.wake()
+			}
+		}
+	}
+}
+
+// inOrder puts pools into the order in which they are to be taken from now.
+func inOrder(open []supply) []supply {
+	if len(open) > 1 {
+		slices.SortStableFunc(open, func(a, b supply) int {
+			return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(b.available, a.available))
+		})
+	}
+	return open
+}

@@ -1,0 +1,273 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"cmp"
+	"maps"
+	"time"
+
+	"k8s.io/utils/third_party/forked/golang/btree"
+
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// line is who waits for a pool. Requesters have turns, and within a requester claims
+// are served in the order in which they came. Nothing in it costs more than the
+// logarithm of its length.
+//
+// Requesters are ordered by their turn, which is a number: it goes up by one for each
+// sandbox that a claim of theirs in this line gets. Whoever comes to the line, or comes
+// back to it, begins where those are who wait, and not before the next round: so a
+// newcomer waits for one turn of each of the others, and newcomers without end do not
+// keep those from their turn who wait. Of those with the same turn the one comes first
+// whose claim came first.
+type line struct {
+	pool poolindex.Pool
+	// looks counts comparisons of waiters.
+	looks *int
+	// members are all in line, and seats their requesters, and those who were served
+	// ahead of others that still wait.
+	members map[*Waiter]struct{}
+	seats   map[string]*seat
+	// sweepAt is with how many seats those are looked for that are needed no more.
+	sweepAt int
+	// lanes order the seats of those who take what there is, and of those who need all
+	// at once.
+	lanes [2]*btree.BTree[*seat]
+	// byNeed are those who need all at once, the most modest first, also those who
+	// yield, who are in no lane.
+	byNeed *btree.BTree[*Waiter]
+	// aside are those who did not take what they could have had.
+	aside map[*Waiter]struct{}
+	// round is the last turn that there was.
+	round int
+	// offered is who was woken last.
+	offered *Waiter
+	// gatherer is for whom what there is is kept although it is not enough, and
+	// restUntil is until when nothing is kept for another in this way.
+	gatherer  *Waiter
+	restUntil time.Time
+}
+
+const (
+	parts  = iota // the lane of those who take what there is
+	wholes        // the lane of those who need all at once
+)
+
+// seat is a requester in a line.
+type seat struct {
+	turn int
+	// members is how many claims the requester has in line.
+	members int
+	// of are its claims in the lanes.
+	of [2]*btree.BTree[*Waiter]
+}
+
+const degree = 8 // of the trees: their nodes have up to 15 items
+
+func newLine(p poolindex.Pool, looks *int) *line {
+	l := &line{
+		pool: p, looks: looks, sweepAt: 64,
+		members: map[*Waiter]struct{}{}, seats: map[string]*seat{}, aside: map[*Waiter]struct{}{},
+	}
+	for lane := range l.lanes {
+		l.lanes[lane] = btree.New(degree, func(a, b *seat) bool {
+			return cmp.Or(cmp.Compare(a.turn, b.turn), l.compareAge(a.first(lane), b.first(lane))) < 0
+		})
+	}
+	l.byNeed = btree.New(degree, func(a, b *Waiter) bool {
+		return cmp.Or(cmp.Compare(a.Need, b.Need), l.compareAge(a, b)) < 0
+	})
+	return l
+}
+
+func (l *line) compareAge(a, b *Waiter) int {
+	*l.looks++
+	return a.compare(b)
+}
+
+// before reports whether the turn of a, who is in line, comes before that of b; nil
+// comes last.
+func (l *line) before(a, b *Waiter) bool {
+	return b == nil || a != b && cmp.Or(cmp.Compare(l.seats[a.Requester].turn, l.seats[b.Requester].turn), l.compareAge(a, b)) < 0
+}
+
+// first is the first claim of a requester in a lane; nil if there is none.
+func (s *seat) first(lane int) *Waiter {
+	if s.of[lane] == nil {
+		return nil
+	}
+	w, _ := s.of[lane].Min()
+	return w
+}
+
+// first is the first claim in a lane; nil if there is none.
+func (l *line) first(lane int) *Waiter {
+	*l.looks++
+	if s, ok := l.lanes[lane].Min(); ok {
+		return s.first(lane)
+	}
+	return nil
+}
+
+// modest is the claim that needs the least at once; nil if there is none.
+func (l *line) modest() *Waiter {
+	*l.looks++
+	w, _ := l.byNeed.Min()
+	return w
+}
+
+// enter adds a claim to the line.
+func (l *line) enter(w *Waiter) {
+	l.members[w] = struct{}{}
+	s := l.seats[w.Requester]
+	if s == nil {
+		s = &seat{}
+		l.seats[w.Requester] = s
+	}
+	if s.members == 0 {
+		s.turn = max(s.turn, l.joinsAt())
+	}
+	s.members++
+	l.place(w)
+}
+
+// exit takes a claim out of the line.
+func (l *line) exit(w *Waiter) {
+	l.displace(w)
+	delete(l.members, w)
+	delete(l.aside, w)
+	s := l.seats[w.Requester]
+	if s.members--; s.members == 0 && s.turn <= l.round+1 {
+		delete(l.seats, w.Requester)
+	}
+	if l.offered == w {
+		l.offered = nil
+	}
+	if l.gatherer == w {
+		l.gatherer = nil
+	}
+}
+
+// joinsAt is the turn of who comes now.
+func (l *line) joinsAt() int {
+	turn := 0
+	for _, lane := range l.lanes {
+		if s, ok := lane.Min(); ok && (turn == 0 || s.turn < turn) {
+			turn = s.turn
+		}
+	}
+	return max(turn, l.round+1)
+}
+
+// place puts a claim that is in line, and not aside, where its turn is.
+func (l *line) place(w *Waiter) {
+	if w.aside {
+		l.aside[w] = struct{}{}
+		return
+	}
+	delete(l.aside, w)
+	if w.whole() {
+		l.byNeed.ReplaceOrInsert(w)
+	}
+	if lane, ok := laneOf(w); ok {
+		s := l.seats[w.Requester]
+		l.reseat(s, func() {
+			if s.of[lane] == nil {
+				s.of[lane] = btree.New(degree, func(a, b *Waiter) bool { return l.compareAge(a, b) < 0 })
+			}
+			s.of[lane].ReplaceOrInsert(w)
+		})
+	}
+}
+
+// displace undoes place.
+func (l *line) displace(w *Waiter) {
+	if w.aside {
+		return
+	}
+	if w.whole() {
+		l.byNeed.Delete(w)
+	}
+	if lane, ok := laneOf(w); ok {
+		s := l.seats[w.Requester]
+		l.reseat(s, func() { s.of[lane].Delete(w) })
+	}
+}
+
+// laneOf is the lane in which a claim stands, if it does.
+func laneOf(w *Waiter) (int, bool) {
+	if w.whole() {
+		return wholes, !w.Yields
+	}
+	return parts, true
+}
+
+// reseat changes a seat that may be in the lanes.
+func (l *line) reseat(s *seat, change func()) {
+	for lane, seats := range l.lanes {
+		if s.first(lane) != nil {
+			seats.Delete(s)
+		}
+	}
+	change()
+	for lane, seats := range l.lanes {
+		if s.first(lane) != nil {
+			seats.ReplaceOrInsert(s)
+		}
+	}
+}
+
+// charge notes that a claim in line got n sandboxes, or had its turn in vain.
+func (l *line) charge(w *Waiter, n int) {
+	s := l.seats[w.Requester]
+	l.round = max(l.round, s.turn)
+	l.reseat(s, func() { s.turn += n })
+	if len(l.seats) >= l.sweepAt {
+		maps.DeleteFunc(l.seats, func(_ string, s *seat) bool { return s.members == 0 && s.turn <= l.round+1 })
+		l.sweepAt = max(64, 2*len(l.seats))
+	}
+}
+
+// share is how much of what is there the first claim of those who take what there is may
+// have in one turn: all of it if no other requester waits, else its share of it, or what
+// it takes to come even with the next, and one at least.
+func (l *line) share(available int) int {
+	mine, _ := l.lanes[parts].Min()
+	requesters, next := 0, 0
+	for _, lane := range l.lanes {
+		requesters += lane.Len()
+		lane.Ascend(func(s *seat) bool {
+			if s != mine && (next == 0 || s.turn < next) {
+				next = s.turn
+			}
+			return s == mine // there is one of it
+		})
+	}
+	if mine.first(wholes) != nil {
+		requesters-- // it is in both
+	}
+	if requesters == 1 {
+		return available
+	}
+	return max(1, available/requesters, next-mine.turn)
+}
+
+// gathers is for whom stock is gathered at a time; nil if for none.
+func (l *line) gathers(now time.Time) *Waiter {
+	if l.gatherer == nil || now.Sub(l.gatherer.gatherSince) > gatherWithin {
+		return nil
+	}
+	return l.gatherer
+}
+
+// rests reports whether nothing is to be gathered at a time, because it was for long.
+func (l *line) rests(now time.Time) bool {
+	until := l.restUntil
+	if g := l.gatherer; g != nil && l.gathers(now) == nil {
+		until = g.gatherSince.Add(2 * gatherWithin)
+	}
+	return now.Before(until)
+}
