@@ -85,6 +85,9 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 	}
 	ready := &plan.Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: string(uuid.NewUUID())}
 	if ready.Template == nil && sb.Spec.TemplateRef != nil {
+		if !podtemplate.RefersToRevision(sb) {
+			return nil, errMoved // no set made it so, and it tells nothing about its revision
+		}
 		found, err := c.resolve(ctx, sb)
 		if err != nil {
 			return nil, err
@@ -152,7 +155,8 @@ func (c *candidates) resolve(ctx context.Context, sb *v1alpha1.Sandbox) (resolve
 }
 
 // rederive returns the pod template of a sandbox whose set's revision is not stored
-// any more, if it is what comes out of the set now; nil otherwise.
+// any more, or something else in its place, if it is what comes out of the set now; nil
+// otherwise.
 func (c *candidates) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtime.RawExtension {
 	owner := v1alpha1.PoolOf(sb)
 	if owner == nil {

@@ -72,7 +72,7 @@ func TestDatedWhenBound(t *testing.T) {
 	d := newDesk(t, set)
 	next := d.holding(set)
 	d.clock.Step(20 * time.Second)
-	d.stocks("two", set, "abc")
+	d.stocks("two", set, pods)
 	var dates []string
 	for _, sb := range d.planned(next).Bound {
 		dates = append(dates, sb.Annotations[v1alpha1.AnnotationClaimTimestamp])

@@ -39,9 +39,9 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := setOf("a", "py")
 			d := newDesk(t, set)
-			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
-			d.stocks("one", set, "abc")
-			d.stocks("two", set, "abc")
+			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.stocks("one", set, pods)
+			d.stocks("two", set, pods)
 			first := d.newTurn(warm(2))
 			p := d.planned(first)
 			if tc.stored != nil {

@@ -306,9 +306,9 @@ func (d *desk) stepUntil(step time.Duration, happened func() bool) {
 // set has.
 func (d *desk) holding(set *v1alpha1.SandboxSet) *turn {
 	d.Helper()
-	revision := set.Name + "-abc"
+	revision := set.Name + "-" + pods
 	d.shelf.templates[revision] = templateOfPod(revision)
-	d.stocks("one", set, "abc")
+	d.stocks("one", set, pods)
 	t := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
 	t.candidates = &candidates{templates: t.templates, stock: t.stock, claim: t.state.Claim, now: d.clock.Now()}
 	if _, err := t.prepare(d.Context(), d.stock.queue.TakeFree(poolNamed(set.Name), 1, false)); err != nil || len(t.taken) != 1 {
@@ -331,6 +331,19 @@ func claimOf(change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
 
 func podOf() *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main"}]}}`)}
+}
+
+// pods is the revision that a template made by templateOfPod holds.
+var pods = revisionOf(podOf())
+
+// revisionOf is the revision that a SandboxTemplate without labels holds with a pod
+// template.
+func revisionOf(template *runtime.RawExtension) string {
+	revision, err := podtemplate.SetRevision(&v1alpha1.SandboxSet{}, podtemplate.Inline(template))
+	if err != nil {
+		panic(err)
+	}
+	return revision
 }
 
 func templateOfPod(name string) *v1alpha1.SandboxTemplate {

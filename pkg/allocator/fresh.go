@@ -134,7 +134,7 @@ func (t *templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, looku
 		err = refusedTemplate(set)
 	}
 	if err != nil {
-		before, readErr := currentRevision(ctx, set, lookup)
+		before, readErr := t.currentRevision(ctx, set, lookup)
 		switch {
 		case readErr != nil:
 			return nil, nil, readErr
@@ -149,13 +149,13 @@ func (t *templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, looku
 
 // currentRevision returns the template that holds the set's current revision, or
 // nil if there is none to make sandboxes from.
-func currentRevision(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.SandboxTemplate, error) {
+func (t *templates) currentRevision(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.SandboxTemplate, error) {
 	name := set.Status.CurrentRevision
 	if name == "" || set.Spec.Template != nil {
 		return nil, nil
 	}
 	template, err := lookup.SandboxTemplate(ctx, set.Namespace, name)
-	if template == nil || err != nil || template.Spec.Template == nil || !metav1.IsControlledBy(template, set) {
+	if template == nil || err != nil || !metav1.IsControlledBy(template, set) || !t.cache.HoldsRevision(template, set.Status.UpdateRevision) {
 		return nil, err
 	}
 	return template, nil
@@ -193,6 +193,7 @@ func malformed(err error) error {
 func isAboutTemplates(err error) bool {
 	for _, known := range []error{
 		podtemplate.ErrTemplateNotFound, podtemplate.ErrTemplateCycle, podtemplate.ErrTemplateKind, podtemplate.ErrPatch, podtemplate.ErrNoTemplate,
+		podtemplate.ErrRevision,
 	} {
 		if errors.Is(err, known) {
 			return true

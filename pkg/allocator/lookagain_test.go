@@ -55,16 +55,16 @@ func TestListsTellWaitingClaims(t *testing.T) {
 func TestMissingTemplateSparesThePool(t *testing.T) {
 	set := setOf("a", "py")
 	back := map[string]func(*desk){
-		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["a-abc"]) },
+		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["a-"+pods]) },
 		"all templates are":       func(d *desk) { d.Feeds().TemplateListed(nil, 10) },
-		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["a-abc"]) },
+		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["a-"+pods]) },
 		"the set changes":         func(d *desk) { d.Feeds().SetChanged(setOf("a", "py", atVersion(10))) },
 		"nobody tells":            func(d *desk) { d.clock.Step(6 * time.Second) },
 	}
 	for name, tell := range back {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, set)
-			d.stocks("one", set, "abc")
+			d.stocks("one", set, pods)
 			next := d.nextTurn(warm(1))
 			p := d.planned(next)
 			if len(p.Bound) != 0 || d.left("a") != 0 || !d.stock.suspended(poolNamed("a")) {
@@ -76,7 +76,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			if p = d.planned(next); len(p.Bound) != 0 {
 				t.Error("looks again at once")
 			}
-			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
 			tell(d)
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
@@ -88,7 +88,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	}
 	t.Run("another pool's set changes", func(t *testing.T) {
 		d := newDesk(t, set)
-		d.stocks("one", set, "abc")
+		d.stocks("one", set, pods)
 		d.planned(d.nextTurn(warm(1)))
 		d.Feeds().SetChanged(setOf("b", "py"))
 		d.Feeds().TemplateChanged(&v1alpha1.SandboxTemplate{})
@@ -98,9 +98,9 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	})
 	t.Run("a new claim looks itself", func(t *testing.T) {
 		d := newDesk(t, set)
-		d.stocks("one", set, "abc")
+		d.stocks("one", set, pods)
 		d.planned(d.newTurn(warm(1)))
-		d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+		d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
 		fails := func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.OnShortage = v1alpha1.ShortageFail }
 		if p := d.planned(d.newTurn(fails)); len(p.Bound) != 1 {
 			t.Errorf("binds %d of one that came back", len(p.Bound))
@@ -124,7 +124,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Kind: v1alpha1.TemplateKindPodTemplate, Name: "cluster"}
 		})
 		d := newDesk(t, cluster)
-		d.stocks("one", cluster, "abc")
+		d.stocks("one", cluster, pods)
 		p := d.planned(d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.SandboxTemplateRef, c.Spec.TemplateName = nil, "a" }))
 		if len(p.Bound) != 0 || d.asked != 0 || !d.stock.suspended(poolNamed("a")) {
 			t.Errorf("binds %d, asked %d times", len(p.Bound), d.asked)
@@ -132,11 +132,11 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 	})
 	t.Run("news while it looks", func(t *testing.T) {
 		d := newDesk(t, set)
-		d.stocks("one", set, "abc")
+		d.stocks("one", set, pods)
 		d.shelf.looked = func() {
 			d.shelf.looked = nil
-			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
-			d.Feeds().TemplateChanged(d.shelf.templates["a-abc"])
+			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.Feeds().TemplateChanged(d.shelf.templates["a-"+pods])
 		}
 		if p := d.planned(d.nextTurn(warm(1))); len(p.Bound) != 1 || d.stock.suspended(poolNamed("a")) {
 			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
@@ -152,8 +152,8 @@ func TestUnreadableTemplate(t *testing.T) {
 	prepare := func(t *testing.T) *desk {
 		d := newDesk(t, set)
 		d.podTemplate = errDown
-		d.shelf.templates["a-abc"], d.shelf.templates["py"] = templateOfPod("a-abc"), ofCluster()
-		d.stocks("one", set, "abc")
+		d.shelf.templates["a-"+pods], d.shelf.templates["py"] = templateOfPod("a-"+pods), ofCluster()
+		d.stocks("one", set, pods)
 		return d
 	}
 	for name, isNew := range map[string]bool{"a new claim": true, "one that goes on": false} {

@@ -61,14 +61,14 @@ func behind(set *v1alpha1.SandboxSet) { set.Generation++ }
 
 // candidateOf is a candidate of a pool's revision abc.
 func candidateOf(name string) poolindex.Candidate {
-	return poolindex.Candidate{Pool: poolNamed(name)[0].Pool, Revision: "abc"}
+	return poolindex.Candidate{Pool: poolNamed(name)[0].Pool, Revision: pods}
 }
 
 func TestWhoIsRaised(t *testing.T) {
 	d := newDesk(t,
 		setOf("plain", "py"), setOf("spot", "py", smaller), setOf("labelled", "py", patched), setOf("other", "go", smaller), setOf("inline", ""),
-		setOf("rolled", "py", atRevision("abc")), setOf("rolling", "py", atRevision("def")),
-		setOf("edited", "py", atRevision("abc"), behind), setOf("unmarked", "py", patched, atRevision("def")),
+		setOf("rolled", "py", atRevision(pods)), setOf("rolling", "py", atRevision("def")),
+		setOf("edited", "py", atRevision(pods), behind), setOf("unmarked", "py", patched, atRevision("def")),
 	)
 	byRef := v1alpha1.SandboxClaimSpec{SandboxTemplateRef: &v1alpha1.SandboxClaimTemplateRef{Name: "py"}}
 	byRefOne := *byRef.DeepCopy()
@@ -127,6 +127,7 @@ func TestCandidatesAreRaised(t *testing.T) {
 	}
 	inCluster := large()
 	inCluster.Spec.Template, inCluster.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Kind: v1alpha1.TemplateKindPodTemplate, Name: "cluster"}
+	twoCores := revisionOf(withCPU("2"))
 	tests := map[string]struct {
 		set      *v1alpha1.SandboxSet
 		template *v1alpha1.SandboxTemplate
@@ -139,7 +140,7 @@ func TestCandidatesAreRaised(t *testing.T) {
 	}{
 		"smaller by a patch":      {set: setOf("a", "py", smaller), template: large(), resize: true},
 		"smaller by an old one":   {set: setOf("a", "py", atRevision("def")), template: large(), resize: true},
-		"what it is to be":        {set: setOf("a", "py", atRevision("abc")), template: large()},
+		"what it is to be":        {set: setOf("a", "py", atRevision(twoCores)), template: large()},
 		"not about size":          {set: setOf("a", "py", patched)},
 		"the template is gone":    {set: setOf("a", "py", smaller), told: "SandboxTemplate py: not found"},
 		"the template is no good": {set: setOf("a", "py", smaller, noGood), template: large(), told: "no good"},
@@ -152,10 +153,10 @@ func TestCandidatesAreRaised(t *testing.T) {
 			d.podTemplate, d.unreadable = errDown, tc.unreadable
 			d.worker.ctx = t.Context()
 			t.Cleanup(d.worker.running.Wait)
-			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
-			d.shelf.templates["a-abc"].Spec.Template = withCPU("2")
+			d.shelf.templates["a-"+twoCores] = templateOfPod("a-" + twoCores)
+			d.shelf.templates["a-"+twoCores].Spec.Template = withCPU("2")
 			d.shelf.templates["py"] = tc.template
-			d.stocks("one", tc.set, "abc")
+			d.stocks("one", tc.set, twoCores)
 			p, err := d.newTurn(warm(1)).plan(t.Context())
 			if tc.err != nil {
 				if !errors.Is(err, tc.err) || d.left("a") != 1 {
@@ -186,7 +187,7 @@ func TestLikeCandidatesAreRaisedOnce(t *testing.T) {
 	d.shelf.templates["py"] = templateOfPod("py")
 	d.shelf.templates["py"].Spec.Template = withCPU("4")
 	for _, name := range []string{"one", "own", "two"} {
-		d.stocks(name, set, "abc")
+		d.stocks(name, set, pods)
 		d.sandboxes[name].Spec.TemplateRef, d.sandboxes[name].Spec.Template = nil, withCPU("2")
 	}
 	own := d.sandboxes["own"].Spec.Template
@@ -206,7 +207,7 @@ func TestLikeCandidatesAreRaisedOnce(t *testing.T) {
 // What it costs a claim to find that nothing is to be resized.
 func BenchmarkNothingToRaise(b *testing.B) {
 	a := New(Options{Store: &shelf{}})
-	a.Feeds().SetListed([]*v1alpha1.SandboxSet{setOf("plain", "py", atRevision("abc")), setOf("labelled", "py", patched, atRevision("abc"))}, 9)
+	a.Feeds().SetListed([]*v1alpha1.SandboxSet{setOf("plain", "py", atRevision(pods)), setOf("labelled", "py", patched, atRevision(pods))}, 9)
 	c := candidates{templates: a.planner.templates, stock: a.stock, claim: claimOf(warm(1))}
 	for _, pool := range []string{"plain", "labelled"} {
 		b.Run(pool, func(b *testing.B) {

@@ -60,10 +60,10 @@ func TestDryRunMakesNothing(t *testing.T) {
 func TestOneLargeSandbox(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
-	d.shelf.templates["a-abc"] = templateOfPod("a-abc")
-	d.stocks("large", set, "abc")
+	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+	d.stocks("large", set, pods)
 	d.sandboxes["large"].Labels["large"] = strings.Repeat("x", maxCandidate)
-	d.stocks("small", set, "abc")
+	d.stocks("small", set, pods)
 	if p := d.planned(d.newTurn(warm(1))); len(p.Bound) != 1 || p.Bound[0].Name != "small" {
 		t.Errorf("binds %v", p.Bound)
 	}

@@ -273,9 +273,9 @@ func TestSpacedWrites(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, set)
-			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
 			if tc.offer {
-				d.stocks("one", set, "abc")
+				d.stocks("one", set, pods)
 			}
 			next := d.nextTurn(warm(3))
 			s := &next.state

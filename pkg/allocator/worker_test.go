@@ -114,7 +114,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
 	next := d.holding(set)
-	d.stocks("two", set, "abc")
+	d.stocks("two", set, pods)
 	d.prefers(prefersNone)
 	u := d.worker.known.of("claim-uid")
 	again, err := d.worker.turn(t.Context(), "claim-uid", u)
@@ -136,7 +136,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 
 	d.prefers(prefersNone)
 	d.Feeds().ClaimChanged(claimAt("makes", 5, func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) }))
-	d.stocks("three", set, "abc")
+	d.stocks("three", set, pods)
 	if _, err := d.worker.turn(t.Context(), "makes", d.worker.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
 		t.Errorf("one that has sandboxes made keeps those of a pool, %v", err)
 	}
@@ -146,7 +146,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 func TestTurnReadsOnce(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
-	d.shelf.templates["a-abc"] = templateOfPod("a-abc")
+	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
 	claim := d.stored(warm(3))
 	claim.UID, claim.Name = "u", "u"
 	d.Feeds().ClaimChanged(claim)
@@ -155,7 +155,7 @@ func TestTurnReadsOnce(t *testing.T) {
 		return &slip{commit: func(s *slip) error { revision++; s.at(revision); return nil }}
 	}
 	for i, name := range []string{"one", "two", "three"} {
-		d.stocks(name, set, "abc")
+		d.stocks(name, set, pods)
 		again, err := d.worker.turn(t.Context(), "u", u)
 		seen := u.look()
 		if err != nil || d.read["held"] != 1 || len(seen.held) != i+1 || version(seen.claim) != uint64(revision) || !seen.complete {
@@ -196,8 +196,8 @@ func TestErrorsOfATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := setOf("a", "py")
 			d := newDesk(t, set)
-			d.shelf.templates["a-abc"] = templateOfPod("a-abc")
-			d.stocks("one", set, "abc")
+			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.stocks("one", set, pods)
 			claim := d.stored(warm(2))
 			d.Feeds().ClaimChanged(claim)
 			made := startingFor(t, claim, "made", d.clock.Now())
@@ -269,7 +269,7 @@ func TestConfirm(t *testing.T) {
 			if d.shelf.claims["u"] = tc.stored; tc.fails {
 				d.unreadable = "u"
 			}
-			d.stocks("one", set, "abc")
+			d.stocks("one", set, pods)
 			d.woken()
 			err := d.worker.confirm(t.Context(), poolNamed("pool"))
 			if errors.Is(err, errDown) != tc.fails || d.read["claim u"] != tc.reads {
@@ -287,11 +287,11 @@ func TestConfirm(t *testing.T) {
 		set := setOf("pool", "")
 		for _, served := range []bool{true, false} {
 			d := newDesk(t, set)
-			d.shelf.templates["pool-abc"] = templateOfPod("pool-abc")
+			d.shelf.templates["pool-"+pods] = templateOfPod("pool-" + pods)
 			d.prefers(prefersNone)
 			d.Feeds().ClaimChanged(waits())
 			d.stock.queue.Wait(d.worker.known.of("u").waiter, queue.Wants{Need: 1, Sources: poolNamed("pool")})
-			d.stocks("one", set, "abc")
+			d.stocks("one", set, pods)
 			if d.shelf.claims["u"] = waits(); served {
 				d.shelf.claims["u"] = claimAt("u", 6, completed)
 			}

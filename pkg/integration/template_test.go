@@ -109,6 +109,71 @@ func TestClaimMakesSelfContained(t *testing.T) {
 	checkInvariants(t, s)
 }
 
+// TestForgedRevisionsAreNotHandedOut: what has the name, the owner and the labels of a
+// revision, and another content, reaches no claim. One forged sandbox does not keep claims
+// from the others of its revision.
+func TestForgedRevisionsAreNotHandedOut(t *testing.T) {
+	s := start(t)
+	templates := s.Client.AgentsV1alpha1().SandboxTemplates(namespace)
+	template := s.Template(t, namespace, "python")
+	set := s.SetOf(t, template, "spot", spotPatch, 3)
+	forged := testutil.AvailableSandbox(set, 0)
+	forged.ObjectMeta = metav1.ObjectMeta{
+		Namespace: namespace, Name: "forged", Labels: forged.Labels, OwnerReferences: forged.OwnerReferences,
+	}
+	forged.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: "nowhere"}
+	status := forged.Status
+	forged, err := sandboxes(s).Create(t.Context(), forged, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged.Status = status
+	if _, err := sandboxes(s).UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Stock(t, set, 0, 3)
+	// The feed tells of the forged one first, and the claim waits for what it does not tell
+	// of yet.
+	claim := create(t, s, ofTemplate("one", "python", 3, waits))
+	if claim.Status.ClaimedReplicas != 3 {
+		t.Fatalf("answered %+v", claim.Status)
+	}
+	for _, sb := range owned(t, s, claim) {
+		if sb.Name == "forged" {
+			t.Error("the forged sandbox is handed out")
+		}
+	}
+
+	s.Stock(t, set, 3, 2)
+	name := podtemplate.RevisionName(set, set.Status.UpdateRevision)
+	held, err := templates.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := held.DeepCopy()
+	evil.ResourceVersion, evil.UID = "", ""
+	evil.Spec.Template.Raw = []byte(strings.ReplaceAll(string(evil.Spec.Template.Raw), "busybox", "evil"))
+	for _, gone := range []string{name, "python"} { // nor can it be had from the set any more
+		if err := templates.Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := templates.Create(t.Context(), evil, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 { // the cache may know what was there for a moment longer
+		claim, err := claims(s).Create(t.Context(), ofTemplate(fmt.Sprintf("c-%d", i), "python", 1, fails), metav1.CreateOptions{})
+		if err != nil {
+			continue
+		}
+		for _, sb := range owned(t, s, claim) {
+			if strings.Contains(string(sb.Spec.Template.Raw), "evil") {
+				t.Errorf("claim %s got %s", claim.Name, sb.Spec.Template.Raw)
+			}
+		}
+	}
+}
+
 func TestSandboxesWithoutTheirTemplateAreLeftOut(t *testing.T) {
 	s := start(t)
 	template := s.Template(t, namespace, "python")
@@ -116,7 +181,7 @@ func TestSandboxesWithoutTheirTemplateAreLeftOut(t *testing.T) {
 	s.Stock(t, lost, 0, 2)
 	s.Stock(t, good, 0, 1)
 	known(t, s, 3)
-	if err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Delete(t.Context(), "a-abc", metav1.DeleteOptions{}); err != nil {
+	if err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Delete(t.Context(), podtemplate.RevisionName(lost, lost.Status.UpdateRevision), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// The cache may know the template for a moment longer, and so may the claim.
@@ -412,7 +477,7 @@ func TestLastGoodRevisionServesFreshOnes(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	template := s.Template(t, namespace, "python")
 	set := s.SetOf(t, template, "spot", spotPatch, 1)
-	set.Status.CurrentRevision = "spot-abc"
+	set.Status.CurrentRevision = podtemplate.RevisionName(set, set.Status.UpdateRevision)
 	if _, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).UpdateStatus(t.Context(), set, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

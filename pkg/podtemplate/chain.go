@@ -38,6 +38,10 @@ var (
 	ErrTemplateKind = errors.New("not a kind that can be referred to")
 	// ErrPatch means that a patch is malformed, or does not fit the template.
 	ErrPatch = errors.New("the patch cannot be applied")
+	// ErrRevision means that a SandboxTemplate does not have the content of the revision
+	// of a set that it is said to hold, or that a sandbox of a pool refers to another
+	// template than that of its revision. Nothing is made from it.
+	ErrRevision = errors.New("not the revision that the set has made")
 )
 
 // MaxChain is how many templates a chain of references may have.

@@ -111,10 +111,15 @@ func resolve(
 // most 256 KiB, and shared by all who use it.
 const cacheSize = 256
 
+// heldSize is for how many SandboxTemplates a Cache remembers whether they hold their
+// revision. That takes a hundred bytes each.
+const heldSize = 8192
+
 // Cache resolves and remembers what it took a patch to make. References are
 // followed each time, which is cheap. It is safe for concurrent use.
 type Cache struct {
 	done    *lru.Cache
+	held    *lru.Cache // of bool, by heldKey
 	patches atomic.Int64
 }
 
@@ -125,7 +130,7 @@ var patched atomic.Int64
 func Patched() int64 { return patched.Load() }
 
 // NewCache returns an empty Cache.
-func NewCache() *Cache { return &Cache{done: lru.New(cacheSize)} }
+func NewCache() *Cache { return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize)} }
 
 // Patches is how many patches have been applied so far, for tests and benchmarks.
 func (c *Cache) Patches() int64 { return c.patches.Load() }
@@ -135,10 +140,55 @@ func (c *Cache) ResolveSet(ctx context.Context, set *v1alpha1.SandboxSet, lookup
 	return resolveSet(ctx, set, lookup, c.finish)
 }
 
-// ResolveSandbox finds the pod template of a sandbox.
+// ResolveSandbox finds the pod template of a sandbox. That of a pool comes from the
+// SandboxTemplate that holds its revision, or not at all: see ErrRevision.
 func (c *Cache) ResolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, lookup Lookup) (*Resolved, error) {
+	switch {
+	case sandbox.Spec.Template != nil:
+	case RefersToRevision(sandbox):
+		lookup = heldLookup{Lookup: lookup, cache: c, revision: sandbox.Labels[v1alpha1.LabelTemplateHash]}
+	case v1alpha1.PoolOf(sandbox) != nil:
+		return nil, about(ErrRevision, "Sandbox", sandbox)
+	}
 	resolved, err := resolveEmbedded(ctx, sandbox.Namespace, &sandbox.Spec.EmbeddedSandboxTemplate, nil, lookup, c.finish)
 	return resolved, about(err, "Sandbox", sandbox)
+}
+
+// heldLookup finds no SandboxTemplate but one that holds a revision.
+type heldLookup struct {
+	Lookup
+	cache    *Cache
+	revision string
+}
+
+// SandboxTemplate implements Lookup.
+func (l heldLookup) SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error) {
+	template, err := l.Lookup.SandboxTemplate(ctx, namespace, name)
+	if err == nil && template != nil && !l.cache.HoldsRevision(template, l.revision) {
+		return nil, ErrRevision
+	}
+	return template, err
+}
+
+// heldKey is a state of a template and a revision that it may hold.
+type heldKey struct {
+	uid               types.UID
+	version, revision string
+}
+
+// HoldsRevision is like the function of that name, and hashes each state of a template
+// once.
+func (c *Cache) HoldsRevision(template *v1alpha1.SandboxTemplate, revision string) bool {
+	if template.ResourceVersion == "" { // it cannot be told from what it becomes
+		return HoldsRevision(template, revision)
+	}
+	key := heldKey{template.UID, template.ResourceVersion, revision}
+	if known, ok := c.held.Get(key); ok {
+		return known.(bool)
+	}
+	holds := HoldsRevision(template, revision)
+	c.held.Add(key, holds)
+	return holds
 }
 
 // cacheKey is all that a pod template is made from: nothing else of a chain gets

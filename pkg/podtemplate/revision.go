@@ -5,6 +5,8 @@ package podtemplate
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -18,41 +20,97 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
+// content is everything of a set that reaches its sandboxes.
+type content struct {
+	// Set keeps the revisions of sets apart that are held under the same prefix.
+	Set                  string                   `json:"set,omitempty"`
+	Template             *runtime.RawExtension    `json:"template,omitempty"`
+	VolumeClaimTemplates []runtime.RawExtension   `json:"volumeClaimTemplates,omitempty"`
+	PersistentContents   []string                 `json:"persistentContents,omitempty"`
+	Runtimes             []v1alpha1.RuntimeConfig `json:"runtimes,omitempty"`
+	PauseStrategy        *v1alpha1.PauseStrategy  `json:"pauseStrategy,omitempty"`
+	Service              *bool                    `json:"service,omitempty"`
+	Network              string                   `json:"network,omitempty"`
+}
+
+// revisionBytes is how much of the SHA-256 of its content a revision is: 80 bits, too
+// many to make another content of the same revision.
+const revisionBytes = 10
+
+// revisionEncoding makes of a sum what may stand in names and labels.
+var revisionEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// revision returns the hash of the content.
+func (c *content) revision() (string, error) {
+	raw, err := canonical(c)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return revisionEncoding.EncodeToString(sum[:revisionBytes]), nil
+}
+
 // SetRevision is the hash of everything in a set that reaches its sandboxes, whose
-// pod template is resolved. Sandboxes carry it as their label template-hash; one
-// that carries another was made from an older (or newer) state of the set and is
-// replaced while unused.
+// pod template is resolved, and of the set's name. Sandboxes carry it as their label
+// template-hash; one that carries another was made from an older (or newer) state of
+// the set and is replaced while unused. Nothing else has the same revision, so
+// whoever reads a SandboxTemplate that is said to hold it can tell: see HoldsRevision.
 //
 // How often and how fast sandboxes are made is no part of it: to scale a set is
 // no reason to replace anything. Neither is where the template comes from, unless
 // that decides which NetworkPolicy selects the pods: they have that from birth, by a
 // label that never changes, and so need to be made anew for another one.
 func SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
-	network := ""
-	if resolved.NetworkManaged {
-		network = v1alpha1.TemplateLabel(TemplateOf(set))
-	}
-	revision, err := hash(struct {
-		Template             *runtime.RawExtension    `json:"template,omitempty"`
-		VolumeClaimTemplates []runtime.RawExtension   `json:"volumeClaimTemplates,omitempty"`
-		PersistentContents   []string                 `json:"persistentContents,omitempty"`
-		Runtimes             []v1alpha1.RuntimeConfig `json:"runtimes,omitempty"`
-		PauseStrategy        *v1alpha1.PauseStrategy  `json:"pauseStrategy,omitempty"`
-		Service              *bool                    `json:"service,omitempty"`
-		Network              string                   `json:"network,omitempty"`
-	}{
+	all := content{
+		Set:                  set.Name,
 		Template:             resolved.Template,
 		VolumeClaimTemplates: set.Spec.VolumeClaimTemplates,
 		PersistentContents:   set.Spec.PersistentContents,
 		Runtimes:             set.Spec.Runtimes,
 		PauseStrategy:        set.Spec.PauseStrategy,
 		Service:              resolved.Service,
-		Network:              network,
-	})
+	}
+	if resolved.NetworkManaged {
+		all.Network = v1alpha1.TemplateLabel(TemplateOf(set))
+	}
+	revision, err := all.revision()
 	if err != nil {
 		return "", fmt.Errorf("hashing the template of SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
 	return revision, nil
+}
+
+// HoldsRevision reports whether the content of a SandboxTemplate is that of a revision.
+// Neither its name nor its owner tells: whoever may write SandboxTemplates can give
+// one any. Revisions of earlier versions, which were shorter, are known by the hash of
+// then.
+func HoldsRevision(template *v1alpha1.SandboxTemplate, revision string) bool {
+	spec := &template.Spec
+	if spec.Template == nil {
+		return false
+	}
+	held := content{
+		Set:                  template.Labels[v1alpha1.LabelSandboxPool],
+		Template:             spec.Template,
+		VolumeClaimTemplates: spec.VolumeClaimTemplates,
+		PersistentContents:   spec.PersistentContents,
+		Runtimes:             spec.Runtimes,
+		PauseStrategy:        spec.PauseStrategy,
+		Service:              spec.Service,
+	}
+	hashOf := held.revision
+	if len(revision) < revisionEncoding.EncodedLen(revisionBytes) {
+		held.Set = ""
+		hashOf = func() (string, error) { return hash(&held) }
+	}
+	// The template that the set refers to counts if that has a NetworkPolicy, which is
+	// not known here.
+	for _, held.Network = range []string{"", template.Labels[v1alpha1.LabelSandboxTemplate]} {
+		if got, err := hashOf(); err == nil && got == revision {
+			return true
+		}
+	}
+	return false
 }
 
 // SandboxRevision is the hash of a sandbox's own pod template, its
@@ -82,42 +140,59 @@ func TemplateRevision(template *runtime.RawExtension) (string, error) {
 	return revision, nil
 }
 
-// hash is FNV-32a over canonical JSON, in letters that spell no words. Templates
-// are kept as the user sent them, so the order of keys and the white space must
-// not count: the value is decoded and encoded again. Numbers stay as written,
-// since float64 would make large ones equal.
+// hash is FNV-32a over canonical JSON, in letters that spell no words. It tells states
+// of one object apart, and nothing more: to find another value of the same hash is easy.
 func hash(value any) (string, error) {
-	raw, err := json.Marshal(value)
+	raw, err := canonical(value)
 	if err != nil {
 		return "", err
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write(raw)
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(sum.Sum32()), 10)), nil
+}
+
+// canonical is a value as JSON. Templates are kept as the user sent them, so the order
+// of keys and the white space must not count: the value is decoded and encoded again.
+// Numbers stay as written, since float64 would make large ones equal.
+func canonical(value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var generic any
 	if err := decoder.Decode(&generic); err != nil {
-		return "", err
+		return nil, err
 	}
-	canonical, err := json.Marshal(generic)
-	if err != nil {
-		return "", err
+	return json.Marshal(generic)
+}
+
+// RefersToRevision reports whether a sandbox refers to the SandboxTemplate of its own
+// revision, by name: that is the sandbox of a set with templateRef, as it was made.
+func RefersToRevision(sandbox *v1alpha1.Sandbox) bool {
+	ref, revision := sandbox.Spec.TemplateRef, sandbox.Labels[v1alpha1.LabelTemplateHash]
+	if ref == nil || revision == "" || !strings.HasSuffix(ref.Name, "-"+revision) {
+		return false
 	}
-	sum := fnv.New32a()
-	_, _ = sum.Write(canonical)
-	return rand.SafeEncodeString(strconv.FormatUint(uint64(sum.Sum32()), 10)), nil
+	kind, err := kindOf(ref)
+	return err == nil && kind == v1alpha1.TemplateKindSandboxTemplate
 }
 
 // RevisionName is the name of the SandboxTemplate that holds a revision of a set.
 func RevisionName(set *v1alpha1.SandboxSet, revision string) string { return set.Name + "-" + revision }
 
-// IsRevision reports whether a template holds a revision of a set. That a set owns it is
-// not enough: users can say that of a template of theirs.
+// IsRevision reports whether a template is kept as a revision of a set. That a set owns it
+// is not enough: users can say that of a template of theirs. Whether its content is that
+// of the revision is for HoldsRevision.
 func IsRevision(template *v1alpha1.SandboxTemplate) bool {
 	owner := metav1.GetControllerOfNoCopy(template)
 	if owner == nil || owner.Kind != "SandboxSet" || !strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/") {
 		return false
 	}
 	revision := template.Labels[v1alpha1.LabelTemplateHash]
-	return revision != "" && template.Name == owner.Name+"-"+revision
+	return revision != "" && strings.HasSuffix(template.Name, "-"+revision)
 }
 
 // Materialize makes the SandboxTemplate that holds a revision of a set, owned by

@@ -4,6 +4,7 @@
 package podtemplate_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -138,11 +139,11 @@ func TestSetRevision(t *testing.T) {
 		}
 		return got
 	}
-	if got, want := revision(setOf(plain), plain), "5477487d4"; got != want {
+	if got, want := revision(setOf(plain), plain), "exlic37ay27aakg2"; got != want {
 		t.Errorf("inline: %s, want %s as ever", got, want)
 	}
 	bare := setOf("", func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef = to("base") })
-	if got, want := revision(bare, plain), "5477487d4"; got != want {
+	if got, want := revision(bare, plain), "exlic37ay27aakg2"; got != want {
 		t.Errorf("by reference: %s, want %s", got, want)
 	}
 	if revision(bare, plain) == revision(bare, strings.Replace(plain, "busybox", "other", 1)) {
@@ -179,7 +180,7 @@ func TestSetRevisionOfNetwork(t *testing.T) {
 		}
 		seen[got] = what
 	}
-	if a, b := revision("open", false), revision("free", false); a != b || a != "5477487d4" {
+	if a, b := revision("open", false), revision("free", false); a != b || a != "exlic37ay27aakg2" {
 		t.Errorf("without policies: %s and %s", a, b)
 	}
 }
@@ -204,6 +205,115 @@ func TestResolvedNetwork(t *testing.T) {
 	w.templates["a"].Spec.NetworkPolicyManagement = v1alpha1.NetworkPolicyUnmanaged
 	if resolve("a").NetworkManaged {
 		t.Error("unmanaged, and still counts")
+	}
+}
+
+// What a SandboxTemplate holds is its content, whatever it is called and says of itself.
+func TestHoldsRevision(t *testing.T) {
+	serving := &podtemplate.Resolved{Template: rawOf(plain), Service: new(true)}
+	policed := &podtemplate.Resolved{Template: rawOf(plain), NetworkManaged: true}
+	revision := func(resolved *podtemplate.Resolved) string {
+		t.Helper()
+		got, err := podtemplate.SetRevision(referring(), resolved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	tests := map[string]struct {
+		resolved *podtemplate.Resolved
+		change   func(*v1alpha1.SandboxTemplate)
+		want     bool
+	}{
+		"as made":               {serving, func(*v1alpha1.SandboxTemplate) {}, true},
+		"as made, policed":      {policed, func(*v1alpha1.SandboxTemplate) {}, true},
+		"metadata of no weight": {serving, func(s *v1alpha1.SandboxTemplate) { s.Name, s.OwnerReferences, s.Labels["a"] = "x", nil, "b" }, true},
+		"for another template":  {serving, func(s *v1alpha1.SandboxTemplate) { s.Labels[v1alpha1.LabelSandboxTemplate] = "open" }, true},
+		"policed by another":    {policed, func(s *v1alpha1.SandboxTemplate) { s.Labels[v1alpha1.LabelSandboxTemplate] = "open" }, false},
+		"another image": {serving, func(s *v1alpha1.SandboxTemplate) {
+			s.Spec.Template = rawOf(strings.Replace(plain, "busybox", "evil", 1))
+		}, false},
+		"a reference":    {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Template, s.Spec.TemplateRef = nil, to("base") }, false},
+		"of another set": {serving, func(s *v1alpha1.SandboxTemplate) { s.Labels[v1alpha1.LabelSandboxPool] = "other" }, false},
+		"no Service":     {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Service = nil }, false},
+		"no runtimes":    {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Runtimes = nil }, false},
+		"no volumes":     {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.VolumeClaimTemplates = nil }, false},
+		"other contents": {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.PersistentContents = nil }, false},
+		"no pause":       {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.PauseStrategy = nil }, false},
+	}
+	for name, test := range tests {
+		held := revision(test.resolved)
+		template := podtemplate.Materialize(referring(), held, test.resolved)
+		test.change(template)
+		if got := podtemplate.HoldsRevision(template, held); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Pools of earlier versions serve on until they are rolled out.
+func TestHoldsRevisionOfBefore(t *testing.T) {
+	template := podtemplate.Materialize(setOf(plain), "5477487d4", podtemplate.Inline(rawOf(plain)))
+	if !podtemplate.HoldsRevision(template, "5477487d4") {
+		t.Error("not known by the hash of then")
+	}
+	template.Spec.Template = rawOf(strings.Replace(plain, "busybox", "evil", 1))
+	if podtemplate.HoldsRevision(template, "5477487d4") {
+		t.Error("holds anything")
+	}
+}
+
+// The sandbox of a pool comes from the template of its revision, or from none.
+func TestResolveSandboxOfPool(t *testing.T) {
+	set := referring()
+	resolved := podtemplate.Inline(rawOf(plain))
+	revision, err := podtemplate.SetRevision(set, resolved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, cache := newWorld(), podtemplate.NewCache()
+	held := podtemplate.Materialize(set, revision, resolved)
+	held.UID, held.ResourceVersion = "held", "1"
+	w.templates[held.Name] = held
+	resolve := func(change func(*v1alpha1.Sandbox)) error {
+		t.Helper()
+		sandbox, err := podtemplate.NewSandbox(set, revision, resolved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(sandbox)
+		got, err := cache.ResolveSandbox(t.Context(), sandbox, w)
+		if err == nil && string(got.Template.Raw) != plain {
+			t.Errorf("got %s", got.Template.Raw)
+		}
+		return err
+	}
+	asMade := func(*v1alpha1.Sandbox) {}
+	if err := resolve(asMade); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*v1alpha1.Sandbox){
+		"another template": func(s *v1alpha1.Sandbox) { s.Spec.TemplateRef.Name = "inline" },
+		"another kind":     func(s *v1alpha1.Sandbox) { s.Spec.TemplateRef.Kind = "PodTemplate" },
+		"another revision": func(s *v1alpha1.Sandbox) { s.Labels[v1alpha1.LabelTemplateHash] = "other" },
+		"no revision":      func(s *v1alpha1.Sandbox) { delete(s.Labels, v1alpha1.LabelTemplateHash) },
+	} {
+		if err := resolve(change); !errors.Is(err, podtemplate.ErrRevision) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	forged := held.DeepCopy()
+	forged.ResourceVersion, forged.Spec.Template = "2", rawOf(strings.Replace(plain, "busybox", "evil", 1))
+	w.templates[held.Name] = forged
+	if err := resolve(asMade); !errors.Is(err, podtemplate.ErrRevision) {
+		t.Errorf("other content by the same name: %v", err)
+	}
+	// Of an orphan, too, but not of a sandbox that refers to any template by itself.
+	if err := resolve(func(s *v1alpha1.Sandbox) { s.OwnerReferences = nil }); !errors.Is(err, podtemplate.ErrRevision) {
+		t.Errorf("an orphan: %v", err)
+	}
+	if err := resolve(func(s *v1alpha1.Sandbox) { s.OwnerReferences, s.Spec.TemplateRef.Name = nil, "inline" }); err != nil {
+		t.Errorf("a user's own: %v", err)
 	}
 }
 

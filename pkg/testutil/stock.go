@@ -27,8 +27,9 @@ import (
 // template is the pod template of every set that Stock makes.
 const template = `{"metadata":{"labels":{"app":"test"}},"spec":{"containers":[{"image":"busybox","name":"main"}]}}`
 
-// revision is that of every sandbox that Stock makes.
-const revision = "abc"
+// inlineRevision is that of the sandboxes that Stock makes of sets with a template of
+// their own.
+const inlineRevision = "abc"
 
 // Set makes a SandboxSet. No controller runs beside the test's server: the set
 // has the sandboxes that Stock gives it, and no others.
@@ -56,7 +57,8 @@ func (s *Server) Template(t testing.TB, namespace, name string) *v1alpha1.Sandbo
 }
 
 // SetOf makes a SandboxSet that refers to a template, with a patch if that is not
-// empty, and, as a controller does, the SandboxTemplate that holds its revision.
+// empty, and, as a controller does, the SandboxTemplate that holds its revision. That is
+// in the status of what it returns, for Stock, and not in what is stored.
 func (s *Server) SetOf(t testing.TB, template *v1alpha1.SandboxTemplate, name, patch string, replicas int32) *v1alpha1.SandboxSet {
 	t.Helper()
 	set := builders.Set(name, replicas)
@@ -75,7 +77,11 @@ func (s *Server) SetOf(t testing.TB, template *v1alpha1.SandboxTemplate, name, p
 	if err != nil {
 		t.Fatalf("making SandboxSet %s: %v", name, err)
 	}
-	held := podtemplate.Materialize(set, revision, resolved)
+	set.Status.UpdateRevision, err = podtemplate.SetRevision(set, resolved)
+	if err != nil {
+		t.Fatalf("the revision of SandboxSet %s: %v", name, err)
+	}
+	held := podtemplate.Materialize(set, set.Status.UpdateRevision, resolved)
 	if _, err := agents.SandboxTemplates(template.Namespace).Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("making SandboxTemplate %s: %v", held.Name, err)
 	}
@@ -119,8 +125,10 @@ func (s *Server) Stock(t testing.TB, set *v1alpha1.SandboxSet, first, n int) []s
 // AvailableSandbox is the i-th sandbox of a set, ready to be claimed.
 func AvailableSandbox(set *v1alpha1.SandboxSet, i int) *v1alpha1.Sandbox {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	revision := inlineRevision
 	source := v1alpha1.EmbeddedSandboxTemplate{Template: set.Spec.Template.DeepCopy()}
 	if source.Template == nil {
+		revision = set.Status.UpdateRevision
 		source.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: podtemplate.RevisionName(set, revision)}
 	}
 	name := fmt.Sprintf("%s-%06d", set.Name, i)

@@ -55,10 +55,13 @@ type Controller struct {
 // New returns a Controller that reads and writes through c.
 func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 	cached, states, claims, report := &caches{}, newSetStates(o.QuietPeriod), newWaitingClaims(), &reporter{}
-	tmpl := &revisionTemplates{client: c, server: o.Lookup.Server, clock: clk, caches: cached, states: states, report: report}
+	content := podtemplate.NewCache()
+	tmpl := &revisionTemplates{
+		client: c, server: o.Lookup.Server, clock: clk, caches: cached, states: states, report: report, content: content,
+	}
 	return &Controller{
 		client: c, clock: clk, options: o, caches: cached, states: states, report: report,
-		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: podtemplate.NewCache(), templates: tmpl},
+		revisions: &revisions{lookup: o.Lookup, states: states, podTemplates: content, templates: tmpl},
 		templates: tmpl,
 		demand:    &demand{client: c, caches: cached, claims: claims},
 		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},

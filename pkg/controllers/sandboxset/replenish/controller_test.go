@@ -73,6 +73,7 @@ func TestController(t *testing.T) {
 		"name is taken":                    testNameIsTaken,
 		"holder of a change":               testHolderOfChangeCannotBeMade,
 		"adopts its revision":              testAdoptsRevision,
+		"a revision is forged":             testForgedRevision,
 		"keeps a revision referred to":     testKeepsReferredRevision,
 		"refills under the old name":       testRefillsUnderOldName,
 		"another network":                  testAnotherNetwork,

@@ -135,7 +135,7 @@ func hidePool(set types.NamespacedName) {
 	setSandboxes.DeletePartialMatch(labels)
 }
 
-// Reasons of events on SandboxSets. They are OpenKruise's, but for the last two. That
+// Reasons of events on SandboxSets. They are OpenKruise's, but for the last three. That
 // a template cannot be used has the reason of the condition TemplateResolved.
 const (
 	eventSandboxCreated       = "SandboxCreated"
@@ -148,6 +148,9 @@ const (
 	// eventRevisionNotHeld: there is no SandboxTemplate for the revision of a set with
 	// a template of its own. Its pool is kept all the same.
 	eventRevisionNotHeld = "RevisionNotHeld"
+	// eventRevisionReplaced: the SandboxTemplate of a revision had other content than the
+	// set has resolved to. It was deleted and made anew.
+	eventRevisionReplaced = "RevisionReplaced"
 )
 
 // reporter records what is done for a set, as events on it and in counters.
@@ -188,6 +191,12 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 // revisionMissing reports that the revision of a set is in no SandboxTemplate.
 func (r *reporter) revisionMissing(set *v1alpha1.SandboxSet, err error) {
 	r.event(set, corev1.EventTypeWarning, eventRevisionNotHeld, "Create", err.Error())
+}
+
+// revisionReplaced reports that a SandboxTemplate did not hold its revision.
+func (r *reporter) revisionReplaced(set *v1alpha1.SandboxSet, name string) {
+	r.event(set, corev1.EventTypeWarning, eventRevisionReplaced, "Create", fmt.Sprintf(
+		"SandboxTemplate %s did not have the content of the revision that its name says, and was replaced. Whoever may write SandboxTemplates here can have done that", name))
 }
 
 // statusWritten reports that what a set refers to has come to resolve, or to do so no

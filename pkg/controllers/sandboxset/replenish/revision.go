@@ -130,8 +130,8 @@ func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, un
 	switch {
 	case err != nil:
 		return targetRevision{}, err
-	case template == nil || !metav1.IsControlledBy(template, set) || template.Spec.Template == nil:
-		return t, nil // a user took it away; what is left of the pool serves on
+	case template == nil || !metav1.IsControlledBy(template, set) || !r.podTemplates.HoldsRevision(template, t.revision):
+		return t, nil // a user took it away, or changed it; what is left of the pool serves on
 	}
 	t.from, t.resolved = podtemplate.AtRevision(set, template)
 	return t, nil

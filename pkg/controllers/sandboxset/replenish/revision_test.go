@@ -447,6 +447,73 @@ func testAdoptsRevision(_ *testing.T, f *fixture) {
 	f.wantHolders()
 }
 
+// forge puts another image into the SandboxTemplate of a revision, as whoever may write
+// SandboxTemplates can.
+func (f *fixture) forge(holder *v1alpha1.SandboxTemplate) {
+	f.Helper()
+	forged := holder.DeepCopy()
+	forged.ResourceVersion, forged.UID, forged.Spec.Template = "", "", podOf("evil")
+	if err := f.api.Delete(f.Context(), holder); client.IgnoreNotFound(err) != nil {
+		f.Fatal(err)
+	}
+	if err := f.api.Create(f.Context(), forged); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// What has the name and the owner of a revision and another content is replaced, and no
+// sandbox is made from it.
+func testForgedRevision(_ *testing.T, f *fixture) {
+	recorder := events.NewFakeRecorder(100)
+	f.c.report.recorder = recorder
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	set := f.set()
+	resolved := podtemplate.Inline(podOf("busybox"))
+	revision, err := podtemplate.SetRevision(set, resolved)
+	if err != nil {
+		f.Fatal(err)
+	}
+	image := func(want string) {
+		f.Helper()
+		if got := string(f.template(podtemplate.RevisionName(set, revision)).Spec.Template.Raw); !strings.Contains(got, want) {
+			f.Errorf("holds %s, want the image %s", got, want)
+		}
+	}
+	// Before the controller makes it.
+	f.forge(podtemplate.Materialize(set, revision, resolved))
+	f.reconcile()
+	image("busybox")
+	f.wantPooled(2)
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+
+	// Again and again: told, and replaced once in a while.
+	f.forge(f.template(podtemplate.RevisionName(set, revision)))
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.pass(maxTurn)
+	if got := f.reconcile().RequeueAfter; got == 0 || got > templateRetry {
+		f.Errorf("looks again after %v", got)
+	}
+	image("evil")
+	f.wantPooled(1)
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNameTaken)
+	f.pass(templateRetry)
+	f.reconcile()
+	image("busybox")
+	f.wantPooled(2)
+	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
+	told := 0
+	for len(recorder.Events) > 0 {
+		if strings.Fields(<-recorder.Events)[1] == eventRevisionReplaced {
+			told++
+		}
+	}
+	if told != 2 {
+		f.Errorf("told %d times, want each that was replaced", told)
+	}
+}
+
 // A revision that something else refers to stays.
 func testKeepsReferredRevision(_ *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))

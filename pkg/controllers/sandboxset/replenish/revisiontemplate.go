@@ -28,7 +28,8 @@ import (
 // reason that does not go away by itself, is tried again.
 const templateRetry = time.Minute
 
-// errNameTaken means that a SandboxTemplate of the name is not the set's.
+// errNameTaken means that a SandboxTemplate of the name is not the set's, or does not hold
+// its revision.
 var errNameTaken = errors.New("the name is taken")
 
 // revisionTemplates keeps the SandboxTemplates that hold the revisions of sets.
@@ -39,10 +40,13 @@ type revisionTemplates struct {
 	caches *caches
 	states *setStates
 	report *reporter
+	// content remembers which SandboxTemplates hold their revision.
+	content *podtemplate.Cache
 }
 
 // ensure creates the SandboxTemplate that holds a revision of a set, unless it
-// is there. It comes before the sandboxes that refer to it.
+// is there. It comes before the sandboxes that refer to it. One that is the set's and
+// has other content is replaced.
 func (r *revisionTemplates) ensure(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) error {
@@ -52,36 +56,76 @@ func (r *revisionTemplates) ensure(
 		return err
 	}
 	for _, template := range owned {
-		if template.Name == name && template.DeletionTimestamp == nil {
+		if template.Name == name && template.DeletionTimestamp == nil && r.content.HoldsRevision(template, revision) {
 			return r.relabel(ctx, set, template)
 		}
 	}
 	wanted := podtemplate.Materialize(set, revision, resolved)
-	asking, warnings := apiwarning.Collect(ctx)
-	err = r.client.Create(asking, wanted.DeepCopy())
-	switch {
-	case err == nil:
-		r.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
-			s.dryRun = &dryRunResult{revision, warnings.Texts()}
-		})
-		return nil
-	case !apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("creating SandboxTemplate %s/%s: %w", set.Namespace, name, err)
+	if err := r.create(ctx, set, wanted, revision); !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	// Created before, and not in the cache yet, or not the set's.
+	// Created before, and not in the cache yet, or not what it should be.
 	existing := &v1alpha1.SandboxTemplate{}
 	key := client.ObjectKey{Namespace: set.Namespace, Name: name}
 	if err := r.server.Get(ctx, key, existing); err != nil {
 		return fmt.Errorf("getting SandboxTemplate %s: %w", key, err)
 	}
 	switch {
-	case metav1.IsControlledBy(existing, set):
+	case metav1.IsControlledBy(existing, set) && r.content.HoldsRevision(existing, revision):
 		return nil
+	case metav1.IsControlledBy(existing, set):
+		return r.replace(ctx, set, existing, wanted, revision)
 	case adoptable(existing, wanted):
 		return r.adopt(ctx, existing, wanted)
 	default:
 		return fmt.Errorf("SandboxTemplate %s, which is to hold a revision of SandboxSet %s, is not the set's: %w", key, set.Name, errNameTaken)
 	}
+}
+
+// create creates the SandboxTemplate that holds a revision. Whatever changes it on the
+// way to the store keeps it from holding that.
+func (r *revisionTemplates) create(
+	ctx context.Context, set *v1alpha1.SandboxSet, wanted *v1alpha1.SandboxTemplate, revision string,
+) error {
+	asking, warnings := apiwarning.Collect(ctx)
+	created := wanted.DeepCopy()
+	switch err := r.client.Create(asking, created); {
+	case err != nil:
+		return fmt.Errorf("creating SandboxTemplate %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	case !podtemplate.HoldsRevision(created, revision):
+		return fmt.Errorf("SandboxTemplate %s/%s, which is to hold a revision of SandboxSet %s, is stored with other content than it was created with: %w",
+			wanted.Namespace, wanted.Name, set.Name, errNameTaken)
+	}
+	r.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
+		s.dryRun = &dryRunResult{revision, warnings.Texts()}
+	})
+	return nil
+}
+
+// replace deletes a SandboxTemplate that is said to be the set's and does not hold the
+// revision of its name, and creates the one that does. Where others go on like this, that
+// is done once in a while.
+func (r *revisionTemplates) replace(
+	ctx context.Context, set *v1alpha1.SandboxSet, existing, wanted *v1alpha1.SandboxTemplate, revision string,
+) error {
+	key, now := client.ObjectKeyFromObject(set), r.clock.Now()
+	var last time.Time
+	r.states.update(key, func(s *setState) { last = s.replaced })
+	if now.Sub(last) < templateRetry {
+		return fmt.Errorf("SandboxTemplate %s/%s has not the content of the revision of SandboxSet %s that it is to hold, and was replaced a moment ago: %w",
+			existing.Namespace, existing.Name, set.Name, errNameTaken)
+	}
+	err := r.client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting SandboxTemplate %s/%s, which has other content: %w", existing.Namespace, existing.Name, err)
+	}
+	r.states.update(key, func(s *setState) { s.replaced = now })
+	r.report.revisionReplaced(set, existing.Name)
+	err = r.create(ctx, set, wanted, revision)
+	if apierrors.IsAlreadyExists(err) { // with a finalizer, or made anew meanwhile
+		return fmt.Errorf("%w: %w", errNameTaken, err)
+	}
+	return err
 }
 
 // ensureInline creates the SandboxTemplate for the revision of a set with a

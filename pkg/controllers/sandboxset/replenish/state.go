@@ -31,6 +31,8 @@ type setState struct {
 	resolved        resolvedRevision
 	dryRun          *dryRunResult
 	revisionMissing revisionMissing
+	// replaced is when a SandboxTemplate that did not hold its revision was last replaced.
+	replaced time.Time
 }
 
 // took notes that a claim took a sandbox out of the pool.

@@ -176,8 +176,9 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandb
 }
 
 // templates enqueues a set when a template that holds a revision of it is
-// gone, for it may be needed, and when one that had the name of such a template is
-// gone or has lost its owner: the name is free.
+// gone, for it may be needed, or has changed, for it may hold something else, and when
+// one that had the name of such a template is gone or has lost its owner: the name is
+// free.
 func (w *watches) templates() handler.EventHandler {
 	lost := func(template client.Object, q queue.Interface) {
 		for _, set := range setsOfTemplate(template) {
@@ -188,7 +189,9 @@ func (w *watches) templates() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
-			if before != nil && (after == nil || after.UID != before.UID) {
+			lostOwner := before != nil && (after == nil || after.UID != before.UID)
+			changed := e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+			if lostOwner || changed && e.ObjectOld.GetLabels()[v1alpha1.LabelTemplateHash] != "" {
 				lost(e.ObjectOld, q)
 			}
 		},
