@@ -146,7 +146,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
-	storage, claims, err := sandboxrest.NewStorage(scheme, getter, stores, pods, alloc)
+	storage, claims, err := sandboxrest.NewStorage(scheme, getter, stores, pods, alloc, admitter.admitDelete)
 	if err != nil {
 		return nil, err
 	}

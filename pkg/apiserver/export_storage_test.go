@@ -30,7 +30,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a)
+	resources, claims, err := sandboxrest.NewStorage(scheme, getter, stores, nil, a, (*admitter)(nil).admitDelete)
 	if err != nil {
 		return nil, err
 	}

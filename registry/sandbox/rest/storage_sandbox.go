@@ -48,9 +48,10 @@ func NewStores(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*S
 }
 
 // NewStorage returns the storage of every resource of the group, and the store of
-// claims, which binds by binder. pods may be nil.
+// claims, which binds by binder, and releases what admitDelete lets be deleted. pods may
+// be nil.
 func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, stores *Stores, pods PodValidator,
-	binder sandboxclaim.Binder) (map[string]rest.Storage, *genericregistry.Store, error) {
+	binder sandboxclaim.Binder, admitDelete sandboxclaim.AdmitDelete) (map[string]rest.Storage, *genericregistry.Store, error) {
 	claims, err := sandboxclaim.NewREST(scheme, optsGetter, binder)
 	if err != nil {
 		return nil, nil, err
@@ -58,13 +59,14 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, st
 	sandboxes := sandbox.NewREST(scheme, stores.Sandboxes)
 	sets := sandboxset.NewREST(scheme, stores.SandboxSets, pods)
 	return map[string]rest.Storage{
-		"sandboxclaims":        claims.SandboxClaim,
-		"sandboxclaims/status": claims.Status,
-		"sandboxes":            sandboxes.Sandbox,
-		"sandboxes/status":     sandboxes.Status,
-		"sandboxsets":          sets.SandboxSet,
-		"sandboxsets/scale":    sets.Scale,
-		"sandboxsets/status":   sets.Status,
-		"sandboxtemplates":     sandboxtemplate.NewREST(scheme, stores.SandboxTemplates, pods),
+		"sandboxclaims":         claims.SandboxClaim,
+		"sandboxclaims/release": sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, stores.Sandboxes, admitDelete),
+		"sandboxclaims/status":  claims.Status,
+		"sandboxes":             sandboxes.Sandbox,
+		"sandboxes/status":      sandboxes.Status,
+		"sandboxsets":           sets.SandboxSet,
+		"sandboxsets/scale":     sets.Scale,
+		"sandboxsets/status":    sets.Status,
+		"sandboxtemplates":      sandboxtemplate.NewREST(scheme, stores.SandboxTemplates, pods),
 	}, claims.SandboxClaim.Store, nil
 }

@@ -42,7 +42,7 @@ func TestNewStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{})
+	storage, claims, err := NewStorage(fixture.Scheme, fixture, stores, nil, noBinder{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestNewStorage(t *testing.T) {
 	})
 
 	want := []string{
-		"sandboxclaims", "sandboxclaims/status", "sandboxes", "sandboxes/status",
+		"sandboxclaims", "sandboxclaims/release", "sandboxclaims/status", "sandboxes", "sandboxes/status",
 		"sandboxsets", "sandboxsets/scale", "sandboxsets/status", "sandboxtemplates",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(storage))); diff != "" {
