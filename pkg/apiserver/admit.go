@@ -14,10 +14,17 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
+)
+
+var (
+	sandboxKind     = v1alpha1.SchemeGroupVersion.WithKind("Sandbox")
+	sandboxResource = v1alpha1.SchemeGroupVersion.WithResource("sandboxes")
 )
 
 // admitter puts the sandboxes that are made for claims, inside a transaction,
@@ -85,8 +92,7 @@ func requester(ctx context.Context, claim *v1alpha1.SandboxClaim) user.Info {
 func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sandbox) error {
 	name, namespace := sb.Name, sb.Namespace
 	ctx = genericapirequest.WithNamespace(ctx, namespace)
-	kind := v1alpha1.SchemeGroupVersion.WithKind("Sandbox")
-	attributes := admission.NewAttributesRecord(sb, nil, kind, namespace, name, v1alpha1.SchemeGroupVersion.WithResource("sandboxes"), "",
+	attributes := admission.NewAttributesRecord(sb, nil, sandboxKind, namespace, name, sandboxResource, "",
 		admission.Create, &metav1.CreateOptions{}, false, by)
 	if mutating, ok := a.admission.(admission.MutationInterface); ok && mutating.Handles(admission.Create) {
 		if err := mutating.Admit(ctx, attributes, a.objects); err != nil {
@@ -102,7 +108,7 @@ func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sand
 		errs = append(errs, field.Invalid(meta.Child("namespace"), sb.Namespace, "was changed by admission"))
 	}
 	if len(errs) > 0 {
-		invalid := apierrors.NewInvalid(kind.GroupKind(), name, errs)
+		invalid := apierrors.NewInvalid(sandboxKind.GroupKind(), name, errs)
 		invalid.ErrStatus.Message = "a sandbox for the claim, as admission made it: " + invalid.ErrStatus.Message
 		return invalid
 	}
@@ -110,4 +116,16 @@ func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sand
 		return validating.Validate(ctx, attributes, a.objects)
 	}
 	return nil
+}
+
+// admitDelete implements sandboxclaim.AdmitDelete: who releases a sandbox may do that
+// where they may delete it, as far as admission has a say in it.
+func (a *admitter) admitDelete(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) rest.ValidateObjectFunc {
+	if a == nil {
+		return rest.ValidateAllObjectFunc
+	}
+	by, _ := genericapirequest.UserFrom(ctx)
+	attributes := admission.NewAttributesRecord(nil, nil, sandboxKind, namespace, name, sandboxResource, "",
+		admission.Delete, options, dryrun.IsDryRun(options.DryRun), by)
+	return rest.AdmissionToValidateObjectDeleteFunc(a.admission, attributes, a.objects)
 }

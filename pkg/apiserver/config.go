@@ -160,7 +160,8 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
-		ClaimLimits: c.extraConfig.ClaimLimits, Authorizer: c.genericConfig.Authorization.Authorizer}
+		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits,
+		Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,8 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 		return nil, err
 	}
 	provider := sandboxrest.Provider{Stores: stores, Binder: a,
-		ClaimLimits: extra.ClaimLimits, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
+		AdmitDelete: (*admitter)(nil).admitDelete, ClaimLimits: extra.ClaimLimits,
+		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
 	resources, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,8 @@ func (l *templateLookup) PodTemplate(ctx context.Context, namespace, name string
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err): // this server, which its clients must not read as their own
+		return nil, apierrors.NewInternalError(fmt.Errorf("asking the cluster for PodTemplate %s/%s: %w", namespace, name, err))
 	case err != nil:
 		return nil, fmt.Errorf("asking the cluster for PodTemplate %s/%s: %w", namespace, name, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +21,10 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // knows waits until the server has heard of n sandboxes of a set.
@@ -177,5 +180,40 @@ func TestAdmissionThatSpoilsMadeSandboxes(t *testing.T) {
 		t.Errorf("something was written (-before +after):\n%s", diff)
 	}
 	create(t, s, testutil.Claim(set, "warm", 1, fails)) // it went back into the pool
+	checkInvariants(t, s)
+}
+
+// While a watch cache begins again, as after a restart, a claim that has to look at what is
+// there is told to come again, and nothing is written.
+func TestClaimsWhileTheCacheIsNotReady(t *testing.T) {
+	s, set := stocked(t, 1)
+	s.Stop()
+	client, err := clientv3.New(clientv3.Config{Endpoints: s.EtcdServers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for resource, key := range map[string]string{
+		"sandboxes":   options.EtcdPrefix + "/agents.kruise.io/sandboxes/elsewhere/broken",
+		"sandboxsets": options.EtcdPrefix + "/agents.kruise.io/sandboxsets/elsewhere/broken",
+	} {
+		if _, err := client.Put(t.Context(), key, "{"); err != nil { // no cache can be made of it
+			t.Fatal(err)
+		}
+		s = testutil.Start(t, testutil.WithEtcd(s.EtcdServers), testutil.Unready())
+		for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
+			_, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "mine", 1, fails), dryRun...)
+			_, told := apierrors.SuggestsClientDelay(err)
+			if !apierrors.IsTooManyRequests(err) || !told || apierrors.HasStatusCause(err, sandboxclaim.CauseShortage) {
+				t.Errorf("%s cannot be read, dry run %q: got %v, want to be told to come again", resource, dryRun, err)
+			}
+		}
+		if _, err := client.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		s.Stop()
+	}
+	s = testutil.Start(t, testutil.WithEtcd(s.EtcdServers))
+	create(t, s, testutil.Claim(set, "mine", 1, fails))
 	checkInvariants(t, s)
 }

@@ -14,6 +14,7 @@ import (
 // A claim is a one-off order: sandboxes deleted after they were claimed are not
 // replaced.
 // +genclient
+// +genclient:method=Release,verb=create,subresource=release,input=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRelease,result=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRelease
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type SandboxClaim struct {
 	metav1.TypeMeta `json:",inline"`

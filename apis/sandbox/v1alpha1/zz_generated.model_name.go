@@ -89,6 +89,21 @@ func (in SandboxClaimList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimRelease) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimRelease"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimReleaseSpec) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimReleaseSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimReleaseStatus) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimReleaseStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SandboxClaimSpec) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.SandboxClaimSpec"
 }

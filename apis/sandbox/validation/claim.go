@@ -55,6 +55,21 @@ func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim, limits ClaimLimits) fiel
 	return append(errs, validateClaimSpec(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, limits, specPath)...)
 }
 
+// ValidateSandboxClaimRelease checks what of a claim is asked to be released, as far as it
+// does not depend on the claim. It stops at the first bad name, of which there can be many.
+func ValidateSandboxClaimRelease(release *v1alpha1.SandboxClaimRelease) field.ErrorList {
+	path := specPath.Child("sandboxNames")
+	if n := len(release.Spec.SandboxNames); n > maxReplicas {
+		return field.ErrorList{field.TooMany(path, n, maxReplicas)}
+	}
+	for i, name := range release.Spec.SandboxNames {
+		if errs := validateReference(name, path.Index(i)); len(errs) > 0 {
+			return errs
+		}
+	}
+	return nil
+}
+
 // ValidateSandboxClaimUpdate checks a changed claim.
 func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim, limits ClaimLimits) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&claim.ObjectMeta, &old.ObjectMeta, metadataPath)

@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -70,6 +71,35 @@ func TestAudit(t *testing.T) {
 	}
 	if !strings.Contains(inner.Annotations["authorization.k8s.io/reason"], "sandlot-claimer") {
 		t.Errorf("the event does not say which role allowed it: %v", inner.Annotations)
+	}
+}
+
+// TestAuditOfARelease finds who gave back what.
+func TestAuditOfARelease(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	expect.FilledPool(t, c, ns, 1)
+	claim := c.claim(t, ns, builders.Claim("run", 1))
+	ids := &auditIDs{}
+	config := rest.CopyConfig(c.config)
+	config.Wrap(ids.wrap)
+
+	// The body may be empty, for kubectl create --raw.
+	path := "/apis/agents.kruise.io/v1alpha1/namespaces/" + ns + "/sandboxclaims/run/release"
+	if _, err := clientsFor(t, config).kube.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte("{}")).DoRaw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	id := ids.last()
+	findEvents(t, id, plane.AuditLog())
+	var ours []string
+	for i := range sandlot.APIServers() {
+		ours = append(ours, sandlot.AuditLog(i))
+	}
+	event := findEvents(t, id, ours...)
+	if event.ObjectRef == nil || event.ObjectRef.Subresource != "release" || event.Annotations["sandlot.io/claim"] != "run" ||
+		event.Annotations["sandlot.io/sandboxes"] != claim.Status.Sandboxes[0].Name {
+		t.Errorf("the event is %+v", event)
 	}
 }
 

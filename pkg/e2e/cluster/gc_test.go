@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,27 @@ func TestClaimDeleted(t *testing.T) {
 	}
 
 	c.awaitOnly(t, ns, append(pool, expect.Claimed(t, kept, 2)...)...)
+}
+
+// TestClaimReleased gives the sandboxes of a claim back, with kubectl: they and their Pods
+// go, those of another claim stay.
+func TestClaimReleased(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	expect.FilledPool(t, c, ns, 3)
+	released := expect.Claimed(t, c.claim(t, ns, builders.Claim("released", 2)), 2)
+	kept := expect.Claimed(t, c.claim(t, ns, builders.Claim("kept", 1)), 1)
+	expect.FullPool(t, c, ns, "pool", 3)
+	pool := c.unused(t, ns)
+
+	answer := kubectl(t, ns, "{}", "create", "--raw", "/apis/agents.kruise.io/v1alpha1/namespaces/"+ns+"/sandboxclaims/released/release", "-f", "-")
+	for _, name := range released {
+		if !strings.Contains(answer, `"`+name+`"`) {
+			t.Errorf("the answer %s does not name %s", answer, name)
+		}
+	}
+
+	c.awaitOnly(t, ns, append(pool, kept...)...)
 }
 
 // TestOwnersAcross lets objects of the cluster and of ours own each other: the

@@ -106,6 +106,10 @@ func TestClaimer(t *testing.T) {
 					_, err := tc.who.SandboxClaims(ns).Patch(ctx, claim.Name, types.MergePatchType, []byte(`{"status":{"claimedReplicas":9}}`), metav1.PatchOptions{}, "status")
 					return err
 				},
+				"release what was claimed elsewhere": func() error {
+					_, err := tc.who.SandboxClaims(other).Release(ctx, "any", &v1alpha1.SandboxClaimRelease{}, metav1.CreateOptions{})
+					return err
+				},
 				"claim by apply": func() error { // which needs patch as well
 					_, err := tc.who.SandboxClaims(ns).Patch(ctx, "applied", types.ApplyPatchType,
 						[]byte(`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaim","spec":{"templateName":"pool"}}`), metav1.PatchOptions{FieldManager: "test"})
@@ -122,6 +126,10 @@ func TestClaimer(t *testing.T) {
 				if err := do(); !apierrors.IsForbidden(err) {
 					t.Errorf("%s: got %v, want it to be forbidden", what, err)
 				}
+			}
+			if answer, err := tc.who.SandboxClaims(ns).Release(ctx, claim.Name, &v1alpha1.SandboxClaimRelease{}, metav1.CreateOptions{}); err != nil ||
+				!slices.Equal(answer.Status.Released, []string{sandbox}) {
+				t.Errorf("releasing sandbox %s: %+v, %v", sandbox, answer, err)
 			}
 			if err := tc.who.SandboxClaims(ns).Delete(ctx, claim.Name, metav1.DeleteOptions{}); err != nil {
 				t.Errorf("deleting the own claim: %v", err)

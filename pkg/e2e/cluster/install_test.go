@@ -180,6 +180,7 @@ func TestAccess(t *testing.T) {
 		{"create", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-claimer"},
 		{"patch", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"delete", group, "sandboxclaims", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin sandlot-claimer"},
+		{"create", group, "sandboxclaims", "release", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-claimer"},
 		{"deletecollection", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"create", group, "sandboxes", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin"},
 		{"update", group, "sandboxsets", "scale", ns, "", "edit admin sandlot-edit sandlot-admin"},

@@ -39,6 +39,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName():  schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateResources(ref),
 		v1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName():               schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimLifecycle(ref),
 		v1alpha1.SandboxClaimList{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimList(ref),
+		v1alpha1.SandboxClaimRelease{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRelease(ref),
+		v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseSpec(ref),
+		v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref),
 		v1alpha1.SandboxClaimSpec{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref),
 		v1alpha1.SandboxClaimStatus{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref),
 		v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimTemplateRef(ref),
@@ -870,6 +873,136 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimList(ref common.ReferenceC
 		},
 		Dependencies: []string{
 			v1alpha1.SandboxClaim{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRelease(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimRelease gives sandboxes of a claim back: they are deleted. It is created at the subresource release of a SandboxClaim that is Completed, and is not stored. Who may create it needs no rights on sandboxes, because it reaches only those that are bound to this very claim.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. Name and namespace are the claim's, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what is given back. Empty is everything that the claim has.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer of the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName(), v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimReleaseSpec says what is given back.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"sandboxNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxNames are the sandboxes to delete, at most 10000. Those of the claim that are gone already are passed over. Empty means all that are bound to the claim, but for failed ones that it keeps for debugging, which have to be named.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"claimUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimUID is the UID that the claim must have. Otherwise, because it is another claim of the same name, nothing is deleted, and the answer is 409.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimReleaseStatus says what was given back.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"released": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "released are the sandboxes that this request has deleted, ordered by name. One with finalizers is there until those are removed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"remaining": {
+						SchemaProps: spec.SchemaProps{
+							Description: "remaining is how many sandboxes are left to delete because the time of the request was over. The same request once more goes on with them. 0 means that there are none.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"remaining"},
+			},
+		},
 	}
 }
 

@@ -64,6 +64,8 @@ type Provider struct {
 	Pods PodValidator
 	// Binder binds sandboxes to claims that come into being.
 	Binder sandboxclaim.Binder
+	// AdmitDelete admits the deletion of a sandbox that is released.
+	AdmitDelete sandboxclaim.AdmitDelete
 	// ClaimLimits bound what a claim may ask for.
 	ClaimLimits validation.ClaimLimits
 	// Authorizer is asked who may write the marks of sandboxes.
@@ -80,14 +82,15 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store))
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
 	return map[string]rest.Storage{
-		"sandboxclaims":        claims.SandboxClaim,
-		"sandboxclaims/status": claims.Status,
-		"sandboxes":            sandboxes.Sandbox,
-		"sandboxes/status":     sandboxes.Status,
-		"sandboxsets":          sets.SandboxSet,
-		"sandboxsets/scale":    sets.Scale,
-		"sandboxsets/status":   sets.Status,
-		"sandboxtemplates":     sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods),
+		"sandboxclaims":         claims.SandboxClaim,
+		"sandboxclaims/release": sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),
+		"sandboxclaims/status":  claims.Status,
+		"sandboxes":             sandboxes.Sandbox,
+		"sandboxes/status":      sandboxes.Status,
+		"sandboxsets":           sets.SandboxSet,
+		"sandboxsets/scale":     sets.Scale,
+		"sandboxsets/status":    sets.Status,
+		"sandboxtemplates":      sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods),
 	}, claims.SandboxClaim.Store, nil
 }
 

@@ -15,7 +15,7 @@ import (
 
 const (
 	// auditSandboxes is the annotation of an audit event that lists the sandboxes
-	// which the create of a claim answered with.
+	// which the create of a claim, or a release, answered with.
 	auditSandboxes = v1alpha1.SandlotKeyPrefix + "sandboxes"
 
 	// maxAuditedSandboxes bounds the list, for audit logs are kept for long. The
@@ -23,17 +23,17 @@ const (
 	maxAuditedSandboxes = 100
 )
 
-// auditBound notes in the audit event of a create who got which sandboxes. The
-// event names the user too, but not the claim that generateName named, and what
-// was bound only where whole responses are logged.
-func auditBound(ctx context.Context, claim *v1alpha1.SandboxClaim) {
+// audited notes in the audit event of a request which sandboxes of a claim it bound or
+// released. The event names the user too, but not the claim that generateName named, and
+// what was bound only where whole responses are logged.
+func audited(ctx context.Context, claim *v1alpha1.SandboxClaim, sandboxes []v1alpha1.ClaimedSandbox) {
 	if !audit.AuditContextFrom(ctx).Enabled() {
 		return
 	}
 	audit.AddAuditAnnotations(ctx,
 		v1alpha1.SandlotKeyPrefix+"claim", claim.Name,
 		v1alpha1.AnnotationClaimedBy, claim.Annotations[v1alpha1.AnnotationClaimedBy],
-		auditSandboxes, auditedSandboxes(claim.Status.Sandboxes),
+		auditSandboxes, auditedSandboxes(sandboxes),
 	)
 }
 

@@ -58,7 +58,7 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 	if err != nil {
 		return statusError(key, claim, err)
 	}
-	auditBound(ctx, bound)
+	audited(ctx, bound, bound.Status.Sandboxes)
 	if out != nil {
 		*out.(*v1alpha1.SandboxClaim) = *bound
 	}

@@ -21,14 +21,18 @@ import (
 // refused because its pool has too few sandboxes available now.
 const CauseShortage metav1.CauseType = "SandboxShortage"
 
-// statusError is what a client is told when a claim could not be bound. The
-// generic store passes on what is a Status already.
+// statusError is what a client is told when a claim could not be bound.
+//
+// The generic server answers 500 for a Status that is wrapped. One that comes from
+// below, such as that of a watch cache that begins again, was met before anything was
+// written, so it is told as it is, with its Retry-After.
 func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim").GroupKind()
 	spec := field.NewPath("spec")
 	var shortage *allocator.ShortageError
 	var source *allocator.SourceError
 	var refused *allocator.RefusedError
+	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, allocator.ErrClaimExists):
 		return storage.NewKeyExistsError(key, 0)
@@ -62,6 +66,8 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 		// would try again by another name, which could bind a second time.
 		return apierrors.NewTimeoutError(
 			err.Error()+"; creating it again by the same name is safe and cannot bind twice", 0)
+	case errors.As(err, &status):
+		return &apierrors.StatusError{ErrStatus: status.Status()}
 	}
 	return err
 }

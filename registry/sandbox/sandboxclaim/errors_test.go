@@ -89,6 +89,17 @@ func TestErrors(t *testing.T) {
 			message: "Timeout: binding: it is not known whether the claim was stored; creating it again by the same name is safe and cannot bind twice",
 			details: &metav1.StatusDetails{}, // without Retry-After, which clients follow by themselves
 		},
+		"the watch cache begins again": {
+			err:  fmt.Errorf("listing sandboxes: %w", apierrors.NewTooManyRequests("storage is (re)initializing", 3)),
+			code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests,
+			message: "storage is (re)initializing", details: &metav1.StatusDetails{RetryAfterSeconds: 3},
+		},
+		"unknown outcome, while the watch cache begins again": {
+			err:  fmt.Errorf("%w: %w", allocator.ErrUnknownOutcome, apierrors.NewTooManyRequests("storage is (re)initializing", 3)),
+			code: http.StatusGatewayTimeout, reason: metav1.StatusReasonTimeout,
+			message: "Timeout: it is not known whether the claim was stored: storage is (re)initializing; creating it again by the same name is safe and cannot bind twice",
+			details: &metav1.StatusDetails{},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -125,12 +136,15 @@ func TestOtherErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"cancelled": context.Canceled,
 		"deadline":  context.DeadlineExceeded,
-		"a Status":  apierrors.NewForbidden(claims, "mine", errors.New("no")),
 		"other":     errors.New("etcd refused the transaction"),
 	} {
 		if got := statusError("key", claim, err); got != err { //nolint:errorlint // the very same
 			t.Errorf("%s: got %v", name, got)
 		}
+	}
+	forbidden := apierrors.NewForbidden(claims, "mine", errors.New("no"))
+	if diff := cmp.Diff(error(forbidden), statusError("key", claim, forbidden)); diff != "" {
+		t.Errorf("a Status (-want +got):\n%s", diff)
 	}
 	if err := statusError("key", claim, fmt.Errorf("binding: %w", allocator.ErrClaimExists)); !storage.IsExist(err) {
 		t.Errorf("got %v: a generated name would not be tried again", err)

@@ -79,6 +79,12 @@ func ExtractSandboxClaim(sandboxClaim *sandboxv1alpha1.SandboxClaim, fieldManage
 	return ExtractSandboxClaimFrom(sandboxClaim, fieldManager, "")
 }
 
+// ExtractSandboxClaimRelease extracts the applied configuration owned by fieldManager from
+// sandboxClaim for the release subresource.
+func ExtractSandboxClaimRelease(sandboxClaim *sandboxv1alpha1.SandboxClaim, fieldManager string) (*SandboxClaimApplyConfiguration, error) {
+	return ExtractSandboxClaimFrom(sandboxClaim, fieldManager, "release")
+}
+
 // ExtractSandboxClaimStatus extracts the applied configuration owned by fieldManager from
 // sandboxClaim for the status subresource.
 func ExtractSandboxClaimStatus(sandboxClaim *sandboxv1alpha1.SandboxClaim, fieldManager string) (*SandboxClaimApplyConfiguration, error) {

@@ -38,6 +38,8 @@ type SandboxClaimInterface interface {
 	Apply(ctx context.Context, sandboxClaim *applyconfigurationsandboxv1alpha1.SandboxClaimApplyConfiguration, opts v1.ApplyOptions) (result *sandboxv1alpha1.SandboxClaim, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, sandboxClaim *applyconfigurationsandboxv1alpha1.SandboxClaimApplyConfiguration, opts v1.ApplyOptions) (result *sandboxv1alpha1.SandboxClaim, err error)
+	Release(ctx context.Context, sandboxClaimName string, sandboxClaimRelease *sandboxv1alpha1.SandboxClaimRelease, opts v1.CreateOptions) (*sandboxv1alpha1.SandboxClaimRelease, error)
+
 	SandboxClaimExpansion
 }
 
@@ -58,4 +60,19 @@ func newSandboxClaims(c *AgentsV1alpha1Client, namespace string) *sandboxClaims 
 			func() *sandboxv1alpha1.SandboxClaimList { return &sandboxv1alpha1.SandboxClaimList{} },
 		),
 	}
+}
+
+// Release takes the representation of a sandboxClaimRelease and creates it.  Returns the server's representation of the sandboxClaimRelease, and an error, if there is any.
+func (c *sandboxClaims) Release(ctx context.Context, sandboxClaimName string, sandboxClaimRelease *sandboxv1alpha1.SandboxClaimRelease, opts v1.CreateOptions) (result *sandboxv1alpha1.SandboxClaimRelease, err error) {
+	result = &sandboxv1alpha1.SandboxClaimRelease{}
+	err = c.GetClient().Post().
+		Namespace(c.GetNamespace()).
+		Resource("sandboxclaims").
+		Name(sandboxClaimName).
+		SubResource("release").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(sandboxClaimRelease).
+		Do(ctx).
+		Into(result)
+	return
 }

@@ -6,10 +6,14 @@
 package fake
 
 import (
+	context "context"
+
 	v1alpha1 "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	sandboxv1alpha1 "github.com/sandlot-io/sandlot/pkg/generated/applyconfiguration/sandbox/v1alpha1"
 	typedsandboxv1alpha1 "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gentype "k8s.io/client-go/gentype"
+	testing "k8s.io/client-go/testing"
 )
 
 // fakeSandboxClaims implements SandboxClaimInterface
@@ -37,4 +41,16 @@ func newFakeSandboxClaims(fake *FakeAgentsV1alpha1, namespace string) typedsandb
 		),
 		fake,
 	}
+}
+
+// Release takes the representation of a sandboxClaimRelease and creates it.  Returns the server's representation of the sandboxClaimRelease, and an error, if there is any.
+func (c *fakeSandboxClaims) Release(ctx context.Context, sandboxClaimName string, sandboxClaimRelease *v1alpha1.SandboxClaimRelease, opts v1.CreateOptions) (result *v1alpha1.SandboxClaimRelease, err error) {
+	emptyResult := &v1alpha1.SandboxClaimRelease{}
+	obj, err := c.Fake.
+		Invokes(testing.NewCreateSubresourceActionWithOptions(c.Resource(), sandboxClaimName, "release", c.Namespace(), sandboxClaimRelease, opts), emptyResult)
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.SandboxClaimRelease), err
 }

@@ -1,0 +1,252 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
+)
+
+// deletesAtOnce bounds what one release asks of etcd and of webhooks at the same time.
+const deletesAtOnce = 16
+
+// AdmitDelete returns what judges the deletion of a sandbox by the user of ctx, as
+// admission does with every deletion of one.
+type AdmitDelete func(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) rest.ValidateObjectFunc
+
+// ReleaseREST serves the release of sandboxes: see v1alpha1.SandboxClaimRelease. They are
+// deleted one by one, as their user would delete them. A release whose time is over
+// answers with what it has done, and the same request once more goes on.
+type ReleaseREST struct {
+	claims, sandboxes *genericregistry.Store
+	admit             AdmitDelete
+}
+
+var _ rest.NamedCreater = &ReleaseREST{}
+
+// NewReleaseREST returns the release of the sandboxes in one store that belong to the
+// claims in another.
+func NewReleaseREST(claims, sandboxes *genericregistry.Store, admit AdmitDelete) *ReleaseREST {
+	return &ReleaseREST{claims: claims, sandboxes: sandboxes, admit: admit}
+}
+
+// New returns an empty release.
+func (*ReleaseREST) New() runtime.Object { return &v1alpha1.SandboxClaimRelease{} }
+
+// Destroy does nothing: the storage underneath belongs to the main resources.
+func (*ReleaseREST) Destroy() {}
+
+// Create releases sandboxes of the claim of a name.
+//
+// The claim has to be Completed. One that is not would take others in their place, or, if
+// it takes all or nothing, end without any.
+func (r *ReleaseREST) Create(ctx context.Context, name string, obj runtime.Object, admit rest.ValidateObjectFunc,
+	options *metav1.CreateOptions) (runtime.Object, error) {
+	release, ok := obj.(*v1alpha1.SandboxClaimRelease)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a SandboxClaimRelease, got %T", obj))
+	}
+	if release.Name != "" && release.Name != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name %q is not the name of the claim in the path, %q", release.Name, name))
+	}
+	if errs := validation.ValidateSandboxClaimRelease(release); len(errs) > 0 {
+		return nil, invalidRelease(name, errs...)
+	}
+	if admit != nil {
+		if err := admit(ctx, release.DeepCopy()); err != nil {
+			return nil, err
+		}
+	}
+	claim, err := r.claim(ctx, name, release)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := r.bound(ctx, claim, release)
+	if err != nil {
+		return nil, err
+	}
+	released, remaining, err := r.delete(ctx, claim, bound, options.DryRun)
+	if len(options.DryRun) == 0 && len(released) > 0 {
+		audited(ctx, claim, released)
+	}
+	if err != nil {
+		if len(released) > 0 {
+			base.Warn(ctx, []string{fmt.Sprintf("%d sandboxes of claim %s were released before this error", len(released), name)})
+		}
+		return nil, err
+	}
+	answer := &v1alpha1.SandboxClaimRelease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name},
+		Spec:       release.Spec,
+		Status:     v1alpha1.SandboxClaimReleaseStatus{Remaining: remaining},
+	}
+	for _, sb := range released {
+		answer.Status.Released = append(answer.Status.Released, sb.Name)
+	}
+	return answer, nil
+}
+
+func invalidRelease(name string, errs ...*field.Error) error {
+	return apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimRelease").GroupKind(), name, errs)
+}
+
+// claim reads the claim, and refuses one that may not be released as asked.
+func (r *ReleaseREST) claim(ctx context.Context, name string, release *v1alpha1.SandboxClaimRelease) (*v1alpha1.SandboxClaim, error) {
+	obj, err := r.claims.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	claim, ok := obj.(*v1alpha1.SandboxClaim)
+	if !ok {
+		return nil, fmt.Errorf("reading claim %s: got a %T", name, obj)
+	}
+	conflict := func(format string, args ...any) error {
+		return apierrors.NewConflict(v1alpha1.Resource("sandboxclaims"), name, fmt.Errorf(format, args...))
+	}
+	switch {
+	case release.Spec.ClaimUID != "" && release.Spec.ClaimUID != claim.UID:
+		return nil, conflict("spec.claimUID is %s, the UID of the claim is %s", release.Spec.ClaimUID, claim.UID)
+	case claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted:
+		return nil, conflict("the claim is not Completed yet; a shorter spec.claimTimeout ends it with what it has")
+	}
+	return claim, nil
+}
+
+// bound returns the sandboxes of a claim that a release is about and that are not being
+// deleted yet, ordered by name.
+func (r *ReleaseREST) bound(ctx context.Context, claim *v1alpha1.SandboxClaim, release *v1alpha1.SandboxClaimRelease) ([]*v1alpha1.Sandbox, error) {
+	obj, err := r.sandboxes.List(ctx, &metainternalversion.ListOptions{
+		LabelSelector: labels.Set{v1alpha1.LabelClaimName: claim.Name}.AsSelector(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, ok := obj.(*v1alpha1.SandboxList)
+	if !ok {
+		return nil, fmt.Errorf("listing sandboxes of claim %s: got a %T", claim.Name, obj)
+	}
+	named := sets.New(release.Spec.SandboxNames...)
+	unknown := named.Clone()
+	for _, sb := range claim.Status.Sandboxes { // those that are gone stay in its status
+		unknown.Delete(sb.Name)
+	}
+	var bound []*v1alpha1.Sandbox
+	for i := range list.Items {
+		sb := &list.Items[i]
+		if !isBound(sb, claim) {
+			continue
+		}
+		unknown.Delete(sb.Name)
+		asked := named.Has(sb.Name) || len(named) == 0 && sb.Labels[v1alpha1.LabelReservedFailedSandbox] == ""
+		if asked && sb.DeletionTimestamp == nil {
+			bound = append(bound, sb)
+		}
+	}
+	for i, name := range release.Spec.SandboxNames {
+		if unknown.Has(name) {
+			path := field.NewPath("spec", "sandboxNames").Index(i)
+			return nil, invalidRelease(claim.Name, field.Invalid(path, name, "is no sandbox of claim "+claim.Name))
+		}
+	}
+	slices.SortFunc(bound, func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
+	return bound, nil
+}
+
+// isBound reports whether a sandbox is bound to this claim, and not to another of its
+// name.
+func isBound(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim) bool {
+	return sb.Annotations[v1alpha1.AnnotationOwner] == string(claim.UID) && sb.Labels[v1alpha1.LabelClaimName] == claim.Name
+}
+
+// delete deletes sandboxes of a claim for as long as there is time to answer. It returns
+// which, in their order, and how many it did not come to. After an error it goes on with
+// the others, and returns the first.
+func (r *ReleaseREST) delete(ctx context.Context, claim *v1alpha1.SandboxClaim, bound []*v1alpha1.Sandbox, dryRun []string) (
+	released []v1alpha1.ClaimedSandbox, remaining int32, err error) {
+	within, cancel := inTimeToAnswer(ctx)
+	defer cancel()
+	ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
+		IsResourceRequest: true, Verb: "delete", APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version,
+		Resource: "sandboxes", Namespace: claim.Namespace,
+	})
+	var late atomic.Int32
+	var mu sync.Mutex
+	var deletes errgroup.Group
+	deletes.SetLimit(deletesAtOnce)
+	for _, sb := range bound {
+		deletes.Go(func() error {
+			if within.Err() != nil {
+				late.Add(1)
+				return nil
+			}
+			deleted, err := r.deleteOne(ctx, claim, sb, dryRun)
+			if deleted {
+				mu.Lock()
+				defer mu.Unlock()
+				released = append(released, v1alpha1.ClaimedSandbox{Name: sb.Name})
+			}
+			return err
+		})
+	}
+	err = cmp.Or(deletes.Wait(), ctx.Err())
+	slices.SortFunc(released, func(a, b v1alpha1.ClaimedSandbox) int { return cmp.Compare(a.Name, b.Name) })
+	return released, late.Load(), err
+}
+
+// inTimeToAnswer ends before ctx does, by what is needed to answer.
+func inTimeToAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/5, 2*time.Second)))
+}
+
+// errNotBound means that a sandbox is not bound to the claim that releases it.
+var errNotBound = errors.New("the sandbox is not bound to the claim")
+
+// deleteOne deletes a sandbox, unless it is gone or no longer bound to the claim. The store
+// asks that of the very revision which it deletes.
+func (r *ReleaseREST) deleteOne(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, dryRun []string) (bool, error) {
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(sb.UID)), DryRun: dryRun}
+	admit := r.admit(ctx, sb.Namespace, sb.Name, options)
+	var denied error
+	_, _, err := r.sandboxes.Delete(ctx, sb.Name, func(ctx context.Context, obj runtime.Object) error {
+		if now, ok := obj.(*v1alpha1.Sandbox); !ok || !isBound(now, claim) {
+			return errNotBound
+		}
+		denied = admit(ctx, obj)
+		return denied
+	}, options)
+	switch {
+	case denied != nil:
+		return false, denied
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), errors.Is(err, errNotBound): // a conflict is another UID
+		return false, nil
+	}
+	return err == nil, err
+}
