@@ -77,8 +77,9 @@ func newAllocator(
 			claimResource:   claims,
 			sandboxResource: sandboxes,
 		},
-		SyncWindow: extra.SyncWindow,
-		Admit:      admitter.admit,
+		SyncWindow:  extra.SyncWindow,
+		PodMetadata: extra.podMetadata(),
+		Admit:       admitter.admit,
 	})
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
 }

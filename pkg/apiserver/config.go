@@ -28,14 +28,33 @@ import (
 // generic server gives a create.
 const DefaultSyncWindow = 10 * time.Second
 
+// What the labels and annotations of claims do where neither the SandboxSet nor the
+// SandboxTemplate says it.
+const (
+	// ClaimPodMetadataAll lets them reach pods.
+	ClaimPodMetadataAll = "All"
+	// ClaimPodMetadataNone keeps them on Sandboxes alone.
+	ClaimPodMetadataNone = "None"
+)
+
 // ExtraConfig is what our server needs beyond the generic one.
 type ExtraConfig struct {
 	// SyncWindow is how long a create of a claim may wait for sandboxes before it
 	// answers with what it has.
 	SyncWindow time.Duration
+	// ClaimPodMetadata is ClaimPodMetadataAll or ClaimPodMetadataNone; empty is All.
+	ClaimPodMetadata string
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
+}
+
+// podMetadata is what holds for pods of which no set and no template says it.
+func (c *ExtraConfig) podMetadata() *v1alpha1.PodMetadataPolicy {
+	if c.ClaimPodMetadata == ClaimPodMetadataNone {
+		return &v1alpha1.PodMetadataPolicy{}
+	}
+	return nil
 }
 
 func (c *ExtraConfig) wrap(kv clientv3.KV) clientv3.KV {

@@ -30,6 +30,9 @@ type Options struct {
 	SimulatedStartDelay time.Duration
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
+	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
+	// neither the SandboxSet nor the SandboxTemplate says it.
+	ClaimPodMetadata string
 }
 
 // NewOptions returns the defaults.
@@ -40,6 +43,7 @@ func NewOptions() *Options {
 		SecurePort:          6543,
 		SimulatedStartDelay: 200 * time.Millisecond,
 		SyncWindow:          apiserver.DefaultSyncWindow,
+		ClaimPodMetadata:    apiserver.ClaimPodMetadataAll,
 	}
 }
 
@@ -53,6 +57,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "How long a simulated sandbox takes to start.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
+	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
+		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None.")
 }
 
 // Complete fills in what is derived from other options.

@@ -51,12 +51,14 @@ var (
 func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&claim.ObjectMeta, true, labelValueName, metadataPath)
 	errs = append(errs, validatePrewarmStrategy(claim.Annotations, metadataPath.Child("annotations"))...)
+	errs = append(errs, validatePlatformKeys(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, specPath)...)
 	return append(errs, validateClaimSpec(&claim.Spec, specPath)...)
 }
 
 // ValidateSandboxClaimUpdate checks a changed claim.
 func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&claim.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs = append(errs, validatePlatformKeys(&claim.Spec, &old.Spec, specPath)...)
 	errs = append(errs, validateClaimSpec(&claim.Spec, specPath)...)
 	if replicasOf(claim.Spec.Replicas) != replicasOf(old.Spec.Replicas) {
 		errs = append(errs, field.Invalid(specPath.Child("replicas"), claim.Spec.Replicas, "replicas is immutable"))

@@ -62,6 +62,9 @@ type Options struct {
 	EmbeddedEtcdDir string
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
+	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
+	// neither the SandboxSet nor the SandboxTemplate says it.
+	ClaimPodMetadata string
 	// Alone makes a server without a cluster even where one could be found.
 	Alone bool
 }
@@ -96,6 +99,8 @@ func NewOptions() *Options {
 		Admission:      genericoptions.NewAdmissionOptions(),
 		Traces:         genericoptions.NewTracingOptions(),
 		SyncWindow:     apiserver.DefaultSyncWindow,
+
+		ClaimPodMetadata: apiserver.ClaimPodMetadataAll,
 	}
 	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
@@ -125,6 +130,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
+	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
+		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None. "+
+		"They are on the Sandboxes in any case.")
 }
 
 // Complete fills in what other options imply. Call it once, after the flags are
@@ -167,6 +175,9 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Traces.Validate()...)
 	if o.SyncWindow < 0 || o.SyncWindow > maxSyncWindow {
 		errs = append(errs, fmt.Errorf("--sync-window must be between 0s and %s", maxSyncWindow))
+	}
+	if o.ClaimPodMetadata != apiserver.ClaimPodMetadataAll && o.ClaimPodMetadata != apiserver.ClaimPodMetadataNone {
+		errs = append(errs, fmt.Errorf("--claim-pod-metadata must be %s or %s", apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone))
 	}
 	if !o.hasCluster() {
 		errs = append(errs, o.validateAlone()...)

@@ -40,6 +40,8 @@ func TestFlags(t *testing.T) {
 		"unknown admission plugin":     {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--disable-admission-plugins=x"}, wantErr: `plugin "x" is unknown`},
 		"negative sync window":         {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--sync-window=-1s"}, wantErr: "--sync-window must be between"},
 		"sync window beyond requests":  {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--sync-window=40s"}, wantErr: "--sync-window must be between"},
+		"no metadata of claims":        {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--claim-pod-metadata=None"}},
+		"some metadata of claims":      {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--claim-pod-metadata=some"}, wantErr: "--claim-pod-metadata must be All or None"},
 		"no waiting":                   {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--sync-window=0"}},
 		"port out of range":            {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--secure-port=99999"}, wantErr: "--secure-port"},
 		"no port":                      {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--secure-port=0"}, wantErr: "--secure-port must not be 0"},
