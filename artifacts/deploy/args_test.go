@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 )
@@ -187,5 +190,31 @@ func TestEtcdArguments(t *testing.T) {
 	_, tag, _ := strings.Cut(w.template.Spec.Containers[0].Image, ":")
 	if minor := strings.Join(strings.Split(etcdversion.Version, ".")[:2], ".") + "."; !strings.HasPrefix(tag, minor) {
 		t.Errorf("etcd %s is installed, and %s is tested", tag, etcdversion.Version)
+	}
+}
+
+// TestRestricted: the component is for overlays of one's own, whatever they are made of.
+func TestRestricted(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, overlay := range overlays {
+		t.Run(overlay, func(t *testing.T) {
+			own := t.TempDir()
+			to, err := filepath.Rel(own, here)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kustomization := fmt.Sprintf("resources: [%[1]s/%[2]s]\ncomponents: [%[1]s/components/restricted]\n", to, overlay)
+			if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			objects := render(t, own)
+			values := parse(t, apiserverapp.NewCommand(), args(t, objects, workloads(objects)["sandlot-apiserver"]))
+			if got := values["claim-pod-metadata"]; got != apiserver.ClaimPodMetadataNone {
+				t.Errorf("--claim-pod-metadata=%s", got)
+			}
+		})
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
@@ -44,6 +46,9 @@ type Options struct {
 	MaxFresh int
 	// MaxFreshBytes is how many bytes these sandboxes may have, as they are stored.
 	MaxFreshBytes int64
+	// PodMetadata says which labels and annotations of claims reach pods where neither the
+	// SandboxSet nor the SandboxTemplate says so; nil lets all through.
+	PodMetadata *v1alpha1.PodMetadataPolicy
 	// Admit judges the sandboxes that are about to be made for a claim, and may change
 	// them, as the API does with all that is created; nil lets all pass. The claim is not
 	// to be changed.
@@ -84,6 +89,7 @@ func New(o Options) *Allocator {
 	a.planner = &planner{
 		templates: &templates{
 			cache: podtemplate.NewCache(), sizes: newSizes(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
+			podMetadata: o.PodMetadata,
 		},
 		stock: a.stock, clock: o.Clock, admit: o.Admit,
 	}
@@ -146,13 +152,34 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	stored, waits, err := a.first(ctx, u, claim, now)
 	if err != nil || !claims.Unfinished(stored) {
 		known.forget(u, claim.UID)
+		if err == nil {
+			warnOfHeldBack(ctx, u.keptFromPods())
+		}
 		return stored, a.refusal(ctx, claim, err)
 	}
 	known.begin(u, claim.UID)
 	if waits && a.worker.isRunning() {
 		a.await(ctx, u)
 	}
+	warnOfHeldBack(ctx, u.keptFromPods())
 	return u.latest().DeepCopy(), nil
+}
+
+// toldHeldBack is how many fields one warning names.
+const toldHeldBack = 5
+
+// warnOfHeldBack tells the client which of its labels and annotations are not on all of
+// the pods.
+func warnOfHeldBack(ctx context.Context, fields []string) {
+	if len(fields) == 0 {
+		return
+	}
+	told := strings.Join(fields[:min(len(fields), toldHeldBack)], ", ")
+	if more := len(fields) - toldHeldBack; more > 0 {
+		told += fmt.Sprintf(" and %d more", more)
+	}
+	warning.AddWarning(ctx, "", told+": on the sandboxes, but not on all of their pods: "+
+		"held back by a podMetadataPolicy, by the default of the installation, or because the pod template says otherwise")
 }
 
 // first writes the claim's first state, with what can be bound now, or fails and

@@ -69,6 +69,8 @@ type sizedRevision struct {
 	// have the same one, unless a user changed one of them.
 	have   *runtime.RawExtension
 	raised raised
+	// podMetadata says which of the claim's labels and annotations reach their pods.
+	podMetadata *v1alpha1.PodMetadataPolicy
 }
 
 // prepare returns a candidate as it is to be bound, errMoved, or a noTemplateError.
@@ -176,8 +178,8 @@ func (c *candidates) rederive(ctx context.Context, sb *v1alpha1.Sandbox) *runtim
 	return resolved.Template
 }
 
-// size finds out once in a turn what becomes of the size of the candidates that are
-// like one. The result is good until the next call.
+// size finds out once in a turn what becomes of the size and metadata of the candidates
+// that are like one. The result is good until the next call.
 func (c *candidates) size(ctx context.Context, from poolindex.Candidate) (*sizedRevision, error) {
 	at := slices.IndexFunc(c.sized, func(s sizedRevision) bool { return s.pool == from.Pool && s.revision == from.Revision })
 	if at >= 0 {
@@ -195,12 +197,29 @@ func (c *candidates) size(ctx context.Context, from poolindex.Candidate) (*sized
 			return nil, err
 		}
 	}
+	if bringsPodMetadata(c.claim) {
+		var err error
+		if s.podMetadata, err = c.podMetadataFor(ctx, from); err != nil {
+			return nil, err
+		}
+	}
 	c.sized = append(c.sized, s)
 	return &c.sized[len(c.sized)-1], nil
 }
 
+// podMetadataFor returns which of the claim's labels and annotations reach the pod of a
+// candidate. Those of a set that is gone serve no claim, so none do.
+func (c *candidates) podMetadataFor(ctx context.Context, from poolindex.Candidate) (*v1alpha1.PodMetadataPolicy, error) {
+	set := c.stock.sets.Set(from.Pool.Namespace, from.Pool.Name)
+	if set == nil || string(set.UID) != from.Pool.UID {
+		return &v1alpha1.PodMetadataPolicy{}, nil
+	}
+	return c.podMetadataOf(ctx, set, c.late)
+}
+
 // apply sets the template that a candidate is bound with.
 func (s *sizedRevision) apply(ready *plan.Candidate, sizes *sizes) {
+	ready.PodMetadata = s.podMetadata
 	if s.want == nil {
 		ready.ResizeFailed = s.failed
 		return

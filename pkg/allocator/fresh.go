@@ -30,6 +30,40 @@ type templates struct {
 	maxFreshBytes int64
 	// late finds templates for claims that are served from a pool.
 	late podtemplate.Lookup
+	// podMetadata is what holds where neither set nor template says which metadata of
+	// claims reaches pods; nil lets all through.
+	podMetadata *v1alpha1.PodMetadataPolicy
+}
+
+// podMetadataOf returns which labels and annotations of claims reach the pods of a set:
+// what the set says, else what the SandboxTemplate says that it names. Where that is gone
+// none do, for it may have held them back.
+func (t *templates) podMetadataOf(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.PodMetadataPolicy, error) {
+	if set.Spec.PodMetadataPolicy != nil {
+		return set.Spec.PodMetadataPolicy, nil
+	}
+	return t.podMetadataOfTemplate(ctx, set.Namespace, v1alpha1.SandboxTemplateOf(set), lookup)
+}
+
+// podMetadataOfTemplate does so for the pods of a SandboxTemplate. No name is none.
+func (t *templates) podMetadataOfTemplate(ctx context.Context, namespace, name string, lookup podtemplate.Lookup) (*v1alpha1.PodMetadataPolicy, error) {
+	if name == "" {
+		return t.podMetadata, nil
+	}
+	switch template, err := lookup.SandboxTemplate(ctx, namespace, name); {
+	case err != nil:
+		return nil, err
+	case template == nil:
+		return &v1alpha1.PodMetadataPolicy{}, nil
+	case template.Spec.PodMetadataPolicy != nil:
+		return template.Spec.PodMetadataPolicy, nil
+	}
+	return t.podMetadata, nil
+}
+
+// bringsPodMetadata reports whether a claim has any labels or annotations for pods.
+func bringsPodMetadata(claim *v1alpha1.SandboxClaim) bool {
+	return len(claim.Spec.Labels)+len(claim.Spec.Annotations) > 0
 }
 
 // freshModel is what the sandboxes made for a claim look like, or why there can be
@@ -37,8 +71,10 @@ type templates struct {
 type freshModel struct {
 	sandbox *v1alpha1.Sandbox
 	// limit is how many of them the claim may hold.
-	limit  claims.FreshLimit
-	broken error
+	limit claims.FreshLimit
+	// podMetadata says which of the claim's labels and annotations its pod has.
+	podMetadata *v1alpha1.PodMetadataPolicy
+	broken      error
 	// refused: the template does not take what the claim adds, or a new claim can only
 	// have fresh sandboxes and wants more than are made for one.
 	refused *RefusedError
@@ -52,12 +88,20 @@ func (t *templates) freshModel(
 	var model *v1alpha1.Sandbox
 	var most []*int32
 	var limit claims.FreshLimit
+	var policy *v1alpha1.PodMetadataPolicy
 	var refused *RefusedError
 	var err error
 	if e.MakeFrom != nil {
 		model, most, err = t.modelOf(ctx, e.MakeFrom, lookup)
 	} else {
 		model, most, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+	}
+	if err == nil && bringsPodMetadata(claim) {
+		if e.MakeFrom != nil {
+			policy, err = t.podMetadataOf(ctx, e.MakeFrom, lookup)
+		} else {
+			policy, err = t.podMetadataOfTemplate(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+		}
 	}
 	if err == nil {
 		refused, err = inject(ctx, claim, e, model, lookup)
@@ -76,7 +120,7 @@ func (t *templates) freshModel(
 	case refused != nil:
 		return &freshModel{broken: refused, refused: refused}, nil //nolint:nilerr // the model says so
 	}
-	return &freshModel{sandbox: model, limit: limit}, nil
+	return &freshModel{sandbox: model, limit: limit, podMetadata: policy}, nil
 }
 
 // freshLimit is how many sandboxes like the model a claim may hold. said is what set and
@@ -224,7 +268,7 @@ func inject(
 	if err != nil {
 		return nil, err
 	}
-	template, refused, err := podtemplate.InjectEnv(model.Spec.Template, claim.Spec.Env, policies.EnvVarsInjectionPolicy, envPath)
+	template, refused, err := podtemplate.InjectEnv(model.Spec.Template, claim.Spec.Env, policies, envPath)
 	if err != nil {
 		return nil, malformed(err)
 	}

@@ -6,6 +6,7 @@ package allocator
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -26,6 +27,8 @@ type hand struct {
 	// gets no more, as far as that was found out by trying.
 	room    int
 	refused *RefusedError
+	// heldBack are the fields of the claim that were kept from pods so far.
+	heldBack sets.Set[string]
 	// making spaces out the making of sandboxes that fail, looking the looks at what is
 	// in the way and no watch may tell of.
 	making, looking pause
@@ -39,9 +42,10 @@ type taken struct {
 
 func newHand() *hand {
 	return &hand{
-		room:    etcdtxn.MaxOps - 1,
-		making:  newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
-		looking: newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
+		room:     etcdtxn.MaxOps - 1,
+		heldBack: sets.Set[string]{},
+		making:   newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		looking:  newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
 	}
 }
 

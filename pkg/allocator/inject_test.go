@@ -177,7 +177,7 @@ func startingFor(t *testing.T, claim *v1alpha1.SandboxClaim, name string, now ti
 	}
 	model := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
 	model.Spec.Template = podOf()
-	sb, err := marks.NewSandbox(model, name, types.UID(name), "lock", now)
+	sb, err := marks.NewSandbox(model, nil, name, types.UID(name), "lock", now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 		return nil, err
 	}
 	t.state.Eligible = a.Eligible
+	t.heldBack.Insert(t.marks.HeldBack()...)
 	t.planLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
@@ -295,7 +296,7 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 	made := slices.Clone(t.made)
 	for len(made) < n {
 		name := podtemplate.NewName(t.model.sandbox.GenerateName)
-		sb, err := t.marks.NewSandbox(t.model.sandbox, name, uuid.NewUUID(), string(uuid.NewUUID()), a.Now)
+		sb, err := t.marks.NewSandbox(t.model.sandbox, t.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), a.Now)
 		if err != nil {
 			return err
 		}

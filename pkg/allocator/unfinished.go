@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -51,6 +52,8 @@ type unfinished struct {
 	// deleted reports whether the claim is gone.
 	deleted bool
 	outlook outlook
+	// heldBack are the fields of the claim, sorted, that were kept from pods by this server.
+	heldBack []string
 }
 
 // outlook is what a plan says of what may help a claim.
@@ -238,13 +241,24 @@ func (u *unfinished) latest() *v1alpha1.SandboxClaim {
 	return u.claim
 }
 
-// planned notes what a plan says of what may help the claim.
+// planned notes what a plan says of what may help the claim, and what the work at it has
+// kept from pods.
 func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.outlook.stuck = p.Wants.Need > 0 && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
 	u.outlook.hopeless = u.outlook.stuck && unserved && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
+	if len(u.heldBack) != u.work.heldBack.Len() {
+		u.heldBack = sets.List(u.work.heldBack)
+	}
+}
+
+// keptFromPods are the fields of the claim that were kept from pods so far.
+func (u *unfinished) keptFromPods() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.heldBack
 }
 
 // mayBeHelped reports whether a change of some set or template may matter to the
@@ -313,11 +327,11 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
 func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim, since time.Time) *unfinished {
 	uid := claim.UID
 	return &unfinished{
-		key:    types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
+		key: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
 		waiter: queue.NewWaiter(queue.Place{
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy], Since: since, UID: uid,
 		}, func() { c.turns.Add(uid) }),
-		done:   make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
+		done: make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
 	}
 }
 

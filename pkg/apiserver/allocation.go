@@ -81,6 +81,7 @@ func newAllocator(
 		MaxFresh:      extra.MaxFreshSandboxes,
 		MaxFreshBytes: extra.ClaimLimits.MaxBytes,
 		Admit:         admitter.admit,
+		PodMetadata:   extra.podMetadata(),
 	})
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
 }

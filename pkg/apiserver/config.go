@@ -33,6 +33,15 @@ const DefaultSyncWindow = 10 * time.Second
 // made for it, where nothing says otherwise.
 const DefaultMaxFreshSandboxes = 1000
 
+// What the labels and annotations of claims do where neither the SandboxSet nor the
+// SandboxTemplate says it.
+const (
+	// ClaimPodMetadataAll lets them reach pods.
+	ClaimPodMetadataAll = "All"
+	// ClaimPodMetadataNone keeps them on Sandboxes alone.
+	ClaimPodMetadataNone = "None"
+)
+
 // ExtraConfig is what our server needs beyond the generic one.
 type ExtraConfig struct {
 	// SyncWindow is how long a create of a claim may wait for sandboxes before it
@@ -43,9 +52,19 @@ type ExtraConfig struct {
 	// MaxFreshSandboxes is how many sandboxes one claim may hold at a time that were
 	// made for it, where neither set nor template says.
 	MaxFreshSandboxes int
+	// ClaimPodMetadata is ClaimPodMetadataAll or ClaimPodMetadataNone; empty is All.
+	ClaimPodMetadata string
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
+}
+
+// podMetadata is what holds for pods of which no set and no template says it.
+func (c *ExtraConfig) podMetadata() *v1alpha1.PodMetadataPolicy {
+	if c.ClaimPodMetadata == ClaimPodMetadataNone {
+		return &v1alpha1.PodMetadataPolicy{}
+	}
+	return nil
 }
 
 func (c *ExtraConfig) wrap(kv clientv3.KV) clientv3.KV {

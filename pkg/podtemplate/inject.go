@@ -23,15 +23,17 @@ import (
 //  2. Under Allowed a container with envFrom takes none: which names that brings is
 //     not to be seen here, and a variable hides one of the same name.
 //  3. A replaced variable stays where it was, because others may refer to it.
+//  4. With envVarsInjectionContainers First, no other container may be named.
 //
 // What is refused is told by fields below path, and never with a value. An error is
 // about the template.
 func InjectEnv(
-	template *runtime.RawExtension, env []v1alpha1.SandboxClaimEnvVar, policy v1alpha1.InjectionPolicy, path *field.Path,
+	template *runtime.RawExtension, env []v1alpha1.SandboxClaimEnvVar, policies *v1alpha1.SandboxTemplateSpec, path *field.Path,
 ) (injected *runtime.RawExtension, refused field.ErrorList, err error) {
 	if len(env) == 0 {
 		return template, nil, nil
 	}
+	policy := policies.EnvVarsInjectionPolicy
 	if !injects(policy) {
 		return nil, field.ErrorList{field.Forbidden(path, disallowed("envVarsInjectionPolicy"))}, nil
 	}
@@ -45,8 +47,13 @@ func InjectEnv(
 	}
 	for i, variable := range env {
 		target := targets.find(variable.ContainerName)
-		if target == nil {
-			refused = append(refused, field.NotFound(path.Index(i).Child("containerName"), variable.ContainerName))
+		switch at := path.Index(i).Child("containerName"); {
+		case target == nil:
+			refused = append(refused, field.NotFound(at, variable.ContainerName))
+			continue
+		case target != targets.first && policies.EnvVarsInjectionContainers == v1alpha1.InjectionContainersFirst:
+			refused = append(refused, field.Forbidden(at, fmt.Sprintf(
+				"only the first container takes variables of claims: the template's envVarsInjectionContainers is %s", v1alpha1.InjectionContainersFirst)))
 			continue
 		}
 		if problem := target.inject(variable, policy, path.Index(i)); problem != nil {

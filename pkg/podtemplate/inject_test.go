@@ -31,8 +31,9 @@ func TestInjectEnv(t *testing.T) {
 		return v1alpha1.SandboxClaimEnvVar{Name: name, Value: "hidden", ContainerName: container}
 	}
 	tests := map[string]struct {
-		policy v1alpha1.InjectionPolicy
-		env    []v1alpha1.SandboxClaimEnvVar
+		policy     v1alpha1.InjectionPolicy
+		containers v1alpha1.InjectionContainers
+		env        []v1alpha1.SandboxClaimEnvVar
 		// changes are replacements in template.
 		changes []string
 		refused []string
@@ -68,6 +69,18 @@ func TestInjectEnv(t *testing.T) {
 			policy: allow, env: []v1alpha1.SandboxClaimEnvVar{variable("C", "side")},
 			refused: []string{"spec.env[0]: Forbidden: container side takes variables from envFrom"},
 		},
+		"the first container alone, by its name or without": {
+			policy: allow, containers: v1alpha1.InjectionContainersFirst, env: []v1alpha1.SandboxClaimEnvVar{variable("C", ""), variable("D", "main")},
+			changes: []string{`{"name":"B","value":"b"}`, `{"name":"B","value":"b"},{"name":"C","value":"hidden"},{"name":"D","value":"hidden"}`},
+		},
+		"no other container": {
+			policy: overrides, containers: v1alpha1.InjectionContainersFirst,
+			env: []v1alpha1.SandboxClaimEnvVar{variable("C", "side"), variable("C", "init"), variable("C", "none")},
+			refused: []string{
+				"spec.env[0].containerName: Forbidden: only the first container", "spec.env[1].containerName: Forbidden: only the first container",
+				`spec.env[2].containerName: Not found: "none"`,
+			},
+		},
 		"replaced in place, whatever it was": {
 			policy: overrides, env: []v1alpha1.SandboxClaimEnvVar{variable("A", ""), variable("C", "side"), variable("D", "")},
 			changes: []string{
@@ -80,7 +93,9 @@ func TestInjectEnv(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			have := &runtime.RawExtension{Raw: []byte(template)}
-			got, refused, err := InjectEnv(have, tc.env, tc.policy, field.NewPath("spec", "env"))
+			got, refused, err := InjectEnv(have, tc.env, &v1alpha1.SandboxTemplateSpec{
+				EnvVarsInjectionPolicy: tc.policy, EnvVarsInjectionContainers: tc.containers,
+			}, field.NewPath("spec", "env"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +132,7 @@ func expectRefused(t *testing.T, want []string, got field.ErrorList) {
 
 func TestInjectEnvReplacesEveryOne(t *testing.T) {
 	have := &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"env":[{"name":"A","value":"1"},{"name":"B"},{"name":"A","value":"2"}]}]}}`)}
-	got, refused, err := InjectEnv(have, []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: "3"}}, overrides, field.NewPath("env"))
+	got, refused, err := InjectEnv(have, []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: "3"}}, &v1alpha1.SandboxTemplateSpec{EnvVarsInjectionPolicy: overrides}, field.NewPath("env"))
 	if err != nil || refused != nil {
 		t.Fatal(err, refused)
 	}
@@ -130,7 +145,7 @@ func TestInjectEnvReplacesEveryOne(t *testing.T) {
 func TestInjectEnvIntoWhatIsNoTemplate(t *testing.T) {
 	for _, raw := range []string{`[]`, `{}`, `{"spec":7}`, `{"spec":{"containers":["main"]}}`} {
 		env := []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: "hidden"}}
-		if _, _, err := InjectEnv(&runtime.RawExtension{Raw: []byte(raw)}, env, allow, field.NewPath("env")); err == nil || strings.Contains(err.Error(), "hidden") {
+		if _, _, err := InjectEnv(&runtime.RawExtension{Raw: []byte(raw)}, env, &v1alpha1.SandboxTemplateSpec{EnvVarsInjectionPolicy: allow}, field.NewPath("env")); err == nil || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: error %v", raw, err)
 		}
 	}

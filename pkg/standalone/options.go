@@ -33,6 +33,9 @@ type Options struct {
 	SyncWindow time.Duration
 	// ClaimLimits bound what one claim may ask for.
 	ClaimLimits options.ClaimLimits
+	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
+	// neither the SandboxSet nor the SandboxTemplate says it.
+	ClaimPodMetadata string
 }
 
 // NewOptions returns the defaults.
@@ -44,6 +47,7 @@ func NewOptions() *Options {
 		SimulatedStartDelay: 200 * time.Millisecond,
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         options.NewClaimLimits(),
+		ClaimPodMetadata:    apiserver.ClaimPodMetadataAll,
 	}
 }
 
@@ -58,6 +62,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
 	o.ClaimLimits.AddFlags(fs)
+	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
+		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None.")
 }
 
 // Complete fills in what is derived from other options.

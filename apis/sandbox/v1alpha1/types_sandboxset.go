@@ -65,6 +65,13 @@ type SandboxSetSpec struct {
 	// +listType=atomic
 	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
 
+	// podMetadataPolicy says which labels and annotations of a claim reach the pods of
+	// this set's sandboxes. Unset means what the SandboxTemplate says that templateRef
+	// names, and where that says nothing, or there is none, what the API server's flag
+	// --claim-pod-metadata says.
+	// +optional
+	PodMetadataPolicy *PodMetadataPolicy `json:"podMetadataPolicy,omitempty"`
+
 	// scaleStrategy says how fast the pool grows, and how far while claims wait.
 	// +optional
 	ScaleStrategy SandboxSetScaleStrategy `json:"scaleStrategy,omitempty,omitzero"`

@@ -55,6 +55,17 @@ type SandboxTemplateSpec struct {
 	// +optional
 	EnvVarsInjectionPolicy InjectionPolicy `json:"envVarsInjectionPolicy,omitempty"`
 
+	// envVarsInjectionContainers says which containers a claim's env may name: All, or
+	// First for the first container of the pod template alone. Empty means All.
+	// +optional
+	EnvVarsInjectionContainers InjectionContainers `json:"envVarsInjectionContainers,omitempty"`
+
+	// podMetadataPolicy says which labels and annotations of a claim reach the pods of
+	// this template's sandboxes, unless the SandboxSet that they come from says it
+	// itself. Unset means what the API server's flag --claim-pod-metadata says.
+	// +optional
+	PodMetadataPolicy *PodMetadataPolicy `json:"podMetadataPolicy,omitempty"`
+
 	// volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do:
 	// Allowed adds new ones, also in the place of an emptyDir of that name in the pod
 	// template, Overrides also replaces any other volume of the same name, Disallowed
@@ -118,6 +129,34 @@ const (
 	// InjectionOverrides takes additions and replacements.
 	InjectionOverrides InjectionPolicy = "Overrides"
 )
+
+// InjectionContainers says which containers of a pod template a claim's env may name.
+// +enum
+type InjectionContainers string
+
+const (
+	// InjectionContainersAll are all containers and init containers.
+	InjectionContainersAll InjectionContainers = "All"
+	// InjectionContainersFirst is the first container alone, which is the one that a
+	// variable without a container's name is for.
+	InjectionContainersFirst InjectionContainers = "First"
+)
+
+// PodMetadataPolicy says which keys of a claim's labels and annotations reach pods. A
+// key is one of these, or begins with one that ends in *; * alone is every key. An
+// empty list lets no key through. What is held back is on the Sandbox all the same.
+type PodMetadataPolicy struct {
+	// labels are the keys of labels that reach pods: at most 64, such as team or
+	// example.com/*.
+	// +optional
+	// +listType=atomic
+	Labels []string `json:"labels,omitempty"`
+
+	// annotations are the keys of annotations that reach pods: at most 64.
+	// +optional
+	// +listType=atomic
+	Annotations []string `json:"annotations,omitempty"`
+}
 
 // NetworkPolicyManagement says who keeps the NetworkPolicy of a template.
 // +enum

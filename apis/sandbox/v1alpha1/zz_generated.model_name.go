@@ -49,6 +49,11 @@ func (in PodMetadata) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PodMetadataPolicy) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.PodMetadataPolicy"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RuntimeConfig) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.RuntimeConfig"
 }

@@ -52,6 +52,7 @@ func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim, limits ClaimLimits) fiel
 	errs := apivalidation.ValidateObjectMeta(&claim.ObjectMeta, true, labelValueName, metadataPath)
 	errs = append(errs, validatePrewarmStrategy(claim.Annotations, metadataPath.Child("annotations"))...)
 	errs = append(errs, validateOwnAnnotations(claim.Annotations, nil)...)
+	errs = append(errs, validatePlatformKeys(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, specPath)...)
 	return append(errs, validateClaimSpec(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, limits, specPath)...)
 }
 
@@ -74,6 +75,7 @@ func ValidateSandboxClaimRelease(release *v1alpha1.SandboxClaimRelease) field.Er
 func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim, limits ClaimLimits) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&claim.ObjectMeta, &old.ObjectMeta, metadataPath)
 	errs = append(errs, validateOwnAnnotations(claim.Annotations, old.Annotations)...)
+	errs = append(errs, validatePlatformKeys(&claim.Spec, &old.Spec, specPath)...)
 	errs = append(errs, validateClaimSpec(&claim.Spec, &old.Spec, limits, specPath)...)
 	if replicasOf(claim.Spec.Replicas) != replicasOf(old.Spec.Replicas) {
 		errs = append(errs, field.Invalid(specPath.Child("replicas"), claim.Spec.Replicas, "replicas is immutable"))

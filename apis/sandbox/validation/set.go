@@ -74,6 +74,7 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
 	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)
 	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
+	errs = append(errs, validatePodMetadataPolicy(spec.PodMetadataPolicy, old.PodMetadataPolicy, path.Child("podMetadataPolicy"))...)
 	errs = append(errs, validateChangedMaxUnavailable(
 		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
 	errs = append(errs, validateRange(spec.ScaleStrategy.Burst, maxBurst, path.Child("scaleStrategy", "burst"))...)

@@ -14,6 +14,8 @@ var injectionPolicies = []v1alpha1.InjectionPolicy{
 	v1alpha1.InjectionAllowed, v1alpha1.InjectionOverrides, v1alpha1.InjectionDisallowed,
 }
 
+var injectionContainers = []v1alpha1.InjectionContainers{v1alpha1.InjectionContainersAll, v1alpha1.InjectionContainersFirst}
+
 // ValidateSandboxTemplate checks a new template.
 func ValidateSandboxTemplate(template *v1alpha1.SandboxTemplate) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&template.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
@@ -48,6 +50,7 @@ func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.Sand
 	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
 	errs = append(errs, validateRange(spec.MaxFreshSandboxes, MaxFreshSandboxes, path.Child("maxFreshSandboxes"))...)
 	errs = append(errs, validateNetworkPolicy(spec, old, path)...)
+	errs = append(errs, validatePodMetadataPolicy(spec.PodMetadataPolicy, old.PodMetadataPolicy, path.Child("podMetadataPolicy"))...)
 	return append(errs, validateInjectionPolicies(spec, path)...)
 }
 
@@ -66,6 +69,9 @@ func validateInjectionPolicies(spec *v1alpha1.SandboxTemplateSpec, path *field.P
 	var errs field.ErrorList
 	if policy := spec.EnvVarsInjectionPolicy; policy != "" {
 		errs = append(errs, validateEnum(policy, injectionPolicies, path.Child("envVarsInjectionPolicy"))...)
+	}
+	if containers := spec.EnvVarsInjectionContainers; containers != "" {
+		errs = append(errs, validateEnum(containers, injectionContainers, path.Child("envVarsInjectionContainers"))...)
 	}
 	if policy := spec.VolumeClaimTemplatesPolicy; policy != "" {
 		errs = append(errs, validateEnum(policy, injectionPolicies, path.Child("volumeClaimTemplatesPolicy"))...)

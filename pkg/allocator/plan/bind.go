@@ -14,8 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -26,9 +29,18 @@ type Marks struct {
 	claim       *v1alpha1.SandboxClaim
 	labels      map[string]string
 	annotations map[string]string
-	// templates remembers, by the template before, the template after: the sandboxes of
-	// a pool share theirs.
-	templates map[string]boundTemplate
+	// templates remembers, by the template before and the policy, the template after: the
+	// sandboxes of a pool share theirs.
+	templates map[poolTemplate]boundTemplate
+	// heldBack are the fields of the claim's labels and annotations that are not in all of
+	// the pod templates.
+	heldBack sets.Set[string]
+}
+
+// poolTemplate is a pod template, and what it takes of a claim's metadata.
+type poolTemplate struct {
+	raw    string
+	policy *v1alpha1.PodMetadataPolicy
 }
 
 // boundTemplate is a pod template with a claim's metadata in it, and its hash.
@@ -57,10 +69,15 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 			v1alpha1.AnnotationOwner:                  string(claim.UID),
 			v1alpha1.AnnotationUpdatedMetadataInClaim: string(added),
 		}),
-		templates: map[string]boundTemplate{},
+		templates: map[poolTemplate]boundTemplate{},
+		heldBack:  sets.Set[string]{},
 	}
 	return m, nil
 }
+
+// HeldBack returns the fields of the claim's labels and annotations, sorted, that some of
+// the sandboxes so far have and their pods have not.
+func (m *Marks) HeldBack() []string { return sets.List(m.heldBack) }
 
 // bind returns what a candidate becomes when it is the claim's: locked, labelled,
 // detached from its set and from the template that it referred to, and whether a step
@@ -75,19 +92,20 @@ func (m *Marks) bind(c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits b
 	for _, step := range steps {
 		waits = step.begin(sb, c, now) || waits
 	}
-	return sb, waits, m.apply(sb, c.Lock, waits, now)
+	return sb, waits, m.apply(sb, c.PodMetadata, c.Lock, waits, now)
 }
 
 // NewSandbox returns a sandbox made for the claim like model, which is the claim's
-// from birth, and counts when it is ready. name and uid are what the generic store
-// would fill in.
-func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, name string, uid types.UID, lock string, now time.Time) (*v1alpha1.Sandbox, error) {
+// from birth, and counts when it is ready. policy says which of the claim's labels and
+// annotations its pod has; nil is all. name and uid are what the generic store would fill
+// in.
+func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, policy *v1alpha1.PodMetadataPolicy, name string, uid types.UID, lock string, now time.Time) (*v1alpha1.Sandbox, error) {
 	sb := model.DeepCopy()
 	sb.Name, sb.UID = name, uid
 	sb.CreationTimestamp = metav1.NewTime(now)
 	sb.Generation = 0 // apply counts up
 	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
-	if err := m.apply(sb, lock, false, now); err != nil {
+	if err := m.apply(sb, policy, lock, false, now); err != nil {
 		return nil, err
 	}
 	stand(sb, m.claim, false)
@@ -109,7 +127,7 @@ func dated(sb *v1alpha1.Sandbox, now time.Time) *v1alpha1.Sandbox {
 
 // apply makes sb the claim's, which must be a copy that the caller owns. changes says
 // that its controller has to do something about it.
-func (m *Marks) apply(sb *v1alpha1.Sandbox, lock string, changes bool, now time.Time) error {
+func (m *Marks) apply(sb *v1alpha1.Sandbox, policy *v1alpha1.PodMetadataPolicy, lock string, changes bool, now time.Time) error {
 	sb.OwnerReferences = nil
 	sb.Labels = merged(sb.Labels, m.labels)
 	sb.Annotations = merged(sb.Annotations, m.annotations)
@@ -129,7 +147,7 @@ func (m *Marks) apply(sb *v1alpha1.Sandbox, lock string, changes bool, now time.
 	if sb.Spec.Template == nil {
 		return nil
 	}
-	template, err := m.template(sb.Spec.Template.Raw)
+	template, err := m.template(sb.Spec.Template.Raw, policy)
 	if err != nil {
 		return fmt.Errorf("template of sandbox %s/%s: %w", sb.Namespace, sb.Name, err)
 	}
@@ -220,11 +238,11 @@ func shallowCopy(sb *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 
 // template returns the pod template with the claim's metadata in it, which is
 // how labels, annotations and the owner reach the Pod.
-func (m *Marks) template(raw []byte) (boundTemplate, error) {
-	if done, ok := m.templates[string(raw)]; ok {
+func (m *Marks) template(raw []byte, policy *v1alpha1.PodMetadataPolicy) (boundTemplate, error) {
+	if done, ok := m.templates[poolTemplate{string(raw), policy}]; ok {
 		return done, nil
 	}
-	bound, err := m.mergedTemplate(raw)
+	bound, err := m.mergedTemplate(raw, policy)
 	if err != nil {
 		return boundTemplate{}, err
 	}
@@ -233,12 +251,13 @@ func (m *Marks) template(raw []byte) (boundTemplate, error) {
 		return boundTemplate{}, err
 	}
 	done := boundTemplate{raw: bound, revision: revision}
-	m.templates[string(raw)] = done
+	m.templates[poolTemplate{string(raw), policy}] = done
 	return done, nil
 }
 
-// mergedTemplate puts the claim's metadata into a template.
-func (m *Marks) mergedTemplate(raw []byte) ([]byte, error) {
+// mergedTemplate puts what the policy lets through of the claim's metadata into a
+// template, which keeps its own.
+func (m *Marks) mergedTemplate(raw []byte, policy *v1alpha1.PodMetadataPolicy) ([]byte, error) {
 	var template map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &template); err != nil {
 		return nil, err
@@ -252,18 +271,16 @@ func (m *Marks) mergedTemplate(raw []byte) ([]byte, error) {
 	if meta == nil {
 		meta = map[string]json.RawMessage{}
 	}
-	labels := merged(m.claim.Spec.Labels, map[string]string{v1alpha1.LabelOwner: string(m.claim.UID)})
-	if err := mergeInto(meta, "labels", labels); err != nil {
+	owner := map[string]string{v1alpha1.LabelOwner: string(m.claim.UID)}
+	if err := m.mergeInto(meta, "labels", m.claim.Spec.Labels, owner, policy); err != nil {
 		return nil, err
 	}
 	annotations := maps.Clone(m.claim.Spec.Annotations)
-	maps.DeleteFunc(annotations, func(key, _ string) bool {
+	maps.DeleteFunc(annotations, func(key, _ string) bool { // what is for the sandbox alone
 		return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.E2BKeyPrefix)
 	})
-	if len(annotations) > 0 {
-		if err := mergeInto(meta, "annotations", annotations); err != nil {
-			return nil, err
-		}
+	if err := m.mergeInto(meta, "annotations", annotations, nil, policy); err != nil {
+		return nil, err
 	}
 	var err error
 	if template["metadata"], err = json.Marshal(meta); err != nil {
@@ -272,19 +289,27 @@ func (m *Marks) mergedTemplate(raw []byte) ([]byte, error) {
 	return json.Marshal(template)
 }
 
-// mergeInto adds the entries of more to the string map that meta holds at key.
-func mergeInto(meta map[string]json.RawMessage, key string, more map[string]string) error {
+// mergeInto adds to the string map that meta holds at a field what the claim may bring of
+// its own, and the marks of the system.
+func (m *Marks) mergeInto(meta map[string]json.RawMessage, name string, brings, marks map[string]string, policy *v1alpha1.PodMetadataPolicy) error {
+	if len(brings)+len(marks) == 0 {
+		return nil
+	}
 	var have map[string]string
-	if raw, ok := meta[key]; ok {
+	if raw, ok := meta[name]; ok {
 		if err := json.Unmarshal(raw, &have); err != nil {
-			return fmt.Errorf("metadata.%s: %w", key, err)
+			return fmt.Errorf("metadata.%s: %w", name, err)
 		}
 	}
-	raw, err := json.Marshal(merged(have, more))
+	added, heldBack := claims.PodMetadata(brings, have, claims.AllowedKeys(policy, name))
+	for _, key := range heldBack {
+		m.heldBack.Insert(field.NewPath("spec", name).Key(key).String())
+	}
+	raw, err := json.Marshal(merged(merged(have, added), marks))
 	if err != nil {
 		return err
 	}
-	meta[key] = raw
+	meta[name] = raw
 	return nil
 }
 

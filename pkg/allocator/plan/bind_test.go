@@ -232,7 +232,7 @@ func TestBindingTemplate(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second time from memory
-				got, err := m.template([]byte(tt.before))
+				got, err := m.template([]byte(tt.before), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -251,7 +251,7 @@ func TestBindingTemplate(t *testing.T) {
 			}
 		})
 	}
-	if _, err := m.template([]byte(`{"metadata":{"labels":[]}}`)); err == nil {
+	if _, err := m.template([]byte(`{"metadata":{"labels":[]}}`), nil); err == nil {
 		t.Error("labels that are no map were taken")
 	}
 }
@@ -296,7 +296,7 @@ func TestNewSandbox(t *testing.T) {
 	model.Name, model.UID, model.ResourceVersion, model.OwnerReferences = "", "", "", nil
 	model.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxRunning, ObservedGeneration: 1}
 	before := model.DeepCopy()
-	sb, err := marksOf(t, claim).NewSandbox(model, "fresh", "fresh-uid", "lock", birth)
+	sb, err := marksOf(t, claim).NewSandbox(model, nil, "fresh", "fresh-uid", "lock", birth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,8 +325,62 @@ func TestNewSandbox(t *testing.T) {
 		t.Errorf("the pod would not know whose it is: %s", sb.Spec.Template.Raw)
 	}
 	model.Spec.Template = &runtime.RawExtension{Raw: []byte(`[]`)}
-	if _, err := marksOf(t, claim).NewSandbox(model, "fresh", "fresh-uid", "lock", birth); err == nil {
+	if _, err := marksOf(t, claim).NewSandbox(model, nil, "fresh", "fresh-uid", "lock", birth); err == nil {
 		t.Error("a template that is none was taken")
+	}
+}
+
+// TestPodMetadata: what a policy or the pod template holds back is on the sandbox, not in
+// the pod template, and is told.
+func TestPodMetadata(t *testing.T) {
+	claim := claimOf(func(c *v1alpha1.SandboxClaim) {
+		c.Spec.Labels = map[string]string{"app": "payments", "run": "7"}
+		c.Spec.Annotations = map[string]string{"note": "a", "sidecar.istio.io/inject": "true"} // from before there was the rule
+	})
+	const own = `"agents.kruise.io/owner":"claim-uid"`
+	const template, plain = `{"metadata":{"labels":{"app":"x"}}}`, `{"metadata":{"labels":{"run":"7"}}}`
+	tests := []struct {
+		name, before string
+		policy       *v1alpha1.PodMetadataPolicy
+		after        string
+		heldBack     []string // of all so far
+	}{
+		{
+			"no policy, and the template's own value stays", template, nil,
+			`{"metadata":{"annotations":{"note":"a"},"labels":{` + own + `,"app":"x","run":"7"}}}`,
+			[]string{"spec.annotations[sidecar.istio.io/inject]", "spec.labels[app]"},
+		},
+		{
+			"none", plain, &v1alpha1.PodMetadataPolicy{},
+			`{"metadata":{"annotations":{},"labels":{` + own + `,"run":"7"}}}`,
+			[]string{"spec.annotations[note]", "spec.annotations[sidecar.istio.io/inject]", "spec.labels[app]", "spec.labels[run]"},
+		},
+		{
+			"of another pool with the same template", plain, &v1alpha1.PodMetadataPolicy{Labels: []string{"a*"}, Annotations: []string{"*"}},
+			`{"metadata":{"annotations":{"note":"a"},"labels":{` + own + `,"app":"payments","run":"7"}}}`,
+			[]string{"spec.annotations[note]", "spec.annotations[sidecar.istio.io/inject]", "spec.labels[app]", "spec.labels[run]"},
+		},
+	}
+	m := marksOf(t, claim)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			from := pooled.DeepCopy()
+			sb, _, err := m.bind(&Candidate{
+				Sandbox: from, Template: &runtime.RawExtension{Raw: []byte(tt.before)}, PodMetadata: tt.policy, Lock: "lock",
+			}, birth)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sb.Labels["app"] != "payments" || sb.Labels["run"] != "7" || sb.Annotations["note"] != "a" || sb.Annotations["sidecar.istio.io/inject"] != "true" {
+				t.Errorf("the sandbox has %v, %v", sb.Labels, sb.Annotations)
+			}
+			if diff := cmp.Diff(tt.after, string(sb.Spec.Template.Raw)); diff != "" {
+				t.Errorf("template (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.heldBack, m.HeldBack()); diff != "" {
+				t.Errorf("held back (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -34,7 +34,7 @@ func (s *State) next(t *testing.T, o Offer, pooled, made string) *Plan {
 		o.Candidates = append(o.Candidates, Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: "lock of " + sb.Name})
 	}
 	for _, name := range made {
-		sb, err := marks.NewSandbox(stocked("model"), string(name), types.UID(string(name)), "lock of "+string(name), s.Now)
+		sb, err := marks.NewSandbox(stocked("model"), nil, string(name), types.UID(string(name)), "lock of "+string(name), s.Now)
 		if err != nil {
 			t.Fatal(err)
 		}

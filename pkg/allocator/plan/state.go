@@ -75,6 +75,9 @@ type Candidate struct {
 	ResizeFailed error
 	// Lock is the value of the sandbox's lock.
 	Lock string
+	// PodMetadata says which of the claim's labels and annotations reach the pod, as its
+	// pool says; nil is all.
+	PodMetadata *v1alpha1.PodMetadataPolicy
 }
 
 // Plan is the next true state of a claim and of the sandboxes that change with it,

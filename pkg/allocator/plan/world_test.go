@@ -267,7 +267,7 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 	for makes && len(o.Candidates)+len(w.made) < needs.Take {
 		w.names++
 		name := fmt.Sprintf("f%03d", (w.names*37)%1000)
-		sb, err := marks.NewSandbox(stocked("model"), name, types.UID(name), "lock", w.now)
+		sb, err := marks.NewSandbox(stocked("model"), nil, name, types.UID(name), "lock", w.now)
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -30,6 +30,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.SyncWindow = o.SyncWindow
 	cfg.ExtraConfig.ClaimLimits = o.ClaimLimits.ClaimLimits
 	cfg.ExtraConfig.MaxFreshSandboxes = o.ClaimLimits.MaxFreshSandboxes
+	cfg.ExtraConfig.ClaimPodMetadata = o.ClaimPodMetadata
 	if err := o.apply(cfg.GenericConfig); err != nil {
 		if serving := cfg.GenericConfig.SecureServing; serving != nil && serving.Listener != nil {
 			_ = serving.Listener.Close() // the first error is the one that matters

@@ -64,6 +64,9 @@ type Options struct {
 	SyncWindow time.Duration
 	// ClaimLimits bound what one claim may ask for.
 	ClaimLimits ClaimLimits
+	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
+	// neither the SandboxSet nor the SandboxTemplate says it.
+	ClaimPodMetadata string
 	// Alone makes a server without a cluster even where one could be found.
 	Alone bool
 }
@@ -99,6 +102,8 @@ func NewOptions() *Options {
 		Traces:         genericoptions.NewTracingOptions(),
 		SyncWindow:     apiserver.DefaultSyncWindow,
 		ClaimLimits:    NewClaimLimits(),
+
+		ClaimPodMetadata: apiserver.ClaimPodMetadataAll,
 	}
 	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
@@ -129,6 +134,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
 	o.ClaimLimits.AddFlags(fs)
+	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
+		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None. "+
+		"They are on the Sandboxes in any case.")
 }
 
 // Complete fills in what other options imply. Call it once, after the flags are
@@ -173,6 +181,9 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--sync-window must be between 0s and %s", maxSyncWindow))
 	}
 	errs = append(errs, o.ClaimLimits.Validate()...)
+	if o.ClaimPodMetadata != apiserver.ClaimPodMetadataAll && o.ClaimPodMetadata != apiserver.ClaimPodMetadataNone {
+		errs = append(errs, fmt.Errorf("--claim-pod-metadata must be %s or %s", apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone))
+	}
 	if !o.hasCluster() {
 		errs = append(errs, o.validateAlone()...)
 	}

@@ -35,6 +35,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &sandboxv1alpha1.PodInfoApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodMetadata"):
 		return &sandboxv1alpha1.PodMetadataApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodMetadataPolicy"):
+		return &sandboxv1alpha1.PodMetadataPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RuntimeConfig"):
 		return &sandboxv1alpha1.RuntimeConfigApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Sandbox"):

@@ -31,6 +31,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PauseStrategy{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref),
 		v1alpha1.PodInfo{}.OpenAPIModelName():                             schema_sandlot_apis_sandbox_v1alpha1_PodInfo(ref),
 		v1alpha1.PodMetadata{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_PodMetadata(ref),
+		v1alpha1.PodMetadataPolicy{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_PodMetadataPolicy(ref),
 		v1alpha1.RuntimeConfig{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_RuntimeConfig(ref),
 		v1alpha1.Sandbox{}.OpenAPIModelName():                             schema_sandlot_apis_sandbox_v1alpha1_Sandbox(ref),
 		v1alpha1.SandboxClaim{}.OpenAPIModelName():                        schema_sandlot_apis_sandbox_v1alpha1_SandboxClaim(ref),
@@ -534,6 +535,57 @@ func schema_sandlot_apis_sandbox_v1alpha1_PodMetadata(ref common.ReferenceCallba
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_PodMetadataPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodMetadataPolicy says which keys of a claim's labels and annotations reach pods. A key is one of these, or begins with one that ends in *; * alone is every key. An empty list lets no key through. What is held back is on the Sandbox all the same.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"labels": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "labels are the keys of labels that reach pods: at most 64, such as team or example.com/*.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"annotations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations are the keys of annotations that reach pods: at most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
 										Type:   []string{"string"},
@@ -1743,6 +1795,12 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							},
 						},
 					},
+					"podMetadataPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "podMetadataPolicy says which labels and annotations of a claim reach the pods of this set's sandboxes. Unset means what the SandboxTemplate says that templateRef names, and where that says nothing, or there is none, what the API server's flag --claim-pod-metadata says.",
+							Ref:         ref(v1alpha1.PodMetadataPolicy{}.OpenAPIModelName()),
+						},
+					},
 					"scaleStrategy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "scaleStrategy says how fast the pool grows, and how far while claims wait.",
@@ -1769,7 +1827,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName(), v1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName(), v1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -2329,6 +2387,20 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},
 						},
 					},
+					"envVarsInjectionContainers": {
+						SchemaProps: spec.SchemaProps{
+							Description: "envVarsInjectionContainers says which containers a claim's env may name: All, or First for the first container of the pod template alone. Empty means All.\n\nPossible enum values:\n - `\"All\"` are all containers and init containers.\n - `\"First\"` is the first container alone, which is the one that a variable without a container's name is for.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"All", "First"},
+						},
+					},
+					"podMetadataPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "podMetadataPolicy says which labels and annotations of a claim reach the pods of this template's sandboxes, unless the SandboxSet that they come from says it itself. Unset means what the API server's flag --claim-pod-metadata says.",
+							Ref:         ref(v1alpha1.PodMetadataPolicy{}.OpenAPIModelName()),
+						},
+					},
 					"volumeClaimTemplatesPolicy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do: Allowed adds new ones, also in the place of an emptyDir of that name in the pod template, Overrides also replaces any other volume of the same name, Disallowed refuses such claims. Empty means Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` takes additions, but no replacements.\n - `\"Disallowed\"` refuses additions.\n - `\"Overrides\"` takes additions and replacements.",
@@ -2369,7 +2441,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 

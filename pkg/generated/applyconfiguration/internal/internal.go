@@ -131,6 +131,21 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: separable
+- name: io.kruise.agents.v1alpha1.PodMetadataPolicy
+  map:
+    fields:
+    - name: annotations
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: labels
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.kruise.agents.v1alpha1.RuntimeConfig
   map:
     fields:
@@ -465,6 +480,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: podMetadataPolicy
+      type:
+        namedType: io.kruise.agents.v1alpha1.PodMetadataPolicy
     - name: replicas
       type:
         scalar: numeric
@@ -694,6 +712,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.kruise.agents.v1alpha1.SandboxTemplateSpec
   map:
     fields:
+    - name: envVarsInjectionContainers
+      type:
+        scalar: string
     - name: envVarsInjectionPolicy
       type:
         scalar: string
@@ -715,6 +736,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: podMetadataPolicy
+      type:
+        namedType: io.kruise.agents.v1alpha1.PodMetadataPolicy
     - name: runtimes
       type:
         list:

@@ -32,6 +32,11 @@ type SandboxSetSpecApplyConfiguration struct {
 	// the ConfigMap sandbox-injection-config in the namespace of the installation.
 	// Copied to each sandbox.
 	Runtimes []RuntimeConfigApplyConfiguration `json:"runtimes,omitempty"`
+	// podMetadataPolicy says which labels and annotations of a claim reach the pods of
+	// this set's sandboxes. Unset means what the SandboxTemplate says that templateRef
+	// names, and where that says nothing, or there is none, what the API server's flag
+	// --claim-pod-metadata says.
+	PodMetadataPolicy *PodMetadataPolicyApplyConfiguration `json:"podMetadataPolicy,omitempty"`
 	// scaleStrategy says how fast the pool grows, and how far while claims wait.
 	ScaleStrategy *SandboxSetScaleStrategyApplyConfiguration `json:"scaleStrategy,omitempty"`
 	// maxFreshSandboxes is how many sandboxes one claim may hold at a time that were
@@ -120,6 +125,14 @@ func (b *SandboxSetSpecApplyConfiguration) WithRuntimes(values ...*RuntimeConfig
 		}
 		b.Runtimes = append(b.Runtimes, *values[i])
 	}
+	return b
+}
+
+// WithPodMetadataPolicy sets the PodMetadataPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PodMetadataPolicy field is set to the value of the last call.
+func (b *SandboxSetSpecApplyConfiguration) WithPodMetadataPolicy(value *PodMetadataPolicyApplyConfiguration) *SandboxSetSpecApplyConfiguration {
+	b.PodMetadataPolicy = value
 	return b
 }
 

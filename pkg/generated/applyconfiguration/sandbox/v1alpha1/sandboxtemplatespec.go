@@ -32,6 +32,13 @@ type SandboxTemplateSpecApplyConfiguration struct {
 	// Allowed adds new variables, Overrides also replaces those of the template,
 	// Disallowed refuses such claims. Empty means Disallowed.
 	EnvVarsInjectionPolicy *sandboxv1alpha1.InjectionPolicy `json:"envVarsInjectionPolicy,omitempty"`
+	// envVarsInjectionContainers says which containers a claim's env may name: All, or
+	// First for the first container of the pod template alone. Empty means All.
+	EnvVarsInjectionContainers *sandboxv1alpha1.InjectionContainers `json:"envVarsInjectionContainers,omitempty"`
+	// podMetadataPolicy says which labels and annotations of a claim reach the pods of
+	// this template's sandboxes, unless the SandboxSet that they come from says it
+	// itself. Unset means what the API server's flag --claim-pod-metadata says.
+	PodMetadataPolicy *PodMetadataPolicyApplyConfiguration `json:"podMetadataPolicy,omitempty"`
 	// volumeClaimTemplatesPolicy says what a claim's volumeClaimTemplates may do:
 	// Allowed adds new ones, also in the place of an emptyDir of that name in the pod
 	// template, Overrides also replaces any other volume of the same name, Disallowed
@@ -128,6 +135,22 @@ func (b *SandboxTemplateSpecApplyConfiguration) WithRuntimes(values ...*RuntimeC
 // If called multiple times, the EnvVarsInjectionPolicy field is set to the value of the last call.
 func (b *SandboxTemplateSpecApplyConfiguration) WithEnvVarsInjectionPolicy(value sandboxv1alpha1.InjectionPolicy) *SandboxTemplateSpecApplyConfiguration {
 	b.EnvVarsInjectionPolicy = &value
+	return b
+}
+
+// WithEnvVarsInjectionContainers sets the EnvVarsInjectionContainers field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EnvVarsInjectionContainers field is set to the value of the last call.
+func (b *SandboxTemplateSpecApplyConfiguration) WithEnvVarsInjectionContainers(value sandboxv1alpha1.InjectionContainers) *SandboxTemplateSpecApplyConfiguration {
+	b.EnvVarsInjectionContainers = &value
+	return b
+}
+
+// WithPodMetadataPolicy sets the PodMetadataPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PodMetadataPolicy field is set to the value of the last call.
+func (b *SandboxTemplateSpecApplyConfiguration) WithPodMetadataPolicy(value *PodMetadataPolicyApplyConfiguration) *SandboxTemplateSpecApplyConfiguration {
+	b.PodMetadataPolicy = value
 	return b
 }
 
