@@ -116,4 +116,13 @@ var mutations = []mutation{
 		"\t\tc.queue.Discard(h.taken[i].from)\n", "", []string{"./pkg/apiserver"}, "TestLostCandidatesComeBack"},
 	{"allocator: notes are not spaced", "pkg/allocator/unfinished.go",
 		"return max(0, w.notes.until.Sub(now))", "return 0", allocator, "Test"},
+	{"allocator: what is held does not count against the limit of fresh ones", "pkg/claims/fresh.go",
+		"\t\t\tleft--\n", "", allocator, "TestMaxFreshCountsWhatIsHeld"},
+	{"allocator: large sandboxes are made without end", "pkg/claims/fresh.go",
+		"fit < int64(limit.Most)", "false", allocator, "TestMaxFresh"},
+	{"allocator: a part is made of what must be there at once", "pkg/allocator/turn.go",
+		"case claims.AllOrNothing(a.Claim) || a.FailsOnShortage():\n\t\treturn 0, t.model.limit", "case a.FailsOnShortage():\n\t\treturn 0, t.model.limit",
+		allocator, "TestMaxFresh"},
+	{"allocator: a claim waits for what it can never have", "pkg/allocator/fresh.go",
+		"wanted <= limit.Most {", "true {", allocator, "TestMoreFreshOnesThanThereCanBe"},
 }

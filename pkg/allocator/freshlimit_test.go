@@ -67,14 +67,16 @@ func TestMaxFresh(t *testing.T) {
 				if tc.desk != nil {
 					tc.desk(d)
 				}
-				p := d.planned(d.turnOf(isNew, func(c *v1alpha1.SandboxClaim) {
+				next := d.turnOf(isNew, func(c *v1alpha1.SandboxClaim) {
 					warm(tc.replicas)(c)
 					orFresh(c)
 					if tc.claim != nil {
 						tc.claim(c)
 					}
-				}))
-				if len(p.Made) != tc.made || p.Wants.Need != tc.needs || p.Wants.AtOnce != (name == "all or nothing") {
+				})
+				p := d.planned(next)
+				if len(p.Made) != tc.made || len(next.made) != tc.made || // which are charged to a quota
+					p.Wants.Need != tc.needs || p.Wants.AtOnce != (name == "all or nothing") {
 					t.Errorf("%s: makes %d, wants %+v", when, len(p.Made), p.Wants)
 				}
 				if message := p.Claim.Status.Message; !strings.Contains(message, tc.says) || tc.says == "" && strings.Contains(message, "no fresh") {

@@ -6,12 +6,12 @@ package allocator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
@@ -100,7 +100,8 @@ func (l *lateLookup) look(key types.NamespacedName) (late *lateTemplate, now lat
 	return late, *late
 }
 
-// ask asks the cluster. Without an answer what is known stays.
+// ask asks the cluster. Without an answer what is known stays. Why there is none is
+// logged: what is returned is told to users, who can do nothing about it.
 func (l *lateLookup) ask(ctx context.Context, key types.NamespacedName, late *lateTemplate) {
 	ctx, cancel := context.WithTimeout(ctx, podTemplateAge)
 	defer cancel()
@@ -110,8 +111,8 @@ func (l *lateLookup) ask(ctx context.Context, key types.NamespacedName, late *la
 	switch {
 	case err == nil:
 		late.template, late.err = template, nil
-	case late.err != nil:
-		late.err = fmt.Errorf("%w: %w", errNoAnswer, err)
+	default:
+		klog.FromContext(ctx).Error(err, "The cluster does not tell of a PodTemplate", "podTemplate", key)
 	}
 	close(late.answered)
 	late.answered = nil

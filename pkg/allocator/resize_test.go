@@ -144,7 +144,7 @@ func TestCandidatesAreRaised(t *testing.T) {
 		"not about size":          {set: setOf("a", "py", patched)},
 		"the template is gone":    {set: setOf("a", "py", smaller), told: "SandboxTemplate py: not found"},
 		"the template is no good": {set: setOf("a", "py", smaller, noGood), template: large(), told: "no good"},
-		"the cluster is away":     {set: setOf("a", "py", smaller), template: inCluster, told: "the cluster has not answered: " + errDown.Error()},
+		"the cluster is away":     {set: setOf("a", "py", smaller), template: inCluster, told: "the cluster has not answered"},
 		"the store is away":       {set: setOf("a", "py", smaller), unreadable: "py", err: errDown},
 	}
 	for name, tc := range tests {

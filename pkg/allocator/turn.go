@@ -225,8 +225,8 @@ func (t *turn) offer(broken error) plan.Offer {
 }
 
 // fillUp takes what there is in the pools, and makes sandboxes for the rest. done is
-// false if none can be made now, because of what is broken or because there is nothing
-// to make them from any more.
+// false if not all can be made now, because of what broken says or because there is
+// nothing to make them from any more.
 func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool, broken, err error) {
 	if err := t.takeSurely(ctx, a, n, true); err != nil {
 		return false, nil, err
@@ -238,29 +238,11 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 	if !a.Eligible.CanMake() {
 		return false, nil, nil
 	}
-	if t.model == nil {
-		model, err := t.surelyRefused(ctx, a.Claim, &a.Eligible)
-		switch {
-		case err == nil:
-			t.model = model
-		case ctx.Err() != nil || a.FailsOnShortage():
-			return false, nil, err
-		default: // the claim goes on with what there is, and looks again
-			return false, unread(ctx, a.Claim, err), nil
-		}
+	if broken, err = t.needModel(ctx, a); broken != nil || err != nil {
+		return false, broken, err
 	}
-	switch {
-	case a.New && t.model.refused != nil:
-		return false, nil, t.model.refused
-	case t.model.broken != nil:
-		return false, t.model.broken, nil
-	}
-	if left := t.model.limit.Left(a.Held); left < lacks || a.FailsOnShortage() && left < a.Missing()-len(t.taken) {
-		broken = t.model.limit
-		if claims.AllOrNothing(a.Claim) || a.FailsOnShortage() {
-			return false, broken, nil // a part would be made for nothing
-		}
-		lacks = left
+	if lacks, broken = t.mayMake(a, lacks); broken != nil && lacks == 0 {
+		return false, broken, nil
 	}
 	if t.dry {
 		t.wouldMake = lacks
@@ -273,6 +255,43 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 		t.letGo() // others can do with them until some can be made
 	}
 	return broken == nil, broken, nil
+}
+
+// needModel finds what sandboxes for the claim look like, or what is broken so that none
+// can be made now.
+func (t *turn) needModel(ctx context.Context, a *plan.Assessment) (broken, err error) {
+	if t.model == nil {
+		model, err := t.surelyRefused(ctx, a.Claim, &a.Eligible)
+		switch {
+		case err == nil:
+			t.model = model
+		case ctx.Err() != nil || a.FailsOnShortage():
+			return nil, err
+		default: // the claim goes on with what there is, and looks again
+			return unread(ctx, a.Claim, err), nil
+		}
+	}
+	if a.New && t.model.refused != nil {
+		return nil, t.model.refused
+	}
+	return t.model.broken, nil
+}
+
+// mayMake is how many sandboxes may be made for a claim that lacks some, in this turn,
+// and why not all of them. Where a part of them would be made for nothing, there are
+// none.
+func (t *turn) mayMake(a *plan.Assessment, lacks int) (int, error) {
+	left, wants := t.model.limit.Left(a.Held), lacks
+	if a.FailsOnShortage() { // which has to be known before the first transaction
+		wants = a.Missing() - len(t.taken)
+	}
+	switch {
+	case wants <= left:
+		return lacks, nil
+	case claims.AllOrNothing(a.Claim) || a.FailsOnShortage():
+		return 0, t.model.limit
+	}
+	return left, t.model.limit
 }
 
 // unreadError is something that could not be read. Its text is for the status of a

@@ -56,7 +56,7 @@ func badClaims() map[string]badCase {
 		add("replicas "+name, "spec.replicas", object{"replicas": value})
 	}
 	for _, field := range []string{"claimTimeout", "waitReadyTimeout"} {
-		for _, value := range []any{"soon", "1", "", "-1s", "0s", "999ms", "1 m", "9999999999h", 5, true, object{}} {
+		for _, value := range []any{"soon", "1", "", "-1s", "0s", "999ms", "1 m", "9999999999h", "24h1s", 5, true, object{}} {
 			add(fmt.Sprintf("%s %v", field, value), "spec."+field, object{field: value})
 		}
 	}

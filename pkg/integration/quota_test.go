@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
@@ -36,11 +37,17 @@ const countSandboxes corev1.ResourceName = "count/sandboxes.agents.kruise.io"
 // ResourceQuota, and returns that cluster.
 func withQuota(t *testing.T, limit int64) (testutil.Option, kubernetes.Interface) {
 	t.Helper()
-	hard := corev1.ResourceList{countSandboxes: *resource.NewQuantity(limit, resource.DecimalSI)}
+	return withQuotaOf(t, countSandboxes, limit)
+}
+
+// withQuotaOf does so for another resource.
+func withQuotaOf(t *testing.T, counted corev1.ResourceName, limit int64) (testutil.Option, kubernetes.Interface) {
+	t.Helper()
+	hard := corev1.ResourceList{counted: *resource.NewQuantity(limit, resource.DecimalSI)}
 	cluster := fake.NewClientset(&corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limit", ResourceVersion: "1"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
-		Status:     corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{countSandboxes: resource.MustParse("0")}},
+		Status:     corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{counted: resource.MustParse("0")}},
 	})
 	var version atomic.Int64
 	cluster.PrependReactor("update", "resourcequotas", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -97,4 +104,38 @@ func TestQuotaForExactlyWhatAClaimMakes(t *testing.T) {
 		t.Errorf("a claim beyond the quota: %v", err)
 	}
 	checkInvariants(t, s)
+}
+
+// What cannot be stored is not charged: a name that is taken, and a claim that is too
+// large. A client that tries again would use up the quota otherwise.
+func TestQuotaIsNotChargedForClaimsThatCannotBe(t *testing.T) {
+	const countClaims corev1.ResourceName = "count/sandboxclaims.agents.kruise.io"
+	quota, cluster := withQuotaOf(t, countClaims, 3)
+	s, set := stocked(t, 2, quota)
+	one := testutil.Claim(set, "one", 1, nil)
+	create(t, s, one)
+	for range 4 {
+		if _, err := s.CreateOnce(t.Context(), namespace, one); !apierrors.IsAlreadyExists(err) {
+			t.Errorf("a name that is taken: %v", err)
+		}
+		_, err := s.CreateOnce(t.Context(), namespace, annotated(set, "large", 400, 255<<10))
+		mustBeInvalid(t, "too large", err, "spec.annotations")
+		_, err = s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "fresh", 5000, func(c *v1alpha1.SandboxClaim) {
+			c.Spec.WarmPool = v1alpha1.WarmPoolNone
+		}))
+		mustBeInvalid(t, "too many fresh ones", err, "spec.replicas")
+	}
+	charged, err := cluster.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "limit", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := charged.Status.Used[countClaims]; used.Value() != 1 {
+		t.Errorf("charged for %s claims, want 1", used.String())
+	}
+
+	// A name is free again at once, whatever a watch cache still has.
+	if err := claims(s).Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, one)
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -139,6 +140,16 @@ func TestRunFails(t *testing.T) {
 		"sync window too long": {
 			prepare: func(_ *testing.T, o *Options) { o.SyncWindow = time.Minute },
 			wantErr: "--sync-window",
+		},
+		"claims that cannot wait": {
+			prepare: func(t *testing.T, o *Options) {
+				flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+				o.AddFlags(flags)
+				if err := flags.Parse([]string{"--max-claim-timeout=59s"}); err != nil {
+					t.Error(err)
+				}
+			},
+			wantErr: "--max-claim-timeout must be at least",
 		},
 	}
 	for name, tc := range cases {

@@ -117,14 +117,15 @@ type SandboxClaimSpec struct {
 
 	// labels are put on every claimed sandbox, on its pod template and on its pod.
 	// Keys that the system writes itself, under agents.kruise.io,
-	// e2b.agents.kruise.io and sandlot.io, are refused.
+	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations at most
+	// 64 keys of 8 KiB.
 	// +optional
 	// +mapType=granular
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// annotations are put on every claimed sandbox and, except for keys under
 	// agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the
-	// system writes itself are refused.
+	// system writes itself are refused. Together with labels at most 64 keys of 8 KiB.
 	// +optional
 	// +mapType=granular
 	Annotations map[string]string `json:"annotations,omitempty"`

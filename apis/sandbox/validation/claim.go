@@ -22,8 +22,8 @@ import (
 
 const (
 	// maxReplicas is how many sandboxes one claim may ask for. The claim lists them
-	// in its status, and a request to etcd holds 1.5 MiB: 10,000 entries with names
-	// and addresses of usual length take about half of that.
+	// in its status, and a request to etcd holds 1.5 MiB: 10,000 entries with UIDs,
+	// and with names and addresses of usual length, take about two thirds of that.
 	maxReplicas = 10000
 
 	// maxAtomicReplicas is how many sandboxes one transaction can bind: etcd takes

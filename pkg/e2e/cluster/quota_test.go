@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +135,50 @@ func TestShortageIsNotCharged(t *testing.T) {
 	c.claim(t, ns, builders.Claim("patient", 1))
 	expect.FullPool(t, c, ns, "pool", 1)
 	c.claim(t, ns, builders.Claim("second", 1))
+}
+
+// TestQuotaOfInstall makes the quota of docs/install.md: claims, sandboxes and pods are
+// counted by the names that it says.
+func TestQuotaOfInstall(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	content, err := os.ReadFile(filepath.Join(repository(t), "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, _ := strings.Cut(string(content), "```sh quota\nkubectl -n team-a ")
+	command, _, found := strings.Cut(command, "\n```\n")
+	if !found {
+		t.Fatal("docs/install.md has no quota")
+	}
+	kubectl(t, ns, "", strings.Fields(strings.ReplaceAll(command, "\\\n", " "))...)
+
+	expect.FilledPool(t, c, ns, 2)
+	c.claim(t, ns, builders.Claim("one", 1))
+	expect.FullPool(t, c, ns, "pool", 2)
+	want := map[corev1.ResourceName]int64{countClaims: 1, countSandboxes: 3, corev1.ResourcePods: 3}
+	quotas, touched := c.kube.CoreV1().ResourceQuotas(ns), time.Now()
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		quota, err := quotas.Get(ctx, "sandlot", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(quota.Spec.Hard) < len(want) {
+			t.Fatalf("the quota is %v", quota.Spec.Hard)
+		}
+		for what, n := range want {
+			if used, counted := quota.Status.Used[what]; !counted || used.Value() != n {
+				err = errors.Join(err, fmt.Errorf("of %s are used %s, want %d", what, used.String(), n))
+			}
+		}
+		if err != nil && time.Since(touched) > 5*time.Second { // as in limit
+			touched = time.Now()
+			quota.Spec.Hard["count/configmaps"] = *resource.NewQuantity(touched.Unix(), resource.DecimalSI)
+			_, updateErr := quotas.Update(ctx, quota, metav1.UpdateOptions{})
+			err = errors.Join(err, updateErr)
+		}
+		return err
+	})
 }
 
 // exceeded says whether a request was refused for want of a quota.

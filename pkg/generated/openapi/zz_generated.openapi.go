@@ -1154,7 +1154,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused.",
+							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations at most 64 keys of 8 KiB.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1174,7 +1174,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "annotations are put on every claimed sandbox and, except for keys under agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the system writes itself are refused.",
+							Description: "annotations are put on every claimed sandbox and, except for keys under agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the system writes itself are refused. Together with labels at most 64 keys of 8 KiB.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,

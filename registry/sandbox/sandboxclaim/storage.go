@@ -59,7 +59,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 // Create stores a claim. A dry run shows what would be bound now.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := r.Store.Create(ctx, obj, r.admittedLast(createValidation, options.DryRun), options)
+	created, err := r.Store.Create(ctx, obj, r.admittedLast(r.ofFreeName(createValidation), options.DryRun), options)
 	if err != nil || !dryrun.IsDryRun(options.DryRun) {
 		return created, err
 	}
@@ -96,6 +96,28 @@ func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest
 		}
 		return admit(ctx, obj)
 	}
+}
+
+// ofFreeName admits only claims whose name is free. Admission charges a quota, and what
+// was charged for a name that is taken is not given back. The transaction decides all
+// the same: this is as good as the watch cache is new.
+func (r *REST) ofFreeName(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	if admit == nil {
+		return nil
+	}
+	return func(ctx context.Context, obj runtime.Object) error {
+		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok && r.exists(ctx, claim.Name, "0") && r.exists(ctx, claim.Name, "") {
+			return apierrors.NewAlreadyExists(v1alpha1.Resource("sandboxclaims"), claim.Name)
+		}
+		return admit(ctx, obj)
+	}
+}
+
+// exists reports whether a claim is there, at a resourceVersion or later: "0" asks the
+// watch cache, "" etcd. What cannot be read now is for the create to find out.
+func (r *REST) exists(ctx context.Context, name, resourceVersion string) bool {
+	_, err := r.Get(ctx, name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	return err == nil
 }
 
 func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object, error) {
