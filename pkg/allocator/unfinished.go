@@ -313,11 +313,11 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
 func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim, since time.Time) *unfinished {
 	uid := claim.UID
 	return &unfinished{
-		key:    types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
+		key: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
 		waiter: queue.NewWaiter(queue.Place{
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy], Since: since, UID: uid,
 		}, func() { c.turns.Add(uid) }),
-		done:   make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
+		done: make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
 	}
 }
 

@@ -77,8 +77,10 @@ func newAllocator(
 			claimResource:   claims,
 			sandboxResource: sandboxes,
 		},
-		SyncWindow: extra.SyncWindow,
-		Admit:      admitter.admit,
+		SyncWindow:        extra.SyncWindow,
+		MaxWaiting:        extra.MaxWaitingClaims,
+		MaxWaitingCreates: extra.MaxWaitingCreates,
+		Admit:             admitter.admit,
 	})
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
 }

@@ -28,11 +28,21 @@ import (
 // generic server gives a create.
 const DefaultSyncWindow = 10 * time.Second
 
+// DefaultMaxWaitingClaims is how many claims of a namespace may wait by default. A
+// server keeps the places of all of them in memory.
+const DefaultMaxWaitingClaims = 5000
+
 // ExtraConfig is what our server needs beyond the generic one.
 type ExtraConfig struct {
 	// SyncWindow is how long a create of a claim may wait for sandboxes before it
 	// answers with what it has.
 	SyncWindow time.Duration
+	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes. A
+	// create that would have to wait beyond that is refused. 0 is no limit.
+	MaxWaitingClaims int
+	// MaxWaitingCreates is how many creates of claims wait at the same time. Others are
+	// answered Claiming at once. 0 is no limit.
+	MaxWaitingCreates int
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
@@ -69,7 +79,9 @@ type CompletedConfig struct {
 func NewConfig() *Config {
 	generic := genericapiserver.NewRecommendedConfig(Codecs)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
-	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{SyncWindow: DefaultSyncWindow}}
+	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
+		SyncWindow: DefaultSyncWindow, MaxWaitingClaims: DefaultMaxWaitingClaims,
+	}}
 }
 
 // Complete fills in what can be derived. It changes the receiver.

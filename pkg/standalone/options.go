@@ -30,6 +30,8 @@ type Options struct {
 	SimulatedStartDelay time.Duration
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
+	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes.
+	MaxWaitingClaims int
 }
 
 // NewOptions returns the defaults.
@@ -40,6 +42,7 @@ func NewOptions() *Options {
 		SecurePort:          6543,
 		SimulatedStartDelay: 200 * time.Millisecond,
 		SyncWindow:          apiserver.DefaultSyncWindow,
+		MaxWaitingClaims:    apiserver.DefaultMaxWaitingClaims,
 	}
 }
 
@@ -53,6 +56,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay, "How long a simulated sandbox takes to start.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
+	fs.IntVar(&o.MaxWaitingClaims, "max-waiting-claims-per-namespace", o.MaxWaitingClaims, ""+
+		"How many claims of a namespace may wait for sandboxes. Beyond that, a claim that would have to wait is refused with 429.")
 }
 
 // Complete fills in what is derived from other options.

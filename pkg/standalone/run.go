@@ -105,6 +105,7 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	opts := options.NewOptions()
 	opts.Alone = true
 	opts.SyncWindow = o.SyncWindow
+	opts.MaxWaitingClaims = o.MaxWaitingClaims
 	opts.Etcd.StorageConfig.Transport.ServerList = etcd
 	opts.SecureServing.BindAddress = o.BindAddress
 	opts.SecureServing.BindPort = o.SecurePort

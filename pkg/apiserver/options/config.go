@@ -28,6 +28,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	}
 	cfg := apiserver.NewConfig()
 	cfg.ExtraConfig.SyncWindow = o.SyncWindow
+	cfg.ExtraConfig.MaxWaitingClaims = o.MaxWaitingClaims
+	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
 	if err := o.apply(cfg.GenericConfig); err != nil {
 		if serving := cfg.GenericConfig.SecureServing; serving != nil && serving.Listener != nil {
 			_ = serving.Listener.Close() // the first error is the one that matters
