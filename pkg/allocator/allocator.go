@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apiserver/pkg/warning"
@@ -34,7 +36,14 @@ type Options struct {
 	// answers Claiming. It should end well before 60 s, where kube-apiserver cuts proxied
 	// requests.
 	SyncWindow time.Duration
-	// RetryAfter is what a claim that fails for shortage is told; 1 s if 0.
+	// MaxWaiting is how many claims of a namespace may wait for sandboxes; what comes
+	// then is refused if it would have to wait. 0 is no limit.
+	MaxWaiting int
+	// MaxWaitingCreates is how many create calls wait at a time. Others are answered
+	// Claiming at once, and their claims wait without them. 0 is no limit.
+	MaxWaitingCreates int
+	// RetryAfter is what a claim that fails for shortage is told, or because too many
+	// wait; 1 s if 0.
 	RetryAfter time.Duration
 	// CommitTimeout bounds one transaction; 10 s if 0.
 	CommitTimeout time.Duration
@@ -64,6 +73,8 @@ type Allocator struct {
 	stock     *stock
 	feeds     *Feeds
 	lag       *lag
+	// waiting is how many create calls wait.
+	waiting atomic.Int64
 }
 
 // New returns an Allocator. It serves calls at once; what is left to do in the
@@ -72,6 +83,8 @@ func New(o Options) *Allocator {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, math.MaxInt)
+	o.MaxWaitingCreates = cmp.Or(o.MaxWaitingCreates, math.MaxInt)
 	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
 	o.CommitTimeout = cmp.Or(o.CommitTimeout, 10*time.Second)
 	o.ResolveTimeout = cmp.Or(o.ResolveTimeout, 15*time.Second)
@@ -135,8 +148,8 @@ func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
 // is done before the first transaction costs nothing; afterwards it only ends the
 // waiting.
 //
-// Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, *RefusedError, ErrTooLarge,
-// those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
+// Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, *TooManyWaitingError,
+// *RefusedError, ErrTooLarge, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
 // the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
@@ -195,7 +208,13 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 		if err != nil {
 			return nil, false, err
 		}
+		if err := a.join(u, &t.state.Eligible, p); err != nil {
+			return nil, false, err
+		}
 		stored, err := a.committer.write(ctx, true, p, t.hand)
+		if err != nil {
+			a.stock.queue.Leave(u.waiter) // or the next plan would be behind it
+		}
 		if errors.Is(err, errNotWritten) && !detached {
 			// It was on its way, and is seen through also if the caller has left.
 			var cancel context.CancelFunc
@@ -221,6 +240,28 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 	}
 }
 
+// join puts a claim that is about to be stored in line for what it lacks. From then on
+// newcomers do not overtake it. One that only waits for its next transaction is not
+// refused, however many wait.
+func (a *Allocator) join(u *unfinished, e *claims.Eligible, p *plan.Plan) error {
+	if p.Wants.Need == 0 || makesTheRest(e, p) {
+		return nil
+	}
+	wants, most := wantsOf(p.Claim, e, p.Wants), a.options.MaxWaiting
+	if a.stock.queue.Free(wants.Sources) >= wants.Need {
+		most = math.MaxInt
+	}
+	if !a.stock.queue.Join(u.waiter, wants, most) {
+		return &TooManyWaitingError{Namespace: p.Claim.Namespace, Most: most}
+	}
+	return nil
+}
+
+// makesTheRest reports whether what a claim lacks after a plan is made for it.
+func makesTheRest(e *claims.Eligible, p *plan.Plan) bool {
+	return claims.CreatesOnNoStock(p.Claim) && e.CanMake() && p.Broken == nil
+}
+
 // refusal is what the client is told when its claim could not be created.
 func (a *Allocator) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
 	if errors.Is(err, etcdtxn.ErrTooLarge) && !errors.Is(err, ErrTooLarge) {
@@ -228,6 +269,9 @@ func (a *Allocator) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, e
 	}
 	if short := (*ShortageError)(nil); errors.As(err, &short) {
 		short.RetryAfter = a.options.RetryAfter
+	}
+	if tooMany := (*TooManyWaitingError)(nil); errors.As(err, &tooMany) {
+		tooMany.RetryAfter = a.options.RetryAfter
 	}
 	return a.unlessExists(ctx, claim, err)
 }
@@ -237,8 +281,9 @@ func (a *Allocator) refusal(ctx context.Context, claim *v1alpha1.SandboxClaim, e
 // nothing was bound.
 func (a *Allocator) unlessExists(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error {
 	var shortage *ShortageError
+	var tooMany *TooManyWaitingError
 	var refused *RefusedError
-	if !errors.As(err, &shortage) && !errors.As(err, &refused) && !errors.Is(err, ErrSetNotFound) {
+	if !errors.As(err, &shortage) && !errors.As(err, &tooMany) && !errors.As(err, &refused) && !errors.Is(err, ErrSetNotFound) {
 		return err
 	}
 	stored, readErr := a.planner.stock.store.Claim(ctx, claim.Namespace, claim.Name)
@@ -252,8 +297,13 @@ func (a *Allocator) unlessExists(ctx context.Context, claim *v1alpha1.SandboxCla
 }
 
 // await waits for the claim's end within the sync window, and not beyond ctx, less
-// what is needed to answer in time.
+// what is needed to answer in time. Each call that waits holds a seat that others need,
+// so with too many of them it does not wait: those who came before are served before.
 func (a *Allocator) await(ctx context.Context, u *unfinished) {
+	defer a.waiting.Add(-1)
+	if a.waiting.Add(1) > int64(a.options.MaxWaitingCreates) {
+		return
+	}
 	_, span := tracing.Start(ctx, "Wait for sandboxes")
 	defer span.End(slow)
 	window := a.options.SyncWindow
@@ -289,12 +339,13 @@ func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
 }
 
 // Check refuses, as Create would, a claim that would rather fail than wait and finds
-// too few sandboxes, or one that takes fresh sandboxes only and asks for too many, or
-// adds what its template does not take. It takes nothing,
+// too few sandboxes, or would wait where too many do, or one that takes fresh sandboxes
+// only and asks for too many, or adds what its template does not take. It takes nothing,
 // so Create can find less. It is for what should not be done for nothing before that,
 // such as charging a quota, which is not given back.
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail && !claims.CreatesOnNoStock(claim)
+	fails := !claims.CreatesOnNoStock(claim) &&
+		(claim.Spec.OnShortage == v1alpha1.ShortageFail || a.stock.queue.Waiting(claim.Namespace) >= a.options.MaxWaiting)
 	if !fails && !onlyFresh(claim) {
 		return nil
 	}
@@ -328,7 +379,11 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 	if e, err = a.stock.lookAgain(ctx, claim, e, wanted); err != nil {
 		return err
 	}
-	if available := a.stock.queue.Free(sourcesOf(&e)); available < wanted {
+	switch available := a.stock.queue.Free(sourcesOf(&e)); {
+	case available >= wanted:
+	case claim.Spec.OnShortage != v1alpha1.ShortageFail:
+		return a.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting})
+	default:
 		return a.refusal(ctx, claim, shortage(claim, &e, wanted, available, nil))
 	}
 	return nil

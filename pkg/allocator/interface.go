@@ -67,6 +67,21 @@ func (e *ShortageError) Error() string {
 	return fmt.Sprintf("SandboxSet %s has %d of %d sandboxes available", e.Set, e.Available, e.Wanted)
 }
 
+// TooManyWaitingError means that a claim would have to wait, and that as many of its
+// namespace wait as may. Nothing was written and nothing taken.
+type TooManyWaitingError struct {
+	Namespace string
+	// Most is how many claims of the namespace may wait.
+	Most int
+	// RetryAfter is when it may be worth asking again.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *TooManyWaitingError) Error() string {
+	return fmt.Sprintf("too few sandboxes are available now, and %d claims of namespace %s wait already", e.Most, e.Namespace)
+}
+
 // Store is what the allocator needs of the API's storage.
 type Store interface {
 	// Sandbox returns a sandbox from the watch cache, no older than a resourceVersion;

@@ -19,6 +19,7 @@ const (
 	outcomeDeleted     = "deleted"       // somebody deleted the claim before the answer
 	outcomeShortage    = "shortage"      // onShortage Fail and too little stock
 	outcomeSetNotFound = "set_not_found" // onShortage Fail and no set
+	outcomeTooMany     = "too_many"      // it would have to wait, and too many of its namespace do
 	outcomeExists      = "exists"        // the name is taken
 	outcomeRefused     = "refused"       // admission of sandboxes made for it, such as a quota, or what it adds to them
 	outcomeTooLarge    = "too_large"     // it does not fit into one transaction
@@ -29,7 +30,7 @@ const (
 
 var outcomes = []string{
 	outcomeBound, outcomeWaiting, outcomeTimedOut, outcomeDeleted, outcomeShortage, outcomeSetNotFound,
-	outcomeExists, outcomeRefused, outcomeTooLarge, outcomeUnknown, outcomeCanceled, outcomeError,
+	outcomeTooMany, outcomeExists, outcomeRefused, outcomeTooLarge, outcomeUnknown, outcomeCanceled, outcomeError,
 }
 
 // Values of the label result of transactions, of ends of claims, of resizes, and of

@@ -51,6 +51,7 @@ var outcomeOfEnd = map[string]string{
 
 func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 	var shortage *ShortageError
+	var tooMany *TooManyWaitingError
 	var refusal apierrors.APIStatus
 	var refused *RefusedError
 	switch {
@@ -64,6 +65,8 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 		return outcomeShortage
 	case errors.Is(err, ErrSetNotFound):
 		return outcomeSetNotFound
+	case errors.As(err, &tooMany):
+		return outcomeTooMany
 	case errors.As(err, &refused):
 		return outcomeRefused
 	case errors.Is(err, ErrTooLarge):

@@ -48,6 +48,8 @@ type worker struct {
 	prefers atomic.Pointer[func(namespace, name string) bool]
 	// known are the claims that are not at their end.
 	known *unfinishedClaims
+	// share keeps workers free of the turns of one namespace.
+	share *workShare
 
 	mu sync.Mutex
 	// ctx is that of run; nil before and after.
@@ -56,7 +58,9 @@ type worker struct {
 }
 
 func newWorker(p *planner, c *committer, syncWindow time.Duration) *worker {
-	return &worker{planner: p, committer: c, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue)}
+	return &worker{
+		planner: p, committer: c, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue), share: newWorkShare(workers),
+	}
 }
 
 // run works until ctx is done, and returns when everything it started has stopped.
@@ -155,6 +159,14 @@ func (w *worker) next(ctx context.Context) bool {
 	if u == nil || ctx.Err() != nil {
 		return true
 	}
+	if !w.share.begin(u.key.Namespace, uid) {
+		return true
+	}
+	defer func() {
+		for _, uid := range w.share.end(u.key.Namespace) {
+			turns.Add(uid)
+		}
+	}()
 	traced := ctx
 	if u.work.span != nil {
 		traced = trace.ContextWithSpan(ctx, u.work.span)
@@ -184,6 +196,62 @@ func (w *worker) next(ctx context.Context) bool {
 		turns.AddAfter(uid, again)
 	}
 	return true
+}
+
+// workShare shares the workers out among namespaces: one may have as many turns at a
+// time as workers are left for others then. So turns that are slow, because admission
+// of what is made for the claims of a namespace is, leave workers to all others.
+type workShare struct {
+	workers int
+
+	mu   sync.Mutex
+	busy int
+	// turns is how many turns a namespace has at the moment, and later whose turn is to
+	// come when one of these has ended. Who is in later has a namespace that has turns.
+	turns map[string]int
+	later map[string]map[types.UID]struct{}
+}
+
+func newWorkShare(workers int) *workShare {
+	return &workShare{workers: workers, turns: map[string]int{}, later: map[string]map[types.UID]struct{}{}}
+}
+
+// begin reports whether a turn may begin. If not, end says when.
+func (s *workShare) begin(namespace string, uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has := s.turns[namespace]; has > 0 && has >= s.workers-s.busy-1 {
+		if s.later[namespace] == nil {
+			s.later[namespace] = map[types.UID]struct{}{}
+		}
+		s.later[namespace][uid] = struct{}{}
+		return false
+	}
+	s.busy++
+	s.turns[namespace]++
+	return true
+}
+
+// end ends a turn, and returns for whom to try again: another of the namespace, and if
+// it has no turns any more, all.
+func (s *workShare) end(namespace string) []types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy--
+	s.turns[namespace]--
+	last := s.turns[namespace] == 0
+	var again []types.UID
+	for uid := range s.later[namespace] {
+		delete(s.later[namespace], uid)
+		if again = append(again, uid); !last {
+			break
+		}
+	}
+	if last {
+		delete(s.turns, namespace)
+		delete(s.later, namespace)
+	}
+	return again
 }
 
 // soon is when the next turn is after one that wrote something.

@@ -364,3 +364,41 @@ func everyClaim(types.UID) bool { return true }
 func claimNamed(uid types.UID) *v1alpha1.SandboxClaim {
 	return &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid}}
 }
+
+// TestOneNamespaceLeavesWorkers: turns that do not end leave workers to others, and what
+// had to wait for them comes when they end.
+func TestOneNamespaceLeavesWorkers(t *testing.T) {
+	s := newWorkShare(16)
+	begins := func(namespace string) (n int) {
+		for i := range 16 {
+			if s.begin(namespace, types.UID(fmt.Sprint(namespace, i))) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, tc := range []struct {
+		namespace string
+		want      int
+	}{{"a", 8}, {"b", 4}, {"c", 2}, {"d", 1}} {
+		if got := begins(tc.namespace); got != tc.want {
+			t.Errorf("%s has %d turns at a time, want %d", tc.namespace, got, tc.want)
+		}
+	}
+	again := 0
+	for range 8 {
+		again += len(s.end("a"))
+	}
+	if again != 8 {
+		t.Errorf("when the turns of a had ended, %d of those that had to wait came, want 8", again)
+	}
+	if got := begins("a"); got != 4 {
+		t.Errorf("a has %d turns beside the others, want 4", got)
+	}
+	for range 4 {
+		s.end("a")
+	}
+	if len(s.turns) != 3 || len(s.later["a"]) != 0 {
+		t.Errorf("something is left of a: %v, %v", s.turns, s.later)
+	}
+}

@@ -77,11 +77,13 @@ func newAllocator(
 			claimResource:   claims,
 			sandboxResource: sandboxes,
 		},
-		SyncWindow:    extra.SyncWindow,
-		MaxFresh:      extra.MaxFreshSandboxes,
-		MaxFreshBytes: extra.ClaimLimits.MaxBytes,
-		Admit:         admitter.admit,
-		PodMetadata:   extra.podMetadata(),
+		SyncWindow:        extra.SyncWindow,
+		MaxFresh:          extra.MaxFreshSandboxes,
+		MaxFreshBytes:     extra.ClaimLimits.MaxBytes,
+		Admit:             admitter.admit,
+		PodMetadata:       extra.podMetadata(),
+		MaxWaiting:        extra.MaxWaitingClaims,
+		MaxWaitingCreates: extra.MaxWaitingCreates,
 	})
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
 }

@@ -42,6 +42,10 @@ const (
 	ClaimPodMetadataNone = "None"
 )
 
+// DefaultMaxWaitingClaims is how many claims of a namespace may wait by default. A
+// server keeps the places of all of them in memory.
+const DefaultMaxWaitingClaims = 5000
+
 // ExtraConfig is what our server needs beyond the generic one.
 type ExtraConfig struct {
 	// SyncWindow is how long a create of a claim may wait for sandboxes before it
@@ -54,6 +58,12 @@ type ExtraConfig struct {
 	MaxFreshSandboxes int
 	// ClaimPodMetadata is ClaimPodMetadataAll or ClaimPodMetadataNone; empty is All.
 	ClaimPodMetadata string
+	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes. A
+	// create that would have to wait beyond that is refused. 0 is no limit.
+	MaxWaitingClaims int
+	// MaxWaitingCreates is how many creates of claims wait at the same time. Others are
+	// answered Claiming at once. 0 is no limit.
+	MaxWaitingCreates int
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
@@ -100,6 +110,7 @@ func NewConfig() *Config {
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
+		MaxWaitingClaims: DefaultMaxWaitingClaims,
 	}}
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
 	// neither the SandboxSet nor the SandboxTemplate says it.
 	ClaimPodMetadata string
+	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes.
+	MaxWaitingClaims int
 }
 
 // NewOptions returns the defaults.
@@ -48,6 +50,7 @@ func NewOptions() *Options {
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         options.NewClaimLimits(),
 		ClaimPodMetadata:    apiserver.ClaimPodMetadataAll,
+		MaxWaitingClaims:    apiserver.DefaultMaxWaitingClaims,
 	}
 }
 
@@ -64,6 +67,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.ClaimLimits.AddFlags(fs)
 	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
 		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None.")
+	fs.IntVar(&o.MaxWaitingClaims, "max-waiting-claims-per-namespace", o.MaxWaitingClaims, ""+
+		"How many claims of a namespace may wait for sandboxes. Beyond that, a claim that would have to wait is refused with 429.")
 }
 
 // Complete fills in what is derived from other options.

@@ -107,6 +107,7 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	opts.SyncWindow = o.SyncWindow
 	opts.ClaimLimits = o.ClaimLimits
 	opts.ClaimPodMetadata = o.ClaimPodMetadata
+	opts.MaxWaitingClaims = o.MaxWaitingClaims
 	opts.Etcd.StorageConfig.Transport.ServerList = etcd
 	opts.SecureServing.BindAddress = o.BindAddress
 	opts.SecureServing.BindPort = o.SecurePort

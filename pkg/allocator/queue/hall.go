@@ -60,25 +60,25 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	if less || len(before) == 0 {
 		h.gathersNoMore(w, false) // and not by changing lines
 	}
-	if len(before) == 0 && len(after) > 0 {
-		h.waiting[w.Namespace]++
-	}
+	h.count(w.Namespace, min(1, len(after))-min(1, len(before)))
 	switch {
 	case w.Asked != "" && w.Asked != wants.Asked && len(after) > 0:
 		h.move(w, before, nil, wants)
 		w.Since = h.clock.Now()
 		h.move(w, nil, after, wants)
-	case stays && !w.whole() && !wants.whole(), stays && wants.Need == w.Need && wants.whole() && wants.Yields == w.Yields:
-		w.Wants = wants // its place is the same
+	case stays && w.samePlace(&wants):
+		w.Wants = wants
 	default:
 		h.move(w, before, after, wants)
 	}
-	if len(before) > 0 && len(after) == 0 {
-		if h.waiting[w.Namespace]--; h.waiting[w.Namespace] == 0 {
-			delete(h.waiting, w.Namespace)
-		}
-	}
 	h.settle(w, append(before, after...)...)
+}
+
+// count adds to how many claims of a namespace wait.
+func (h *hall) count(namespace string, n int) {
+	if h.waiting[namespace] += n; h.waiting[namespace] == 0 {
+		delete(h.waiting, namespace)
+	}
 }
 
 // move lets a waiter that stands in the lines of some pools stand in those of others.

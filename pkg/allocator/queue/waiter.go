@@ -76,6 +76,15 @@ func (w *Waiter) compare(other *Waiter) int {
 	return cmp.Or(w.Since.Compare(other.Since), cmp.Compare(w.UID, other.UID))
 }
 
+// samePlace reports whether a waiter that wants something else from now on, of the same
+// pools, stands where it does.
+func (w *Waiter) samePlace(wants *Wants) bool {
+	if w.whole() != wants.whole() {
+		return false
+	}
+	return !w.whole() || w.Need == wants.Need && w.Yields == wants.Yields
+}
+
 // pools are those in whose lines a waiter stands that wants this. One that no pool may
 // serve stands in that of the pool without a name, which never has anything.
 func (w *Waiter) pools(wants *Wants) []poolindex.Pool {

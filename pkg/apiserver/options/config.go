@@ -31,6 +31,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.ClaimLimits = o.ClaimLimits.ClaimLimits
 	cfg.ExtraConfig.MaxFreshSandboxes = o.ClaimLimits.MaxFreshSandboxes
 	cfg.ExtraConfig.ClaimPodMetadata = o.ClaimPodMetadata
+	cfg.ExtraConfig.MaxWaitingClaims = o.MaxWaitingClaims
+	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
 	if err := o.apply(cfg.GenericConfig); err != nil {
 		if serving := cfg.GenericConfig.SecureServing; serving != nil && serving.Listener != nil {
 			_ = serving.Listener.Close() // the first error is the one that matters

@@ -41,6 +41,11 @@ const (
 	// server gives a create.
 	maxSyncWindow = 30 * time.Second
 
+	// maxWaitingCreates is some more than half of the requests that a kube-apiserver with
+	// its default limits handles at a time of the priority level of claims, which are 102.
+	// The others are for claims that find stock.
+	maxWaitingCreates = 60
+
 	watchTermination = 5 * time.Second
 )
 
@@ -67,6 +72,11 @@ type Options struct {
 	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
 	// neither the SandboxSet nor the SandboxTemplate says it.
 	ClaimPodMetadata string
+	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes.
+	MaxWaitingClaims int
+	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is what
+	// leaves the seats of other claims free, in kube-apiserver and here.
+	MaxWaitingCreates int
 	// Alone makes a server without a cluster even where one could be found.
 	Alone bool
 }
@@ -104,6 +114,8 @@ func NewOptions() *Options {
 		ClaimLimits:    NewClaimLimits(),
 
 		ClaimPodMetadata: apiserver.ClaimPodMetadataAll,
+
+		MaxWaitingClaims: apiserver.DefaultMaxWaitingClaims,
 	}
 	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
@@ -137,6 +149,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
 		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None. "+
 		"They are on the Sandboxes in any case.")
+	fs.IntVar(&o.MaxWaitingClaims, "max-waiting-claims-per-namespace", o.MaxWaitingClaims, ""+
+		"How many claims of a namespace may wait for sandboxes. Beyond that, a claim that would have to wait is refused with 429.")
+	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
+		"How many creations of claims wait at the same time. Beyond that, they are answered Claiming at once. "+
+		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+
+		"and in a cluster a twelfth of all, but no more than 60, so that kube-apiserver has seats for other claims.")
 }
 
 // Complete fills in what other options imply. Call it once, after the flags are
@@ -184,10 +202,28 @@ func (o *Options) Validate() error {
 	if o.ClaimPodMetadata != apiserver.ClaimPodMetadataAll && o.ClaimPodMetadata != apiserver.ClaimPodMetadataNone {
 		errs = append(errs, fmt.Errorf("--claim-pod-metadata must be %s or %s", apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone))
 	}
+	if o.MaxWaitingClaims < 1 {
+		errs = append(errs, errors.New("--max-waiting-claims-per-namespace must be at least 1"))
+	}
+	if o.MaxWaitingCreates < 0 {
+		errs = append(errs, errors.New("--max-waiting-creates must not be negative"))
+	}
 	if !o.hasCluster() {
 		errs = append(errs, o.validateAlone()...)
 	}
 	return utilerrors.NewAggregate(errs)
+}
+
+// waitingCreates is how many creates of claims wait at the same time.
+func (o *Options) waitingCreates() int {
+	run := o.ServerRun
+	switch {
+	case o.MaxWaitingCreates > 0:
+		return o.MaxWaitingCreates
+	case !o.hasCluster():
+		return max(1, run.MaxMutatingRequestsInFlight/2)
+	}
+	return max(1, min(maxWaitingCreates, (run.MaxRequestsInFlight+run.MaxMutatingRequestsInFlight)/12))
 }
 
 func (o *Options) validateEtcd() []error {

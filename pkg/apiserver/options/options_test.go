@@ -83,6 +83,29 @@ func TestSyncWindowReachesTheServer(t *testing.T) {
 	}
 }
 
+func TestWaitingCreates(t *testing.T) {
+	outsideCluster(t)
+	for name, tc := range map[string]struct {
+		args []string
+		want int
+	}{
+		"alone":                  {want: 2000},
+		"alone, with few at all": {args: []string{"--max-mutating-requests-inflight=20"}, want: 10},
+		"in a cluster":           {args: []string{"--kubeconfig=a"}, want: 60},
+		"in a cluster, with few at all": {
+			args: []string{"--kubeconfig=a", "--max-mutating-requests-inflight=100", "--max-requests-inflight=20"}, want: 10,
+		},
+		"none to speak of": {args: []string{"--kubeconfig=a", "--max-mutating-requests-inflight=1", "--max-requests-inflight=1"}, want: 1},
+		"said":             {args: []string{"--kubeconfig=a", "--max-waiting-creates=300"}, want: 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := parse(t, tc.args...).waitingCreates(); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestOneClusterForAll(t *testing.T) {
 	outsideCluster(t)
 	cases := map[string]struct {

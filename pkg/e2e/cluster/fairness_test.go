@@ -44,7 +44,9 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 	s := newSite(t, "--max-requests-inflight=400", "--max-mutating-requests-inflight=200")
 	// Claims wait longer than by default, so that a busy machine has the time for some
 	// requests before one of them is answered.
-	installed := s.install(t, controlplane.SandlotOptions{Overlay: "single", APIServerArgs: []string{"--sync-window=20s"}})
+	installed := s.install(t, controlplane.SandlotOptions{Overlay: "single", APIServerArgs: []string{
+		"--sync-window=20s", "--max-waiting-creates=1000", // so that the level is all that protects others
+	}})
 	s.makeNamespace(t, crowded)
 	s.makeNamespace(t, tidy)
 	if _, err := s.SandboxSets(crowded).Create(t.Context(), builders.Set("pool", 0), metav1.CreateOptions{}); err != nil {
@@ -106,6 +108,57 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 	s.checkApply(t, other, tidy)
 }
 
+// TestWaitingClaimsLeaveSeats lets more claims of a user wait than there are seats for
+// claims, with the limits that all have by default, and makes sure that claims of others
+// that find stock are answered before any of those that wait.
+func TestWaitingClaimsLeaveSeats(t *testing.T) {
+	t.Parallel()
+	const (
+		waiting       = 500
+		crowded, tidy = "crowded", "tidy"
+		waiter, other = "waiter", "other"
+		otherClaims   = 5
+	)
+	s := newSite(t, "--max-requests-inflight=400", "--max-mutating-requests-inflight=200")
+	s.install(t, controlplane.SandlotOptions{Overlay: "single", APIServerArgs: []string{"--sync-window=30s"}})
+	s.makeNamespace(t, crowded)
+	s.makeNamespace(t, tidy)
+	if _, err := s.SandboxSets(crowded).Create(t.Context(), builders.Set("pool", 0), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect.FilledPool(t, s, tidy, otherClaims)
+	for user, ns := range map[string]string{waiter: crowded, other: tidy} {
+		s.grant(t, ns, "edit", user)
+		who := s.user(t, user)
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			_, err := who.SandboxClaims(ns).List(ctx, metav1.ListOptions{})
+			return err
+		})
+	}
+	line := s.user(t, waiter).waitInLine(t, crowded, waiting)
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		if early := line.early.Load(); early < waiting/2 {
+			return fmt.Errorf("%d of %d creates did not wait", early, waiting)
+		}
+		return nil
+	})
+	who, undisturbed := s.user(t, other), 0
+	for i := range otherClaims {
+		before := line.answered.Load()
+		who.claim(t, tidy, builders.Claim(fmt.Sprintf("claim-%d", i), 1))
+		if line.answered.Load() == before {
+			undisturbed++
+		}
+	}
+	if undisturbed == 0 {
+		t.Errorf("none of %d claims that find stock was answered before some that waited", otherClaims)
+	}
+	line.leave()
+	for _, err := range line.errs {
+		t.Error(err)
+	}
+}
+
 // user returns clients of a user of the site.
 func (s *site) user(t *testing.T, name string) *clients {
 	t.Helper()
@@ -121,8 +174,9 @@ func (s *site) user(t *testing.T, name string) *clients {
 type line struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
-	// answered counts claims that were answered after their time.
-	answered atomic.Int64
+	// answered counts claims that were answered after their time, and early those that
+	// were answered long before.
+	answered, early atomic.Int64
 
 	mu   sync.Mutex
 	errs []error
@@ -138,7 +192,12 @@ func (c *clients) waitInLine(t *testing.T, ns string, number int) *line {
 			for n := 0; ctx.Err() == nil; n++ {
 				claim := builders.Claim(fmt.Sprintf("claim-%d-%d", i, n), 1)
 				claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 30 * time.Second} // nobody comes back for it
+				began := time.Now()
 				_, err := c.SandboxClaims(ns).Create(ctx, claim, metav1.CreateOptions{})
+				if err == nil && time.Since(began) < 10*time.Second {
+					l.early.Add(1)
+					return // it need not come again: the claim goes on
+				}
 				if err == nil {
 					l.answered.Add(1)
 				} else if ctx.Err() == nil && !isTooMany(err) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,10 @@ import (
 // refused because its pool has too few sandboxes available now.
 const CauseShortage metav1.CauseType = "SandboxShortage"
 
+// CauseTooManyWaiting is the type of the cause in the Status of a claim that was refused
+// because it would have to wait and as many claims of its namespace wait as may.
+const CauseTooManyWaiting metav1.CauseType = "TooManyWaitingClaims"
+
 // statusError is what a client is told when a claim could not be bound.
 //
 // The generic server answers 500 for a Status that is wrapped. One that comes from
@@ -30,6 +35,7 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim").GroupKind()
 	spec := field.NewPath("spec")
 	var shortage *allocator.ShortageError
+	var tooMany *allocator.TooManyWaitingError
 	var source *allocator.SourceError
 	var refused *allocator.RefusedError
 	var status apierrors.APIStatus
@@ -54,13 +60,9 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 			field.Invalid(spec.Child("replicas"), claim.Spec.Replicas, err.Error()),
 		})
 	case errors.As(err, &shortage):
-		refusal := apierrors.NewTooManyRequests(shortage.Error(), int(math.Ceil(shortage.RetryAfter.Seconds())))
-		refusal.ErrStatus.Details.Group, refusal.ErrStatus.Details.Kind = kind.Group, kind.Kind
-		refusal.ErrStatus.Details.Name = claim.Name
-		refusal.ErrStatus.Details.Causes = append(refusal.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type: CauseShortage, Field: spec.Child("replicas").String(), Message: shortage.Error(),
-		})
-		return refusal
+		return tryAgain(claim, shortage, shortage.RetryAfter, CauseShortage, spec.Child("replicas").String())
+	case errors.As(err, &tooMany):
+		return tryAgain(claim, tooMany, tooMany.RetryAfter, CauseTooManyWaiting, "")
 	case errors.Is(err, allocator.ErrUnknownOutcome):
 		// No Retry-After: clients follow it by themselves, and with generateName
 		// would try again by another name, which could bind a second time.
@@ -70,4 +72,13 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 		return &apierrors.StatusError{ErrStatus: status.Status()}
 	}
 	return err
+}
+
+// tryAgain is the refusal of a claim that may be served later.
+func tryAgain(claim *v1alpha1.SandboxClaim, err error, after time.Duration, cause metav1.CauseType, field string) error {
+	refusal := apierrors.NewTooManyRequests(err.Error(), int(math.Ceil(after.Seconds())))
+	details := refusal.ErrStatus.Details
+	details.Group, details.Kind, details.Name = v1alpha1.GroupName, "SandboxClaim", claim.Name
+	details.Causes = append(details.Causes, metav1.StatusCause{Type: cause, Field: field, Message: err.Error()})
+	return refusal
 }
