@@ -122,21 +122,15 @@ func validateSetReference(ref *v1alpha1.SandboxTemplateRef, path *field.Path) fi
 		"must be no more than %d characters, because it is also the value of a label on sandboxes", validation.LabelValueMaxLength))}
 }
 
-// validateChangedPatch checks the form of a patch. What it does to a template is seen
-// once that is found.
+// validateChangedPatch checks a patch by itself, where it may be.
 func validateChangedPatch(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
 	switch patch := spec.Patch; {
 	case patch == nil, samePatch(patch, old.Patch) && (spec.TemplateRef == nil) == (old.TemplateRef == nil):
 		return nil
 	case spec.TemplateRef == nil:
 		return field.ErrorList{field.Forbidden(path, "only together with templateRef; a template of the set's own can be changed itself")}
-	case len(patch.Raw) > maxTemplateSize:
-		return field.ErrorList{field.TooLong(path, "", maxTemplateSize)}
 	default:
-		if _, ok := decodeRaw(patch).(map[string]any); !ok {
-			return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must be an object: a strategic merge patch on a pod template")}
-		}
-		return nil
+		return validatePatch(patch, path)
 	}
 }
 
