@@ -25,6 +25,10 @@ const maxPoolReplicas = 1000000
 // ask for.
 const maxBurst = maxReplicas
 
+// maxRevisionHistory bounds the SandboxTemplates that a set may keep for nothing but a look
+// at them.
+const maxRevisionHistory = 1000
+
 // ValidateSandboxSet checks a new set, after defaulting.
 func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, labelValueName, metadataPath)
@@ -73,6 +77,7 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	errs = append(errs, validateChangedMaxUnavailable(
 		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
 	errs = append(errs, validateBurst(spec.ScaleStrategy.Burst, path.Child("scaleStrategy", "burst"))...)
+	errs = append(errs, validateRevisionHistory(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...)
 	return append(errs, validateChangedMaxUnavailable(
 		spec.UpdateStrategy.MaxUnavailable, old.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy"))...)
 }
@@ -97,6 +102,13 @@ func validateBurst(burst *int32, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, *burst, fmt.Sprintf("must be from 0 to %d", maxBurst))}
 	}
 	return nil
+}
+
+func validateRevisionHistory(limit *int32, path *field.Path) field.ErrorList {
+	if limit == nil || *limit >= 0 && *limit <= maxRevisionHistory {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, *limit, fmt.Sprintf("must be from 0 to %d", maxRevisionHistory))}
 }
 
 // validateChangedMaxUnavailable takes what can be scaled: a number or a percentage. An
