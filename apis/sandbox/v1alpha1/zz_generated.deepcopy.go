@@ -779,6 +779,11 @@ func (in *SandboxSetSpec) DeepCopyInto(out *SandboxSetSpec) {
 	}
 	in.ScaleStrategy.DeepCopyInto(&out.ScaleStrategy)
 	in.UpdateStrategy.DeepCopyInto(&out.UpdateStrategy)
+	if in.RevisionHistoryLimit != nil {
+		in, out := &in.RevisionHistoryLimit, &out.RevisionHistoryLimit
+		*out = new(int32)
+		**out = **in
+	}
 	return
 }
 
