@@ -187,7 +187,10 @@ type end struct {
 
 // finish makes the pod template, with a patch if there is one. Whom the pods ask for
 // names is filled in last, so that the patch has its say.
-func (e end) finish(patch *runtime.RawExtension) (*runtime.RawExtension, error) {
+func (e end) finish(ctx context.Context, patch *runtime.RawExtension) (*runtime.RawExtension, error) {
+	if err := ctx.Err(); err != nil { // a patch takes time that is worth nothing any more
+		return nil, err
+	}
 	template := e.inline
 	if template == nil {
 		typed := e.typed

@@ -10,17 +10,29 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 )
 
-// ApplyPatch applies a strategic merge patch to a pod template. Errors are ErrPatch.
+// patched counts for the whole process.
+var patched atomic.Int64
+
+// Patched is how many patches this process has applied so far, for a metric and for tests
+// of what a request costs.
+func Patched() int64 { return patched.Load() }
+
+// ApplyPatch applies a strategic merge patch to a pod template. Errors are ErrPatch, also
+// for lists that are too long to be merged while a request waits.
 // Integers stay exact. Fields that this version of Kubernetes does not know are
 // kept, and patched as a JSON merge patch would: maps are merged, lists replaced.
-func ApplyPatch(template, patch *runtime.RawExtension) (patched *runtime.RawExtension, err error) {
+func ApplyPatch(template, patch *runtime.RawExtension) (*runtime.RawExtension, error) {
 	original, err := decode(template)
 	if err != nil {
 		return nil, fmt.Errorf("%w: pod template: %w", ErrPatch, err)
@@ -29,6 +41,15 @@ func ApplyPatch(template, patch *runtime.RawExtension) (patched *runtime.RawExte
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
+	// Neither needs to be in a store of ours that has these limits.
+	tooLong := validation.ValidateLists(original, field.NewPath("template"))
+	if tooLong == nil {
+		tooLong = validation.ValidateLists(change, field.NewPath("patch"))
+	}
+	if tooLong != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPatch, tooLong)
+	}
+	patched.Add(1)
 	merged, err := merge(original, change)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPatch, err)

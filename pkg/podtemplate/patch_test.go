@@ -4,7 +4,9 @@
 package podtemplate_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -224,4 +227,49 @@ func FuzzApplyPatch(f *testing.F) {
 			decoded(t, string(got.Raw))
 		}
 	})
+}
+
+// What a patch may cost is bounded before any of it is merged, also for a template of the
+// cluster, which no store of ours has checked.
+func TestApplyPatchRefusesLongLists(t *testing.T) {
+	variables := func(n int) string {
+		all := make([]string, 0, n)
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"name":"a%d"}`, i))
+		}
+		return `{"spec":{"containers":[{"name":"c","env":[` + strings.Join(all, ",") + `]}]}}`
+	}
+	before := podtemplate.Patched()
+	for _, at := range []struct{ template, patch, want string }{
+		{variables(257), variables(1), "template.spec.containers[0].env: Too many"},
+		{variables(1), variables(257), "patch.spec.containers[0].env: Too many"},
+	} {
+		_, err := podtemplate.ApplyPatch(rawOf(at.template), rawOf(at.patch))
+		if !errors.Is(err, podtemplate.ErrPatch) || !strings.Contains(err.Error(), at.want) {
+			t.Errorf("error %v, want %s", err, at.want)
+		}
+	}
+	if got := podtemplate.Patched() - before; got != 0 {
+		t.Errorf("%d merged", got)
+	}
+	if _, err := podtemplate.ApplyPatch(rawOf(variables(256)), rawOf(variables(256))); err != nil {
+		t.Error(err)
+	}
+}
+
+// A request that is over merges nothing more.
+func TestResolveStopsWithItsRequest(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	set := setOf("", func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef, s.Spec.Patch = to("inline"), rawOf("{}") })
+	cache, before := podtemplate.NewCache(), podtemplate.Patched()
+	if _, err := cache.ResolveSet(gone, set, newWorld()); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if got := podtemplate.Patched() - before; got != 0 {
+		t.Errorf("%d patches", got)
+	}
+	if _, err := cache.ResolveSet(t.Context(), set, newWorld()); err != nil {
+		t.Errorf("the next request: %v", err) // which is not told of that
+	}
 }

@@ -48,7 +48,7 @@ func Inline(template *runtime.RawExtension) *Resolved { return &Resolved{Templat
 // ResolveSet finds the pod template of a set's sandboxes, with the set's patch.
 // lookup may be nil for a set that refers to none.
 func ResolveSet(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup) (*Resolved, error) {
-	return resolveSet(ctx, set, lookup, end.finish)
+	return resolveSet(ctx, set, lookup, finish)
 }
 
 // ResolveTemplate finds the pod template at the end of a SandboxTemplate.
@@ -56,13 +56,18 @@ func ResolveTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate, lo
 	w := walk{lookup: lookup, namespace: template.Namespace}
 	w.enter(v1alpha1.TemplateKindSandboxTemplate, template.Name)
 	w.begin(template)
-	resolved, err := resolve(ctx, &w, template, nil, end.finish)
+	resolved, err := resolve(ctx, &w, template, nil, finish)
 	return resolved, about(err, v1alpha1.TemplateKindSandboxTemplate, template)
 }
 
 // finisher makes the pod template out of what stands at the end of a chain. A
 // Cache has one that remembers.
-type finisher func(e end, patch *runtime.RawExtension) (*runtime.RawExtension, error)
+type finisher func(ctx context.Context, e end, patch *runtime.RawExtension) (*runtime.RawExtension, error)
+
+// finish is the finisher that remembers nothing.
+func finish(ctx context.Context, e end, patch *runtime.RawExtension) (*runtime.RawExtension, error) {
+	return e.finish(ctx, patch)
+}
 
 func resolveSet(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup, finish finisher) (*Resolved, error) {
 	resolved, err := resolveEmbedded(ctx, set.Namespace, &set.Spec.EmbeddedSandboxTemplate, set.Spec.Patch, lookup, finish)
@@ -98,7 +103,7 @@ func resolve(
 	if err != nil {
 		return nil, err
 	}
-	template, err := finish(e, patch)
+	template, err := finish(ctx, e, patch)
 	if err != nil {
 		return nil, w.blame(err)
 	}
@@ -122,12 +127,6 @@ type Cache struct {
 	held    *lru.Cache // of bool, by heldKey
 	patches atomic.Int64
 }
-
-// patched counts for all Caches of the process.
-var patched atomic.Int64
-
-// Patched is how many patches all Caches of this process have applied so far.
-func Patched() int64 { return patched.Load() }
 
 // NewCache returns an empty Cache.
 func NewCache() *Cache { return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize)} }
@@ -208,7 +207,7 @@ type cached struct {
 	err      error
 }
 
-func (c *Cache) finish(e end, patch *runtime.RawExtension) (*runtime.RawExtension, error) {
+func (c *Cache) finish(ctx context.Context, e end, patch *runtime.RawExtension) (*runtime.RawExtension, error) {
 	if e.inline != nil && patch == nil && !e.publicDNS {
 		return e.inline, nil
 	}
@@ -216,7 +215,7 @@ func (c *Cache) finish(e end, patch *runtime.RawExtension) (*runtime.RawExtensio
 	if patch != nil {
 		raw, err := patch.MarshalJSON()
 		if err != nil {
-			return e.finish(patch)
+			return e.finish(ctx, patch)
 		}
 		key.patch = sha256.Sum256(raw)
 	}
@@ -230,10 +229,9 @@ func (c *Cache) finish(e end, patch *runtime.RawExtension) (*runtime.RawExtensio
 	}
 	if patch != nil {
 		c.patches.Add(1)
-		patched.Add(1)
 	}
-	template, err := e.finish(patch)
-	if known {
+	template, err := e.finish(ctx, patch)
+	if known && ctx.Err() == nil { // or that may be the error
 		c.done.Add(key, cached{template: template, err: err})
 	}
 	return template, err

@@ -83,7 +83,7 @@ const (
 	// ReasonInvalidTemplate means that what comes out is no valid pod template.
 	ReasonInvalidTemplate = "InvalidTemplate"
 	// ReasonTemplateNameTaken means that the SandboxTemplate that was to hold the
-	// revision of a set belongs to another owner.
+	// revision of a set belongs to another owner, or has other content.
 	ReasonTemplateNameTaken = "TemplateNameTaken"
 )
 

@@ -87,6 +87,12 @@ type SandboxSetSpec struct {
 	// updateStrategy limits how fast sandboxes of an older template are replaced.
 	// +optional
 	UpdateStrategy SandboxSetUpdateStrategy `json:"updateStrategy,omitempty,omitzero"`
+
+	// revisionHistoryLimit is how many SandboxTemplates of earlier revisions are kept
+	// that no sandbox uses any more, for a look at them and for a way back. The oldest
+	// go first. From 0 to 1000; 10 where it is not set.
+	// +optional
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 }
 
 // SandboxSetScaleStrategy says how fast a pool grows, and how far while claims wait.

@@ -115,6 +115,9 @@ const (
 	AnnotationSandboxID = KeyPrefix + "sandbox-id"
 	// AnnotationCreatedBy is CreatedBySandbox, on the pod.
 	AnnotationCreatedBy = KeyPrefix + "created-by"
+	// AnnotationRevisionReused is, on a SandboxTemplate that holds a revision of a set,
+	// when the set last came back to it (RFC 3339). It only orders what is kept.
+	AnnotationRevisionReused = SandlotKeyPrefix + "revision-reused"
 	// AnnotationTemplateMetadata lists the labels and annotations that a pod has
 	// from the template of its sandbox, so that one that is no longer in the
 	// template can be told from one that others put there. On the pod.

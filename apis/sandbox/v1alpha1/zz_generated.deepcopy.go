@@ -885,6 +885,11 @@ func (in *SandboxSetSpec) DeepCopyInto(out *SandboxSetSpec) {
 		**out = **in
 	}
 	in.UpdateStrategy.DeepCopyInto(&out.UpdateStrategy)
+	if in.RevisionHistoryLimit != nil {
+		in, out := &in.RevisionHistoryLimit, &out.RevisionHistoryLimit
+		*out = new(int32)
+		**out = **in
+	}
 	return
 }
 

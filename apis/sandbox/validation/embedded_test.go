@@ -166,6 +166,11 @@ func TestValidateReferenceOfASet(t *testing.T) {
 	}
 }
 
+// repeated is a list of n elements without its brackets.
+func repeated(element string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(element+",", n), ",")
+}
+
 func TestValidatePatch(t *testing.T) {
 	tests := map[string]struct {
 		patch  string
@@ -183,8 +188,23 @@ func TestValidatePatch(t *testing.T) {
 		"a string": {patch: `"{}"`, want: []string{"spec.patch: Invalid value: must be an object"}},
 		"no JSON":  {patch: "{", want: []string{"spec.patch: Invalid value: must be an object"}},
 		"too large": {
-			patch: `{"spec":{"hostname":"` + strings.Repeat("x", maxTemplateSize) + `"}}`,
-			want:  []string{"spec.patch: Too long: may not be more than 262144 bytes"},
+			patch: `{"spec":{"hostname":"` + strings.Repeat("x", maxPatchSize) + `"}}`,
+			want:  []string{"spec.patch: Too long: may not be more than 65536 bytes"},
+		},
+		"lists that are long": {
+			patch: `{"metadata":{"finalizers":[` + repeated(`"x"`, maxListScalars) + `]},"spec":{"containers":[{"name":"a","env":[` + repeated("{}", maxListObjects) + `]}]}}`,
+		},
+		"too many variables": {
+			patch: `{"spec":{"containers":[{"name":"a","env":[` + repeated("{}", maxListObjects+1) + `]}]}}`,
+			want:  []string{"spec.patch.spec.containers[0].env: Too many: 257: must have at most 256 items"},
+		},
+		"too many finalizers": {
+			patch: `{"metadata":{"finalizers":[` + repeated(`"x"`, maxListScalars+1) + `]}}`,
+			want:  []string{"spec.patch.metadata.finalizers: Too many: 1025: must have at most 1024 items"},
+		},
+		"a directive that is too long": {
+			patch: `{"spec":{"$setElementOrder/containers":[` + repeated(`{"name":"a"}`, maxListObjects+1) + `]}}`,
+			want:  []string{"spec.patch.spec.$setElementOrder/containers: Too many: 257: must have at most 256 items"},
 		},
 	}
 	for name, tc := range tests {

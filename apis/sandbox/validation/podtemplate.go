@@ -28,6 +28,17 @@ import (
 // template has to stay well below the 1.5 MiB of a request to etcd.
 const maxTemplateSize = 256 << 10
 
+// maxPatchSize is how many bytes a patch of a pod template may take.
+const maxPatchSize = 64 << 10
+
+// maxListObjects and maxListScalars are how many elements a list in a pod template or a
+// patch may have. To merge two lists by key takes as many steps as the product of their
+// lengths, and that in a request.
+const (
+	maxListObjects = 256
+	maxListScalars = 1024
+)
+
 // MaxVolumeClaimTemplates is well above what a node can attach to a pod. It also
 // bounds what the start of one sandbox may create.
 const MaxVolumeClaimTemplates = 64
@@ -39,12 +50,66 @@ func ValidatePodTemplate(raw *runtime.RawExtension, path *field.Path) field.Erro
 	if len(raw.Raw) > maxTemplateSize {
 		return field.ErrorList{field.TooLong(path, "", maxTemplateSize)}
 	}
+	if err := ValidateLists(decodeRaw(raw), path); err != nil {
+		return field.ErrorList{err}
+	}
 	template, err := v1alpha1.PodTemplate(raw)
 	if err != nil {
 		return field.ErrorList{undecodable(err, path)}
 	}
 	errs := validateTemplateMetadata(&template.ObjectMeta, path.Child("metadata"))
 	return append(errs, validateContainers(&template.Spec, path.Child("spec"))...)
+}
+
+// validatePatch checks the form of a patch on a pod template: a JSON object that is no
+// larger than can be merged while a request waits. What it does to a template is seen once
+// that is found.
+func validatePatch(patch *runtime.RawExtension, path *field.Path) field.ErrorList {
+	if len(patch.Raw) > maxPatchSize {
+		return field.ErrorList{field.TooLong(path, "", maxPatchSize)}
+	}
+	object, ok := decodeRaw(patch).(map[string]any)
+	if !ok {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must be an object: a strategic merge patch on a pod template")}
+	}
+	if err := ValidateLists(object, path); err != nil {
+		return field.ErrorList{err}
+	}
+	return nil
+}
+
+// ValidateLists returns an error for a list with too many elements in a pod template or a
+// patch, as decoded JSON, whatever the list is for: at most 256 objects, or 1024 other
+// values. Lists are merged by key in a request, in as many steps as the product of their
+// lengths.
+func ValidateLists(value any, path *field.Path) *field.Error {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if err := ValidateLists(value[key], path.Child(key)); err != nil {
+				return err
+			}
+		}
+	case []any:
+		limit := maxListScalars
+		if slices.ContainsFunc(value, isObject) {
+			limit = maxListObjects
+		}
+		if len(value) > limit {
+			return field.TooMany(path, len(value), limit)
+		}
+		for i, element := range value {
+			if err := ValidateLists(element, path.Index(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isObject(value any) bool {
+	_, ok := value.(map[string]any)
+	return ok
 }
 
 // undecodable names the field that does not decode, as far as the decoder knows

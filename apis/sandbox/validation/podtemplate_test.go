@@ -27,6 +27,10 @@ func TestValidatePodTemplate(t *testing.T) {
 		"metadata":         {raw: metadata("\"labels\":{\"a\":\"b\"},\"annotations\":{\"agents.kruise.io/cleanup-enabled\":\"true\"},\"creationTimestamp\":null")},
 		"init containers":  {raw: spec("\"initContainers\":[{\"name\":\"runtime\",\"image\":\"busybox\"}]," + containers)},
 		"exact quantities": {raw: spec("\"containers\":[{\"name\":\"a\",\"image\":\"b\",\"resources\":{\"requests\":{\"cpu\":1,\"memory\":\"1Gi\"}}}]")},
+		"too many ports": {
+			raw:  spec("\"containers\":[{\"name\":\"a\",\"image\":\"b\",\"ports\":[" + repeated("{}", maxListObjects+1) + "]}]"),
+			want: []string{"template.spec.containers[0].ports: Too many: 257: must have at most 256 items"},
+		},
 		"no spec":          {raw: "{}", want: []string{"template.spec.containers: Required value"}},
 		"no containers":    {raw: spec("\"containers\":[]"), want: []string{"template.spec.containers: Required value: at least one container is required"}},
 		"wrong field case": {raw: spec("\"Containers\":[{\"name\":\"a\",\"image\":\"b\"}]"), want: []string{"template.spec.containers: Required value"}},

@@ -29,6 +29,10 @@ const maxBurst = maxReplicas
 // ask for.
 const MaxFreshSandboxes = maxReplicas
 
+// maxRevisionHistory bounds the SandboxTemplates that a set may keep for nothing but a look
+// at them.
+const maxRevisionHistory = 1000
+
 // ValidateSandboxSet checks a new set, after defaulting.
 func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, labelValueName, metadataPath)
@@ -79,6 +83,7 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
 	errs = append(errs, validateRange(spec.ScaleStrategy.Burst, maxBurst, path.Child("scaleStrategy", "burst"))...)
 	errs = append(errs, validateRange(spec.MaxFreshSandboxes, MaxFreshSandboxes, path.Child("maxFreshSandboxes"))...)
+	errs = append(errs, validateRange(spec.RevisionHistoryLimit, maxRevisionHistory, path.Child("revisionHistoryLimit"))...)
 	return append(errs, validateChangedMaxUnavailable(
 		spec.UpdateStrategy.MaxUnavailable, old.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy"))...)
 }
@@ -125,21 +130,15 @@ func validateSetReference(ref *v1alpha1.SandboxTemplateRef, path *field.Path) fi
 		"must be no more than %d characters, because it is also the value of a label on sandboxes", validation.LabelValueMaxLength))}
 }
 
-// validateChangedPatch checks the form of a patch. What it does to a template is seen
-// once that is found.
+// validateChangedPatch checks a patch by itself, where it may be.
 func validateChangedPatch(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field.ErrorList {
 	switch patch := spec.Patch; {
 	case patch == nil, samePatch(patch, old.Patch) && (spec.TemplateRef == nil) == (old.TemplateRef == nil):
 		return nil
 	case spec.TemplateRef == nil:
 		return field.ErrorList{field.Forbidden(path, "only together with templateRef; a template of the set's own can be changed itself")}
-	case len(patch.Raw) > maxTemplateSize:
-		return field.ErrorList{field.TooLong(path, "", maxTemplateSize)}
 	default:
-		if _, ok := decodeRaw(patch).(map[string]any); !ok {
-			return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must be an object: a strategic merge patch on a pod template")}
-		}
-		return nil
+		return validatePatch(patch, path)
 	}
 }
 

@@ -56,6 +56,16 @@ func TestValidateSandboxSet(t *testing.T) {
 		"empty pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(0)) }},
 		"burst":      {change: burst(10000)},
 		"no burst":   {change: burst(0)},
+		"no history": {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(0)) }},
+		"history":    {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(1000)) }},
+		"negative history": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) },
+			want:   []string{"spec.revisionHistoryLimit: Invalid value: -1: must be from 0 to 1000"},
+		},
+		"long history": {
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(1001)) },
+			want:   []string{"spec.revisionHistoryLimit: Invalid value: 1001: must be from 0 to 1000"},
+		},
 		"large pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(100000)) }},
 		"number":     {change: maxUnavailable(intstr.FromInt32(0))},
 		"percentage": {change: maxUnavailable(intstr.FromString("50%"))},

@@ -41,6 +41,17 @@ func under(path *field.Path, causes []metav1.StatusCause) field.ErrorList {
 	return errs
 }
 
+// moved returns errors about what is at one path as errors about another one.
+func moved(errs field.ErrorList, from, to *field.Path) field.ErrorList {
+	out := make(field.ErrorList, 0, len(errs))
+	for _, err := range errs {
+		there := *err
+		there.Field = to.String() + strings.TrimPrefix(err.Field, from.String())
+		out = append(out, &there)
+	}
+	return out
+}
+
 // about prefixes warnings with the path that they are about.
 func about(path *field.Path, texts []string) []string {
 	warnings := make([]string, 0, len(texts))

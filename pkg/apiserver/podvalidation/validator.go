@@ -109,7 +109,7 @@ func (v *Validator) validate(ctx context.Context, s *subject) (field.ErrorList, 
 		}) {
 			return errs, nil
 		}
-		return s.badReference(validation.ValidatePodTemplate(resolved.Template, field.NewPath("template"))), nil
+		return s.badReference(moved(errs, patchPath, field.NewPath("template"))), nil
 	}
 	if errs := validation.ValidateMounted(resolved.Template, s.embedded.VolumeClaimTemplates, claimsPath); len(errs) > 0 {
 		return errs, nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 const (
@@ -298,4 +299,55 @@ func TestWarnOfSets(t *testing.T) {
 
 	v.Sets = func(context.Context, string) ([]*v1alpha1.SandboxSet, error) { return nil, errors.New("etcd is down") }
 	expect(t, v.WarnOfSets(t.Context(), template("plain", plain)), []string{"the sets that use this template could not be looked up"})
+}
+
+// TestWarnOfSetsIsBounded: one change of a template merges and judges each content once,
+// and no more of them than a request may cost, however many sets use it.
+func TestWarnOfSetsIsBounded(t *testing.T) {
+	patchOf := func(i, size int) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d","pad":%q}}}`, i, strings.Repeat("x", size))
+	}
+	// told is how many patches a change applies, and its warnings.
+	told := func(sets, contents, size int) (int64, []string) {
+		t.Helper()
+		var all []*v1alpha1.SandboxSet
+		for i := range sets {
+			one := set("plain", patchOf(i%contents, size))
+			other := set("link", patchOf(i, size)) // patches of sets of other templates cost nothing
+			one.Name, other.Name, other.Spec.TemplateRef.Name = fmt.Sprintf("s%d", i), fmt.Sprintf("o%d", i), "pinned"
+			all = append(all, one, other)
+		}
+		v := New(Options{
+			Lookup: newStore(),
+			Sets:   func(context.Context, string) ([]*v1alpha1.SandboxSet, error) { return all, nil },
+		})
+		before := podtemplate.Patched()
+		warnings := v.WarnOfSets(t.Context(), template("plain", plain))
+		return podtemplate.Patched() - before, warnings
+	}
+	if patches, warnings := told(500, 5, 0); patches != 5 || len(warnings) != 0 {
+		t.Errorf("%d patches for 5 contents, warnings %q", patches, warnings)
+	}
+	for _, sets := range []int{500, 1000} {
+		patches, warnings := told(sets, sets, 0)
+		want := fmt.Sprintf("%d more sets use this template and are not checked here: see their condition TemplateResolved", sets-maxJudged)
+		if patches != maxJudged || len(warnings) != 1 || warnings[0] != want {
+			t.Errorf("%d patches for %d sets, warnings %q", patches, sets, warnings)
+		}
+	}
+	// Each content is its patch and about as much of a pod template.
+	const large = 60 << 10
+	if patches, _ := told(500, 500, large); patches < 2 || patches > maxJudgedBytes/(2*large)+1 {
+		t.Errorf("%d patches of %d bytes", patches, large)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	v := New(Options{Lookup: newStore(), Sets: func(context.Context, string) ([]*v1alpha1.SandboxSet, error) {
+		return []*v1alpha1.SandboxSet{set("plain", patchOf(1, 0))}, nil
+	}})
+	before := podtemplate.Patched()
+	expect(t, v.WarnOfSets(gone, template("plain", plain)), []string{"1 more sets use this template and are not checked here"})
+	if patches := podtemplate.Patched() - before; patches != 0 {
+		t.Errorf("%d patches for a client that is gone", patches)
+	}
 }

@@ -74,6 +74,7 @@ func TestController(t *testing.T) {
 		"holder of a change":               testHolderOfChangeCannotBeMade,
 		"adopts its revision":              testAdoptsRevision,
 		"a revision is forged":             testForgedRevision,
+		"keeps a history":                  testRevisionHistory,
 		"keeps a revision referred to":     testKeepsReferredRevision,
 		"refills under the old name":       testRefillsUnderOldName,
 		"another network":                  testAnotherNetwork,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -135,7 +136,7 @@ func testHoldsEachRevision(_ *testing.T, f *fixture) {
 	f.sync()
 	f.reconcile()
 	f.wantStatus(2, 2, 2, 2)
-	f.wantHolders(second)
+	f.wantHolders(first, second)
 }
 
 func testRefersAndPatches(_ *testing.T, f *fixture) {
@@ -218,7 +219,7 @@ func testTemplateRollsOut(_ *testing.T, f *fixture) {
 		f.Error("the set itself has changed")
 	}
 	f.wantStatus(replicas, replicas, replicas, replicas)
-	f.wantHolders(set.Status.UpdateRevision)
+	f.wantHolders(old, set.Status.UpdateRevision)
 	if got := f.c.revisions.podTemplates.Patches(); got != 2 {
 		f.Errorf("%d patches applied for two templates", got)
 	}
@@ -514,11 +515,49 @@ func testForgedRevision(_ *testing.T, f *fixture) {
 	}
 }
 
+// Earlier revisions stay, as many as the set says, and the oldest go first. One that the
+// set comes back to is the newest again.
+func testRevisionHistory(_ *testing.T, f *fixture) {
+	f.createSet(0)
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) })
+	at := func(image string) string {
+		f.Helper()
+		f.pass(time.Hour)
+		f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Template = podOf(image) })
+		f.reconcile()
+		f.reconcile()
+		return f.set().Status.UpdateRevision
+	}
+	a, b := at("a"), at("b")
+	f.wantHolders(a, b)
+	uid := f.template("pool-" + a).UID
+	if got := at("a"); got != a || f.template("pool-"+a).UID != uid {
+		f.Errorf("back at %s, want what is held of %s", got, a)
+	}
+	f.wantHolders(a, b)
+	c := at("c")
+	f.wantHolders(a, c)
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.RevisionHistoryLimit = new(int32(0)) })
+	f.reconcile()
+	f.wantHolders(c)
+
+	// Ten where the set does not say it.
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.RevisionHistoryLimit = nil })
+	for i := range defaultRevisionHistory + 2 {
+		at(fmt.Sprint(i))
+	}
+	held, err := holders{f}.ControlledBy(f.set().UID)
+	if err != nil || len(held) != defaultRevisionHistory+1 {
+		f.Errorf("%d held, %v", len(held), err)
+	}
+}
+
 // A revision that something else refers to stays.
 func testKeepsReferredRevision(_ *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(0, "")
 	f.reconcile()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.RevisionHistoryLimit = new(int32(0)) })
 	old := f.set().Status
 	other := makeSet(0)
 	other.ObjectMeta = metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "other"}
@@ -620,7 +659,7 @@ func testAnotherNetwork(_ *testing.T, f *fixture) {
 	if now := f.set().Status.UpdateRevision; now == revision || len(pooled) != 1 || pooled[0] != "locked" || holder != "locked" {
 		f.Errorf("revision %s after %s, sandboxes of %q, held for %q", now, revision, pooled, holder)
 	}
-	f.wantHolders(f.set().Status.UpdateRevision)
+	f.wantHolders(revision, f.set().Status.UpdateRevision)
 
 	f.refer("open")
 	if pooled, holder = f.templateLabels(); f.set().Status.UpdateRevision != revision || len(pooled) != 1 || pooled[0] != "open" || holder != "open" {

@@ -5,11 +5,14 @@ package replenish
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,7 +60,7 @@ func (r *revisionTemplates) ensure(
 	}
 	for _, template := range owned {
 		if template.Name == name && template.DeletionTimestamp == nil && r.content.HoldsRevision(template, revision) {
-			return r.relabel(ctx, set, template)
+			return r.retarget(ctx, set, template, revision)
 		}
 	}
 	wanted := podtemplate.Materialize(set, revision, resolved)
@@ -156,17 +159,24 @@ func (r *revisionTemplates) ensureInline(
 	return templateRetry
 }
 
-// relabel makes the SandboxTemplate of a revision name the template that the set
+// retarget makes the SandboxTemplate of a revision name the template that the set
 // refers to. That is part of a revision only where it has a NetworkPolicy, so another
-// one can have the same revision.
-func (r *revisionTemplates) relabel(ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate) error {
+// one can have the same revision. Where the set comes back to a revision, that is noted:
+// it is the newest then.
+func (r *revisionTemplates) retarget(
+	ctx context.Context, set *v1alpha1.SandboxSet, template *v1alpha1.SandboxTemplate, revision string,
+) error {
 	want := v1alpha1.TemplateLabel(podtemplate.TemplateOf(set))
-	if template.Labels[v1alpha1.LabelSandboxTemplate] == want {
+	back := set.Status.UpdateRevision != "" && set.Status.UpdateRevision != revision
+	if template.Labels[v1alpha1.LabelSandboxTemplate] == want && !back {
 		return nil
 	}
-	labelled := template.DeepCopy()
-	metav1.SetMetaDataLabel(&labelled.ObjectMeta, v1alpha1.LabelSandboxTemplate, want)
-	err := r.client.Patch(ctx, labelled, client.MergeFrom(template))
+	changed := template.DeepCopy()
+	metav1.SetMetaDataLabel(&changed.ObjectMeta, v1alpha1.LabelSandboxTemplate, want)
+	if back {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationRevisionReused, r.clock.Now().UTC().Format(time.RFC3339))
+	}
+	err := r.client.Patch(ctx, changed, client.MergeFrom(template))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("labelling SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err)
 	}
@@ -215,9 +225,14 @@ func (r *revisionTemplates) adopt(ctx context.Context, existing, wanted *v1alpha
 	return nil
 }
 
+// defaultRevisionHistory is how many revisions that nothing uses are kept where a set does
+// not say it, as with Deployments.
+const defaultRevisionHistory = 10
+
 // deleteUnused deletes the SandboxTemplates of older revisions that no sandbox of the
-// pool refers to any more, nor anything else. Claimed sandboxes do not: a claim
-// makes them hold their template themselves.
+// pool refers to any more, nor anything else, and that are more than the set is to keep:
+// the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
+// template themselves.
 func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, target string, p *pool) error {
 	owned, err := r.caches.templates.ControlledBy(set.UID)
 	if err != nil || len(owned) == 0 || len(owned) == 1 && owned[0].Name == target {
@@ -234,6 +249,7 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 		}
 	}
 	var errs []error
+	var unused []*v1alpha1.SandboxTemplate
 	for _, template := range owned {
 		if inUse.Has(template.Name) || template.DeletionTimestamp != nil {
 			continue
@@ -243,13 +259,35 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if used {
-			continue
+		if !used {
+			unused = append(unused, template)
 		}
-		err = r.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: new(template.UID)})
+	}
+	keep := defaultRevisionHistory
+	if limit := set.Spec.RevisionHistoryLimit; limit != nil {
+		keep = int(*limit)
+	}
+	slices.SortFunc(unused, byLastUse)
+	for _, template := range unused[:max(0, len(unused)-keep)] {
+		err = r.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: &template.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("deleting SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// byLastUse sorts SandboxTemplates by when a set last made them its target.
+func byLastUse(a, b *v1alpha1.SandboxTemplate) int {
+	return cmp.Or(lastUse(a).Compare(lastUse(b)), strings.Compare(a.Name, b.Name))
+}
+
+// lastUse is when a set last made a SandboxTemplate its target, as far as that is noted.
+func lastUse(template *v1alpha1.SandboxTemplate) time.Time {
+	created := template.CreationTimestamp.Time
+	reused, err := time.Parse(time.RFC3339, template.Annotations[v1alpha1.AnnotationRevisionReused])
+	if err != nil || reused.Before(created) {
+		return created
+	}
+	return reused
 }

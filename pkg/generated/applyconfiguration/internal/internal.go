@@ -486,6 +486,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: replicas
       type:
         scalar: numeric
+    - name: revisionHistoryLimit
+      type:
+        scalar: numeric
     - name: runtimes
       type:
         list:

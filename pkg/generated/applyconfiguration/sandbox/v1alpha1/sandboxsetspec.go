@@ -47,6 +47,10 @@ type SandboxSetSpecApplyConfiguration struct {
 	MaxFreshSandboxes *int32 `json:"maxFreshSandboxes,omitempty"`
 	// updateStrategy limits how fast sandboxes of an older template are replaced.
 	UpdateStrategy *SandboxSetUpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
+	// revisionHistoryLimit is how many SandboxTemplates of earlier revisions are kept
+	// that no sandbox uses any more, for a look at them and for a way back. The oldest
+	// go first. From 0 to 1000; 10 where it is not set.
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 }
 
 // SandboxSetSpecApplyConfiguration constructs a declarative configuration of the SandboxSetSpec type for use with
@@ -157,5 +161,13 @@ func (b *SandboxSetSpecApplyConfiguration) WithMaxFreshSandboxes(value int32) *S
 // If called multiple times, the UpdateStrategy field is set to the value of the last call.
 func (b *SandboxSetSpecApplyConfiguration) WithUpdateStrategy(value *SandboxSetUpdateStrategyApplyConfiguration) *SandboxSetSpecApplyConfiguration {
 	b.UpdateStrategy = value
+	return b
+}
+
+// WithRevisionHistoryLimit sets the RevisionHistoryLimit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RevisionHistoryLimit field is set to the value of the last call.
+func (b *SandboxSetSpecApplyConfiguration) WithRevisionHistoryLimit(value int32) *SandboxSetSpecApplyConfiguration {
+	b.RevisionHistoryLimit = &value
 	return b
 }
