@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
@@ -55,6 +56,7 @@ func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made
 	if err != nil {
 		return err
 	}
+	ctx = ownerrefs.ByServer(ctx)
 	last := len(made) - 1
 	uncharged := quota.WithCharge(ctx, 0)
 	var others errgroup.Group

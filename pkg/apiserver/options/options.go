@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 )
 
@@ -97,6 +98,7 @@ func NewOptions() *Options {
 		Traces:         genericoptions.NewTracingOptions(),
 		SyncWindow:     apiserver.DefaultSyncWindow,
 	}
+	ownerrefs.AddTo(o.Admission)
 	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
 	o.Authentication.CacheTTL = tokenTTL
