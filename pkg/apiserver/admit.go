@@ -19,7 +19,9 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 var (
@@ -57,7 +59,11 @@ func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made
 	if a == nil || len(made) == 0 {
 		return nil
 	}
-	by := requester(ctx, claim)
+	by, err := requester(ctx, claim)
+	if err != nil {
+		return err
+	}
+	ctx = ownerrefs.ByServer(ctx)
 	last := len(made) - 1
 	uncharged := quota.WithCharge(ctx, 0)
 	var others errgroup.Group
@@ -75,18 +81,13 @@ func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made
 const admissionsAtOnce = 16
 
 // requester is who asks for sandboxes. A claim that goes on in the background has
-// no request any more: then it is who made it, by name only, because the groups of
-// that time are not recorded. That can be refused what the groups would allow, and
-// never the other way round.
-func requester(ctx context.Context, claim *v1alpha1.SandboxClaim) user.Info {
+// no request any more: then it is who made it. Where that is not known in full, none are
+// made, because groups and extra fields may be what a policy denies.
+func requester(ctx context.Context, claim *v1alpha1.SandboxClaim) (user.Info, error) {
 	if info, ok := genericapirequest.UserFrom(ctx); ok {
-		return info
+		return info, nil
 	}
-	name := claim.Annotations[v1alpha1.AnnotationClaimedBy]
-	if name == "" {
-		name = user.APIServerUser // without its groups, which may do everything
-	}
-	return &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}
+	return sandboxclaim.IdentityOf(claim)
 }
 
 func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sandbox) error {

@@ -5,29 +5,60 @@ package apiserver
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
-// TestRequester: in the background a claim may do no more than the user who made it.
+// TestRequester: in the background a claim is the user who made it, as they were then, or
+// no user at all.
 func TestRequester(t *testing.T) {
-	claimOf := func(name string) *v1alpha1.SandboxClaim {
-		return &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationClaimedBy: name}}}
+	const name, pod = "system:serviceaccount:ns:ann", "authentication.kubernetes.io/pod-name"
+	tests := map[string]struct {
+		who  *user.DefaultInfo // nil: no user
+		want error
+	}{
+		"a name":     {who: &user.DefaultInfo{Name: name}},
+		"in full":    {who: &user.DefaultInfo{Name: name, UID: "1", Groups: []string{"a", "b"}, Extra: map[string][]string{pod: {"x", "y"}}}},
+		"an admin":   {who: &user.DefaultInfo{Name: "boss", Groups: []string{user.SystemPrivilegedGroup}}},
+		"a secret":   {who: &user.DefaultInfo{Name: name, Extra: map[string][]string{pod: {"x"}, "example.com/token": {"s3cr3t"}}}, want: sandboxclaim.ErrIdentityUnknown},
+		"too much":   {who: &user.DefaultInfo{Name: name, Groups: strings.Split(strings.Repeat("group ", 2000), " ")}, want: sandboxclaim.ErrIdentityUnknown},
+		"no request": {want: sandboxclaim.ErrIdentityUnknown},
 	}
-	boss := &user.DefaultInfo{Name: "boss", Groups: []string{user.SystemPrivilegedGroup}}
-	if got := requester(genericapirequest.WithUser(t.Context(), boss), claimOf("ann")); got != boss {
-		t.Errorf("in a request: %+v", got)
-	}
-	for name, want := range map[string]string{"ann": "ann", "": user.APIServerUser} {
-		got := requester(context.Background(), claimOf(name))
-		if got.GetName() != want || slices.Contains(got.GetGroups(), user.SystemPrivilegedGroup) {
-			t.Errorf("in the background, claimed by %q: %+v", name, got)
-		}
+	for what, tc := range tests {
+		t.Run(what, func(t *testing.T) {
+			ctx := t.Context()
+			claim := &v1alpha1.SandboxClaim{}
+			claim.Annotations = map[string]string{v1alpha1.AnnotationClaimedByIdentity: `{"username":"eve","groups":["system:masters"]}`}
+			if tc.who != nil {
+				ctx = genericapirequest.WithUser(ctx, tc.who)
+			}
+			sandboxclaim.NewStrategy(scheme, testclock.NewFakePassiveClock(claim.CreationTimestamp.Time)).PrepareForCreate(ctx, claim)
+			if recorded := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; strings.Contains(recorded, "s3cr3t") || strings.Contains(recorded, "eve") {
+				t.Errorf("recorded is %s", recorded)
+			}
+			got, err := requester(context.Background(), claim)
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("got %v, want %v", err, tc.want)
+			}
+			if tc.want == nil {
+				if diff := cmp.Diff(user.Info(tc.who), got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+			if tc.who != nil {
+				if got, err := requester(ctx, claim); got != tc.who || err != nil {
+					t.Errorf("in a request: %+v, %v", got, err)
+				}
+			}
+		})
 	}
 }

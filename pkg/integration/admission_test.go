@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
@@ -227,6 +229,7 @@ func (*deniesMade) Handles(admission.Operation) bool { return true }
 func (*deniesMade) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if sb, ok := a.GetObject().(*v1alpha1.Sandbox); ok && a.GetOperation() == admission.Create {
 		sb.Annotations["admitted"] = a.GetUserInfo().GetName()
+		sb.Annotations["admitted-as"] = fmt.Sprint(a.GetUserInfo().GetGroups(), a.GetUserInfo().GetExtra())
 	}
 	return nil
 }
@@ -304,6 +307,56 @@ func TestAdmissionOfSandboxesMadeLater(t *testing.T) {
 	done := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
 	if done.Status.ClaimedReplicas != 1 || done.Status.Sandboxes[0].Name == first[0].Name {
 		t.Errorf("got %+v", done.Status)
+	}
+	checkInvariants(t, s)
+}
+
+// What is made in the background is admitted as made by the user who claimed, with all
+// that policies may look at. That is recorded in the claim for as long as it goes on, and
+// no client changes it.
+func TestMadeLaterAsWhoClaimed(t *testing.T) {
+	s, set := stocked(t, 0, testutil.WithConfig(func(c *apiserver.Config) {
+		c.GenericConfig.AdmissionControl = &deniesMade{}
+		c.ExtraConfig.SyncWindow = 0
+	}))
+	claim := create(t, s, testutil.Claim(set, "cold", 1, nil))
+	first := owned(t, s, claim)[0]
+	admitted := first.Annotations["admitted-as"]
+	if !strings.Contains(admitted, user.SystemPrivilegedGroup) || !strings.Contains(admitted, "credential-id") {
+		t.Fatalf("the first was admitted as %s", admitted)
+	}
+	recorded := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]
+	if recorded == "" {
+		t.Error("who claimed is not recorded")
+	}
+	patched, err := claims(s).Patch(t.Context(), "cold", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationClaimedByIdentity+`":"{}"}}}`), metav1.PatchOptions{})
+	if err != nil || patched.Annotations[v1alpha1.AnnotationClaimedByIdentity] != recorded {
+		t.Errorf("patched to %v, %v", patched.Annotations, err)
+	}
+	if err := sandboxes(s).Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var second *v1alpha1.Sandbox
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		for _, sb := range owned(t, s, claim) {
+			if sb.Name != first.Name {
+				second = &sb
+				return nil
+			}
+		}
+		return errors.New("nothing was made in place of the sandbox that is gone")
+	})
+	if got := second.Annotations["admitted-as"]; got != admitted {
+		t.Errorf("the second was admitted as %s, the first as %s", got, admitted)
+	}
+	second.Status = testutil.ReadyStatus(1, second.CreationTimestamp.Time)
+	if _, err := sandboxes(s).UpdateStatus(t.Context(), second, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	done := s.AwaitClaim(t, namespace, "cold", testutil.Completed)
+	if _, still := done.Annotations[v1alpha1.AnnotationClaimedByIdentity]; still || done.Annotations[v1alpha1.AnnotationClaimedBy] == "" {
+		t.Errorf("a claim that is Completed has the annotations %v", done.Annotations)
 	}
 	checkInvariants(t, s)
 }

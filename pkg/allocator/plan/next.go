@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -44,6 +45,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	reportOn(a, p.Problem)
 	settle(a, p)
 	conclude(a, p)
+	forgetIdentity(a.claim)
 	if a.Refused != nil && claims.Unfinished(a.claim) {
 		p.Broken = a.Refused // which it may be no more when all that starts is ready
 	}
@@ -127,6 +129,15 @@ func conclude(a *Assessment, p *Plan) {
 		reject(a.claim, a.Now, a.Refused)
 	default:
 		timeOut(a.claim, a.Now, a.Now.Sub(StartOf(a.claim, a.Start)), p.Problem)
+	}
+}
+
+// forgetIdentity takes what is recorded of who claimed out of a claim that has ended:
+// nothing is made for it any more.
+func forgetIdentity(claim *v1alpha1.SandboxClaim) {
+	if _, ok := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; ok && !claims.Unfinished(claim) {
+		claim.Annotations = maps.Clone(claim.Annotations)
+		delete(claim.Annotations, v1alpha1.AnnotationClaimedByIdentity)
 	}
 }
 

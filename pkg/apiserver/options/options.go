@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 )
 
@@ -117,6 +118,7 @@ func NewOptions() *Options {
 
 		MaxWaitingClaims: apiserver.DefaultMaxWaitingClaims,
 	}
+	ownerrefs.AddTo(o.Admission)
 	quota.AddTo(o.Admission)
 	o.Authentication.RemoteKubeConfigFileOptional = true
 	o.Authentication.CacheTTL = tokenTTL

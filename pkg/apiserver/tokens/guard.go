@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,7 +176,7 @@ func credentialsOf(req *http.Request) (credentials, bool) {
 	presented := req.Header.Values("Authorization")
 	for _, protocols := range req.Header.Values("Sec-Websocket-Protocol") {
 		if strings.Contains(protocols, "base64url.bearer.authorization.k8s.io.") {
-			presented = append(presented[:len(presented):len(presented)], protocols)
+			presented = append(slices.Clip(presented), protocols)
 		}
 	}
 	if len(presented) == 0 {
@@ -207,14 +208,8 @@ func sourceOf(req *http.Request) netip.Prefix {
 // unanswered reports whether authentication failed because the cluster was not heard,
 // which says nothing about the token.
 func unanswered(err error) bool {
-	var several utilerrors.Aggregate
-	if errors.As(err, &several) {
-		for _, one := range several.Errors() {
-			if unanswered(one) {
-				return true
-			}
-		}
-		return false
+	if several, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		return slices.ContainsFunc(several.Errors(), unanswered)
 	}
 	var status apierrors.APIStatus
 	var network net.Error

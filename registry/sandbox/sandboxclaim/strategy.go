@@ -54,7 +54,11 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxClaim] {
 // GetResetFields keeps server-side apply from owning what the server writes
 // itself: the status, and who claimed.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return base.ResetFields(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationClaimedBy))
+	var own []fieldpath.Path
+	for _, key := range claimedBy {
+		own = append(own, fieldpath.MakePathOrDie("metadata", "annotations", key))
+	}
+	return base.ResetFields(own...)
 }
 
 // PrepareForCreate drops the client's status, and notes who claims. What is
@@ -66,11 +70,12 @@ func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	claim.Generation = 1
 	canonicalize(&claim.Spec)
 
-	user := ""
+	who := map[string]string{}
 	if info, ok := genericapirequest.UserFrom(ctx); ok {
-		user = info.GetName()
+		who[v1alpha1.AnnotationClaimedBy] = info.GetName()
+		who[v1alpha1.AnnotationClaimedByIdentity] = encodeIdentity(info)
 	}
-	setClaimedBy(claim, user)
+	setClaimedBy(claim, who)
 }
 
 // PrepareForUpdate keeps the status and who claimed, and counts changes of the
@@ -78,7 +83,7 @@ func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
 	updated.Status = stored.Status
-	setClaimedBy(updated, stored.Annotations[v1alpha1.AnnotationClaimedBy])
+	setClaimedBy(updated, stored.Annotations)
 	canonicalize(&updated.Spec)
 	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
@@ -88,20 +93,6 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 			updated.Status.ObservedGeneration = updated.Generation
 		}
 	}
-}
-
-// setClaimedBy makes the annotation the server's own: others may rely on it to
-// say who holds a sandbox, so whatever a client sends under its key is dropped
-// without a word, as with every field that is not the client's.
-func setClaimedBy(claim *v1alpha1.SandboxClaim, user string) {
-	if user == "" {
-		delete(claim.Annotations, v1alpha1.AnnotationClaimedBy)
-		return
-	}
-	if claim.Annotations == nil {
-		claim.Annotations = map[string]string{}
-	}
-	claim.Annotations[v1alpha1.AnnotationClaimedBy] = user
 }
 
 func canonicalize(spec *v1alpha1.SandboxClaimSpec) {

@@ -41,7 +41,10 @@ func TestPrepareForCreate(t *testing.T) {
 
 	want := registrytest.NewSandboxClaim("a")
 	want.Generation = 1
-	want.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: registrytest.UserName}
+	want.Annotations = map[string]string{
+		v1alpha1.AnnotationClaimedBy:         registrytest.UserName,
+		v1alpha1.AnnotationClaimedByIdentity: `{"username":"alice"}`,
+	}
 	want.Spec.ShutdownTime = at(time.Second)
 	want.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"a":2,"b":1}`)}}
 	if diff := cmp.Diff(want, claim); diff != "" {
@@ -50,21 +53,21 @@ func TestPrepareForCreate(t *testing.T) {
 }
 
 func TestClaimedBy(t *testing.T) {
-	const key = v1alpha1.AnnotationClaimedBy
+	const key, identity, alice = v1alpha1.AnnotationClaimedBy, v1alpha1.AnnotationClaimedByIdentity, `{"username":"alice"}`
 	tests := map[string]struct {
 		stored, sent, want map[string]string
 		create, anonymous  bool
 	}{
 		"create": {
 			create: true, sent: map[string]string{"a": "b"},
-			want: map[string]string{"a": "b", key: registrytest.UserName},
+			want: map[string]string{"a": "b", key: registrytest.UserName, identity: alice},
 		},
 		"create for another user": {
-			create: true, sent: map[string]string{key: "eve"},
-			want: map[string]string{key: registrytest.UserName},
+			create: true, sent: map[string]string{key: "eve", identity: `{"username":"eve","groups":["system:masters"]}`},
+			want: map[string]string{key: registrytest.UserName, identity: alice},
 		},
 		"create without a user": {
-			create: true, anonymous: true, sent: map[string]string{key: "eve", "a": "b"},
+			create: true, anonymous: true, sent: map[string]string{key: "eve", identity: "eve", "a": "b"},
 			want: map[string]string{"a": "b"},
 		},
 		"update": {
@@ -72,15 +75,15 @@ func TestClaimedBy(t *testing.T) {
 			want: map[string]string{key: "bob", "a": "b"},
 		},
 		"update to another user": {
-			stored: map[string]string{key: "bob"}, sent: map[string]string{key: "eve"},
-			want: map[string]string{key: "bob"},
+			stored: map[string]string{key: "bob", identity: "bob"}, sent: map[string]string{key: "eve", identity: "eve"},
+			want: map[string]string{key: "bob", identity: "bob"},
 		},
 		"update to no user": {
 			stored: map[string]string{key: "bob"},
 			want:   map[string]string{key: "bob"},
 		},
 		"update without a user": {
-			sent: map[string]string{key: "eve", "a": "b"},
+			sent: map[string]string{key: "eve", identity: "eve", "a": "b"},
 			want: map[string]string{"a": "b"},
 		},
 	}
@@ -113,6 +116,7 @@ func TestResetFields(t *testing.T) {
 	for _, path := range []fieldpath.Path{
 		fieldpath.MakePathOrDie("status"),
 		fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationClaimedBy),
+		fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationClaimedByIdentity),
 	} {
 		if !fields.Has(path) {
 			t.Errorf("%s is not reset", path)
