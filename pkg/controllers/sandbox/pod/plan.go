@@ -143,13 +143,18 @@ func (o *observation) resume(p *plan) {
 	o.run(p)
 }
 
+// takeUp tells that the sandbox has been taken up, which sets wait for before they make
+// more.
+func (o *observation) takeUp(p *plan) {
+	if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) == nil {
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+	}
+}
+
 // run creates the pod, if the sandbox is still to start, and follows it.
 func (o *observation) run(p *plan) {
 	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming
-	if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) == nil {
-		// Tells that the sandbox has been taken up, which sets wait for before they make more.
-		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
-	}
+	o.takeUp(p)
 	switch {
 	case starting && o.pod == nil:
 		o.start(p)
