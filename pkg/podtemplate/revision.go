@@ -131,6 +131,22 @@ func SandboxRevision(sandbox *v1alpha1.Sandbox) (string, error) {
 	return revision, nil
 }
 
+// StatusAtBirth is the status with which a sandbox comes into being, whoever makes it:
+// Pending, like a Pod, and of its own spec. So no client sees the empty phase, which
+// counts as paused on a sandbox without a set, or a revision that is not there yet. Of a
+// sandbox whose template cannot be read there is no revision.
+func StatusAtBirth(sandbox *v1alpha1.Sandbox) v1alpha1.SandboxStatus {
+	revision, err := SandboxRevision(sandbox)
+	if err != nil {
+		revision = "" // validation says what is wrong
+	}
+	return v1alpha1.SandboxStatus{
+		Phase:              v1alpha1.SandboxPending,
+		ObservedGeneration: sandbox.Generation,
+		UpdateRevision:     revision,
+	}
+}
+
 // TemplateRevision is the hash of a pod template.
 func TemplateRevision(template *runtime.RawExtension) (string, error) {
 	revision, err := hash(template)

@@ -104,10 +104,11 @@ func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, policy *v1alpha1.PodMetadata
 	sb.Name, sb.UID = name, uid
 	sb.CreationTimestamp = metav1.NewTime(now)
 	sb.Generation = 0 // apply counts up
-	sb.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
+	sb.Status = v1alpha1.SandboxStatus{}
 	if err := m.apply(sb, policy, lock, false, now); err != nil {
 		return nil, err
 	}
+	sb.Status = podtemplate.StatusAtBirth(sb)
 	stand(sb, m.claim, false)
 	return sb, nil
 }

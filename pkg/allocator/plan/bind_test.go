@@ -318,7 +318,12 @@ func TestNewSandbox(t *testing.T) {
 	if diff := cmp.Diff(want, sb.ObjectMeta); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}, sb.Status); diff != "" {
+	revision, err := podtemplate.SandboxRevision(sb) // of the template as the claim has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	born := v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending, ObservedGeneration: 1, UpdateRevision: revision}
+	if diff := cmp.Diff(born, sb.Status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(string(sb.Spec.Template.Raw), `"agents.kruise.io/owner":"claim-uid"`) {

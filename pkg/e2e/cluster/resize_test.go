@@ -257,7 +257,7 @@ func TestResizeEndsWithThePod(t *testing.T) {
 		}
 	}
 	c.patchSandbox(t, ns, "paused", `{"spec":{"paused":true}}`)
-	if err := c.kube.CoreV1().Pods(ns).Delete(t.Context(), "lost", metav1.DeleteOptions{}); err != nil {
+	if err := ofCluster(t).CoreV1().Pods(ns).Delete(t.Context(), "lost", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, phase := range map[string]v1alpha1.SandboxPhase{"paused": v1alpha1.SandboxPaused, "lost": v1alpha1.SandboxFailed} {

@@ -80,7 +80,7 @@ func TestAdmissionOfPods(t *testing.T) {
 func TestPodsThatGo(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	pods := c.kube.CoreV1().Pods(ns)
+	pods, cluster := c.kube.CoreV1().Pods(ns), ofCluster(t).CoreV1().Pods(ns)
 	tests := map[string]struct {
 		take    func(name string) error
 		phase   v1alpha1.SandboxPhase
@@ -88,12 +88,12 @@ func TestPodsThatGo(t *testing.T) {
 		detail  string // of the condition Ready
 	}{
 		"deleted": {
-			take:  func(name string) error { return pods.Delete(t.Context(), name, metav1.DeleteOptions{}) },
+			take:  func(name string) error { return cluster.Delete(t.Context(), name, metav1.DeleteOptions{}) },
 			phase: v1alpha1.SandboxFailed, message: "Pod Not Found",
 		},
 		"killed": {
 			take: func(name string) error {
-				return pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+				return cluster.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 			},
 			phase: v1alpha1.SandboxFailed, message: "Pod Not Found",
 		},
@@ -157,7 +157,7 @@ func TestSetReplacesFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := list.Items[0].Name
-	if err := c.kube.CoreV1().Pods(ns).Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
+	if err := ofCluster(t).CoreV1().Pods(ns).Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitNoPod(t, ns, gone)

@@ -21,8 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -119,6 +122,27 @@ func (c *clients) awaitEvent(t testing.TB, sandbox *v1alpha1.Sandbox, kind, reas
 	})
 	return found
 }
+
+// ofCluster is a client of what clears lost nodes, which may delete pods of sandboxes.
+func ofCluster(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	return impersonating(t, "system:serviceaccount:kube-system:node-controller")
+}
+
+// impersonating is a client of kube-apiserver that acts for another user.
+func impersonating(t testing.TB, user string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	config := plane.Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// controllerManager is the user of our controllers.
+const controllerManager = "system:serviceaccount:" + controlplane.Namespace + ":sandlot-controller-manager"
 
 // awaitNoPod waits until a pod is gone.
 func (c *clients) awaitNoPod(t testing.TB, namespace, name string) {

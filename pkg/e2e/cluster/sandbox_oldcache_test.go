@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,9 @@ func newOldCache(t *testing.T) *oldCache {
 	}
 	log.SetLogger(klog.Background())
 	c := admin(t)
-	api, err := client.NewWithWatch(c.config, client.Options{Scheme: scheme})
+	config := rest.CopyConfig(c.config)
+	config.Impersonate.UserName = controllerManager // which may delete the pods of sandboxes
+	api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +204,7 @@ func TestOldCache(t *testing.T) {
 			}
 			return inPhase(v1alpha1.SandboxRunning)(s)
 		})
-		if err := c.kube.CoreV1().Pods(c.ns).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		if err := ofCluster(t).CoreV1().Pods(c.ns).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 			t.Fatal(err)
 		}
 		c.awaitNoPod(t, c.ns, name)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -79,6 +80,53 @@ func TestPauseAndResumeAtOnce(t *testing.T) {
 	ready := c.awaitSandbox(t, ns, "box", isReady)
 	if pod := c.pod(t, ns, "box"); pod.UID != ready.Status.PodInfo.PodUID || pod.DeletionTimestamp != nil {
 		t.Errorf("pod %s, deleted %v; status %+v", pod.UID, pod.DeletionTimestamp, ready.Status)
+	}
+}
+
+// Who watches sees each phase, and that a pause was complete, however soon the sandbox is
+// resumed, and a revision in every state.
+func TestWatchersSeeEachPhase(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	made := c.makeSandbox(t, ns, "box", smallTemplate)
+	if made.Status.Phase != v1alpha1.SandboxPending || made.Status.ObservedGeneration != 1 || made.Status.UpdateRevision == "" {
+		t.Errorf("it is born with the status %+v", made.Status)
+	}
+	c.awaitSandbox(t, ns, "box", isReady)
+	watcher, err := c.Sandboxes(ns).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=box", ResourceVersion: made.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	c.patchSandbox(t, ns, "box", `{"spec":{"paused":true}}`)
+	c.awaitSandbox(t, ns, "box", inPhase(v1alpha1.SandboxPaused))
+	c.patchSandbox(t, ns, "box", `{"spec":{"paused":false}}`) // while the pod is still going, as a rule
+
+	want := []string{"Pending", "Running", "Paused", "Paused, complete", "Resuming", "Running"}
+	var got []string
+	for !slices.Equal(got, want) {
+		select {
+		case event := <-watcher.ResultChan():
+			sandbox, ok := event.Object.(*v1alpha1.Sandbox)
+			if !ok {
+				t.Fatalf("the watch ended with %+v after %q", event, got)
+			}
+			is := string(sandbox.Status.Phase)
+			if meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionPaused) {
+				is += ", complete"
+			}
+			if len(got) == 0 || got[len(got)-1] != is {
+				got = append(got, is)
+			}
+			if sandbox.Status.UpdateRevision == "" {
+				t.Errorf("no revision while %s", is)
+			}
+		case <-time.After(expect.Patience):
+			t.Fatalf("a watcher sees %q, want %q", got, want)
+		}
+		if len(got) > len(want) {
+			t.Fatalf("a watcher sees %q, want %q", got, want)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func TestSandboxPodIsKept(t *testing.T) {
 	const says = "pods stay as they are"
 	allow := c.keepPods(t, ns, says)
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		err := c.kube.CoreV1().Pods(ns).Delete(ctx, "box", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		err := ofCluster(t).CoreV1().Pods(ns).Delete(ctx, "box", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("not denied: %w", err)
 		}

@@ -51,7 +51,7 @@ func TestStatusCountsWhatCanBeClaimed(t *testing.T) {
 		}, undo: func(name string) { c.patchSandbox(t, ns, name, outOfTheWay) }},
 		{what: "without a pod that lives", do: func(name string) {
 			c.patchPod(t, ns, name, inTheWay)
-			if err := c.kube.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			if err := ofCluster(t).CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}, undo: func(name string) { c.patchPod(t, ns, name, outOfTheWay) }},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
@@ -53,15 +54,13 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.Sandbox] {
 // client read the sandbox. Patches and server-side apply need none.
 func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
-// PrepareForCreate drops the client's status. A sandbox is born Pending, like a
-// Pod: that spares the controller's first write of every sandbox, and no client
-// ever sees the empty phase, which counts as paused on a sandbox without a set.
+// PrepareForCreate replaces the client's status with that of every sandbox at its birth.
 func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	sandbox := obj.(*v1alpha1.Sandbox)
-	sandbox.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending}
 	sandbox.Generation = 1
 	canonicalize(&sandbox.Spec)
 	labelTemplate(sandbox)
+	sandbox.Status = podtemplate.StatusAtBirth(sandbox)
 }
 
 // labelTemplate says of which template a sandbox is, where it does not say so

@@ -14,6 +14,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
@@ -37,8 +38,12 @@ func TestPrepareForCreate(t *testing.T) {
 
 	want := registrytest.NewSandbox("a")
 	want.Generation = 1
-	want.Status.Phase = v1alpha1.SandboxPending
 	want.Spec.ShutdownTime = at(time.Second)
+	revision, err := podtemplate.SandboxRevision(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Status = v1alpha1.SandboxStatus{Phase: v1alpha1.SandboxPending, ObservedGeneration: 1, UpdateRevision: revision}
 	if diff := cmp.Diff(want, obj); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -25,6 +25,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
@@ -223,7 +224,7 @@ func inTimeToAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/5, 2*time.Second)))
+	return context.WithDeadline(ctx, deadline.Add(-min(deadline.Sub(clock.RealClock{}.Now())/5, 2*time.Second)))
 }
 
 // errNotBound means that a sandbox is not bound to the claim that releases it.

@@ -91,9 +91,9 @@ func decide(o *observation) plan {
 	case o.sandbox.Spec.Paused:
 		o.pause(&p)
 	case phase == v1alpha1.SandboxPaused:
-		// A pause is completed before the sandbox is resumed, so that it is always clear
-		// which of two pods a status is about.
-		if o.pause(&p); p.action == leave && isTrue(p.status.Conditions, v1alpha1.SandboxConditionPaused) {
+		// A pause is completed, and stored as that, before the sandbox is resumed: so it is
+		// always clear which of two pods a status is about, and who watches sees each phase.
+		if o.pause(&p); p.action == leave && isTrue(o.sandbox.Status.Conditions, v1alpha1.SandboxConditionPaused) {
 			o.resume(&p)
 		}
 	default:
@@ -143,9 +143,18 @@ func (o *observation) resume(p *plan) {
 	o.run(p)
 }
 
+// takeUp tells that the sandbox has been taken up, which sets wait for before they make
+// more.
+func (o *observation) takeUp(p *plan) {
+	if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) == nil {
+		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+	}
+}
+
 // run creates the pod, if the sandbox is still to start, and follows it.
 func (o *observation) run(p *plan) {
 	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming
+	o.takeUp(p)
 	switch {
 	case starting && o.pod == nil:
 		o.start(p)
@@ -227,7 +236,7 @@ func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 func (o *observation) waiting(p *plan) {
 	if reason, message, found := startProblem(o.pod); found {
 		o.setReady(p, metav1.ConditionFalse, reason, message)
-	} else if meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady) != nil {
+	} else {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }

@@ -123,7 +123,7 @@ func TestDecideResize(t *testing.T) {
 		},
 		"still to start": {
 			sandbox: newSandbox(phase("Pending"), held(isUpdating)), pod: newPod(has("2", "2")), unknown: true,
-			want: []metav1.Condition{isUpdating},
+			want: []metav1.Condition{isUpdating, ready("PodReady", "")},
 		},
 	}
 	for name, test := range tests {

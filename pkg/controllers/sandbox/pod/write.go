@@ -119,7 +119,7 @@ func (w *writer) writeStatus(
 // messages are OpenKruise's. The start of a sandbox of a pool is among the set's
 // events: two more for each would double what a fill writes to the cluster's etcd.
 func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
-	if before.Status.Phase == after.Status.Phase && before.Status.ObservedGeneration != 0 {
+	if before.Status.Phase == after.Status.Phase && len(before.Status.Conditions) > 0 {
 		return
 	}
 	kind := corev1.EventTypeNormal

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -133,7 +134,9 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 	again(0) // until some are looked at
 	pooled := f.wantPooled(maxUnobserved)
 	for _, sandbox := range pooled[:100] {
-		sandbox.Status.ObservedGeneration = sandbox.Generation
+		meta.SetStatusCondition(&sandbox.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodReady,
+		})
 		if err := f.api.Status().Update(f.Context(), sandbox); err != nil {
 			f.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -31,7 +32,7 @@ func olderStarting(name string) builder  { return starting(name).revision(older)
 
 func takenUp(name string) builder {
 	b := starting(name).phase(v1alpha1.SandboxPending)
-	b.Status.ObservedGeneration = 1
+	b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse}}
 	return b
 }
 

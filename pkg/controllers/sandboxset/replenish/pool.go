@@ -6,6 +6,7 @@ package replenish
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -73,7 +74,7 @@ func (p *pool) count(revision string, now time.Time) poolCounts {
 			}
 		case useCreating:
 			c.creating = append(c.creating, sandbox)
-			if sandbox.Status.ObservedGeneration == 0 {
+			if meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady) == nil {
 				c.unobserved++
 			}
 			if updated {
