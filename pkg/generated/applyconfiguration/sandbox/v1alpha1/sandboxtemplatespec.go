@@ -44,6 +44,10 @@ type SandboxTemplateSpecApplyConfiguration struct {
 	// template, Overrides also replaces any other volume of the same name, Disallowed
 	// refuses such claims. Empty means Disallowed.
 	VolumeClaimTemplatesPolicy *sandboxv1alpha1.InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
+	// volumeClaimTemplatesOptions says what volumes a claim's volumeClaimTemplates may
+	// ask for beyond new, empty ones of the default StorageClass and of those that the
+	// volumeClaimTemplates of this template, or of the SandboxSet, name.
+	VolumeClaimTemplatesOptions *VolumeClaimTemplatesOptionsApplyConfiguration `json:"volumeClaimTemplatesOptions,omitempty"`
 	// networkPolicy is the traffic that sandboxes of this template may have. Unset
 	// means no restriction, or with networkPolicyManagement Managed the secure default:
 	// from the namespace of the installation in, to public addresses out.
@@ -154,6 +158,14 @@ func (b *SandboxTemplateSpecApplyConfiguration) WithPodMetadataPolicy(value *Pod
 // If called multiple times, the VolumeClaimTemplatesPolicy field is set to the value of the last call.
 func (b *SandboxTemplateSpecApplyConfiguration) WithVolumeClaimTemplatesPolicy(value sandboxv1alpha1.InjectionPolicy) *SandboxTemplateSpecApplyConfiguration {
 	b.VolumeClaimTemplatesPolicy = &value
+	return b
+}
+
+// WithVolumeClaimTemplatesOptions sets the VolumeClaimTemplatesOptions field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the VolumeClaimTemplatesOptions field is set to the value of the last call.
+func (b *SandboxTemplateSpecApplyConfiguration) WithVolumeClaimTemplatesOptions(value *VolumeClaimTemplatesOptionsApplyConfiguration) *SandboxTemplateSpecApplyConfiguration {
+	b.VolumeClaimTemplatesOptions = value
 	return b
 }
 
