@@ -71,18 +71,20 @@ func InjectEnv(
 }
 
 // InjectVolumes adds a claim's volume claim templates to have, those of a template, as
-// far as the template's policy lets it: Allowed appends, Overrides also replaces those
-// of the same name. Errors are as for InjectEnv.
+// far as the template's policies let it: Allowed appends, Overrides also replaces those
+// of the same name. What volumes they may ask for: see refusedVolume. Errors are as for
+// InjectEnv.
 //
 // A volume claim template takes the place of a volume of its name in the pod template
 // (see Pod). That needs Overrides too, unless this is an emptyDir: it has nothing in it,
 // and is how a template has a volume that claims may bring.
 func InjectVolumes(
-	template *runtime.RawExtension, have, add []runtime.RawExtension, policy v1alpha1.InjectionPolicy, path *field.Path,
+	template *runtime.RawExtension, have, add []runtime.RawExtension, policies *v1alpha1.SandboxTemplateSpec, path *field.Path,
 ) (injected []runtime.RawExtension, refused field.ErrorList, err error) {
 	if len(add) == 0 {
 		return have, nil, nil
 	}
+	policy := policies.VolumeClaimTemplatesPolicy
 	if !injects(policy) {
 		return nil, field.ErrorList{field.Forbidden(path, disallowed("volumeClaimTemplatesPolicy"))}, nil
 	}
@@ -92,18 +94,30 @@ func InjectVolumes(
 	}
 	injected = slices.Clone(have)
 	at := make(map[string]int, len(have))
+	classes := map[string]bool{}
 	for i := range have {
 		name, err := claimTemplateName(&have[i])
 		if err != nil {
 			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
 		}
 		at[name] = i
+		spec, err := volumeSpec(&have[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
+		}
+		if class, ok := spec["storageClassName"].(string); ok {
+			classes[class] = true
+		}
 	}
 	for i := range add {
 		nameAt := path.Index(i).Child("metadata", "name")
 		name, err := claimTemplateName(&add[i])
 		if err != nil {
 			refused = append(refused, field.Invalid(nameAt, field.OmitValueType{}, err.Error()))
+			continue
+		}
+		if problems := refusedVolume(&add[i], classes, policies.VolumeClaimTemplatesOptions, path.Index(i).Child("spec")); len(problems) > 0 {
+			refused = append(refused, problems...)
 			continue
 		}
 		switch there, replaces := at[name]; {
