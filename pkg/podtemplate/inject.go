@@ -93,21 +93,9 @@ func InjectVolumes(
 		return nil, nil, fmt.Errorf("pod template: %w", err)
 	}
 	injected = slices.Clone(have)
-	at := make(map[string]int, len(have))
-	classes := map[string]bool{}
-	for i := range have {
-		name, err := claimTemplateName(&have[i])
-		if err != nil {
-			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
-		}
-		at[name] = i
-		spec, err := volumeSpec(&have[i])
-		if err != nil {
-			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
-		}
-		if class, ok := spec["storageClassName"].(string); ok {
-			classes[class] = true
-		}
+	at, classes, err := volumesOf(have)
+	if err != nil {
+		return nil, nil, err
 	}
 	for i := range add {
 		nameAt := path.Index(i).Child("metadata", "name")
@@ -134,6 +122,27 @@ func InjectVolumes(
 		return nil, refused, nil
 	}
 	return injected, nil, nil
+}
+
+// volumesOf returns where the volumes of a template are, by name, and the StorageClasses
+// that they name.
+func volumesOf(have []runtime.RawExtension) (at map[string]int, classes map[string]bool, err error) {
+	at, classes = make(map[string]int, len(have)), map[string]bool{}
+	for i := range have {
+		name, err := claimTemplateName(&have[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
+		}
+		at[name] = i
+		spec, err := volumeSpec(&have[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
+		}
+		if class, ok := spec["storageClassName"].(string); ok {
+			classes[class] = true
+		}
+	}
+	return at, classes, nil
 }
 
 // filledVolumes are the names of the volumes of a pod template that bring something
