@@ -276,7 +276,7 @@ func inject(
 		return refusal(v1alpha1.ReasonEnvVarsInjectionRejected, refused), nil
 	}
 	volumes, refused, err := podtemplate.InjectVolumes(template,
-		model.Spec.VolumeClaimTemplates, claim.Spec.VolumeClaimTemplates, policies.VolumeClaimTemplatesPolicy, volumesPath)
+		model.Spec.VolumeClaimTemplates, claim.Spec.VolumeClaimTemplates, policies, volumesPath)
 	if err != nil {
 		return nil, malformed(err)
 	}

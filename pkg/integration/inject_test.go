@@ -68,6 +68,11 @@ func withVolume(raw string) func(*v1alpha1.SandboxClaim) {
 	}
 }
 
+// volumeWith is the volume more with another field in its spec.
+func volumeWith(field string) string {
+	return strings.Replace(moreVolume, `"spec":{`, `"spec":{`+field+`,`, 1)
+}
+
 // TestInjection: what a claim adds is in the sandboxes that are made for it, and no
 // warm one is taken.
 func TestInjection(t *testing.T) {
@@ -149,16 +154,24 @@ func TestInjectionRefused(t *testing.T) {
 		claim *v1alpha1.SandboxClaim
 		want  string
 	}{
-		"no policy":          {ofTemplate("c", "closed", 1, withEnv("A", "")), "spec.env: Forbidden: not allowed by the template policy"},
-		"no volumes either":  {ofTemplate("c", "closed", 1, withVolume(moreVolume)), "spec.volumeClaimTemplates: Forbidden: not allowed by the template policy"},
-		"inline template":    {testutil.Claim(inline, "c", 1, withEnv("A", "")), "spec.env: Forbidden: not allowed by the template policy"},
-		"unknown container":  {ofTemplate("c", "python", 1, withEnv("A", "", "A", "no")), `spec.env[1].containerName: Not found: "no"`},
-		"taken variable":     {ofTemplate("c", "python", 1, withEnv("MODE", "")), "spec.env[0].name: Forbidden: MODE is a variable of the template"},
-		"taken volume":       {ofTemplate("c", "python", 1, withVolume(dataVolume)), "spec.volumeClaimTemplates[0].metadata.name: Forbidden: data is a volume of the template"},
-		"a volume for none":  {ofTemplate("c", "python", 1, withVolume(strings.Replace(moreVolume, "more", "none", 1))), `spec.volumeClaimTemplates[0].metadata.name: Invalid value: "none": must be mounted`},
-		"a pool":             {ofTemplate("c", "python", 1, withEnv("A", ""), fromPool("spot")), `spec.warmPool: Invalid value: "spot": must be none`},
-		"the default pool":   {ofTemplate("c", "python", 1, withEnv("A", ""), fromPool(v1alpha1.WarmPoolDefault)), "spec.warmPool: Invalid value"},
-		"and no fresh ones":  {ofTemplate("c", "python", 1, withEnv("A", ""), waits), "spec.createOnNoStock: Invalid value"},
+		"no policy":         {ofTemplate("c", "closed", 1, withEnv("A", "")), "spec.env: Forbidden: not allowed by the template policy"},
+		"no volumes either": {ofTemplate("c", "closed", 1, withVolume(moreVolume)), "spec.volumeClaimTemplates: Forbidden: not allowed by the template policy"},
+		"inline template":   {testutil.Claim(inline, "c", 1, withEnv("A", "")), "spec.env: Forbidden: not allowed by the template policy"},
+		"unknown container": {ofTemplate("c", "python", 1, withEnv("A", "", "A", "no")), `spec.env[1].containerName: Not found: "no"`},
+		"taken variable":    {ofTemplate("c", "python", 1, withEnv("MODE", "")), "spec.env[0].name: Forbidden: MODE is a variable of the template"},
+		"taken volume":      {ofTemplate("c", "python", 1, withVolume(dataVolume)), "spec.volumeClaimTemplates[0].metadata.name: Forbidden: data is a volume of the template"},
+		"a volume for none": {ofTemplate("c", "python", 1, withVolume(strings.Replace(moreVolume, "more", "none", 1))), `spec.volumeClaimTemplates[0].metadata.name: Invalid value: "none": must be mounted`},
+		"a pool":            {ofTemplate("c", "python", 1, withEnv("A", ""), fromPool("spot")), `spec.warmPool: Invalid value: "spot": must be none`},
+		"the default pool":  {ofTemplate("c", "python", 1, withEnv("A", ""), fromPool(v1alpha1.WarmPoolDefault)), "spec.warmPool: Invalid value"},
+		"and no fresh ones": {ofTemplate("c", "python", 1, withEnv("A", ""), waits), "spec.createOnNoStock: Invalid value"},
+		"another storage class": {
+			ofTemplate("c", "python", 1, withVolume(volumeWith(`"storageClassName":"gold"`))),
+			`spec.volumeClaimTemplates[0].spec.storageClassName: Forbidden: StorageClass "gold"`,
+		},
+		"somebody's data": {
+			ofTemplate("c", "python", 1, withVolume(volumeWith(`"dataSource":{"kind":"PersistentVolumeClaim","name":"payments"}`))),
+			`spec.volumeClaimTemplates[0].spec.dataSource: Forbidden: kind "PersistentVolumeClaim"`,
+		},
 		"a malformed volume": {ofTemplate("c", "python", 1, withVolume(`{"metadata":{"name":"more"}}`)), "spec.volumeClaimTemplates[0].spec.resources.requests[storage]: Required"},
 	}
 	for name, tc := range tests {
@@ -198,20 +211,25 @@ func TestInjectionRejectedLater(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	tests := map[string]struct {
 		change         func(*v1alpha1.SandboxClaim)
+		policy         v1alpha1.InjectionPolicy
 		reason, prefix string
 	}{
+		"source": {
+			withVolume(volumeWith(`"volumeName":"pv"`)), v1alpha1.InjectionAllowed, v1alpha1.ReasonVolumeClaimTemplatesRejected,
+			"volume claim templates rejected: spec.volumeClaimTemplates[0].spec.volumeName: Forbidden: ",
+		},
 		"env": {
-			withEnv("A", ""), v1alpha1.ReasonEnvVarsInjectionRejected,
+			withEnv("A", ""), v1alpha1.InjectionDisallowed, v1alpha1.ReasonEnvVarsInjectionRejected,
 			"environment variable injection rejected: spec.env: Forbidden: not allowed by the template policy",
 		},
 		"volumes": {
-			withVolume(moreVolume), v1alpha1.ReasonVolumeClaimTemplatesRejected,
+			withVolume(moreVolume), v1alpha1.InjectionDisallowed, v1alpha1.ReasonVolumeClaimTemplatesRejected,
 			"volume claim templates rejected: spec.volumeClaimTemplates: Forbidden: not allowed by the template policy",
 		},
 	}
 	for name, tc := range tests {
 		create(t, s, ofTemplate(name, "t-"+name, 2, tc.change, timeout(expect.Patience)))
-		injectable(t, s, "t-"+name, v1alpha1.InjectionDisallowed)
+		injectable(t, s, "t-"+name, tc.policy)
 		ended := s.AwaitClaim(t, namespace, name, testutil.Completed)
 		done := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ClaimConditionCompleted)
 		if ended.Status.ClaimedReplicas != 0 || done == nil || done.Reason != tc.reason || isTrue(ended, v1alpha1.ClaimConditionTimedOut) ||

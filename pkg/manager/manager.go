@@ -135,6 +135,7 @@ func restMapper() meta.RESTMapper {
 		version := kind.GroupVersion()
 		mapper.AddSpecific(kind, version.WithResource(resource[0]), version.WithResource(resource[1]), meta.RESTScopeNamespace)
 	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	return mapper
 }
 

@@ -71,18 +71,20 @@ func InjectEnv(
 }
 
 // InjectVolumes adds a claim's volume claim templates to have, those of a template, as
-// far as the template's policy lets it: Allowed appends, Overrides also replaces those
-// of the same name. Errors are as for InjectEnv.
+// far as the template's policies let it: Allowed appends, Overrides also replaces those
+// of the same name. What volumes they may ask for: see refusedVolume. Errors are as for
+// InjectEnv.
 //
 // A volume claim template takes the place of a volume of its name in the pod template
 // (see Pod). That needs Overrides too, unless this is an emptyDir: it has nothing in it,
 // and is how a template has a volume that claims may bring.
 func InjectVolumes(
-	template *runtime.RawExtension, have, add []runtime.RawExtension, policy v1alpha1.InjectionPolicy, path *field.Path,
+	template *runtime.RawExtension, have, add []runtime.RawExtension, policies *v1alpha1.SandboxTemplateSpec, path *field.Path,
 ) (injected []runtime.RawExtension, refused field.ErrorList, err error) {
 	if len(add) == 0 {
 		return have, nil, nil
 	}
+	policy := policies.VolumeClaimTemplatesPolicy
 	if !injects(policy) {
 		return nil, field.ErrorList{field.Forbidden(path, disallowed("volumeClaimTemplatesPolicy"))}, nil
 	}
@@ -91,19 +93,19 @@ func InjectVolumes(
 		return nil, nil, fmt.Errorf("pod template: %w", err)
 	}
 	injected = slices.Clone(have)
-	at := make(map[string]int, len(have))
-	for i := range have {
-		name, err := claimTemplateName(&have[i])
-		if err != nil {
-			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
-		}
-		at[name] = i
+	at, classes, err := volumesOf(have)
+	if err != nil {
+		return nil, nil, err
 	}
 	for i := range add {
 		nameAt := path.Index(i).Child("metadata", "name")
 		name, err := claimTemplateName(&add[i])
 		if err != nil {
 			refused = append(refused, field.Invalid(nameAt, field.OmitValueType{}, err.Error()))
+			continue
+		}
+		if problems := refusedVolume(&add[i], classes, policies.VolumeClaimTemplatesOptions, path.Index(i).Child("spec")); len(problems) > 0 {
+			refused = append(refused, problems...)
 			continue
 		}
 		switch there, replaces := at[name]; {
@@ -120,6 +122,27 @@ func InjectVolumes(
 		return nil, refused, nil
 	}
 	return injected, nil, nil
+}
+
+// volumesOf returns where the volumes of a template are, by name, and the StorageClasses
+// that they name.
+func volumesOf(have []runtime.RawExtension) (at map[string]int, classes map[string]bool, err error) {
+	at, classes = make(map[string]int, len(have)), map[string]bool{}
+	for i := range have {
+		name, err := claimTemplateName(&have[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
+		}
+		at[name] = i
+		spec, err := volumeSpec(&have[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("volume claim template %d: %w", i, err)
+		}
+		if class, ok := spec["storageClassName"].(string); ok {
+			classes[class] = true
+		}
+	}
+	return at, classes, nil
 }
 
 // filledVolumes are the names of the volumes of a pod template that bring something

@@ -193,7 +193,7 @@ func TestInjectVolumes(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, refused, err := InjectVolumes(template, have, tc.add, tc.policy, field.NewPath("spec", "volumes"))
+			got, refused, err := InjectVolumes(template, have, tc.add, &v1alpha1.SandboxTemplateSpec{VolumeClaimTemplatesPolicy: tc.policy}, field.NewPath("spec", "volumes"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,11 +209,11 @@ func TestInjectVolumes(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := InjectVolumes(template, []runtime.RawExtension{{Raw: []byte(`{}`)}}, have, allow, field.NewPath("v")); err == nil {
+	if _, _, err := InjectVolumes(template, []runtime.RawExtension{{Raw: []byte(`{}`)}}, have, &v1alpha1.SandboxTemplateSpec{VolumeClaimTemplatesPolicy: allow}, field.NewPath("v")); err == nil {
 		t.Error("a template with a volume without a name was taken")
 	}
 	for _, raw := range []string{`[]`, `{"spec":{"volumes":{}}}`, `{"spec":{"volumes":["a"]}}`} {
-		if _, _, err := InjectVolumes(&runtime.RawExtension{Raw: []byte(raw)}, nil, have, allow, field.NewPath("v")); err == nil {
+		if _, _, err := InjectVolumes(&runtime.RawExtension{Raw: []byte(raw)}, nil, have, &v1alpha1.SandboxTemplateSpec{VolumeClaimTemplatesPolicy: allow}, field.NewPath("v")); err == nil {
 			t.Errorf("%s was taken", raw)
 		}
 	}

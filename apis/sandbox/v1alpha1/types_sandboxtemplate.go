@@ -73,6 +73,12 @@ type SandboxTemplateSpec struct {
 	// +optional
 	VolumeClaimTemplatesPolicy InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
 
+	// volumeClaimTemplatesOptions says what volumes a claim's volumeClaimTemplates may
+	// ask for beyond new, empty ones of the default StorageClass and of those that the
+	// volumeClaimTemplates of this template, or of the SandboxSet, name.
+	// +optional
+	VolumeClaimTemplatesOptions *VolumeClaimTemplatesOptions `json:"volumeClaimTemplatesOptions,omitempty"`
+
 	// maxFreshSandboxes is how many sandboxes one claim may hold at a time that were
 	// made for it straight from this template, or from a SandboxSet that refers to it
 	// and says nothing itself, from 0 to 10000. Unset means the server's
@@ -129,6 +135,28 @@ const (
 	// InjectionOverrides takes additions and replacements.
 	InjectionOverrides InjectionPolicy = "Overrides"
 )
+
+// VolumeClaimTemplatesOptions says what volumes a claim may ask for. Without an option
+// they are new and empty.
+type VolumeClaimTemplatesOptions struct {
+	// storageClassNames are more StorageClasses that a claim may name: at most 64. An
+	// empty name is that of volumes which are provisioned by hand.
+	// +optional
+	// +listType=atomic
+	StorageClassNames []string `json:"storageClassNames,omitempty"`
+
+	// dataSources are the kinds of what dataSource and dataSourceRef may name, in the
+	// claim's namespace: at most 64, such as PersistentVolumeClaim or, with its API group,
+	// VolumeSnapshot.snapshot.storage.k8s.io.
+	// +optional
+	// +listType=atomic
+	DataSources []string `json:"dataSources,omitempty"`
+
+	// existingVolumes lets volumeName and selector choose PersistentVolumes, which belong
+	// to no namespace. Default false.
+	// +optional
+	ExistingVolumes bool `json:"existingVolumes,omitempty"`
+}
 
 // InjectionContainers says which containers of a pod template a claim's env may name.
 // +enum

@@ -204,9 +204,14 @@ func TemplateLabel(name string) string { return fit(name, validation.LabelValueM
 
 // NetworkPolicyName is the name of the NetworkPolicy of a SandboxTemplate.
 func NetworkPolicyName(template string) string {
-	const suffix = "-network-policy"
-	return fit(template, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+	return fit(template, validation.DNS1123SubdomainMaxLength-len(policySuffix)) + policySuffix
 }
+
+// TemplateOfNetworkPolicy is the name of the SandboxTemplate of which a NetworkPolicy has
+// the name, if that was not cut.
+func TemplateOfNetworkPolicy(policy string) string { return strings.TrimSuffix(policy, policySuffix) }
+
+const policySuffix = "-network-policy"
 
 // hashLength is how much of a hash stands for what was cut off: 48 bits.
 const hashLength = 12

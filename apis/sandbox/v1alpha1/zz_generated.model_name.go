@@ -207,3 +207,8 @@ func (in SandboxUpgradePolicy) OpenAPIModelName() string {
 func (in UpgradeAction) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.UpgradeAction"
 }
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in VolumeClaimTemplatesOptions) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.VolumeClaimTemplatesOptions"
+}

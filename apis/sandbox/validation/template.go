@@ -4,7 +4,10 @@
 package validation
 
 import (
+	"strings"
+
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -51,6 +54,7 @@ func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.Sand
 	errs = append(errs, validateRange(spec.MaxFreshSandboxes, MaxFreshSandboxes, path.Child("maxFreshSandboxes"))...)
 	errs = append(errs, validateNetworkPolicy(spec, old, path)...)
 	errs = append(errs, validatePodMetadataPolicy(spec.PodMetadataPolicy, old.PodMetadataPolicy, path.Child("podMetadataPolicy"))...)
+	errs = append(errs, validateVolumeOptions(spec.VolumeClaimTemplatesOptions, path.Child("volumeClaimTemplatesOptions"))...)
 	return append(errs, validateInjectionPolicies(spec, path)...)
 }
 
@@ -75,6 +79,39 @@ func validateInjectionPolicies(spec *v1alpha1.SandboxTemplateSpec, path *field.P
 	}
 	if policy := spec.VolumeClaimTemplatesPolicy; policy != "" {
 		errs = append(errs, validateEnum(policy, injectionPolicies, path.Child("volumeClaimTemplatesPolicy"))...)
+	}
+	return errs
+}
+
+// maxVolumeOptions bounds each list of VolumeClaimTemplatesOptions.
+const maxVolumeOptions = 64
+
+// validateVolumeOptions checks what volumes a template lets claims ask for.
+func validateVolumeOptions(options *v1alpha1.VolumeClaimTemplatesOptions, path *field.Path) field.ErrorList {
+	if options == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	classes, sources := path.Child("storageClassNames"), path.Child("dataSources")
+	if n := len(options.StorageClassNames); n > maxVolumeOptions {
+		return field.ErrorList{field.TooMany(classes, n, maxVolumeOptions)}
+	}
+	if n := len(options.DataSources); n > maxVolumeOptions {
+		return field.ErrorList{field.TooMany(sources, n, maxVolumeOptions)}
+	}
+	for i, class := range options.StorageClassNames {
+		if class == "" {
+			continue
+		}
+		for _, msg := range validation.IsDNS1123Subdomain(class) {
+			errs = append(errs, field.Invalid(classes.Index(i), class, msg))
+		}
+	}
+	for i, source := range options.DataSources {
+		kind, group, hasGroup := strings.Cut(source, ".")
+		if len(validation.IsDNS1123Label(strings.ToLower(kind))) > 0 || hasGroup && len(validation.IsDNS1123Subdomain(group)) > 0 {
+			errs = append(errs, field.Invalid(sources.Index(i), source, "must be a kind, or a kind and its API group, such as VolumeSnapshot.snapshot.storage.k8s.io"))
+		}
 	}
 	return errs
 }

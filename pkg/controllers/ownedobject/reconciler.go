@@ -123,7 +123,8 @@ func hasLabels(object client.Object, want map[string]string) bool {
 // and beside its other owners.
 func adopt(object, owner, desired client.Object) {
 	others := slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
-		return o.UID == owner.GetUID() || ptr.Deref(o.Controller, false)
+		isDesired := func(d metav1.OwnerReference) bool { return d.UID == o.UID }
+		return o.UID == owner.GetUID() || ptr.Deref(o.Controller, false) || slices.ContainsFunc(desired.GetOwnerReferences(), isDesired)
 	})
 	object.SetOwnerReferences(append(others, desired.GetOwnerReferences()...))
 }

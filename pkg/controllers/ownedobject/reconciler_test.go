@@ -89,6 +89,12 @@ func TestAdopt(t *testing.T) {
 	other := metav1.OwnerReference{Name: "other", UID: "o"}
 	none := metav1.OwnerReference{Name: "none", UID: "n", Controller: new(false)}
 	want := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{controller}}}
+	keeper := metav1.OwnerReference{Name: "keeper", UID: "k"}
+	kept := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{keeper, before}}}
+	adopt(kept, owner, &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{controller, keeper}}})
+	if diff := cmp.Diff([]metav1.OwnerReference{controller, keeper}, kept.OwnerReferences); diff != "" {
+		t.Errorf("two that are wanted (-want +got):\n%s", diff)
+	}
 	for name, test := range map[string]struct{ is, want []metav1.OwnerReference }{
 		"no owners":       {want: []metav1.OwnerReference{controller}},
 		"others' as well": {is: []metav1.OwnerReference{other}, want: []metav1.OwnerReference{other, controller}},

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
@@ -99,7 +100,7 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 		if from := p.Spec.Ingress[0].From[0].NamespaceSelector; from == nil || from.MatchLabels[corev1.LabelMetadataName] != controlplane.Namespace {
 			return errors.New("is not open to the installation")
 		}
-		if to := p.Spec.Egress[0].To; len(to) != 2 || to[0].IPBlock.CIDR != "0.0.0.0/0" || len(to[0].IPBlock.Except) != 8 {
+		if to := p.Spec.Egress[0].To; len(to) != 2 || to[0].IPBlock.CIDR != "0.0.0.0/0" || len(to[0].IPBlock.Except) != 11 {
 			return errors.New("does not let out to the public")
 		}
 		return nil
@@ -180,7 +181,8 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 	})
 
 	// Unmanaged is none, also where the policy has lost the labels by which it is
-	// watched, or its owner. Managed again, the policy goes with its template.
+	// watched, or its owner. Managed again, the policy goes with its template and what
+	// that is for.
 	for _, lost := range []string{`{"metadata":{"labels":null}}`, `{"metadata":{"ownerReferences":null}}`} {
 		if _, err := policies.Patch(t.Context(), made.Name, types.MergePatchType, []byte(lost), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -197,12 +199,81 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 	if err := c.SandboxTemplates(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range append(c.unused(t, ns), claimed) {
+		c.awaitPolicy(t, ns, made.Name, func(*networkingv1.NetworkPolicy) error { return nil })
+		if err := c.SandboxSets(ns).Delete(t.Context(), "pool", metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		if err := c.Sandboxes(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
 	c.awaitNoPolicy(t, ns, made.Name)
 	// Of all the templates here, those that hold revisions included, one had a policy.
 	list, err := policies.List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) > 0 {
 		t.Errorf("policies %v, %v", list.Items, err)
 	}
+}
+
+// TestPolicyOutlivesItsTemplate: a template is deleted, however that is done, and what
+// was made from it stays behind its policy, which a template of the name takes back.
+func TestPolicyOutlivesItsTemplate(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	const name = "web-network-policy"
+	locked := func(s *v1alpha1.SandboxTemplateSpec) { s.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{} }
+	template := c.makeTemplate(t, ns, "web", locked)
+	by := func(template *v1alpha1.SandboxTemplate) func(p *networkingv1.NetworkPolicy) error {
+		return func(p *networkingv1.NetworkPolicy) error {
+			if by := metav1.GetControllerOf(p); (by == nil) != (template == nil) || by != nil && by.UID != template.UID || len(p.OwnerReferences) == 0 {
+				return fmt.Errorf("is owned by %v", p.OwnerReferences)
+			}
+			return nil
+		}
+	}
+	made := c.awaitPolicy(t, ns, name, by(template))
+	c.makePool(t, ns, "web", 1)
+	for _, how := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground, metav1.DeletePropagationBackground} {
+		if err := c.SandboxTemplates(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &how}); err != nil {
+			t.Fatal(err)
+		}
+		// The garbage collector has been there.
+		if left := c.awaitPolicy(t, ns, name, by(nil)); left.UID != made.UID || left.DeletionTimestamp != nil {
+			t.Fatalf("%s: the policy was made anew, or ends: %+v", how, left.ObjectMeta)
+		}
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			_, err := c.SandboxTemplates(ns).Get(ctx, "web", metav1.GetOptions{})
+			return gone(err)
+		})
+		template = c.makeTemplate(t, ns, "web", locked)
+		if taken := c.awaitPolicy(t, ns, name, by(template)); taken.UID != made.UID || len(taken.OwnerReferences) != 2 {
+			t.Fatalf("%s: not taken back: %+v", how, taken.ObjectMeta)
+		}
+	}
+	// With nothing left that it is for, it goes with its template.
+	box := c.unused(t, ns)[0]
+	if err := c.SandboxTemplates(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	claimed := c.claim(t, ns, builders.Claim("mine", 1)).Status.Sandboxes[0].Name
+	if err := c.SandboxSets(ns).Delete(t.Context(), "pool", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		pods, err := c.kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+		if err == nil && (len(pods.Items) != 1 || pods.Items[0].Name != claimed) {
+			err = fmt.Errorf("there are %d pods, want that of %s alone (%s was unused)", len(pods.Items), claimed, box)
+		}
+		return err
+	})
+	if left := c.awaitPolicy(t, ns, name, by(nil)); left.UID != made.UID {
+		t.Errorf("the policy was made anew: %+v", left.ObjectMeta)
+	}
+	if err := c.Sandboxes(ns).Delete(t.Context(), claimed, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitNoPolicy(t, ns, name)
 }
 
 // TestPolicyOfAnotherTemplate points a set at a template that says the same of pods,

@@ -83,6 +83,7 @@ func TestPolicyOfInstall(t *testing.T) {
 			return nil
 		})
 	}
+	testPolicyOfTokens(t, s, controllers, meant, others, string(content))
 	for _, ns := range []string{meant, others} {
 		testPolicyOfOwned(t, s.clients, controllers, ns, ns == meant)
 	}

@@ -85,6 +85,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &sandboxv1alpha1.SandboxUpgradePolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("UpgradeAction"):
 		return &sandboxv1alpha1.UpgradeActionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("VolumeClaimTemplatesOptions"):
+		return &sandboxv1alpha1.VolumeClaimTemplatesOptionsApplyConfiguration{}
 
 	}
 	return nil

@@ -63,6 +63,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SandboxTemplateSpec{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref),
 		v1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxUpgradePolicy(ref),
 		v1alpha1.UpgradeAction{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_UpgradeAction(ref),
+		v1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName():         schema_sandlot_apis_sandbox_v1alpha1_VolumeClaimTemplatesOptions(ref),
 		v1.ContainerResourceMetricSource{}.OpenAPIModelName():             schema_k8sio_api_autoscaling_v1_ContainerResourceMetricSource(ref),
 		v1.ContainerResourceMetricStatus{}.OpenAPIModelName():             schema_k8sio_api_autoscaling_v1_ContainerResourceMetricStatus(ref),
 		v1.CrossVersionObjectReference{}.OpenAPIModelName():               schema_k8sio_api_autoscaling_v1_CrossVersionObjectReference(ref),
@@ -2416,6 +2417,12 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},
 						},
 					},
+					"volumeClaimTemplatesOptions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplatesOptions says what volumes a claim's volumeClaimTemplates may ask for beyond new, empty ones of the default StorageClass and of those that the volumeClaimTemplates of this template, or of the SandboxSet, name.",
+							Ref:         ref(v1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName()),
+						},
+					},
 					"maxFreshSandboxes": {
 						SchemaProps: spec.SchemaProps{
 							Description: "maxFreshSandboxes is how many sandboxes one claim may hold at a time that were made for it straight from this template, or from a SandboxSet that refers to it and says nothing itself, from 0 to 10000. Unset means the server's --max-fresh-sandboxes. It may be more than that.",
@@ -2448,7 +2455,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), v1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -2498,6 +2505,64 @@ func schema_sandlot_apis_sandbox_v1alpha1_UpgradeAction(ref common.ReferenceCall
 		},
 		Dependencies: []string{
 			v1alpha1.ExecAction{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_VolumeClaimTemplatesOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "VolumeClaimTemplatesOptions says what volumes a claim may ask for. Without an option they are new and empty.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"storageClassNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "storageClassNames are more StorageClasses that a claim may name: at most 64. An empty name is that of volumes which are provisioned by hand.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"dataSources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "dataSources are the kinds of what dataSource and dataSourceRef may name, in the claim's namespace: at most 64, such as PersistentVolumeClaim or, with its API group, VolumeSnapshot.snapshot.storage.k8s.io.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"existingVolumes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "existingVolumes lets volumeName and selector choose PersistentVolumes, which belong to no namespace. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 

@@ -4,9 +4,11 @@
 package networkpolicy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -41,10 +43,15 @@ egress:
 - to:
   - ipBlock:
       cidr: 0.0.0.0/0
-      except: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16, 100.64.0.0/10, 192.0.0.0/24, 198.18.0.0/15, 168.63.129.16/32]
-  - ipBlock: {cidr: "::/0", except: ["fc00::/7", "fe80::/10"]}
+      except: [
+        10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16, 100.64.0.0/10, 192.0.0.0/24, 198.18.0.0/15, 168.63.129.16/32,
+        192.88.99.0/24, 224.0.0.0/4, 240.0.0.0/4]
+  - ipBlock: {cidr: "::/0", except: [
+      "fc00::/7", "fe80::/10", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16", "fec0::/10", "ff00::/8"]}
 `
 )
+
+var keeper = keptBy(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "ns-uid"}})
 
 func TestPolicyOf(t *testing.T) {
 	rules := func(text string) *v1alpha1.SandboxNetworkPolicy {
@@ -72,7 +79,7 @@ func TestPolicyOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			template := templateOf(test.spec)
 			before := template.DeepCopy()
-			got := policyOf(template, "home")
+			got := policyOf(template, "home", keeper)
 			if diff := cmp.Diff(before, template); diff != "" {
 				t.Errorf("the template changed (-before +after):\n%s", diff)
 			}
@@ -88,7 +95,7 @@ func TestPolicyOf(t *testing.T) {
 			if diff := cmp.Diff(want, got.Spec); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}
-			if got.Name != "python-network-policy" || got.Namespace != "ns" || !metav1.IsControlledBy(got, template) {
+			if got.Name != "python-network-policy" || got.Namespace != "ns" || !metav1.IsControlledBy(got, template) || !isLeft(got, "python") {
 				t.Errorf("metadata %+v", got.ObjectMeta)
 			}
 		})
@@ -105,26 +112,28 @@ func TestNoPolicyOfARevision(t *testing.T) {
 	template.Labels = map[string]string{v1alpha1.LabelTemplateHash: "h4sh"}
 	for name, want := range map[string]bool{"s-h4sh": false, "s-mine": true} {
 		template.Name = name
-		if got := policyOf(template, "home"); (got != nil) != want {
+		if got := policyOf(template, "home", keeper); (got != nil) != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
 func TestCorrect(t *testing.T) {
-	want := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), "home")
+	want := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), "home", keeper)
 	tests := map[string]struct {
 		change func(*networkingv1.NetworkPolicy)
 		drift  bool
 	}{
-		"nothing":             {change: func(*networkingv1.NetworkPolicy) {}},
-		"empty lists":         {change: func(p *networkingv1.NetworkPolicy) { p.Spec.Ingress[0].Ports = []networkingv1.NetworkPolicyPort{} }},
-		"others' annotations": {change: func(p *networkingv1.NetworkPolicy) { p.Annotations = map[string]string{"a": "b"} }},
-		"others' labels":      {change: func(p *networkingv1.NetworkPolicy) { p.Labels["a"] = "b" }},
-		"no label":            {change: func(p *networkingv1.NetworkPolicy) { p.Labels = nil }, drift: true},
-		"another label":       {change: func(p *networkingv1.NetworkPolicy) { p.Labels[v1alpha1.LabelCreatedBy] = "me" }, drift: true},
-		"another selector":    {change: func(p *networkingv1.NetworkPolicy) { p.Spec.PodSelector.MatchLabels["a"] = "b" }, drift: true},
-		"one type":            {change: func(p *networkingv1.NetworkPolicy) { p.Spec.PolicyTypes = p.Spec.PolicyTypes[:1] }, drift: true},
+		"nothing":              {change: func(*networkingv1.NetworkPolicy) {}},
+		"empty lists":          {change: func(p *networkingv1.NetworkPolicy) { p.Spec.Ingress[0].Ports = []networkingv1.NetworkPolicyPort{} }},
+		"others' annotations":  {change: func(p *networkingv1.NetworkPolicy) { p.Annotations = map[string]string{"a": "b"} }},
+		"others' labels":       {change: func(p *networkingv1.NetworkPolicy) { p.Labels["a"] = "b" }},
+		"the template is gone": {change: func(p *networkingv1.NetworkPolicy) { p.OwnerReferences = p.OwnerReferences[1:] }},
+		"not kept":             {change: func(p *networkingv1.NetworkPolicy) { p.OwnerReferences = p.OwnerReferences[:1] }, drift: true},
+		"no label":             {change: func(p *networkingv1.NetworkPolicy) { p.Labels = nil }, drift: true},
+		"another label":        {change: func(p *networkingv1.NetworkPolicy) { p.Labels[v1alpha1.LabelCreatedBy] = "me" }, drift: true},
+		"another selector":     {change: func(p *networkingv1.NetworkPolicy) { p.Spec.PodSelector.MatchLabels["a"] = "b" }, drift: true},
+		"one type":             {change: func(p *networkingv1.NetworkPolicy) { p.Spec.PolicyTypes = p.Spec.PolicyTypes[:1] }, drift: true},
 		"open": {change: func(p *networkingv1.NetworkPolicy) {
 			p.Spec.Egress = append(p.Spec.Egress, networkingv1.NetworkPolicyEgressRule{})
 		}, drift: true},
@@ -148,5 +157,44 @@ func TestCorrect(t *testing.T) {
 				t.Errorf("metadata %v", got.ObjectMeta)
 			}
 		})
+	}
+}
+
+// What is deleted once no sandbox needs it was made here, and is nobody else's.
+func TestIsLeft(t *testing.T) {
+	made := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), "home", keeper)
+	tests := map[string]struct {
+		change func(*networkingv1.NetworkPolicy)
+		want   bool
+	}{
+		"as it was made":     {func(*networkingv1.NetworkPolicy) {}, true},
+		"its template gone":  {func(p *networkingv1.NetworkPolicy) { p.OwnerReferences = p.OwnerReferences[1:] }, true},
+		"not kept":           {func(p *networkingv1.NetworkPolicy) { p.OwnerReferences = nil }, false},
+		"of another kind":    {func(p *networkingv1.NetworkPolicy) { p.OwnerReferences[0].Kind = "Other" }, false},
+		"of another name":    {func(p *networkingv1.NetworkPolicy) { p.OwnerReferences[0].Name = "other" }, false},
+		"without its labels": {func(p *networkingv1.NetworkPolicy) { p.Labels = nil }, false},
+	}
+	for name, test := range tests {
+		policy := made.DeepCopy()
+		test.change(policy)
+		if got := isLeft(policy, "python"); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// The policy of a template that is gone is still found to be of that name.
+func TestTemplateOfPolicy(t *testing.T) {
+	template := templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged})
+	for _, name := range []string{"python", strings.Repeat("long.", 49) + "name"} {
+		template.Name = name
+		policy := policyOf(template, "home", keeper)
+		if got := templateOfPolicy(t.Context(), policy); len(got) != 1 || got[0].Name != name || got[0].Namespace != "ns" {
+			t.Errorf("owned: %v", got)
+		}
+		policy.OwnerReferences = policy.OwnerReferences[1:]
+		if got := templateOfPolicy(t.Context(), policy); len(name) < 200 && (len(got) != 1 || got[0].Name != name) {
+			t.Errorf("left: %v", got)
+		}
 	}
 }

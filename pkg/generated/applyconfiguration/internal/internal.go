@@ -783,6 +783,9 @@ var schemaYAML = typed.YAMLObject(`types:
                     namedType: __untyped_deduced_
                   elementRelationship: separable
           elementRelationship: atomic
+    - name: volumeClaimTemplatesOptions
+      type:
+        namedType: io.kruise.agents.v1alpha1.VolumeClaimTemplatesOptions
     - name: volumeClaimTemplatesPolicy
       type:
         scalar: string
@@ -801,6 +804,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: timeoutSeconds
       type:
         scalar: numeric
+- name: io.kruise.agents.v1alpha1.VolumeClaimTemplatesOptions
+  map:
+    fields:
+    - name: dataSources
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: existingVolumes
+      type:
+        scalar: boolean
+    - name: storageClassNames
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.api.networking.v1.IPBlock
   map:
     fields:

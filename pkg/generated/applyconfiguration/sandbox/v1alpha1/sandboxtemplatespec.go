@@ -44,6 +44,10 @@ type SandboxTemplateSpecApplyConfiguration struct {
 	// template, Overrides also replaces any other volume of the same name, Disallowed
 	// refuses such claims. Empty means Disallowed.
 	VolumeClaimTemplatesPolicy *sandboxv1alpha1.InjectionPolicy `json:"volumeClaimTemplatesPolicy,omitempty"`
+	// volumeClaimTemplatesOptions says what volumes a claim's volumeClaimTemplates may
+	// ask for beyond new, empty ones of the default StorageClass and of those that the
+	// volumeClaimTemplates of this template, or of the SandboxSet, name.
+	VolumeClaimTemplatesOptions *VolumeClaimTemplatesOptionsApplyConfiguration `json:"volumeClaimTemplatesOptions,omitempty"`
 	// maxFreshSandboxes is how many sandboxes one claim may hold at a time that were
 	// made for it straight from this template, or from a SandboxSet that refers to it
 	// and says nothing itself, from 0 to 10000. Unset means the server's
@@ -159,6 +163,14 @@ func (b *SandboxTemplateSpecApplyConfiguration) WithPodMetadataPolicy(value *Pod
 // If called multiple times, the VolumeClaimTemplatesPolicy field is set to the value of the last call.
 func (b *SandboxTemplateSpecApplyConfiguration) WithVolumeClaimTemplatesPolicy(value sandboxv1alpha1.InjectionPolicy) *SandboxTemplateSpecApplyConfiguration {
 	b.VolumeClaimTemplatesPolicy = &value
+	return b
+}
+
+// WithVolumeClaimTemplatesOptions sets the VolumeClaimTemplatesOptions field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the VolumeClaimTemplatesOptions field is set to the value of the last call.
+func (b *SandboxTemplateSpecApplyConfiguration) WithVolumeClaimTemplatesOptions(value *VolumeClaimTemplatesOptionsApplyConfiguration) *SandboxTemplateSpecApplyConfiguration {
+	b.VolumeClaimTemplatesOptions = value
 	return b
 }
 
