@@ -108,10 +108,9 @@ func (l *lateLookup) ask(ctx context.Context, key types.NamespacedName, late *la
 	template, err := l.Lookup.PodTemplate(ctx, key.Namespace, key.Name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case err == nil:
+	if err == nil {
 		late.template, late.err = template, nil
-	default:
+	} else {
 		klog.FromContext(ctx).Error(err, "The cluster does not tell of a PodTemplate", "podTemplate", key)
 	}
 	close(late.answered)
