@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +18,13 @@ import (
 	"github.com/prometheus/common/model"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/localpki"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
@@ -135,6 +140,26 @@ func (s *server) makeSet(t testing.TB, namespace string, set *v1alpha1.SandboxSe
 		t.Fatal(err)
 	}
 	expect.FullPool(t, s, namespace, set.Name, *set.Spec.Replicas)
+}
+
+// as returns clients for another user, who may do everything as well.
+func (s *server) as(t testing.TB, user string) typed.AgentsV1alpha1Interface {
+	t.Helper()
+	ca, err := localpki.OpenAuthority(filepath.Join(s.Dir, "pki"), "ca", "sandlot-ca", clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.Issue(localpki.Leaf{CommonName: user, Organization: []string{"system:masters"}, Client: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(s.Config)
+	config.CertData, config.KeyData = cert.Cert, cert.Key
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.AgentsV1alpha1()
 }
 
 const (

@@ -1,0 +1,111 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package abuse
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+)
+
+// variables returns a pod template, or a patch of one, whose container has so many
+// environment variables that it is of a size in bytes.
+func variables(t testing.TB, size int) *runtime.RawExtension {
+	t.Helper()
+	type variable struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	var env []variable
+	for length := 0; length < size; length += len(`{"name":"V00000","value":""},`) {
+		env = append(env, variable{Name: fmt.Sprintf("V%05d", len(env))})
+	}
+	container := map[string]any{"name": "main", "image": "busybox:1", "env": env}
+	raw, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{container}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &runtime.RawExtension{Raw: raw}
+}
+
+// patchedSet returns an empty set that patches a template.
+func patchedSet(name, template string, patch *runtime.RawExtension) *v1alpha1.SandboxSet {
+	set := builders.Set(name, 0)
+	set.Spec.Template = nil
+	set.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: template}
+	set.Spec.Patch = patch
+	return set
+}
+
+// TestLargePatches patches a large template with a large patch: lists of thousands that
+// are merged by their keys.
+func TestLargePatches(t *testing.T) {
+	const size = 240 << 10
+	s := startServer(t)
+	innocent := s.innocent(t)
+	template := builders.Template("large")
+	template.Spec.Template = variables(t, size)
+	if _, err := s.SandboxTemplates(eve).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
+		t.Logf("the template: %.200v", err)
+	}
+	before := s.usage(t)
+	for i := range 4 {
+		_, err := s.SandboxSets(eve).Create(t.Context(), patchedSet(fmt.Sprintf("set-%d", i), "large", variables(t, size)), metav1.CreateOptions{})
+		if err != nil && !apierrors.IsInvalid(err) {
+			t.Error(err)
+		}
+		t.Logf("a set: %.200v", err)
+	}
+	innocent.undisturbed(t)
+	s.usage(t).since(t, before).atMost(t, usage{cpu: 6 * time.Second, store: 16 * mebibyte, heap: 64 * mebibyte})
+}
+
+// TestEditOfAPatchedTemplate edits a template that 500 sets patch, each in its own way.
+func TestEditOfAPatchedTemplate(t *testing.T) {
+	const sets, size = 500, 16 << 10
+	s := startServer(t)
+	template := builders.Template("shared")
+	template.Spec.Template = variables(t, size)
+	if _, err := s.SandboxTemplates(eve).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range sets {
+		set := patchedSet(fmt.Sprintf("set-%d", i), "shared", variables(t, size))
+		set.Labels = map[string]string{"n": fmt.Sprint(i)}
+		if _, err := s.SandboxSets(eve).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	innocent := s.innocent(t)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // the controllers are done
+		list, err := s.SandboxSets(eve).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if set := &list.Items[i]; set.Status.ObservedGeneration != set.Generation || set.Status.UpdateRevision == "" {
+				return fmt.Errorf("set %s: %+v", set.Name, set.Status)
+			}
+		}
+		return nil
+	})
+	before, began := s.usage(t), time.Now()
+	// A dry run does all that the request does, and nothing after it.
+	edit := []byte(`{"spec":{"template":{"metadata":{"labels":{"edited":"true"}}}}}`)
+	_, err := s.SandboxTemplates(eve).Patch(t.Context(), "shared", types.MergePatchType, edit, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	t.Logf("an edit took %s: %.200v", time.Since(began), err)
+	s.usage(t).since(t, before).atMost(t, usage{cpu: 2 * time.Second, store: mebibyte, heap: 16 * mebibyte})
+	innocent.undisturbed(t)
+}
