@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,7 +84,6 @@ func TestWaitingClaims(t *testing.T) {
 	limit := usage{cpu: lines * 15 * time.Millisecond, store: 64 * mebibyte, heap: 128 * mebibyte}
 	for i := range lines / batch {
 		wait(fmt.Sprintf("many-%d", i), batch, clients)
-		t.Logf("batch %d %s", i, s.usage(t).cpu-before.cpu)
 		if cpu := s.usage(t).cpu - before.cpu; cpu > limit.cpu {
 			t.Fatalf("%d claims that wait cost %s of CPU, more than %s", (i+1)*batch, cpu, limit.cpu)
 		}
@@ -184,49 +182,5 @@ func TestLargeClaimsLeaveRoom(t *testing.T) {
 	patch := []byte(`{"spec":{"replicas":0}}`)
 	if _, err := s.SandboxSets(eve).Patch(t.Context(), "pool", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestWaitingCreates lets more creates wait for sandboxes, in several namespaces, than
-// the server handles requests at a time.
-func TestWaitingCreates(t *testing.T) {
-	const seats, creates, namespaces = 4000, 4400, 3
-	s := startServer(t, "--sync-window=30s")
-	innocent := s.innocent(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	var refused atomic.Int64
-	for n := range namespaces {
-		s.makeSet(t, fmt.Sprintf("%s-%d", eve, n), builders.Set("pool", 0))
-	}
-	for i := range creates {
-		running.Go(func() {
-			ns := fmt.Sprintf("%s-%d", eve, i%namespaces)
-			for n := 0; ctx.Err() == nil; n++ {
-				claim := builders.Claim(fmt.Sprintf("claim-%d-%d", i, n), 1)
-				claim.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Minute}
-				if s.RESTClient().Post().Namespace(ns).Resource("sandboxclaims").MaxRetries(0).Body(claim).Do(ctx).Error() != nil {
-					refused.Add(1)
-				}
-				pause(ctx, time.Second)
-			}
-		})
-	}
-	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		list, err := s.SandboxClaims("").List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Claiming"})
-		if err == nil && len(list.Items)+int(refused.Load()) < seats {
-			err = fmt.Errorf("%d claims wait, %d were refused", len(list.Items), refused.Load())
-		}
-		return err
-	})
-	innocent.undisturbed(t)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
