@@ -63,7 +63,7 @@ func TestTenThousandFresh(t *testing.T) {
 	s.makeSet(t, eve, builders.Set("pool", 0))
 	before := s.usage(t)
 	claim := builders.Claim("many", 10_000)
-	claim.Spec.CreateOnNoStock, claim.Spec.ClaimTimeout = new(true), &metav1.Duration{Duration: 20 * time.Second}
+	claim.Spec.CreateOnNoStock, claim.Spec.ClaimTimeout = new(true), &metav1.Duration{Duration: 10 * time.Second}
 	_, err := s.SandboxClaims(eve).Create(t.Context(), claim, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsInvalid(err) {
 		t.Fatal(err)
