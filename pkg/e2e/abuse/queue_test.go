@@ -184,3 +184,41 @@ func TestLargeClaimsLeaveRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestWaitingCreates lets so many creates wait for sandboxes as may at a time, which is
+// half of what changes anything. Others that would have to wait are told so at once, and
+// so the other half is left to those that need not wait.
+func TestWaitingCreates(t *testing.T) {
+	const most, window = 2000, 30 * time.Second
+	s := startServer(t, "--sync-window="+window.String())
+	innocent := s.innocent(t)
+	s.makeSet(t, eve, builders.Set("pool", 0))
+	create := func(ctx context.Context, i int) error {
+		claim := builders.Claim(fmt.Sprintf("claim-%d", i), 1)
+		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Hour}
+		_, err := s.SandboxClaims(eve).Create(ctx, claim, metav1.CreateOptions{})
+		return err
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer leave()
+	for i := range most {
+		running.Go(func() { _ = create(ctx, i) }) // answered, or left, at the end
+	}
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		list, err := s.SandboxClaims(eve).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) < most {
+			err = fmt.Errorf("%d claims wait", len(list.Items))
+		}
+		return err
+	})
+	began := time.Now()
+	if err := create(t.Context(), most); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > window/2 {
+		t.Errorf("a create beyond %d that wait was answered after %s", most, took)
+	}
+	innocent.undisturbed(t)
+}
