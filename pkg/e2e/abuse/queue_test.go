@@ -81,7 +81,7 @@ func TestWaitingClaims(t *testing.T) {
 	}
 	few := cost("few")
 	before := s.usage(t)
-	limit := usage{cpu: lines * 15 * time.Millisecond, store: 64 * mebibyte, heap: 128 * mebibyte}
+	limit := usage{cpu: lines * 8 * time.Millisecond, store: 64 * mebibyte, heap: 128 * mebibyte}
 	for i := range lines / batch {
 		wait(fmt.Sprintf("many-%d", i), batch, clients)
 		if cpu := s.usage(t).cpu - before.cpu; cpu > limit.cpu {
