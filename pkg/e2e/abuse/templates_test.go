@@ -20,20 +20,22 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// variables returns a pod template, or a patch of one, whose container has so many
-// environment variables that it is of a size in bytes.
-func variables(t testing.TB, size int) *runtime.RawExtension {
+// variables returns a pod template, or a patch of one, with a label, and with so many
+// containers, that each have so many environment variables.
+func variables(t testing.TB, label string, containers, each int) *runtime.RawExtension {
 	t.Helper()
-	type variable struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
+	var all []any
+	for i := range containers {
+		var env []any
+		for j := range each {
+			env = append(env, map[string]string{"name": fmt.Sprintf("V%05d", j), "value": ""})
+		}
+		all = append(all, map[string]any{"name": fmt.Sprintf("c%d", i), "image": "busybox:1", "env": env})
 	}
-	var env []variable
-	for length := 0; length < size; length += len(`{"name":"V00000","value":""},`) {
-		env = append(env, variable{Name: fmt.Sprintf("V%05d", len(env))})
-	}
-	container := map[string]any{"name": "main", "image": "busybox:1", "env": env}
-	raw, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{container}}})
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]string{"n": label}},
+		"spec":     map[string]any{"containers": all},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,20 +51,20 @@ func patchedSet(name, template string, patch *runtime.RawExtension) *v1alpha1.Sa
 	return set
 }
 
-// TestLargePatches patches a large template with a large patch: lists of thousands that
-// are merged by their keys.
+// TestLargePatches patches a large template with a large patch, of 240 KiB each: lists of
+// thousands that are merged by their keys.
 func TestLargePatches(t *testing.T) {
-	const size = 240 << 10
+	const each = 8000
 	s := startServer(t)
 	innocent := s.innocent(t)
 	template := builders.Template("large")
-	template.Spec.Template = variables(t, size)
+	template.Spec.Template = variables(t, "template", 1, each)
 	if _, err := s.SandboxTemplates(eve).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
 		t.Logf("the template: %.200v", err)
 	}
 	before := s.usage(t)
 	for i := range 4 {
-		_, err := s.SandboxSets(eve).Create(t.Context(), patchedSet(fmt.Sprintf("set-%d", i), "large", variables(t, size)), metav1.CreateOptions{})
+		_, err := s.SandboxSets(eve).Create(t.Context(), patchedSet(fmt.Sprintf("set-%d", i), "large", variables(t, fmt.Sprint(i), 1, each)), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsInvalid(err) {
 			t.Error(err)
 		}
@@ -74,16 +76,15 @@ func TestLargePatches(t *testing.T) {
 
 // TestEditOfAPatchedTemplate edits a template that 500 sets patch, each in its own way.
 func TestEditOfAPatchedTemplate(t *testing.T) {
-	const sets, size = 500, 16 << 10
+	const sets, containers, each = 500, 5, 250
 	s := startServer(t)
 	template := builders.Template("shared")
-	template.Spec.Template = variables(t, size)
+	template.Spec.Template = variables(t, "template", containers, each)
 	if _, err := s.SandboxTemplates(eve).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range sets {
-		set := patchedSet(fmt.Sprintf("set-%d", i), "shared", variables(t, size))
-		set.Labels = map[string]string{"n": fmt.Sprint(i)}
+		set := patchedSet(fmt.Sprintf("set-%d", i), "shared", variables(t, fmt.Sprint(i), containers, each))
 		if _, err := s.SandboxSets(eve).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
