@@ -97,6 +97,7 @@ func TestEditOfAPatchedTemplate(t *testing.T) {
 		}
 		for i := range list.Items {
 			if set := &list.Items[i]; set.Status.ObservedGeneration != set.Generation || set.Status.UpdateRevision == "" {
+				<-time.After(time.Second) // the list is long, and costs more than what it looks for
 				return fmt.Errorf("set %s: %+v", set.Name, set.Status)
 			}
 		}
