@@ -76,7 +76,7 @@ func TestLargePatches(t *testing.T) {
 
 // TestEditOfAPatchedTemplate edits a template that 500 sets patch, each in its own way.
 func TestEditOfAPatchedTemplate(t *testing.T) {
-	const sets, containers, each = 500, 5, 250
+	const sets, containers, each = 500, 3, 250
 	s := startServer(t)
 	template := builders.Template("shared")
 	template.Spec.Template = variables(t, "template", containers, each)
