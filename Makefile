@@ -95,6 +95,10 @@ test-race: controlplane ## Run all tests with -race, fail without a C compiler
 test-e2e: build controlplane ## Run the tests of whole programs and of the local cluster (TESTARGS)
 	KUBECTL=$(CURDIR)/bin/kubectl go test -timeout 30m $(TESTARGS) ./pkg/e2e/... ./pkg/testutil/...
 
+.PHONY: test-abuse
+test-abuse: ## Let the worst users loose on a running server and print what that costs (TESTARGS)
+	go test -v -count=1 -timeout 15m $(TESTARGS) ./pkg/e2e/abuse
+
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, without -race and without whole servers
 	go test $(TESTARGS) $$(go list ./... | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')

@@ -15,6 +15,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -41,7 +42,7 @@ func TestRequester(t *testing.T) {
 			if tc.who != nil {
 				ctx = genericapirequest.WithUser(ctx, tc.who)
 			}
-			sandboxclaim.NewStrategy(scheme, testclock.NewFakePassiveClock(claim.CreationTimestamp.Time)).PrepareForCreate(ctx, claim)
+			sandboxclaim.NewStrategy(scheme, testclock.NewFakePassiveClock(claim.CreationTimestamp.Time), validation.DefaultClaimLimits()).PrepareForCreate(ctx, claim)
 			if recorded := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; strings.Contains(recorded, "s3cr3t") || strings.Contains(recorded, "eve") {
 				t.Errorf("recorded is %s", recorded)
 			}

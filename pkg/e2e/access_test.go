@@ -31,9 +31,9 @@ import (
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir())
-	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 1)
+	expect.FilledPool(t, s.Client.AgentsV1alpha1(), "default", 1)
 
-	caFile, err := os.ReadFile(filepath.Join(s.dir, "pki", "ca.pem"))
+	caFile, err := os.ReadFile(filepath.Join(s.Dir, "pki", "ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestAccess(t *testing.T) {
 			}
 		})
 	}
-	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 1)
+	expect.FullPool(t, s.Client.AgentsV1alpha1(), "default", "pool", 1)
 	if a := s.request(t, http.MethodGet, "/metrics", "", ""); a.code != http.StatusOK {
 		t.Errorf("GET /metrics as the admin: %d", a.code)
 	}
@@ -104,21 +104,21 @@ func TestAccess(t *testing.T) {
 	t.Run("another server", func(t *testing.T) {
 		foreign := x509.NewCertPool()
 		foreign.AddCert(other)
-		_, err := clientOf(t, &tls.Config{RootCAs: foreign}).Get(s.config.Host + "/readyz")
+		_, err := clientOf(t, &tls.Config{RootCAs: foreign}).Get(s.Config.Host + "/readyz")
 		if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
 			t.Errorf("a client that trusts another CA: %v", err)
 		}
 	})
 	t.Run("files", func(t *testing.T) {
 		for _, file := range []string{"kubeconfig", "pki/ca.pem", "pki/admin.pem", "pki/serving.pem"} {
-			info, err := os.Stat(filepath.Join(s.dir, file))
+			info, err := os.Stat(filepath.Join(s.Dir, file))
 			if err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%s can be read by others: %v %v", file, info, err)
 			}
 		}
 	})
 	t.Run("loopback only", func(t *testing.T) {
-		_, port, err := net.SplitHostPort(s.config.Host[len("https://"):])
+		_, port, err := net.SplitHostPort(s.Config.Host[len("https://"):])
 		if err != nil {
 			t.Fatal(err)
 		}

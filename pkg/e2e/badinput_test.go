@@ -92,7 +92,7 @@ func newBadInput(t *testing.T, s *server, namespace, kind string, spec object) *
 		plural = "sandboxes"
 	}
 	b := &badInput{server: s, namespace: namespace, kind: kind, spec: spec, path: namespacePath + namespace + "/" + plural}
-	expect.FilledPool(t, s.client.AgentsV1alpha1(), namespace, poolSize)
+	expect.FilledPool(t, s.Client.AgentsV1alpha1(), namespace, poolSize)
 	good := b.object("good", badCase{})
 	if kind == "SandboxClaim" {
 		good["spec"].(object)["createOnNoStock"] = false
@@ -100,9 +100,9 @@ func newBadInput(t *testing.T, s *server, namespace, kind string, spec object) *
 	if a := s.request(t, http.MethodPost, b.path, asJSON, encode(t, good)); a.code != http.StatusCreated {
 		t.Fatalf("creating a good %s: %s", kind, a.body)
 	}
-	expect.FullPool(t, s.client.AgentsV1alpha1(), namespace, "pool", poolSize)
+	expect.FullPool(t, s.Client.AgentsV1alpha1(), namespace, "pool", poolSize)
 	if kind == "SandboxSet" {
-		expect.FullPool(t, s.client.AgentsV1alpha1(), namespace, "good", 0)
+		expect.FullPool(t, s.Client.AgentsV1alpha1(), namespace, "good", 0)
 	}
 	if kind == "Sandbox" {
 		s.awaitRunning(t, namespace, "good")
@@ -226,7 +226,7 @@ func (b *badInput) nothingHappened(t *testing.T) {
 	}
 	all := builders.Claim("all", poolSize)
 	all.Spec.Allocation, all.Spec.OnShortage = v1alpha1.AllocationAllOrNothing, v1alpha1.ShortageFail
-	got, err := b.client.AgentsV1alpha1().SandboxClaims(b.namespace).Create(t.Context(), all, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	got, err := b.Client.AgentsV1alpha1().SandboxClaims(b.namespace).Create(t.Context(), all, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil || len(got.Status.Sandboxes) != poolSize {
 		t.Errorf("the pool is not whole any more: %v %v", got, err)
 	}

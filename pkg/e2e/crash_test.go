@@ -47,22 +47,22 @@ func TestCrash(t *testing.T) {
 	server := startServer(t, dir, args...)
 	for name, replicas := range crashPools {
 		set := builders.Set(name, replicas)
-		if _, err := server.client.AgentsV1alpha1().SandboxSets(crashNamespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		if _, err := server.Client.AgentsV1alpha1().SandboxSets(crashNamespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	expect.FullPool(t, server.client.AgentsV1alpha1(), crashNamespace, "big", crashPools["big"])
+	expect.FullPool(t, server.Client.AgentsV1alpha1(), crashNamespace, "big", crashPools["big"])
 
 	clients := startStorm(t, seed, server)
 	for kill := range kills {
 		clients.AwaitMore(t, 40+chance.IntN(120))
 		pause(t.Context(), time.Duration(chance.IntN(20))*time.Millisecond)
 		clients.serve(nil)
-		server.kill()
+		server.Kill()
 		if kill == 1 {
 			short := launch(t, dir, args...)
 			pause(t.Context(), time.Duration(chance.IntN(1500))*time.Millisecond)
-			short.kill()
+			short.Kill()
 		}
 		server = startServer(t, dir, args...)
 		clients.serve(server)
@@ -87,7 +87,7 @@ func TestCrash(t *testing.T) {
 func awaitCalm(t *testing.T, server *server) {
 	t.Helper()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		list, err := server.client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
+		list, err := server.Client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func awaitCalm(t *testing.T, server *server) {
 		return nil
 	})
 	for name, replicas := range crashPools {
-		expect.FullPool(t, server.client.AgentsV1alpha1(), crashNamespace, name, replicas)
+		expect.FullPool(t, server.Client.AgentsV1alpha1(), crashNamespace, name, replicas)
 	}
 	// What was made for a claim and let go goes away.
 	expect.Eventually(t.Context(), t, func(context.Context) error {

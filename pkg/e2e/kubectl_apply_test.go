@@ -72,7 +72,7 @@ func testApplyServerSide(t *testing.T, k *kubectl) {
 
 // Applying a claim that does not exist creates it, so it binds.
 func testApplyAbsent(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 3)
 	applied := k.claim(t, builders.ClaimYAML, "apply", "--server-side", "-f", "-")
 	names := expect.Claimed(t, applied, 1)
 	if sandbox := k.server.sandboxes(t, k.namespace)[names[0]]; sandbox.ResourceVersion != applied.ResourceVersion {
@@ -86,7 +86,7 @@ func testApplyAbsent(t *testing.T, k *kubectl) {
 	if diff := cmp.Diff(names, expect.Claimed(t, changed, 1)); diff != "" {
 		t.Errorf("applying a change bound other sandboxes:\n%s", diff)
 	}
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 3)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 3)
 	if n := len(k.server.sandboxes(t, k.namespace)); n != 4 {
 		t.Errorf("%d sandboxes, want the one claimed and three in the pool", n)
 	}
@@ -157,7 +157,7 @@ spec:
 			}
 		}
 		check("busybox:1", ".spec.template", "get", "sbs", name)
-		expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, name, 1)
+		expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, name, 1)
 		check("busybox:1", ".items[0].spec.template", "get", "sbx", "--selector", "agents.kruise.io/sandbox-pool="+name)
 		if name != "create" { // and a change next to them
 			k.feed(t, strings.Replace(named, "IMAGE", "busybox:2", 1), command...)
@@ -167,7 +167,7 @@ spec:
 }
 
 func testDiff(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 3)
 	before := k.server.sandboxes(t, k.namespace)
 	if _, err := exec.LookPath("diff"); err != nil {
 		t.Skipf("kubectl diff needs one: %v", err)

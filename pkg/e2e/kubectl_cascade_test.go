@@ -37,9 +37,9 @@ func testCascade(t *testing.T, k *kubectl) {
 }
 
 func cascadeFromSet(t *testing.T, k *kubectl, policy string) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 3)
 	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 3)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 3)
 	pool := k.unclaimed(t)
 
 	k.do(t, "delete", "sbs/pool", "--cascade="+policy)
@@ -48,9 +48,9 @@ func cascadeFromSet(t *testing.T, k *kubectl, policy string) {
 }
 
 func cascadeFromClaim(t *testing.T, k *kubectl, policy string) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 2)
 	claim := k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 2)
 	pool := k.unclaimed(t)
 
 	k.do(t, "delete", "sbc/claim", "--cascade="+policy)
@@ -60,9 +60,9 @@ func cascadeFromClaim(t *testing.T, k *kubectl, policy string) {
 
 // Sandboxes, templates, and claims that keep what they claimed own nothing.
 func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 1)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 1)
 	pool := k.unclaimed(t)
 	k.feed(t, sandboxYAML+"---"+templateYAML, "create", "-f", "-")
 
@@ -72,7 +72,7 @@ func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
 	k.left(t, policy, pool, nil)
 	// One of a pool is replaced.
 	k.do(t, "delete", "sbx/"+pool[0], "--cascade="+policy)
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 1)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 1)
 	if slices.Contains(k.unclaimed(t), pool[0]) {
 		t.Errorf("sandbox %s is left", pool[0])
 	}
@@ -80,9 +80,9 @@ func cascadeFromNothing(t *testing.T, k *kubectl, policy string) {
 
 // What is deleted in the foreground stays for as long as something of it does.
 func cascadeHeld(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 2)
 	claim := k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-")
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 2)
 	for owner, owned := range map[string][]string{"sbs/pool": k.unclaimed(t), "sbc/claim": expect.Claimed(t, claim, 2)} {
 		k.do(t, "patch", "sbx/"+owned[0], "--type=merge", "--patch", `{"metadata":{"finalizers":["example.com/last-words"]}}`)
 		k.do(t, "delete", owner, "--cascade=foreground", "--wait=false")

@@ -20,7 +20,7 @@ import (
 )
 
 func testPatch(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	k.feed(t, templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 	for _, resource := range []string{"sbc/claim", "sbs/pool", "sbt/template", "sbx/alone"} {
@@ -39,11 +39,11 @@ func testPatch(t *testing.T, k *kubectl) {
 	if after := k.do(t, "get", "sbs/pool", "-o", generation); after == before {
 		t.Errorf("a patch of the spec left the generation at %s", after)
 	}
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 2)
 }
 
 func testReplace(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	created := k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	manifest := k.do(t, "get", "sbc/claim", "-o", "yaml")
 	replaced := k.claim(t, strings.Replace(manifest, "ttlAfterCompleted: 1h0m0s", "ttlAfterCompleted: 2h", 1), "replace", "-f", "-")
@@ -58,7 +58,7 @@ func testReplace(t *testing.T, k *kubectl) {
 }
 
 func testLabel(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	k.do(t, "label", "sbc/claim", "team=blue")
 	k.fail(t, "", []string{"label", "sbc/claim", "team=red"}, "already has a value")
@@ -80,10 +80,10 @@ func testLabel(t *testing.T, k *kubectl) {
 // A status that a client wrote is healed: nothing is claimed twice, and the claim
 // is Completed again.
 func testEditStatus(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 2)
 	created := k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	names := expect.Claimed(t, created, 1)
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 2)
 
 	editor, err := os.Executable()
 	if err != nil {
@@ -114,7 +114,7 @@ func testEditStatus(t *testing.T, k *kubectl) {
 }
 
 func testDelete(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML, "create", "-f", "-"), 1)[0]
 	k.feed(t, templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 
@@ -141,7 +141,7 @@ func testDelete(t *testing.T, k *kubectl) {
 }
 
 func testDeleteAll(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 3)
 	for range 3 {
 		k.claim(t, generatedYAML, "create", "-f", "-")
 	}
@@ -157,7 +157,7 @@ func testDeleteAll(t *testing.T, k *kubectl) {
 		return nil
 	})
 	// Deleting a collection is one request of a client.
-	claims := k.server.client.AgentsV1alpha1().SandboxClaims(k.namespace)
+	claims := k.server.Client.AgentsV1alpha1().SandboxClaims(k.namespace)
 	k.claim(t, generatedYAML+"  createOnNoStock: false\n", "create", "-f", "-")
 	if err := claims.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Errorf("deleting the collection: %v", err)
@@ -168,7 +168,7 @@ func testDeleteAll(t *testing.T, k *kubectl) {
 }
 
 func testDeleteOwned(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 2)
 	claimed := expect.Claimed(t, k.claim(t, builders.ClaimYAML+"  replicas: 2\n  reclaimPolicy: Delete\n", "create", "-f", "-"), 2)
 	k.do(t, "delete", "sbc/claim")
 	expect.Eventually(t.Context(), t, func(context.Context) error {
@@ -180,11 +180,11 @@ func testDeleteOwned(t *testing.T, k *kubectl) {
 		}
 		return nil
 	})
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 2)
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 2)
 }
 
 func testErrors(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	create := []string{"create", "-f", "-"}
 	for name, tc := range map[string]struct {
 		manifest string
@@ -209,7 +209,7 @@ func testErrors(t *testing.T, k *kubectl) {
 	}
 	// kubectl itself looks for the namespace then, and says that there is no such kind.
 	k.fail(t, "", []string{"get", "sbc", "absent"}, "NotFound")
-	_, err := k.server.client.AgentsV1alpha1().SandboxClaims(k.namespace).Get(t.Context(), "absent", metav1.GetOptions{})
+	_, err := k.server.Client.AgentsV1alpha1().SandboxClaims(k.namespace).Get(t.Context(), "absent", metav1.GetOptions{})
 	if err == nil || err.Error() != `sandboxclaims.agents.kruise.io "absent" not found` {
 		t.Errorf("get of an absent claim: %v", err)
 	}
@@ -220,7 +220,7 @@ func testErrors(t *testing.T, k *kubectl) {
 
 // kubectl repeats what is answered with 429 some times, so this takes seconds.
 func testShortage(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	k.fail(t, builders.ClaimYAML+"  replicas: 2\n  onShortage: Fail\n", []string{"create", "-f", "-"}, "SandboxSet pool has 1 of 2 sandboxes available")
 	if out := k.do(t, "get", "sbc", "-o", "name"); out != "" {
 		t.Errorf("stored: %s", out)

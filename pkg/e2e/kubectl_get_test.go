@@ -47,7 +47,7 @@ func testAPIResources(t *testing.T, k *kubectl) {
 }
 
 func testColumns(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	k.feed(t, templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 	k.do(t, "wait", "--for=condition=Ready", "--timeout", expect.Patience.String(), "sbx", "alone")
@@ -110,7 +110,7 @@ func testColumns(t *testing.T, k *kubectl) {
 // a category first. So "get sandbox" lists all four kinds, and one sandbox is
 // asked for as sandbox/NAME or by another name of its kind.
 func testCategory(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 1)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	k.feed(t, builders.ClaimYAML+"---"+templateYAML+"---"+sandboxYAML, "create", "-f", "-")
 	out := k.do(t, "get", "sandbox", "-o", "name")
 	for _, want := range []string{
@@ -238,7 +238,7 @@ func (w *walker) visit(path string, s *schema) {
 }
 
 func testSelectors(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 2)
 	k.feed(t, builders.ClaimYAML, "create", "-f", "-")
 	waiting := strings.Replace(builders.ClaimYAML, "name: claim", "name: waiting\n  labels: {team: blue}", 1)
 	k.feed(t, strings.Replace(waiting, "templateName: pool", "templateName: absent", 1), "create", "-f", "-")
@@ -285,7 +285,7 @@ func testPages(t *testing.T, k *kubectl) {
 }
 
 func testWatch(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 2)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 2)
 	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 
 	cmd := k.command(t.Context(), "get", "sbc", "--watch", "--output-watch-events", "-o", "json")

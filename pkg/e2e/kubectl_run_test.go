@@ -33,7 +33,7 @@ func kubectlFor(t testing.TB, s *server, namespace string) *kubectl {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "HOME="+t.TempDir())
+	env := append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "HOME="+t.TempDir())
 	return &kubectl{server: s, path: path, namespace: namespace, env: env}
 }
 

@@ -64,7 +64,7 @@ func TestKubectl(t *testing.T) {
 }
 
 func testCreate(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 3)
 	pool := k.server.sandboxes(t, k.namespace)
 
 	created := k.claim(t, builders.ClaimYAML, "create", "-f", "-")
@@ -84,11 +84,11 @@ func testCreate(t *testing.T, k *kubectl) {
 		t.Errorf("claim at %s, its sandbox at %s: not one transaction", created.ResourceVersion, sandbox.ResourceVersion)
 	}
 	k.fail(t, builders.ClaimYAML, []string{"create", "-f", "-"}, "AlreadyExists", `"claim" already exists`)
-	expect.FullPool(t, k.server.client.AgentsV1alpha1(), k.namespace, "pool", 3) // is filled up again
+	expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, "pool", 3) // is filled up again
 }
 
 func testCreateGenerated(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 4)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 4)
 	first := k.claim(t, generatedYAML, "create", "-f", "-")
 	second := k.claim(t, generatedYAML, "create", "-f", "-")
 	if first.Name == second.Name || !strings.HasPrefix(first.Name, "job-") || !strings.HasPrefix(second.Name, "job-") {
@@ -118,7 +118,7 @@ func testCreateTogether(t *testing.T, k *kubectl) {
 }
 
 func testDryRun(t *testing.T, k *kubectl) {
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 3)
 	before := k.server.sandboxes(t, k.namespace)
 
 	commands := map[string][]string{
@@ -146,7 +146,7 @@ func testDryRun(t *testing.T, k *kubectl) {
 	// All three are there to be taken, in the index too.
 	all := builders.Claim("all", 3)
 	all.Spec.Allocation, all.Spec.OnShortage = v1alpha1.AllocationAllOrNothing, v1alpha1.ShortageFail
-	created, err := k.server.client.AgentsV1alpha1().SandboxClaims(k.namespace).Create(t.Context(), all, metav1.CreateOptions{})
+	created, err := k.server.Client.AgentsV1alpha1().SandboxClaims(k.namespace).Create(t.Context(), all, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("claiming the whole pool: %v", err)
 	}
@@ -174,7 +174,7 @@ func testWait(t *testing.T, k *kubectl) {
 
 func testScale(t *testing.T, k *kubectl) {
 	limit := "--timeout=" + expect.Patience.String()
-	expect.FilledPool(t, k.server.client.AgentsV1alpha1(), k.namespace, 3)
+	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 3)
 	k.claim(t, builders.ClaimYAML, "create", "-f", "-")
 	for _, replicas := range []string{"5", "1", "0", "2"} {
 		k.do(t, "scale", "sbs/pool", "--replicas="+replicas)

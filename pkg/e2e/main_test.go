@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // programs is the folder of the programs under test.
@@ -32,21 +34,10 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
-	if err := build(dir); err != nil {
+	if err := program.Build(dir, "sandlot", "sandlot-apiserver"); err != nil {
 		return complain(err)
 	}
 	return m.Run()
-}
-
-// build compiles the programs as a release is compiled.
-func build(dir string) error {
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/sandlot", "./cmd/sandlot-apiserver")
-	cmd.Dir = filepath.Join("..", "..")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the programs: %w\n%s", err, out)
-	}
-	return nil
 }
 
 func complain(err error) int {

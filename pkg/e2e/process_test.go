@@ -24,16 +24,17 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // failed requires that a program ends by itself with an error, that the last it
 // says is one line about it with all of wants, and that it says little else.
-func failed(t *testing.T, p *process, wants ...string) {
+func failed(t *testing.T, p *program.Process, wants ...string) {
 	t.Helper()
-	if code := p.wait(t); code != 1 {
-		t.Errorf("%s ended with %d, want 1", p.name, code)
+	if code := p.Wait(t); code != 1 {
+		t.Errorf("%s ended with %d, want 1", p.Name, code)
 	}
-	said := strings.TrimSpace(p.stderr.String())
+	said := strings.TrimSpace(p.Stderr.String())
 	last := said[strings.LastIndex(said, "\n")+1:]
 	if !strings.HasPrefix(last, "Error: ") {
 		t.Errorf("the last line is no error:\n%s", said)
@@ -48,11 +49,11 @@ func failed(t *testing.T, p *process, wants ...string) {
 			t.Errorf("there is %q in:\n%s", noise, said)
 		}
 	}
-	if p.name == "sandlot" && strings.Contains(said, "\n") {
+	if p.Name == "sandlot" && strings.Contains(said, "\n") {
 		t.Errorf("the error is not alone:\n%s", said)
 	}
-	if strings.Contains(p.stdout.String(), "ready") {
-		t.Errorf("it said to be ready:\n%s", p.stdout.String())
+	if strings.Contains(p.Stdout.String(), "ready") {
+		t.Errorf("it said to be ready:\n%s", p.Stdout.String())
 	}
 }
 
@@ -90,9 +91,9 @@ func writeFile(t *testing.T, content string, elements ...string) string {
 // line, and leave alone what is not its own.
 func TestStartFails(t *testing.T) {
 	t.Parallel()
-	up := func(t *testing.T, args ...string) *process {
+	up := func(t *testing.T, args ...string) *program.Process {
 		t.Helper()
-		return runProgram(t, "sandlot", append([]string{"up"}, args...)...)
+		return program.Run(t, programs, "sandlot", append([]string{"up"}, args...)...)
 	}
 	t.Run("foreign data folder", func(t *testing.T) {
 		t.Parallel()
@@ -180,7 +181,7 @@ func TestStartFails(t *testing.T) {
 			if args[0] == "up" {
 				args = append(args, "--data-dir", dir)
 			}
-			failed(t, runProgram(t, "sandlot", args...), want)
+			failed(t, program.Run(t, programs, "sandlot", args...), want)
 		}
 	})
 }
@@ -191,11 +192,11 @@ func TestDamagedData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, dir)
-	if _, err := s.client.AgentsV1alpha1().SandboxSets("default").Create(t.Context(), builders.Set("pool", 1), metav1.CreateOptions{}); err != nil {
+	if _, err := s.Client.AgentsV1alpha1().SandboxSets("default").Create(t.Context(), builders.Set("pool", 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 1)
-	s.stop(t)
+	expect.FullPool(t, s.Client.AgentsV1alpha1(), "default", "pool", 1)
+	s.Stop(t)
 	good := tree(t, dir)
 
 	garbage := strings.Repeat("garbage!", 8192)
@@ -222,7 +223,7 @@ func TestDamagedData(t *testing.T) {
 			if damaged == 0 {
 				t.Fatal("nothing was damaged")
 			}
-			p := runProgram(t, "sandlot", "up", "--data-dir", copied, "--secure-port", "0")
+			p := program.Run(t, programs, "sandlot", "up", "--data-dir", copied, "--secure-port", "0")
 			failed(t, p, copied, "its data cannot be used, it may be damaged")
 		})
 	}
@@ -238,7 +239,7 @@ func TestDamagedData(t *testing.T) {
 			}
 			writeFile(t, content, copied, relative)
 		}
-		expect.FullPool(t, startServer(t, copied).client.AgentsV1alpha1(), "default", "pool", 1)
+		expect.FullPool(t, startServer(t, copied).Client.AgentsV1alpha1(), "default", "pool", 1)
 	})
 }
 
@@ -247,15 +248,15 @@ func TestSecondServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := startServer(t, dir)
-	failed(t, runProgram(t, "sandlot", "up", "--data-dir", dir, "--secure-port", "0"), dir, "another process is using the folder")
-	expect.FilledPool(t, first.client.AgentsV1alpha1(), "default", 1) // is not disturbed
-	kubeconfig, err := os.ReadFile(first.kubeconfig)
-	if err != nil || !bytes.Contains(kubeconfig, []byte(first.config.Host)) {
+	failed(t, program.Run(t, programs, "sandlot", "up", "--data-dir", dir, "--secure-port", "0"), dir, "another process is using the folder")
+	expect.FilledPool(t, first.Client.AgentsV1alpha1(), "default", 1) // is not disturbed
+	kubeconfig, err := os.ReadFile(first.Kubeconfig)
+	if err != nil || !bytes.Contains(kubeconfig, []byte(first.Config.Host)) {
 		t.Errorf("the kubeconfig is not the first one's: %v\n%s", err, kubeconfig)
 	}
 	// A killed server leaves no lock behind.
-	first.kill()
-	expect.FullPool(t, startServer(t, dir).client.AgentsV1alpha1(), "default", "pool", 1)
+	first.Kill()
+	expect.FullPool(t, startServer(t, dir).Client.AgentsV1alpha1(), "default", "pool", 1)
 }
 
 // TestRestart stops a server and starts it again. Everything is as it was.
@@ -263,16 +264,16 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, dir)
-	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 3)
+	expect.FilledPool(t, s.Client.AgentsV1alpha1(), "default", 3)
 	if a := s.request(t, http.MethodPost, namespacePath+"default/sandboxtemplates", asYAML, templateYAML); a.code != http.StatusCreated {
 		t.Fatal(a.body)
 	}
-	claim, err := s.client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("claim", 2), metav1.CreateOptions{})
+	claim, err := s.Client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("claim", 2), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect.Claimed(t, claim, 2)
-	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 3)
+	expect.FullPool(t, s.Client.AgentsV1alpha1(), "default", "pool", 3)
 	read := func(s *server) map[string]string {
 		all := map[string]string{}
 		for _, resource := range []string{"sandboxclaims", "sandboxsets", "sandboxtemplates", "sandboxes"} {
@@ -281,32 +282,32 @@ func TestRestart(t *testing.T) {
 		}
 		return all
 	}
-	before, user := read(s), string(s.config.CertData)
+	before, user := read(s), string(s.Config.CertData)
 
 	for name, stop := range map[string]func(){
-		"SIGTERM": func() { s.stop(t) },
+		"SIGTERM": func() { s.Stop(t) },
 		"SIGINT": func() {
-			s.signal(t, os.Interrupt)
-			if code := s.wait(t); code != 0 {
+			s.Signal(t, os.Interrupt)
+			if code := s.Wait(t); code != 0 {
 				t.Errorf("ended with %d after SIGINT", code)
 			}
 		},
-		"SIGKILL": func() { s.kill() }, // that of now
+		"SIGKILL": func() { s.Kill() }, // that of now
 	} {
 		stop()
 		s = startServer(t, dir)
 		if diff := cmp.Diff(before, read(s)); diff != "" {
 			t.Errorf("not as before %s (-before +after):\n%s", name, diff)
 		}
-		if string(s.config.CertData) != user {
+		if string(s.Config.CertData) != user {
 			t.Errorf("the user of the kubeconfig is not the one before %s", name)
 		}
-		expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 3)
+		expect.FullPool(t, s.Client.AgentsV1alpha1(), "default", "pool", 3)
 	}
-	if said := s.stderr.String(); said != "" {
+	if said := s.Stderr.String(); said != "" {
 		t.Errorf("a server that did what it should wrote to stderr:\n%s", said)
 	}
-	if out := s.stdout.String(); !strings.Contains(out, "kubeconfig: "+s.kubeconfig+"\n") || !strings.Contains(out, "Sandboxes are simulated") {
+	if out := s.Stdout.String(); !strings.Contains(out, "kubeconfig: "+s.Kubeconfig+"\n") || !strings.Contains(out, "Sandboxes are simulated") {
 		t.Errorf("it does not say what a user has to know:\n%s", out)
 	}
 }
@@ -317,7 +318,7 @@ func TestStopWhileClaimWaits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := startServer(t, dir, "--sync-window", "30s")
-	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 1)
+	expect.FilledPool(t, s.Client.AgentsV1alpha1(), "default", 1)
 	grow := func(s *server, maxUnavailable string) {
 		t.Helper()
 		patch := `{"spec":{"scaleStrategy":{"maxUnavailable":` + maxUnavailable + `}}}`
@@ -326,7 +327,7 @@ func TestStopWhileClaimWaits(t *testing.T) {
 		}
 	}
 	grow(s, "0") // the pool is not filled up
-	claims := s.client.AgentsV1alpha1().SandboxClaims("default")
+	claims := s.Client.AgentsV1alpha1().SandboxClaims("default")
 
 	type result struct {
 		claim *v1alpha1.SandboxClaim
@@ -349,7 +350,7 @@ func TestStopWhileClaimWaits(t *testing.T) {
 		}
 		return nil
 	})
-	s.stop(t)
+	s.Stop(t)
 	r := <-answered
 	if r.err != nil {
 		t.Fatalf("the create was cut off: %v", r.err)
@@ -361,7 +362,7 @@ func TestStopWhileClaimWaits(t *testing.T) {
 	s = startServer(t, dir)
 	grow(s, "null")
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		claim, err := s.client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "patient", metav1.GetOptions{})
+		claim, err := s.Client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "patient", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -374,7 +375,7 @@ func TestStopWhileClaimWaits(t *testing.T) {
 		expect.Claimed(t, claim, 2)
 		return nil
 	})
-	expect.FullPool(t, s.client.AgentsV1alpha1(), "default", "pool", 1)
+	expect.FullPool(t, s.Client.AgentsV1alpha1(), "default", "pool", 1)
 	if n := len(s.sandboxes(t, "default")); n != 3 {
 		t.Errorf("%d sandboxes, want two claimed and one in the pool", n)
 	}
@@ -393,36 +394,36 @@ func TestStopWhileStarting(t *testing.T) {
 			return nil
 		})
 		pause(t.Context(), delay)
-		s.stop(t)
-		if said := s.stderr.String(); strings.Contains(said, "Error:") {
+		s.Stop(t)
+		if said := s.Stderr.String(); strings.Contains(said, "Error:") {
 			t.Errorf("stopped after %s it says:\n%s", delay, said)
 		}
 		if err := os.RemoveAll(filepath.Join(dir, "pki")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	expect.FilledPool(t, startServer(t, dir).client.AgentsV1alpha1(), "default", 1)
+	expect.FilledPool(t, startServer(t, dir).Client.AgentsV1alpha1(), "default", 1)
 }
 
 // TestSecondSignal: who cannot wait for the end sends a second signal.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir(), "--sync-window", "30s")
-	expect.FilledPool(t, s.client.AgentsV1alpha1(), "default", 0)
+	expect.FilledPool(t, s.Client.AgentsV1alpha1(), "default", 0)
 	begun := make(chan struct{})
 	go func() {
 		defer close(begun)
-		_, _ = s.client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("waits", 1), metav1.CreateOptions{})
+		_, _ = s.Client.AgentsV1alpha1().SandboxClaims("default").Create(t.Context(), builders.Claim("waits", 1), metav1.CreateOptions{})
 	}()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		if _, err := s.client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "waits", metav1.GetOptions{}); err != nil {
+		if _, err := s.Client.AgentsV1alpha1().SandboxClaims("default").Get(ctx, "waits", metav1.GetOptions{}); err != nil {
 			return err
 		}
 		return nil
 	})
-	s.signal(t, syscall.SIGTERM)
-	s.signal(t, syscall.SIGTERM)
-	s.wait(t)
+	s.Signal(t, syscall.SIGTERM)
+	s.Signal(t, syscall.SIGTERM)
+	s.Wait(t)
 	<-begun
 }
 
@@ -451,30 +452,30 @@ func TestAPIServerAlone(t *testing.T) {
 	t.Run("unreachable etcd", func(t *testing.T) {
 		t.Parallel()
 		dead := "http://127.0.0.1:" + freePort(t)
-		failed(t, runProgram(t, "sandlot-apiserver", "--etcd-servers", dead, "--client-ca-file", ca(t),
+		failed(t, program.Run(t, programs, "sandlot-apiserver", "--etcd-servers", dead, "--client-ca-file", ca(t),
 			"--bind-address", "127.0.0.1", "--secure-port", freePort(t)), dead)
 	})
 	t.Run("no etcd", func(t *testing.T) {
 		t.Parallel()
-		failed(t, runProgram(t, "sandlot-apiserver", "--client-ca-file", ca(t)), "--etcd-servers", "--embedded-etcd-dir")
+		failed(t, program.Run(t, programs, "sandlot-apiserver", "--client-ca-file", ca(t)), "--etcd-servers", "--embedded-etcd-dir")
 	})
 	t.Run("no port", func(t *testing.T) {
 		t.Parallel()
-		failed(t, runProgram(t, "sandlot-apiserver", "--embedded-etcd-dir", t.TempDir(), "--client-ca-file", ca(t), "--secure-port", "0"),
+		failed(t, program.Run(t, programs, "sandlot-apiserver", "--embedded-etcd-dir", t.TempDir(), "--client-ca-file", ca(t), "--secure-port", "0"),
 			"--secure-port must not be 0")
 	})
 	t.Run("foreign data folder", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		writeFile(t, "x", dir, "x")
-		failed(t, runProgram(t, "sandlot-apiserver", "--embedded-etcd-dir", dir, "--client-ca-file", ca(t),
+		failed(t, program.Run(t, programs, "sandlot-apiserver", "--embedded-etcd-dir", dir, "--client-ca-file", ca(t),
 			"--bind-address", "127.0.0.1", "--secure-port", freePort(t)), dir, "not a data folder")
 	})
 	t.Run("no CA", func(t *testing.T) {
 		t.Parallel()
 		missing := filepath.Join(t.TempDir(), "ca.pem")
-		failed(t, runProgram(t, "sandlot-apiserver", "--embedded-etcd-dir", t.TempDir(), "--client-ca-file", missing,
+		failed(t, program.Run(t, programs, "sandlot-apiserver", "--embedded-etcd-dir", t.TempDir(), "--client-ca-file", missing,
 			"--bind-address", "127.0.0.1", "--secure-port", freePort(t)), missing)
-		failed(t, runProgram(t, "sandlot-apiserver", "--embedded-etcd-dir", t.TempDir()), "--client-ca-file")
+		failed(t, program.Run(t, programs, "sandlot-apiserver", "--embedded-etcd-dir", t.TempDir()), "--client-ca-file")
 	})
 }

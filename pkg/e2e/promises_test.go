@@ -22,7 +22,7 @@ import (
 //     pool is short of sandboxes or has too many.
 func checkPromises(t *testing.T, server *server, clients *storm) {
 	t.Helper()
-	allClaims, allSandboxes := expect.Invariants(t, server.client.AgentsV1alpha1(), crashNamespace)
+	allClaims, allSandboxes := expect.Invariants(t, server.Client.AgentsV1alpha1(), crashNamespace)
 	sandboxes := map[string]*v1alpha1.Sandbox{}
 	for i := range allSandboxes {
 		sandboxes[allSandboxes[i].Name] = &allSandboxes[i]

@@ -40,12 +40,12 @@ type answer struct {
 // with /, or is a resource of a namespace.
 func (s *server) request(t testing.TB, method, path, mediaType, body string) *answer {
 	t.Helper()
-	return s.requestBy(t, s.http, method, path, mediaType, body)
+	return s.requestBy(t, s.HTTP, method, path, mediaType, body)
 }
 
 func (s *server) requestBy(t testing.TB, client *http.Client, method, path, mediaType, body string) *answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.config.Host+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, s.Config.Host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

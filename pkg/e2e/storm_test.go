@@ -42,7 +42,7 @@ func startStorm(t testing.TB, seed uint64, server *server) *storm {
 	s.serve(server)
 	s.Start(t, func() typed.AgentsV1alpha1Interface {
 		if server := s.server.Load(); server != nil {
-			return server.client.AgentsV1alpha1()
+			return server.Client.AgentsV1alpha1()
 		}
 		return nil
 	})

@@ -24,7 +24,7 @@ func TestPoolsOfATemplate(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir())
 	const ns = "default"
-	api := s.client.AgentsV1alpha1()
+	api := s.Client.AgentsV1alpha1()
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "python"}}
 	template.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main","image":"python:3.14",
 		"resources":{"requests":{"cpu":"4","memory":"8Gi"},"limits":{"cpu":"4","memory":"8Gi"}}}]}}`)}
@@ -40,7 +40,7 @@ func TestPoolsOfATemplate(t *testing.T) {
 		if _, err := api.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		expect.FullPool(t, s.client.AgentsV1alpha1(), ns, name, replicas)
+		expect.FullPool(t, s.Client.AgentsV1alpha1(), ns, name, replicas)
 	}
 	fill("small", "", 1)
 	fill("large", `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"2"}}}]}}`, 3)

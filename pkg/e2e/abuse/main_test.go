@@ -1,0 +1,35 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package abuse
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+)
+
+// programs is the folder of the program under test.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sandlot-abuse-")
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(dir)
+	programs = dir
+	if err := program.Build(dir, "sandlot"); err != nil {
+		return complain(err)
+	}
+	return m.Run()
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
