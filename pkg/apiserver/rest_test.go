@@ -241,7 +241,7 @@ func withCluster(t *testing.T, name string) testutil.Option {
 }
 
 // What is in the way of a claim that waits may have another text each time that the
-// server looks, and on each server. The claim's message says so from time to time.
+// server looks, and on each server. The claim's message says what its user can act on.
 func TestChangingErrorsAreWrittenRarely(t *testing.T) {
 	t.Parallel()
 	s, kv, _ := startTapped(t, 0, withoutWaiting(), withCluster(t, "one"))
@@ -264,7 +264,7 @@ func TestChangingErrorsAreWrittenRarely(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.AwaitClaim(t, "default", "waits", func(c *v1alpha1.SandboxClaim) string {
-		if !strings.Contains(c.Status.Message, "is broken") {
+		if !strings.Contains(c.Status.Message, "cannot be read now") {
 			return "it does not say what is wrong: " + c.Status.Message
 		}
 		return ""
