@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -86,7 +87,7 @@ func TestSharedTemplate(t *testing.T) {
 			if s.CurrentRevision == "" || s.Replicas != 5 || s.UpdatedAvailableReplicas != 5 {
 				return fmt.Errorf("set %s is not full of %s: %+v", name, text, s)
 			}
-			holder, err := api.SandboxTemplates(ns).Get(ctx, s.CurrentRevision, metav1.GetOptions{})
+			holder, err := api.SandboxTemplates(ns).Get(ctx, podtemplate.HolderOf(&s), metav1.GetOptions{})
 			if err == nil && !strings.Contains(string(holder.Spec.Template.Raw), text) {
 				err = fmt.Errorf("set %s is full of %s, want %s", name, holder.Spec.Template.Raw, text)
 			}

@@ -233,25 +233,29 @@ const defaultRevisionHistory = 10
 // pool refers to any more, nor anything else, and that are more than the set is to keep:
 // the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
 // template themselves.
-func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, target string, p *pool) error {
+func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, p *pool) error {
 	owned, err := r.caches.templates.ControlledBy(set.UID)
+	target := podtemplate.RevisionName(set, revision)
 	if err != nil || len(owned) == 0 || len(owned) == 1 && owned[0].Name == target {
 		return err
 	}
-	inUse := sets.New(target, set.Status.CurrentRevision)
+	names := sets.New(target, set.Status.CurrentRevision, podtemplate.HolderOf(&set.Status))
+	revisions := sets.New[string]() // of sandboxes that do not tell, or not yet, what they refer to
 	for _, revision := range p.creates {
-		inUse.Insert(podtemplate.RevisionName(set, revision))
+		revisions.Insert(revision)
 	}
 	for _, sandbox := range p.sandboxes {
-		inUse.Insert(podtemplate.RevisionName(set, revisionOf(sandbox)))
 		if ref := sandbox.Spec.TemplateRef; ref != nil {
-			inUse.Insert(ref.Name)
+			names.Insert(ref.Name)
+		} else {
+			revisions.Insert(revisionOf(sandbox))
 		}
 	}
 	var errs []error
 	var unused []*v1alpha1.SandboxTemplate
 	for _, template := range owned {
-		if inUse.Has(template.Name) || template.DeletionTimestamp != nil {
+		held := template.Labels[v1alpha1.LabelTemplateHash]
+		if names.Has(template.Name) || held != "" && revisions.Has(held) || template.DeletionTimestamp != nil {
 			continue
 		}
 		// Whoever may write sets or sandboxes here may refer to it.
