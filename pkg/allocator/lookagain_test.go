@@ -51,6 +51,29 @@ func TestListsTellWaitingClaims(t *testing.T) {
 	}
 }
 
+// TestNextRevisionWakesStuckClaims: a claim that nothing can be made for looks again when its
+// set has another revision to make it from. Without a patch the current revision is the
+// template, and tells nothing.
+func TestNextRevisionWakesStuckClaims(t *testing.T) {
+	at := func(revision string, version int) *v1alpha1.SandboxSet {
+		return setOf("a", "py", atVersion(version), func(s *v1alpha1.SandboxSet) {
+			s.Status.CurrentRevision, s.Status.UpdateRevision = "py", revision
+		})
+	}
+	d := newDesk(t, at("one", 5))
+	next := d.nextTurn(nil) // its template is missing
+	d.worker.known.of(next.state.Claim.UID).planned(&next.state, d.planned(next))
+	d.woken()
+	d.Feeds().SetChanged(at("one", 6))
+	if got := d.woken(); len(got) > 0 {
+		t.Errorf("a status that changes nothing wakes %v", got)
+	}
+	d.Feeds().SetChanged(at("two", 7))
+	if len(d.woken()) == 0 {
+		t.Error("goes on waiting")
+	}
+}
+
 // TestMissingTemplateSparesThePool: candidates whose template is missing come back.
 func TestMissingTemplateSparesThePool(t *testing.T) {
 	set := setOf("a", "py")
