@@ -45,7 +45,7 @@ func NewSandbox(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) (
 	}
 	if set.Spec.Template == nil {
 		sandbox.Spec.Template = nil
-		// Of a revision of before, RevisionName may be another: a patch decides it.
+		// RevisionName may be another by now: whether the set has a patch decides it.
 		holder := cmp.Or(resolved.holder, RevisionName(set, revision))
 		sandbox.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: holder}
 	}
