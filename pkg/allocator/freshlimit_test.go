@@ -62,8 +62,8 @@ func TestMaxFresh(t *testing.T) {
 					tc.set(set)
 				}
 				d := newDesk(t, set)
-				d.shelf.templates["a-abc"], d.shelf.templates["py"] = templateOfPod("a-abc"), templateOfPod("py")
-				d.stocks("one", set, "abc")
+				d.shelf.templates["py-"+pods], d.shelf.templates["py"] = templateOfPod("py-"+pods), templateOfPod("py")
+				d.stocks("one", set, pods)
 				if tc.desk != nil {
 					tc.desk(d)
 				}
@@ -122,8 +122,8 @@ func TestMaxFreshOfAClaimThatRatherFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := setOf("a", "py", maxFresh(replicas-2))
 			d := newDesk(t, set)
-			d.shelf.templates["a-abc"], d.shelf.templates["py"] = templateOfPod("a-abc"), templateOfPod("py")
-			d.stocks("one", set, "abc")
+			d.shelf.templates["py-"+pods], d.shelf.templates["py"] = templateOfPod("py-"+pods), templateOfPod("py")
+			d.stocks("one", set, pods)
 			first := d.newTurn(func(c *v1alpha1.SandboxClaim) {
 				warm(replicas)(c)
 				orFresh(c)

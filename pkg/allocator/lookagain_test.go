@@ -78,9 +78,9 @@ func TestNextRevisionWakesStuckClaims(t *testing.T) {
 func TestMissingTemplateSparesThePool(t *testing.T) {
 	set := setOf("a", "py")
 	back := map[string]func(*desk){
-		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["a-"+pods]) },
+		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods]) },
 		"all templates are":       func(d *desk) { d.Feeds().TemplateListed(nil, 10) },
-		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["a-"+pods]) },
+		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["py-"+pods]) },
 		"the set changes":         func(d *desk) { d.Feeds().SetChanged(setOf("a", "py", atVersion(10))) },
 		"nobody tells":            func(d *desk) { d.clock.Step(6 * time.Second) },
 	}
@@ -99,7 +99,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			if p = d.planned(next); len(p.Bound) != 0 {
 				t.Error("looks again at once")
 			}
-			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			tell(d)
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
@@ -123,7 +123,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d := newDesk(t, set)
 		d.stocks("one", set, pods)
 		d.planned(d.newTurn(warm(1)))
-		d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+		d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 		fails := func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.OnShortage = v1alpha1.ShortageFail }
 		if p := d.planned(d.newTurn(fails)); len(p.Bound) != 1 {
 			t.Errorf("binds %d of one that came back", len(p.Bound))
@@ -158,8 +158,8 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d.stocks("one", set, pods)
 		d.shelf.looked = func() {
 			d.shelf.looked = nil
-			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
-			d.Feeds().TemplateChanged(d.shelf.templates["a-"+pods])
+			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
+			d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods])
 		}
 		if p := d.planned(d.nextTurn(warm(1))); len(p.Bound) != 1 || d.stock.suspended(poolNamed("a")) {
 			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
@@ -175,7 +175,7 @@ func TestUnreadableTemplate(t *testing.T) {
 	prepare := func(t *testing.T) *desk {
 		d := newDesk(t, set)
 		d.podTemplate = errDown
-		d.shelf.templates["a-"+pods], d.shelf.templates["py"] = templateOfPod("a-"+pods), ofCluster()
+		d.shelf.templates["py-"+pods], d.shelf.templates["py"] = templateOfPod("py-"+pods), ofCluster()
 		d.stocks("one", set, pods)
 		return d
 	}
