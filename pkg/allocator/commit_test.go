@@ -39,7 +39,7 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := setOf("a", "py")
 			d := newDesk(t, set)
-			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			d.stocks("one", set, pods)
 			d.stocks("two", set, pods)
 			first := d.newTurn(warm(2))

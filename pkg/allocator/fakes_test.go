@@ -306,8 +306,8 @@ func (d *desk) stepUntil(step time.Duration, happened func() bool) {
 // set has.
 func (d *desk) holding(set *v1alpha1.SandboxSet) *turn {
 	d.Helper()
-	revision := set.Name + "-" + pods
-	d.shelf.templates[revision] = templateOfPod(revision)
+	holder := podtemplate.RevisionName(set, pods)
+	d.shelf.templates[holder] = templateOfPod(holder)
 	d.stocks("one", set, pods)
 	t := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing })
 	t.candidates = &candidates{templates: t.templates, stock: t.stock, claim: t.state.Claim, now: d.clock.Now()}

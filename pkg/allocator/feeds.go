@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -141,7 +142,7 @@ func (f *Feeds) setChanged(change setChange) {
 		f.wakeServed(before.Namespace, before)
 	case before == nil, before.UID != after.UID, claims.Serving(before) != claims.Serving(after):
 		f.wakeServed(after.Namespace, before, after)
-	case before.Generation != after.Generation, before.Status.CurrentRevision != after.Status.CurrentRevision:
+	case before.Generation != after.Generation, podtemplate.HolderOf(&before.Status) != podtemplate.HolderOf(&after.Status):
 		f.wakeServed(after.Namespace) // sandboxes can be made of it now, perhaps
 	}
 }

@@ -194,7 +194,7 @@ func (t *templates) modelOf(ctx context.Context, set *v1alpha1.SandboxSet, looku
 // currentRevision returns the template that holds the set's current revision, or
 // nil if there is none to make sandboxes from.
 func (t *templates) currentRevision(ctx context.Context, set *v1alpha1.SandboxSet, lookup podtemplate.Lookup) (*v1alpha1.SandboxTemplate, error) {
-	name := set.Status.CurrentRevision
+	name := podtemplate.HolderOf(&set.Status)
 	if name == "" || set.Spec.Template != nil {
 		return nil, nil
 	}

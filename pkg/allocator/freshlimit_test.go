@@ -62,7 +62,7 @@ func TestMaxFresh(t *testing.T) {
 					tc.set(set)
 				}
 				d := newDesk(t, set)
-				d.shelf.templates["a-"+pods], d.shelf.templates["py"] = templateOfPod("a-"+pods), templateOfPod("py")
+				d.shelf.templates["py-"+pods], d.shelf.templates["py"] = templateOfPod("py-"+pods), templateOfPod("py")
 				d.stocks("one", set, pods)
 				if tc.desk != nil {
 					tc.desk(d)
@@ -122,7 +122,7 @@ func TestMaxFreshOfAClaimThatRatherFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := setOf("a", "py", maxFresh(replicas-2))
 			d := newDesk(t, set)
-			d.shelf.templates["a-"+pods], d.shelf.templates["py"] = templateOfPod("a-"+pods), templateOfPod("py")
+			d.shelf.templates["py-"+pods], d.shelf.templates["py"] = templateOfPod("py-"+pods), templateOfPod("py")
 			d.stocks("one", set, pods)
 			first := d.newTurn(func(c *v1alpha1.SandboxClaim) {
 				warm(replicas)(c)

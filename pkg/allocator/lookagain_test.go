@@ -51,13 +51,36 @@ func TestListsTellWaitingClaims(t *testing.T) {
 	}
 }
 
+// TestNextRevisionWakesStuckClaims: a claim that nothing can be made for looks again when its
+// set has another revision to make it from. Without a patch the current revision is the
+// template, and tells nothing.
+func TestNextRevisionWakesStuckClaims(t *testing.T) {
+	at := func(revision string, version int) *v1alpha1.SandboxSet {
+		return setOf("a", "py", atVersion(version), func(s *v1alpha1.SandboxSet) {
+			s.Status.CurrentRevision, s.Status.UpdateRevision = "py", revision
+		})
+	}
+	d := newDesk(t, at("one", 5))
+	next := d.nextTurn(nil) // its template is missing
+	d.worker.known.of(next.state.Claim.UID).planned(&next.state, d.planned(next))
+	d.woken()
+	d.Feeds().SetChanged(at("one", 6))
+	if got := d.woken(); len(got) > 0 {
+		t.Errorf("a status that changes nothing wakes %v", got)
+	}
+	d.Feeds().SetChanged(at("two", 7))
+	if len(d.woken()) == 0 {
+		t.Error("goes on waiting")
+	}
+}
+
 // TestMissingTemplateSparesThePool: candidates whose template is missing come back.
 func TestMissingTemplateSparesThePool(t *testing.T) {
 	set := setOf("a", "py")
 	back := map[string]func(*desk){
-		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["a-"+pods]) },
+		"the template is told of": func(d *desk) { d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods]) },
 		"all templates are":       func(d *desk) { d.Feeds().TemplateListed(nil, 10) },
-		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["a-"+pods]) },
+		"a circle is broken":      func(d *desk) { d.Feeds().TemplateDeleted(d.shelf.templates["py-"+pods]) },
 		"the set changes":         func(d *desk) { d.Feeds().SetChanged(setOf("a", "py", atVersion(10))) },
 		"nobody tells":            func(d *desk) { d.clock.Step(6 * time.Second) },
 	}
@@ -76,7 +99,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 			if p = d.planned(next); len(p.Bound) != 0 {
 				t.Error("looks again at once")
 			}
-			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			tell(d)
 			if p = d.planned(next); len(p.Bound) != 1 {
 				t.Errorf("binds %d of one that came back", len(p.Bound))
@@ -100,7 +123,7 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d := newDesk(t, set)
 		d.stocks("one", set, pods)
 		d.planned(d.newTurn(warm(1)))
-		d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+		d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 		fails := func(c *v1alpha1.SandboxClaim) { warm(1)(c); c.Spec.OnShortage = v1alpha1.ShortageFail }
 		if p := d.planned(d.newTurn(fails)); len(p.Bound) != 1 {
 			t.Errorf("binds %d of one that came back", len(p.Bound))
@@ -135,8 +158,8 @@ func TestMissingTemplateSparesThePool(t *testing.T) {
 		d.stocks("one", set, pods)
 		d.shelf.looked = func() {
 			d.shelf.looked = nil
-			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
-			d.Feeds().TemplateChanged(d.shelf.templates["a-"+pods])
+			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
+			d.Feeds().TemplateChanged(d.shelf.templates["py-"+pods])
 		}
 		if p := d.planned(d.nextTurn(warm(1))); len(p.Bound) != 1 || d.stock.suspended(poolNamed("a")) {
 			t.Errorf("binds %d, suspended although the template has come", len(p.Bound))
@@ -152,7 +175,7 @@ func TestUnreadableTemplate(t *testing.T) {
 	prepare := func(t *testing.T) *desk {
 		d := newDesk(t, set)
 		d.podTemplate = errDown
-		d.shelf.templates["a-"+pods], d.shelf.templates["py"] = templateOfPod("a-"+pods), ofCluster()
+		d.shelf.templates["py-"+pods], d.shelf.templates["py"] = templateOfPod("py-"+pods), ofCluster()
 		d.stocks("one", set, pods)
 		return d
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
@@ -153,8 +154,9 @@ func TestCandidatesAreRaised(t *testing.T) {
 			d.podTemplate, d.unreadable = errDown, tc.unreadable
 			d.worker.ctx = t.Context()
 			t.Cleanup(d.worker.running.Wait)
-			d.shelf.templates["a-"+twoCores] = templateOfPod("a-" + twoCores)
-			d.shelf.templates["a-"+twoCores].Spec.Template = withCPU("2")
+			holder := templateOfPod(podtemplate.RevisionName(tc.set, twoCores))
+			holder.Spec.Template = withCPU("2")
+			d.shelf.templates[holder.Name] = holder
 			d.shelf.templates["py"] = tc.template
 			d.stocks("one", tc.set, twoCores)
 			p, err := d.newTurn(warm(1)).plan(t.Context())

@@ -60,7 +60,7 @@ func TestDryRunMakesNothing(t *testing.T) {
 func TestOneLargeSandbox(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
-	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	d.stocks("large", set, pods)
 	d.sandboxes["large"].Labels["large"] = strings.Repeat("x", maxCandidate)
 	d.stocks("small", set, pods)

@@ -273,7 +273,7 @@ func TestSpacedWrites(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, set)
-			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			if tc.offer {
 				d.stocks("one", set, pods)
 			}

@@ -146,7 +146,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 func TestTurnReadsOnce(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
-	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	claim := d.stored(warm(3))
 	claim.UID, claim.Name = "u", "u"
 	d.Feeds().ClaimChanged(claim)
@@ -196,7 +196,7 @@ func TestErrorsOfATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := setOf("a", "py")
 			d := newDesk(t, set)
-			d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 			d.stocks("one", set, pods)
 			claim := d.stored(warm(2))
 			d.Feeds().ClaimChanged(claim)

@@ -474,19 +474,24 @@ func TestBrokenChainIsToldAtTheEnd(t *testing.T) {
 // TestLastGoodRevisionServesFreshOnes: while the template of a set is broken, its
 // sandboxes are made from the revision before, and so are those of claims.
 func TestLastGoodRevisionServesFreshOnes(t *testing.T) {
-	s := start(t, withSyncWindow(time.Millisecond))
-	template := s.Template(t, namespace, "python")
-	set := s.SetOf(t, template, "spot", spotPatch, 1)
-	set.Status.CurrentRevision = podtemplate.RevisionName(set, set.Status.UpdateRevision)
-	if _, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).UpdateStatus(t.Context(), set, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Delete(t.Context(), "python", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	create(t, s, testutil.Claim(set, "cold", 1, timeout(expect.Patience)))
-	if fresh := freshOf(t, s, 1)[0]; !strings.Contains(string(fresh.Spec.Template.Raw), "spot") {
-		t.Errorf("template is %s", fresh.Spec.Template.Raw)
+	for name, patch := range map[string]string{"patched": spotPatch, "the template as it is": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, withSyncWindow(time.Millisecond))
+			template := s.Template(t, namespace, "python")
+			set := s.SetOf(t, template, "pool", patch, 1)
+			set.Status.CurrentRevision = podtemplate.CurrentRevision(set, set.Status.UpdateRevision)
+			if _, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).UpdateStatus(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Delete(t.Context(), "python", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			create(t, s, testutil.Claim(set, "cold", 1, timeout(expect.Patience)))
+			raw := string(freshOf(t, s, 1)[0].Spec.Template.Raw)
+			if !strings.Contains(raw, "busybox") || strings.Contains(raw, "spot") != (patch != "") {
+				t.Errorf("template is %s", raw)
+			}
+		})
 	}
 }
 

@@ -13,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/manager"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -44,6 +46,118 @@ func claimFrom(ctx context.Context, t *testing.T, api typed.AgentsV1alpha1Interf
 		t.Fatal(err)
 	}
 	return claim
+}
+
+// TestTemplateTakenAsItIs: the current revision of a set that takes a template as it is, is
+// that template, before and after an edit of it, and no SandboxTemplate has the set's name.
+// What waits in its pool from before the edit is claimed as it was made.
+func TestTemplateTakenAsItIs(t *testing.T) {
+	server := testutil.Start(t)
+	run(t, server.Config, manager.Options{Options: controllers.Options{Simulate: true}})
+	api, ctx := server.Client.AgentsV1alpha1(), t.Context()
+	if _, err := api.SandboxTemplates(ns).Create(ctx, newTemplate("base", "a"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const held, free = "pool", "patched"
+	for _, name := range []string{held, free} {
+		set := newSet(name, "", 3)
+		set.Spec.EmbeddedSandboxTemplate = refer("base")
+		if name == free {
+			set.Spec.Patch = &runtime.RawExtension{Raw: []byte(`{"spec":{"nodeSelector":{"size":"large"}}}`)}
+		} else {
+			set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0)) // a roll-out replaces nothing
+		}
+		if _, err := api.SandboxSets(ns).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := awaitSet(t, api, held, available(3)).Status.UpdateRevision
+	awaitSet(t, api, free, available(3))
+	check := func() {
+		t.Helper()
+		for _, name := range []string{held, free} {
+			set, err := api.SandboxSets(ns).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "base"
+			if name == free {
+				want = name + "-" + set.Status.UpdateRevision
+			}
+			if got := set.Status.CurrentRevision; got != want {
+				t.Errorf("the current revision of %s is %q, want %q", name, got, want)
+			}
+		}
+		templates, err := api.SandboxTemplates(ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, template := range templates.Items {
+			if strings.HasPrefix(template.Name, held+"-") {
+				t.Errorf("there is a SandboxTemplate %s", template.Name)
+			}
+		}
+	}
+	check()
+
+	// claimed is the pod template that a claim gets.
+	claimed := func() (name, template string) {
+		t.Helper()
+		claim := claimFrom(ctx, t, api, held, 1)
+		sandbox, err := api.Sandboxes(ns).Get(ctx, claim.Status.Sandboxes[0].Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sandbox.Spec.Template == nil {
+			t.Fatalf("the claimed sandbox has %+v", sandbox.Spec.EmbeddedSandboxTemplate)
+		}
+		return sandbox.Name, string(sandbox.Spec.Template.Raw)
+	}
+	first, template := claimed()
+	if !strings.Contains(template, `"image":"a"`) {
+		t.Errorf("claimed %s", template)
+	}
+	expect.Eventually(ctx, t, func(ctx context.Context) error { // the status may be of before the claim
+		list, err := api.Sandboxes(ns).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelSandboxPool + "=" + held})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for i := range list.Items {
+			sandbox := &list.Items[i]
+			if v1alpha1.IsInPool(sandbox) && meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady) {
+				ready++
+			}
+		}
+		if ready != 3 {
+			return fmt.Errorf("%d sandboxes in the pool are ready", ready)
+		}
+		return nil
+	})
+	edit := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"b"}]}}}}`)
+	if _, err := api.SandboxTemplates(ns).Patch(ctx, "base", types.MergePatchType, edit, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitSet(t, api, held, func(s *v1alpha1.SandboxSetStatus) bool { return s.UpdateRevision != old && s.AvailableReplicas == 3 })
+	check()
+	if _, template = claimed(); !strings.Contains(template, `"image":"a"`) {
+		t.Errorf("claimed %s from a pool that was made before the edit", template)
+	}
+
+	let := []byte(`{"spec":{"updateStrategy":{"maxUnavailable":"100%"}}}`)
+	if _, err := api.SandboxSets(ns).Patch(ctx, held, types.MergePatchType, let, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rolledOut := func(s *v1alpha1.SandboxSetStatus) bool { return s.Replicas == 3 && s.UpdatedAvailableReplicas == 3 }
+	awaitSet(t, api, held, rolledOut)
+	check()
+	if _, template = claimed(); !strings.Contains(template, `"image":"b"`) {
+		t.Errorf("claimed %s after the roll-out", template)
+	}
+	sandbox, err := api.Sandboxes(ns).Get(ctx, first, metav1.GetOptions{})
+	if err != nil || !strings.Contains(string(sandbox.Spec.Template.Raw), `"image":"a"`) {
+		t.Errorf("%v: the sandbox of the first claim has %+v", err, sandbox.Spec.EmbeddedSandboxTemplate)
+	}
 }
 
 // Two sets share a template, through another one; an edit of it reaches both.
@@ -86,7 +200,7 @@ func TestSharedTemplate(t *testing.T) {
 			if s.CurrentRevision == "" || s.Replicas != 5 || s.UpdatedAvailableReplicas != 5 {
 				return fmt.Errorf("set %s is not full of %s: %+v", name, text, s)
 			}
-			holder, err := api.SandboxTemplates(ns).Get(ctx, s.CurrentRevision, metav1.GetOptions{})
+			holder, err := api.SandboxTemplates(ns).Get(ctx, podtemplate.HolderOf(&s), metav1.GetOptions{})
 			if err == nil && !strings.Contains(string(holder.Spec.Template.Raw), text) {
 				err = fmt.Errorf("set %s is full of %s, want %s", name, holder.Spec.Template.Raw, text)
 			}

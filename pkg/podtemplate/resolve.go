@@ -32,6 +32,9 @@ type Resolved struct {
 	// NetworkManaged says that the first SandboxTemplate of the chain has a
 	// NetworkPolicy, which selects pods by the name of that template.
 	NetworkManaged bool
+	// holder is the name of the SandboxTemplate that it was read from as a revision; empty
+	// if it was resolved.
+	holder string
 }
 
 // service is a copy of what is said of services.

@@ -5,6 +5,7 @@ package podtemplate
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -196,8 +197,54 @@ func RefersToRevision(sandbox *v1alpha1.Sandbox) bool {
 	return err == nil && kind == v1alpha1.TemplateKindSandboxTemplate
 }
 
-// RevisionName is the name of the SandboxTemplate that holds a revision of a set.
-func RevisionName(set *v1alpha1.SandboxSet, revision string) string { return set.Name + "-" + revision }
+// unpatched is the name of the template that a set takes as it is, or empty where the set
+// patches it or has one of its own.
+func unpatched(set *v1alpha1.SandboxSet) string {
+	if spec := &set.Spec; spec.Template == nil && spec.TemplateRef != nil && spec.Patch == nil {
+		return spec.TemplateRef.Name
+	}
+	return ""
+}
+
+// CurrentRevision is status.currentRevision of a set at a revision: the name of the
+// template that the set takes as it is, as with OpenKruise Agents, and else the name of
+// the SandboxTemplate that holds the revision.
+func CurrentRevision(set *v1alpha1.SandboxSet, revision string) string {
+	return cmp.Or(unpatched(set), RevisionName(set, revision))
+}
+
+// RevisionName is the name of the SandboxTemplate that holds a revision of a set. It
+// begins with the name of the template that the set takes as it is, and else with the
+// set's own. Both names have 63 characters at most, so this one is short enough.
+func RevisionName(set *v1alpha1.SandboxSet, revision string) string {
+	return cmp.Or(unpatched(set), set.Name) + "-" + revision
+}
+
+// HolderOf is the name of the SandboxTemplate that holds the revision which a set's
+// status names, or empty where it names none.
+func HolderOf(status *v1alpha1.SandboxSetStatus) string {
+	suffix := "-" + status.UpdateRevision
+	if status.CurrentRevision == "" || strings.HasSuffix(status.CurrentRevision, suffix) {
+		return status.CurrentRevision
+	}
+	return status.CurrentRevision + suffix
+}
+
+// PossibleHolders are the names which the SandboxTemplate that holds the revision of a sandbox
+// may have: whether its set had a patch is not known any more once it is claimed. It has
+// none if it was in no pool.
+func PossibleHolders(sandbox *v1alpha1.Sandbox) []string {
+	labels := sandbox.Labels
+	set, revision := labels[v1alpha1.LabelSandboxPool], labels[v1alpha1.LabelTemplateHash]
+	if set == "" || revision == "" {
+		return nil
+	}
+	names := []string{set + "-" + revision}
+	if template := labels[v1alpha1.LabelSandboxTemplate]; template != "" && template != set {
+		names = append(names, template+"-"+revision)
+	}
+	return names
+}
 
 // IsRevision reports whether a template is kept as a revision of a set. That a set owns it
 // is not enough: users can say that of a template of theirs. Whether its content is that
@@ -251,5 +298,5 @@ func AtRevision(set *v1alpha1.SandboxSet, materialized *v1alpha1.SandboxTemplate
 		// Its pods are not those of another template that the set refers to by now.
 		then.Spec.Template, then.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: name}
 	}
-	return &then, &Resolved{Template: materialized.Spec.Template, Service: materialized.Spec.Service}
+	return &then, &Resolved{Template: materialized.Spec.Template, Service: materialized.Spec.Service, holder: materialized.Name}
 }

@@ -5,6 +5,7 @@ package podtemplate_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestNewSandboxOfAReference(t *testing.T) {
 	want := v1alpha1.SandboxSpec{
 		PauseStrategy: set.Spec.PauseStrategy, PersistentContents: set.Spec.PersistentContents, Runtimes: set.Spec.Runtimes,
 		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-			TemplateRef:          &v1alpha1.SandboxTemplateRef{Name: "py-rev"},
+			TemplateRef:          &v1alpha1.SandboxTemplateRef{Name: "base-rev"},
 			VolumeClaimTemplates: set.Spec.VolumeClaimTemplates,
 		},
 	}
@@ -102,7 +103,7 @@ func TestAtRevision(t *testing.T) {
 	serving := &podtemplate.Resolved{Template: rawOf(plain), Service: new(true)}
 	holder := podtemplate.Materialize(set, "rev", serving)
 	owner := metav1.GetControllerOf(holder)
-	if holder.Name != "py-rev" || holder.Namespace != "ns" || owner == nil || owner.UID != "u" || *owner.BlockOwnerDeletion {
+	if holder.Name != "base-rev" || holder.Namespace != "ns" || owner == nil || owner.UID != "u" || *owner.BlockOwnerDeletion {
 		t.Errorf("materialised %+v", holder.ObjectMeta)
 	}
 	want, err := podtemplate.NewSandbox(set, "rev", serving)
@@ -125,6 +126,61 @@ func TestAtRevision(t *testing.T) {
 	}
 	if len(now.Spec.Runtimes) != 0 {
 		t.Error("the set of now has changed")
+	}
+	// Whether the set has a patch by now, or none any more, does not matter.
+	now.Spec.Patch = rawOf(`{}`)
+	then, resolved = podtemplate.AtRevision(now, holder)
+	if got, err = podtemplate.NewSandbox(then, "rev", resolved); err != nil || got.Spec.TemplateRef.Name != "base-rev" {
+		t.Errorf("with a patch since: %v, %v", got, err)
+	}
+	holder = podtemplate.Materialize(now, "rev", serving)
+	then, resolved = podtemplate.AtRevision(set, holder)
+	if got, err = podtemplate.NewSandbox(then, "rev", resolved); err != nil || got.Spec.TemplateRef.Name != "py-rev" {
+		t.Errorf("without its patch since: %v, %v", got, err)
+	}
+}
+
+// Clients of OpenKruise Agents expect the name of a template that a set takes as it is,
+// and no SandboxTemplate with the name of such a set.
+func TestCurrentRevision(t *testing.T) {
+	refers := func(name string) func(*v1alpha1.SandboxSet) {
+		return func(s *v1alpha1.SandboxSet) { s.Spec.TemplateRef = to(name) }
+	}
+	patched := func(s *v1alpha1.SandboxSet) { s.Spec.Patch = rawOf(`{"spec":{}}`) }
+	long := strings.Repeat("t", 63)
+	tests := map[string]struct {
+		set             *v1alpha1.SandboxSet
+		current, holder string
+	}{
+		"inline":        {setOf(plain), "py-rev", "py-rev"},
+		"a template":    {setOf("", refers("base")), "base", "base-rev"},
+		"a PodTemplate": {setOf("", refers("PodTemplate core")), "core", "core-rev"},
+		"patched":       {setOf("", refers("base"), patched), "py-rev", "py-rev"},
+		"its namesake":  {setOf("", refers("py")), "py", "py-rev"},
+		"a long name":   {setOf("", refers(long)), long, long + "-rev"},
+	}
+	for name, test := range tests {
+		current, holder := podtemplate.CurrentRevision(test.set, "rev"), podtemplate.RevisionName(test.set, "rev")
+		if current != test.current || holder != test.holder {
+			t.Errorf("%s: current revision %s, held by %s", name, current, holder)
+		}
+		status := &v1alpha1.SandboxSetStatus{CurrentRevision: current, UpdateRevision: "rev"}
+		if got := podtemplate.HolderOf(status); got != holder {
+			t.Errorf("%s: the status leads to %s, want %s", name, got, holder)
+		}
+		sandbox, err := podtemplate.NewSandbox(test.set, "rev", podtemplate.Inline(rawOf(plain)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := podtemplate.PossibleHolders(sandbox); !slices.Contains(got, holder) {
+			t.Errorf("%s: the sandbox leads to %v, want %s", name, got, holder)
+		}
+	}
+	if got := podtemplate.HolderOf(&v1alpha1.SandboxSetStatus{UpdateRevision: "rev"}); got != "" {
+		t.Errorf("a revision that is not held leads to %s", got)
+	}
+	if got := podtemplate.PossibleHolders(&v1alpha1.Sandbox{}); len(got) > 0 {
+		t.Errorf("a sandbox of no pool leads to %v", got)
 	}
 }
 

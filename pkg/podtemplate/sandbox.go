@@ -4,6 +4,7 @@
 package podtemplate
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"strings"
@@ -44,7 +45,9 @@ func NewSandbox(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) (
 	}
 	if set.Spec.Template == nil {
 		sandbox.Spec.Template = nil
-		sandbox.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: RevisionName(set, revision)}
+		// RevisionName may be another by now: whether the set has a patch decides it.
+		holder := cmp.Or(resolved.holder, RevisionName(set, revision))
+		sandbox.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: holder}
 	}
 	sandbox.Labels[v1alpha1.LabelTemplateHash] = revision
 	sandbox.OwnerReferences = []metav1.OwnerReference{ownedBySet(set)}

@@ -150,8 +150,9 @@ type SandboxSetStatus struct {
 	// +optional
 	UpdateRevision string `json:"updateRevision,omitempty"`
 
-	// currentRevision is the name of the SandboxTemplate that holds the current
-	// template.
+	// currentRevision is the name of the template that the set refers to and does not
+	// patch. For other sets it is the name of the SandboxTemplate that holds the
+	// current template.
 	// +optional
 	CurrentRevision string `json:"currentRevision,omitempty"`
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -126,7 +127,7 @@ func TestForgedRevision(t *testing.T) {
 	}
 	future := makeSet(fed, good, 0).Status.UpdateRevision // what the revision depends on is no secret
 	set := makeSet(eve, "good:1", 2)
-	forged := builders.Template("pool-" + future)
+	forged := builders.Template(podtemplate.RevisionName(set, future))
 	forged.Spec.Template = builders.PodTemplateOf(evil)
 	forged.Labels = map[string]string{v1alpha1.LabelSandboxPool: "pool", v1alpha1.LabelTemplateHash: future}
 	forged.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet"))}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -67,7 +68,7 @@ func (c *clients) awaitRolledOut(t testing.TB, ns, name, text string) string {
 		if err != nil {
 			return err
 		}
-		holder, err := c.SandboxTemplates(ns).Get(ctx, set.Status.CurrentRevision, metav1.GetOptions{})
+		holder, err := c.SandboxTemplates(ns).Get(ctx, podtemplate.HolderOf(&set.Status), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

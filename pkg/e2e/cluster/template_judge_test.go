@@ -169,8 +169,8 @@ func TestClusterRefusesARevision(t *testing.T) {
 	c.claim(t, ns, builders.Claim("one", 1))
 	expect.FullPool(t, c, ns, "pool", 2) // refilled
 	after, err := c.SandboxSets(ns).Get(t.Context(), "pool", metav1.GetOptions{})
-	if err != nil || after.Status.CurrentRevision != before.Status.CurrentRevision {
-		t.Errorf("%v: from revision %s to %s", err, before.Status.CurrentRevision, after.Status.CurrentRevision)
+	if err != nil || after.Status.UpdateRevision != before.Status.UpdateRevision {
+		t.Errorf("%v: from revision %s to %s", err, before.Status.UpdateRevision, after.Status.UpdateRevision)
 	}
 
 	kubectl(t, ns, shared("500m"), "apply", "-f", "-")

@@ -1892,7 +1892,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetStatus(ref common.ReferenceC
 					},
 					"currentRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "currentRevision is the name of the SandboxTemplate that holds the current template.",
+							Description: "currentRevision is the name of the template that the set refers to and does not patch. For other sets it is the name of the SandboxTemplate that holds the current template.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

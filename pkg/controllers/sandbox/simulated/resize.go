@@ -36,16 +36,16 @@ func (c *Controller) resize(ctx context.Context, sandbox *v1alpha1.Sandbox) (pod
 // before is the pod template that a sandbox began with: that of the revision of its
 // set. It is nil where that is not known any more, or there was none.
 func (c *Controller) before(ctx context.Context, sandbox *v1alpha1.Sandbox) (*runtime.RawExtension, error) {
-	pool, revision := sandbox.Labels[v1alpha1.LabelSandboxPool], sandbox.Labels[v1alpha1.LabelTemplateHash]
-	if pool == "" || revision == "" {
-		return nil, nil
+	for _, name := range podtemplate.PossibleHolders(sandbox) {
+		template, err := c.lookup.SandboxTemplate(ctx, sandbox.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if template != nil {
+			return template.Spec.Template, nil
+		}
 	}
-	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: pool}}
-	template, err := c.lookup.SandboxTemplate(ctx, sandbox.Namespace, podtemplate.RevisionName(set, revision))
-	if err != nil || template == nil {
-		return nil, err
-	}
-	return template.Spec.Template, nil
+	return nil, nil
 }
 
 // statusResized is the status of a sandbox whose resize has ended.

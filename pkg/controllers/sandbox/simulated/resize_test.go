@@ -46,6 +46,11 @@ func TestResize(t *testing.T) {
 	if err := api.Create(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
+	unpatched := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "base-asis"}}
+	unpatched.Spec.Template = sized(two)
+	if err := api.Create(t.Context(), unpatched); err != nil {
+		t.Fatal(err)
+	}
 	updating := func(kind string) metav1.Condition {
 		return metav1.Condition{
 			Type: kind, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInplaceUpdating,
@@ -66,6 +71,8 @@ func TestResize(t *testing.T) {
 		"was in no pool":            {resources: burst, want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionTrue, "Succeeded", "")}},
 		"another class": {revision: "rev", resources: burst, want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionFalse, "Failed",
 			"resource resize would change QoS class from Guaranteed to Burstable, resize rejected")}},
+		"another class, under the template's name": {revision: "asis", resources: burst, want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionFalse, "Failed",
+			"resource resize would change QoS class from Guaranteed to Burstable, resize rejected")}},
 		"paused": {
 			revision: "rev", resources: four, change: func(s *v1alpha1.Sandbox) { s.Spec.Paused = true },
 			want: []metav1.Condition{
@@ -81,7 +88,9 @@ func TestResize(t *testing.T) {
 			sandbox.GenerateName = "box-"
 			sandbox.Spec.Template = sized(test.resources)
 			if test.revision != "" {
-				sandbox.Labels = map[string]string{v1alpha1.LabelSandboxPool: "pool", v1alpha1.LabelTemplateHash: test.revision}
+				sandbox.Labels = map[string]string{
+					v1alpha1.LabelSandboxPool: "pool", v1alpha1.LabelSandboxTemplate: "base", v1alpha1.LabelTemplateHash: test.revision,
+				}
 			}
 			if test.change != nil {
 				test.change(sandbox)

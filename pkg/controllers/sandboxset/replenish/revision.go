@@ -28,10 +28,11 @@ import (
 // spec asks for, or, while what it refers to cannot be used, the last that could.
 type targetRevision struct {
 	revision string
-	// templateName is that of the SandboxTemplate that holds a revision and was last
-	// known to be there, or empty where there never was one. It is that of another
-	// revision only for sets with a template of their own, which do not need it.
-	templateName string
+	// current is status.currentRevision, see podtemplate.CurrentRevision: that of the
+	// revision that was last known to be held, or empty where there never was one. It is
+	// that of another revision only for sets with a template of their own, which do not
+	// need it.
+	current string
 	// from is the set as it was at the revision, and resolved its pod template; nil
 	// where no sandboxes can be created.
 	from     *v1alpha1.SandboxSet
@@ -76,13 +77,13 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 		return targetRevision{}, err
 	}
 	t := targetRevision{
-		revision: revision, templateName: podtemplate.RevisionName(set, revision),
+		revision: revision, current: podtemplate.CurrentRevision(set, revision),
 		from: set, resolved: resolved, chain: resolved.Chain,
 	}
 	if set.Spec.Template != nil {
 		// Its sandboxes do not need the SandboxTemplate.
 		if t.retry = r.templates.ensureInline(ctx, set, revision, resolved); t.retry > 0 {
-			t.templateName = set.Status.CurrentRevision
+			t.current = set.Status.CurrentRevision
 		}
 		return t, nil
 	}
@@ -122,11 +123,12 @@ func (r *revisions) targetWithoutTemplate(
 
 // lastTarget is the revision that the pool was last to consist of.
 func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, unresolved *problem) (targetRevision, error) {
-	t := targetRevision{revision: set.Status.UpdateRevision, templateName: set.Status.CurrentRevision, unresolved: unresolved}
-	if t.templateName == "" || t.templateName != podtemplate.RevisionName(set, t.revision) {
+	t := targetRevision{revision: set.Status.UpdateRevision, current: set.Status.CurrentRevision, unresolved: unresolved}
+	holder := podtemplate.HolderOf(&set.Status)
+	if holder == "" {
 		return t, nil // no SandboxTemplate ever held it
 	}
-	template, err := r.lookup.SandboxTemplate(ctx, set.Namespace, t.templateName)
+	template, err := r.lookup.SandboxTemplate(ctx, set.Namespace, holder)
 	switch {
 	case err != nil:
 		return targetRevision{}, err

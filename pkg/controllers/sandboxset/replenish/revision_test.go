@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,24 +71,30 @@ func (f *fixture) createReferring(replicas int32, patch string) {
 	}
 }
 
-// wantHolders checks which SandboxTemplates the set owns.
+// holder is the SandboxTemplate that holds the revision in the set's status.
+func (f *fixture) holder() *v1alpha1.SandboxTemplate {
+	f.Helper()
+	return f.template(podtemplate.HolderOf(&f.set().Status))
+}
+
+// wantHolders checks which revisions the SandboxTemplates hold that the set owns.
 func (f *fixture) wantHolders(revisions ...string) {
 	f.Helper()
 	got, err := holders{f}.ControlledBy(f.set().UID)
 	if err != nil {
 		f.Fatal(err)
 	}
-	names := map[string]bool{}
+	var names, held []string
 	for _, holder := range got {
-		names[holder.Name] = true
-	}
-	for _, revision := range revisions {
-		if !names["pool-"+revision] {
-			f.Errorf("revision %s is not held: %v", revision, names)
+		names = append(names, holder.Name)
+		if podtemplate.IsRevision(holder) {
+			held = append(held, holder.Labels[v1alpha1.LabelTemplateHash])
 		}
 	}
-	if len(names) != len(revisions) {
-		f.Errorf("holders %v, want those of %v", names, revisions)
+	slices.Sort(held)
+	slices.Sort(revisions)
+	if !slices.Equal(held, revisions) {
+		f.Errorf("the set owns %v, want what holds %v", names, revisions)
 	}
 }
 
@@ -168,6 +175,144 @@ func testRefersAndPatches(_ *testing.T, f *fixture) {
 	if got := f.c.revisions.podTemplates.Patches(); got != 1 {
 		f.Errorf("%d patches applied for one template and one patch", got)
 	}
+}
+
+// wantCurrent checks the set's current revision, and by what name the sandboxes of the
+// pool refer to it.
+func (f *fixture) wantCurrent(current, holder string) {
+	f.Helper()
+	if got := f.set().Status.CurrentRevision; got != current {
+		f.Errorf("the current revision is %q, want %q", got, current)
+	}
+	for _, sandbox := range f.pooled() {
+		if ref := sandbox.Spec.TemplateRef; ref == nil || ref.Name != holder {
+			f.Errorf("%s refers to %+v, want %s", sandbox.Name, ref, holder)
+		}
+	}
+}
+
+// The current revision of a set without a patch is its template, whatever becomes of
+// that, and nothing has the set's name.
+func testTakesTemplateAsItIs(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	f.fill()
+	old := f.set().Status.UpdateRevision
+	f.wantCurrent("base", "base-"+old)
+
+	f.changeBase(podOf("other"))
+	f.refer("base")
+	revision := f.set().Status.UpdateRevision
+	if revision == old {
+		f.Fatal("the change does not roll out")
+	}
+	f.wantCurrent("base", "base-"+revision)
+	f.wantHolders(old, revision)
+
+	// What was last good is used where the template is not.
+	if err := f.api.Delete(f.Context(), f.template("base")); err != nil {
+		f.Fatal(err)
+	}
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.pass(maxTurn)
+	f.reconcile()
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
+	f.wantPooled(2)
+	f.wantCurrent("base", "base-"+revision)
+	all := &v1alpha1.SandboxTemplateList{}
+	if err := f.api.List(f.Context(), all, client.InNamespace(f.key.Namespace)); err != nil {
+		f.Fatal(err)
+	}
+	for _, template := range all.Items {
+		if strings.HasPrefix(template.Name, f.key.Name+"-") {
+			f.Errorf("there is a SandboxTemplate %s", template.Name)
+		}
+	}
+}
+
+// Where what a set is given together with a patch is no good, the revision without it is
+// refilled from what holds that; and the other way round.
+func testGetsPatch(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createReferring(2, "")
+	f.fill()
+	bare := f.set().Status.UpdateRevision
+	refill := func() {
+		f.Helper()
+		f.claim(f.pooled()[0])
+		f.sync()
+		f.pass(maxTurn)
+		f.reconcile()
+		f.wantPooled(2)
+	}
+	f.changeSet(func(set *v1alpha1.SandboxSet) {
+		set.Spec.Patch, set.Spec.TemplateRef.Name = raw(`{"spec":{"nodeSelector":{"a":"b"}}}`), "missing"
+	})
+	refill()
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
+	f.wantCurrent("base", "base-"+bare)
+
+	f.refer("base")
+	patched := f.set().Status.UpdateRevision
+	f.wantCurrent("pool-"+patched, "pool-"+patched)
+	f.wantHolders(bare, patched)
+
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.Patch, set.Spec.TemplateRef.Name = nil, "missing" })
+	refill()
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
+	f.wantCurrent("pool-"+patched, "pool-"+patched)
+}
+
+// A pool whose revision is held by another template's name, or by its own as with earlier
+// versions, is not made anew for it, and keeps what it refers to.
+func testHeldUnderAnotherName(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createTemplate("twin", podOf("busybox"))
+	f.createReferring(2, "")
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.RevisionHistoryLimit = new(int32(0)) })
+	f.reconcile()
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = "twin" })
+	for range 2 { // the cache does not have the sandboxes yet
+		f.reconcile()
+	}
+	revision := f.set().Status.UpdateRevision
+	f.wantHolders(revision, revision)
+	f.wantCurrent("twin", "base-"+revision)
+	f.refer("twin")
+	f.wantHolders(revision, revision)
+	f.wantCurrent("twin", "base-"+revision)
+	for _, sandbox := range f.pooled() {
+		if err := f.api.Delete(f.Context(), sandbox); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.sync()
+	f.pass(maxTurn)
+	f.refer("twin")
+	f.wantPooled(2)
+	f.wantHolders(revision)
+	f.wantCurrent("twin", "twin-"+revision)
+
+	set := f.set()
+	earlier := podtemplate.Materialize(set, revision, podtemplate.Inline(podOf("busybox")))
+	earlier.Name = "pool-" + revision
+	if err := f.api.Create(f.Context(), earlier); err != nil {
+		f.Fatal(err)
+	}
+	set.Status.CurrentRevision = earlier.Name
+	if err := f.api.Status().Update(f.Context(), set); err != nil {
+		f.Fatal(err)
+	}
+	f.changeSet(func(set *v1alpha1.SandboxSet) { set.Spec.TemplateRef.Name = "missing" })
+	for _, sandbox := range f.pooled() {
+		f.claim(sandbox)
+	}
+	f.sync()
+	f.pass(maxTurn)
+	f.reconcile()
+	f.wantPooled(2)
+	f.wantCurrent(earlier.Name, earlier.Name)
 }
 
 func testNoTemplateYet(_ *testing.T, f *fixture) {
@@ -253,7 +398,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 		f.Errorf("status %+v, before %+v", now, old)
 	}
 	for _, sandbox := range f.wantPooled(4) {
-		if sandbox.Labels[v1alpha1.LabelTemplateHash] != old.UpdateRevision || sandbox.Spec.TemplateRef.Name != old.CurrentRevision {
+		if sandbox.Labels[v1alpha1.LabelTemplateHash] != old.UpdateRevision || sandbox.Spec.TemplateRef.Name != podtemplate.HolderOf(&old) {
 			f.Errorf("%s is of %s, %+v", sandbox.Name, sandbox.Labels[v1alpha1.LabelTemplateHash], sandbox.Spec.TemplateRef)
 		}
 	}
@@ -290,7 +435,7 @@ func testTemplateGoes(_ *testing.T, f *fixture) {
 	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonTemplateNotFound)
 
 	// Somebody takes the last revision away, too: what is there serves on.
-	if err := f.api.Delete(f.Context(), f.template(f.set().Status.CurrentRevision)); err != nil {
+	if err := f.api.Delete(f.Context(), f.holder()); err != nil {
 		f.Fatal(err)
 	}
 	f.sync()
@@ -406,7 +551,7 @@ func testHolderOfChangeCannotBeMade(_ *testing.T, f *fixture) {
 	f.wantHolders(old.UpdateRevision)
 	f.wantResolved(metav1.ConditionTrue, v1alpha1.ReasonResolved)
 	for _, sandbox := range f.wantPooled(3) {
-		if sandbox.Spec.TemplateRef.Name != old.CurrentRevision {
+		if sandbox.Spec.TemplateRef.Name != podtemplate.HolderOf(&old) {
 			f.Errorf("%s refers to %s", sandbox.Name, sandbox.Spec.TemplateRef.Name)
 		}
 	}
@@ -422,7 +567,7 @@ func testAdoptsRevision(_ *testing.T, f *fixture) {
 	f.createTemplate("base", podOf("busybox"))
 	f.createReferring(1, "")
 	f.reconcile()
-	holder := f.template(f.set().Status.CurrentRevision)
+	holder := f.holder()
 	holder.OwnerReferences = nil
 	if err := f.api.Update(f.Context(), holder); err != nil {
 		f.Fatal(err)
@@ -561,7 +706,7 @@ func testKeepsReferredRevision(_ *testing.T, f *fixture) {
 	old := f.set().Status
 	other := makeSet(0)
 	other.ObjectMeta = metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "other"}
-	other.Spec.Template, other.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: old.CurrentRevision}
+	other.Spec.Template, other.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: podtemplate.HolderOf(&old)}
 	if err := f.api.Create(f.Context(), other); err != nil {
 		f.Fatal(err)
 	}
@@ -615,7 +760,7 @@ func (f *fixture) templateLabels() (pooled []string, holder string) {
 	for _, sandbox := range f.pooled() {
 		pooled = append(pooled, sandbox.Labels[v1alpha1.LabelSandboxTemplate])
 	}
-	return pooled, f.template(f.set().Status.CurrentRevision).Labels[v1alpha1.LabelSandboxTemplate]
+	return pooled, f.holder().Labels[v1alpha1.LabelSandboxTemplate]
 }
 
 // refer makes the set refer to another template, and lets it go on.
@@ -659,7 +804,7 @@ func testAnotherNetwork(_ *testing.T, f *fixture) {
 	if now := f.set().Status.UpdateRevision; now == revision || len(pooled) != 1 || pooled[0] != "locked" || holder != "locked" {
 		f.Errorf("revision %s after %s, sandboxes of %q, held for %q", now, revision, pooled, holder)
 	}
-	f.wantHolders(revision, f.set().Status.UpdateRevision)
+	f.wantHolders(revision, revision, f.set().Status.UpdateRevision) // of base, open and locked
 
 	f.refer("open")
 	if pooled, holder = f.templateLabels(); f.set().Status.UpdateRevision != revision || len(pooled) != 1 || pooled[0] != "open" || holder != "open" {

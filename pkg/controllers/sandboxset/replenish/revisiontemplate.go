@@ -233,25 +233,18 @@ const defaultRevisionHistory = 10
 // pool refers to any more, nor anything else, and that are more than the set is to keep:
 // the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
 // template themselves.
-func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, target string, p *pool) error {
+func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, p *pool) error {
 	owned, err := r.caches.templates.ControlledBy(set.UID)
+	target := podtemplate.RevisionName(set, revision)
 	if err != nil || len(owned) == 0 || len(owned) == 1 && owned[0].Name == target {
 		return err
 	}
-	inUse := sets.New(target, set.Status.CurrentRevision)
-	for _, revision := range p.creates {
-		inUse.Insert(podtemplate.RevisionName(set, revision))
-	}
-	for _, sandbox := range p.sandboxes {
-		inUse.Insert(podtemplate.RevisionName(set, revisionOf(sandbox)))
-		if ref := sandbox.Spec.TemplateRef; ref != nil {
-			inUse.Insert(ref.Name)
-		}
-	}
+	current := sets.New(target, set.Status.CurrentRevision, podtemplate.HolderOf(&set.Status))
+	inPool := p.refersTo()
 	var errs []error
 	var unused []*v1alpha1.SandboxTemplate
 	for _, template := range owned {
-		if inUse.Has(template.Name) || template.DeletionTimestamp != nil {
+		if current.Has(template.Name) || inPool(template) || template.DeletionTimestamp != nil {
 			continue
 		}
 		// Whoever may write sets or sandboxes here may refer to it.
@@ -275,6 +268,26 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// refersTo returns a function that reports whether a sandbox of the pool refers to a
+// SandboxTemplate. What those refer to that the cache does not show yet is not known but by
+// its revision.
+func (p *pool) refersTo() func(*v1alpha1.SandboxTemplate) bool {
+	names, revisions := sets.New[string](), sets.New[string]()
+	for _, revision := range p.creates {
+		revisions.Insert(revision)
+	}
+	for _, sandbox := range p.sandboxes {
+		if ref := sandbox.Spec.TemplateRef; ref != nil {
+			names.Insert(ref.Name)
+		} else if revision := revisionOf(sandbox); revision != "" {
+			revisions.Insert(revision)
+		}
+	}
+	return func(template *v1alpha1.SandboxTemplate) bool {
+		return names.Has(template.Name) || revisions.Has(template.Labels[v1alpha1.LabelTemplateHash])
+	}
 }
 
 // byLastUse sorts SandboxTemplates by when a set last made them its target.

@@ -51,7 +51,7 @@ func (o *observation) status(c *poolCounts, failure *problem) v1alpha1.SandboxSe
 	status.UpdatedReplicas = int32(c.updated())
 	status.UpdatedAvailableReplicas = int32(c.updatedAvailable)
 	status.UpdateRevision = o.revision
-	status.CurrentRevision = o.templateName
+	status.CurrentRevision = o.current
 	status.Selector = labels.SelectorFromValidatedSet(labels.Set{
 		v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedFalse,
 		v1alpha1.LabelSandboxPool:    o.set.Name,

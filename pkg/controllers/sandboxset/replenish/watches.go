@@ -180,22 +180,22 @@ func (w *watches) enqueueForClaims(ctx context.Context, q queue.Interface, sandb
 // one that had the name of such a template is gone or has lost its owner: the name is
 // free.
 func (w *watches) templates() handler.EventHandler {
-	lost := func(template client.Object, q queue.Interface) {
-		for _, set := range setsOfTemplate(template) {
+	lost := func(ctx context.Context, template client.Object, q queue.Interface) {
+		for _, set := range w.setsOfTemplate(ctx, template) {
 			w.states.update(set, func(s *setState) { s.revisionMissing = revisionMissing{} })
 			w.enqueueGathered(set, q)
 		}
 	}
 	return handler.Funcs{
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, after := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
 			lostOwner := before != nil && (after == nil || after.UID != before.UID)
 			changed := e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
 			if lostOwner || changed && e.ObjectOld.GetLabels()[v1alpha1.LabelTemplateHash] != "" {
-				lost(e.ObjectOld, q)
+				lost(ctx, e.ObjectOld, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue.Interface) { lost(e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue.Interface) { lost(ctx, e.Object, q) },
 	}
 }
 
@@ -240,8 +240,9 @@ func setOf(sandbox *v1alpha1.Sandbox) types.NamespacedName {
 }
 
 // setsOfTemplate are the sets that a template holds a revision of, or may keep from
-// holding one: by owner, by label, and by name for those that never were a set's.
-func setsOfTemplate(template client.Object) []types.NamespacedName {
+// holding one: by owner and label, and by name for those that never were a set's. The
+// name of a revision begins with that of the set, or of the template that it refers to.
+func (w *watches) setsOfTemplate(ctx context.Context, template client.Object) []types.NamespacedName {
 	names := sets.New[string]()
 	if owner := metav1.GetControllerOfNoCopy(template); owner != nil && owner.Kind == "SandboxSet" {
 		names.Insert(owner.Name)
@@ -249,8 +250,18 @@ func setsOfTemplate(template client.Object) []types.NamespacedName {
 	if set := template.GetLabels()[v1alpha1.LabelSandboxPool]; set != "" {
 		names.Insert(set)
 	}
-	if dash := strings.LastIndexByte(template.GetName(), '-'); dash > 0 {
-		names.Insert(template.GetName()[:dash])
+	if dash := strings.LastIndexByte(template.GetName(), '-'); dash > 0 && names.Len() == 0 {
+		prefix := template.GetName()[:dash]
+		names.Insert(prefix)
+		for _, kind := range []string{v1alpha1.TemplateKindSandboxTemplate, v1alpha1.TemplateKindPodTemplate} {
+			users, err := w.caches.setUsers.UsersOf(kind, template.GetNamespace(), prefix)
+			if err != nil {
+				log.FromContext(ctx).Error(err, "Finding the sets of a template", "namespace", template.GetNamespace(), "name", prefix)
+			}
+			for _, set := range users {
+				names.Insert(set.GetName())
+			}
+		}
 	}
 	keys := make([]types.NamespacedName, 0, names.Len())
 	for name := range names {

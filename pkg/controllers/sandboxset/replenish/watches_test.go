@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -34,21 +36,38 @@ func TestWorked(t *testing.T) {
 	}
 }
 
+// Those that never were a set's may have the name of a revision of the set "a-b", or of
+// a set that refers to the template "a-b".
 func TestSetsOfTemplate(t *testing.T) {
+	w := watches{caches: &caches{setUsers: usersOf{"SandboxTemplate/n/a-b": "of-template", "PodTemplate/n/a-b": "of-pods"}}}
+	check := func(template *v1alpha1.SandboxTemplate, want ...string) {
+		t.Helper()
+		got := sets.New[string]()
+		for _, key := range w.setsOfTemplate(t.Context(), template) {
+			got.Insert(key.String())
+		}
+		if !got.Equal(sets.New(want...)) {
+			t.Errorf("%s concerns %v, want %v", template.Name, got, want)
+		}
+	}
 	owned := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "n", Name: "a-b-x1", OwnerReferences: []metav1.OwnerReference{{Kind: "SandboxSet", Name: "owner", Controller: new(true)}},
 		Labels: map[string]string{v1alpha1.LabelSandboxPool: "labelled"},
 	}}
-	got := map[string]bool{}
-	for _, key := range setsOfTemplate(owned) {
-		got[key.String()] = true
+	check(owned, "n/owner", "n/labelled")
+	check(&v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a-b-x1"}}, "n/a-b", "n/of-template", "n/of-pods")
+	check(&v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "python"}})
+}
+
+// usersOf are the sets that refer to templates, by kind, namespace and name.
+type usersOf map[string]string
+
+func (u usersOf) UsersOf(kind, namespace, name string) ([]client.Object, error) {
+	set := &v1alpha1.SandboxSet{}
+	if set.Name = u[kind+"/"+namespace+"/"+name]; set.Name == "" {
+		return nil, nil
 	}
-	if len(got) != 3 || !got["n/owner"] || !got["n/labelled"] || !got["n/a-b"] {
-		t.Errorf("got %v", got)
-	}
-	if got := setsOfTemplate(&v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "python"}}); len(got) > 0 {
-		t.Errorf("got %v", got)
-	}
+	return []client.Object{set}, nil
 }
 
 // A claim may have taken a sandbox before the cache shows it at all.

@@ -29,8 +29,9 @@ type SandboxSetStatusApplyConfiguration struct {
 	// updateRevision is the hash of the current template. Sandboxes made from it
 	// have it as their label agents.kruise.io/template-hash.
 	UpdateRevision *string `json:"updateRevision,omitempty"`
-	// currentRevision is the name of the SandboxTemplate that holds the current
-	// template.
+	// currentRevision is the name of the template that the set refers to and does not
+	// patch. For other sets it is the name of the SandboxTemplate that holds the
+	// current template.
 	CurrentRevision *string `json:"currentRevision,omitempty"`
 	// selector is a label selector for the unused sandboxes of this set, for the
 	// scale subresource.
