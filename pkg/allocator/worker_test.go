@@ -49,7 +49,7 @@ func TestWhoseClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.prefers(tc.prefers)
-			u := d.worker.known.newUnfinished(claimNamed("u"), d.clock.Now())
+			u := d.worker.known.newUnfinished(claimNamed("u"))
 			if tc.created {
 				u = d.worker.known.open(t.Context(), claimNamed("u"), d.clock.Now())
 			} else {

@@ -307,7 +307,11 @@ func TestServersDecideAlike(t *testing.T) {
 		benches, waiters[s] = append(benches, b), map[types.UID]*Waiter{}
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, c := range all {
-			w := NewWaiter(c.place, func() { woken[s] = c.place.UID })
+			place := c.place
+			if random.IntN(servers) == 0 { // the one that created it
+				place.Since = place.Since.Add(time.Duration(random.IntN(1e9)))
+			}
+			w := NewWaiter(place, func() { woken[s] = c.place.UID })
 			waiters[s][c.place.UID] = w
 			b.queue.Wait(w, c.wants)
 		}
@@ -338,6 +342,26 @@ func TestServersDecideAlike(t *testing.T) {
 	if served < 40 {
 		t.Errorf("%d were served", served)
 	}
+}
+
+// TestTimesOfPlaces have no reading of the monotonic clock, whoever gives them: with
+// some that have one and some that do not there is no order once the wall clock was set
+// back.
+func TestTimesOfPlaces(t *testing.T) {
+	b := newBench(t)
+	now := time.Now()
+	b.clock.SetTime(now.Add(time.Second))
+	w := NewWaiter(Place{Namespace: "ns", Since: now, UID: "one"}, func() {})
+	expect := func(want time.Time) {
+		t.Helper()
+		if got := w.Since.String(); got != want.Round(0).Truncate(time.Second).String() {
+			t.Errorf("its place is of %s", got)
+		}
+	}
+	expect(now)
+	b.queue.Wait(w, Wants{Need: 1, Asked: "a"})
+	b.queue.Wait(w, Wants{Need: 1, Asked: "b"})
+	expect(now.Add(time.Second))
 }
 
 // TestAsksForSomethingElse: a claim that waited for what does not exist has no place

@@ -64,7 +64,7 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	switch {
 	case w.Asked != "" && w.Asked != wants.Asked && len(after) > 0:
 		h.move(w, before, nil, wants)
-		w.Since = h.clock.Now()
+		w.Since = toSecond(h.clock.Now())
 		h.move(w, nil, after, wants)
 	case stays && w.samePlace(&wants):
 		w.Wants = wants
