@@ -363,7 +363,7 @@ func (t *turn) take(ctx context.Context, a *plan.Assessment, n int, atOnce bool)
 		if t.waiter == nil {
 			got = t.stock.queue.TakeFree(sources, lacks, atOnce)
 		} else {
-			t.stock.queue.Wait(t.waiter, wantsOf(a.Claim, &a.Eligible, plan.Wants{Need: lacks, AtOnce: atOnce, Yields: a.Wants().Yields}))
+			t.stock.queue.Wait(t.waiter, wantsOf(a.Claim, &a.Eligible, plan.Wants{Need: n, AtOnce: atOnce, Yields: a.Wants().Yields}, len(t.taken)))
 			got = t.stock.queue.Take(t.waiter, lacks)
 		}
 		if len(got) == 0 {

@@ -335,12 +335,49 @@ func TestServersDecideAlike(t *testing.T) {
 			b.next++
 			left := w.Wants
 			left.Need--
+			left.Has++
 			b.queue.Watch(w, left)
 		}
 		benches[works].next++
 	}
 	if served < 40 {
 		t.Errorf("%d were served", served)
+	}
+}
+
+// TestChargesWhatIsGot: a requester has had what its claim has more than before, not
+// what it needs less because it asks for less, or because its time is up.
+func TestChargesWhatIsGot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*bench, *Waiter, Wants)
+		want   int
+	}{
+		"one, from another server":         {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; b.queue.Watch(w, has) }, 1},
+		"nothing, and asks for less":       {func(b *bench, w *Waiter, has Wants) { has.Need = 1; b.queue.Watch(w, has) }, 0},
+		"one, and asks for more":           {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 20, 3; b.queue.Watch(w, has) }, 1},
+		"nothing, and its time is up":      {func(b *bench, w *Waiter, _ Wants) { b.queue.Served(w, 2) }, 0},
+		"the rest, and is at its end":      {func(b *bench, w *Waiter, _ Wants) { b.queue.Served(w, 12) }, 10},
+		"nothing more than what it took":   {func(b *bench, w *Waiter, has Wants) { b.stock("pool", 1); b.takes(w); b.queue.Served(w, 3) }, 1},
+		"nothing that its server knows of": {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; b.queue.Wait(w, has) }, 0},
+		"what its server knew of, and no more": {func(b *bench, w *Waiter, has Wants) {
+			has.Need, has.Has = 9, 3
+			b.queue.Wait(w, has)
+			b.queue.Watch(w, has)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			has := Wants{Need: 10, Has: 2, Sources: from("pool")}
+			w := b.waiter(1, "w")
+			b.queue.Watch(w, has)
+			b.queue.Wait(b.waiter(2, "stays"), Wants{Need: 1, Sources: from("pool")})
+			seat := b.line("pool").seats["one"]
+			before := seat.turn
+			tc.change(b, w, has)
+			if got := seat.turn - before; got != tc.want {
+				t.Errorf("is charged %d, want %d", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -394,6 +431,13 @@ func TestJoin(t *testing.T) {
 	}
 	b.queue.Leave(second)
 	b.expectNoLines()
+}
+
+// line returns the line of a pool.
+func (b *bench) line(pool string) *line {
+	h := b.queue.of("ns")
+	defer h.mu.Unlock()
+	return h.lines[named(pool)]
 }
 
 // looked returns how often a waiter was looked at in all.

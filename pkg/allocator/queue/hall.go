@@ -46,7 +46,7 @@ func newHall(index *poolindex.Index, c clock.PassiveClock) *hall {
 }
 
 // wait says what a waiter wants from now on, and puts it in line, or takes it out,
-// accordingly. served is how much it has got of what it needs no more.
+// accordingly. served is how much it has got elsewhere, if that is more than 0.
 func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	before, after := w.pools(&w.Wants), w.pools(&wants)
 	if served > 0 {
@@ -127,6 +127,7 @@ func (h *hall) take(w *Waiter, n int) []poolindex.Candidate {
 	if len(taken) > 0 {
 		left := w.Wants
 		left.Need -= len(taken)
+		left.Has += len(taken)
 		h.wait(w, left, len(taken))
 	}
 	return taken

@@ -111,7 +111,7 @@ func TestGatheringBeginsAnew(t *testing.T) {
 	w := b.waits(1, 3, true, pool)
 	b.stock("pool", 1)
 	b.pass(gatherWithin)
-	b.queue.Watch(w, Wants{Need: 2, Sources: pool, AtOnce: true}) // one less
+	b.queue.Watch(w, Wants{Need: 2, Has: 1, Sources: pool, AtOnce: true})
 	b.pass(gatherWithin)
 	b.expect("a newcomer, while it gathers again", b.queue.TakeFree(pool, 1, false), 0)
 	b.pass(time.Millisecond)

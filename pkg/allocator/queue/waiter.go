@@ -23,6 +23,9 @@ type Source struct {
 type Wants struct {
 	// Need is how many sandboxes it lacks; with 0 it does not wait.
 	Need int
+	// Has is how many it has got: those that its status counts, and those that are taken
+	// and not written yet.
+	Has int
 	// Sources are the pools that may serve it. They are of its namespace.
 	Sources []Source
 	// AtOnce reports whether it takes all it needs at once or nothing.
