@@ -376,6 +376,7 @@ func (h *hall) readmit(w *Waiter) {
 	}
 	w.aside, w.couldSince = false, time.Time{}
 	for _, p := range w.pools(&w.Wants) {
+		h.lines[p].comesBack(w)
 		h.lines[p].place(w)
 	}
 }
@@ -387,7 +388,9 @@ func (h *hall) charge(w *Waiter, n int) {
 	}
 }
 
-// stockedAgain: there was nothing in a pool that anyone could have had.
+// stockedAgain: there was nothing in a pool that a claim could have had. If all who wait
+// for it are aside, the oldest has its turn again: were it all of them, and their servers
+// gone, what comes would lie idle for the time of each.
 func (h *hall) stockedAgain(p poolindex.Pool) {
 	l := h.lines[p]
 	if l == nil {
@@ -396,8 +399,11 @@ func (h *hall) stockedAgain(p poolindex.Pool) {
 	if l.offered != nil {
 		l.offered.couldSince = time.Time{}
 	}
-	for w := range l.aside {
-		h.readmit(w)
+	if l.first(parts) != nil || l.first(wholes) != nil {
+		return
+	}
+	if oldest, ok := l.aside.Min(); ok {
+		h.readmit(oldest)
 	}
 }
 
@@ -406,9 +412,10 @@ func (h *hall) tick() {
 	for l := range h.stocked {
 		h.settle(nil, l.pool)
 		if h.index.Available(l.pool) > 0 && !h.kept(l.pool) {
-			for w := range l.aside {
+			l.aside.Ascend(func(w *Waiter) bool {
 				w.wake()
-			}
+				return true
+			})
 		}
 	}
 }
