@@ -102,7 +102,7 @@ var mutations = []mutation{
 	{"queue: newcomers without end are before those who wait", "pkg/allocator/queue/line.go",
 		"return max(turn, l.round+1)", "return turn", lines, "TestNewRequestersWithoutEnd"},
 	{"queue: what other servers hand out does not count", "pkg/allocator/queue/queue.go",
-		"h.wait(w, wants, w.Need-wants.Need)", "h.wait(w, wants, 0)", lines, "TestServersDecideAlike"},
+		"h.wait(w, wants, wants.Has-w.Has)", "h.wait(w, wants, 0)", lines, "TestServersDecideAlike"},
 
 	{"allocator: every server works at every claim", "pkg/allocator/worker.go",
 		`return (*prefers)("", string(uid))`, "return true", allocator, "TestWhoseClaim|TestServersShareClaims"},

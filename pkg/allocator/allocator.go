@@ -247,7 +247,7 @@ func (a *Allocator) join(u *unfinished, e *claims.Eligible, p *plan.Plan) error 
 	if p.Wants.Need == 0 || makesTheRest(e, p) {
 		return nil
 	}
-	wants, most := wantsOf(p.Claim, e, p.Wants), a.options.MaxWaiting
+	wants, most := wantsOf(p.Claim, e, p.Wants, 0), a.options.MaxWaiting
 	if a.stock.queue.Free(wants.Sources) >= wants.Need {
 		most = math.MaxInt
 	}

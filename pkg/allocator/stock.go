@@ -164,10 +164,12 @@ func sourcesOf(e *claims.Eligible) []queue.Source {
 }
 
 // wantsOf is what a claim wants of the pools that may serve it, as the queue knows it.
-func wantsOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wants plan.Wants) queue.Wants {
+// Of what it wants taken is in the hand.
+func wantsOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wants plan.Wants, taken int) queue.Wants {
 	asked, _ := v1alpha1.AskedOf(claim)
 	return queue.Wants{
-		Need: wants.Need, Sources: sourcesOf(e), AtOnce: wants.AtOnce, Yields: wants.Yields, Asked: asked + "/" + claim.Spec.WarmPool,
+		Need: wants.Need - taken, Has: int(claim.Status.ClaimedReplicas) + taken,
+		Sources: sourcesOf(e), AtOnce: wants.AtOnce, Yields: wants.Yields, Asked: asked + "/" + claim.Spec.WarmPool,
 	}
 }
 

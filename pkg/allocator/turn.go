@@ -349,7 +349,9 @@ func (t *turn) takeSurely(ctx context.Context, a *plan.Assessment, n int, anyNum
 	return t.take(ctx, a, n, atOnce)
 }
 
-// take takes sandboxes of the pools until the hand has n or there are no more.
+// take takes sandboxes of the pools until the hand has n or there are no more. A claim
+// stands in line for all that it lacks, also where n is what one transaction takes: it
+// keeps its place while it writes.
 func (t *turn) take(ctx context.Context, a *plan.Assessment, n int, atOnce bool) error {
 	sources := sourcesOf(&a.Eligible)
 	if t.dry {
@@ -363,7 +365,7 @@ func (t *turn) take(ctx context.Context, a *plan.Assessment, n int, atOnce bool)
 		if t.waiter == nil {
 			got = t.stock.queue.TakeFree(sources, lacks, atOnce)
 		} else {
-			t.stock.queue.Wait(t.waiter, wantsOf(a.Claim, &a.Eligible, plan.Wants{Need: lacks, AtOnce: atOnce, Yields: a.Wants().Yields}))
+			t.stock.queue.Wait(t.waiter, wantsOf(a.Claim, &a.Eligible, plan.Wants{Need: a.Missing(), AtOnce: atOnce, Yields: a.Wants().Yields}, len(t.taken)))
 			got = t.stock.queue.Take(t.waiter, lacks)
 		}
 		if len(got) == 0 {

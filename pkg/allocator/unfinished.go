@@ -296,7 +296,7 @@ func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
 // open adds a claim that this server is about to create, so that no news of it are
 // lost. There are no turns of it until begin.
 func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
-	u := c.newUnfinished(claim, now)
+	u := c.newUnfinished(claim)
 	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,7 +314,7 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 
 // adopt adds a claim that the watch has told of, and begins a turn of it.
 func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
-	u := c.newUnfinished(claim, claim.CreationTimestamp.Time) // not what a client can write
+	u := c.newUnfinished(claim)
 	u.claim = claim
 	c.mu.Lock()
 	if c.byUID[claim.UID] == nil {
@@ -324,12 +324,15 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
 	c.turns.Add(claim.UID)
 }
 
-func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim, since time.Time) *unfinished {
+// newUnfinished returns a claim whose place in line is of its creationTimestamp, which
+// no client can write, also on the server that creates it: so all servers agree.
+func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinished {
 	uid := claim.UID
 	return &unfinished{
 		key: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
 		waiter: queue.NewWaiter(queue.Place{
-			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy], Since: since, UID: uid,
+			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
+			Since: claim.CreationTimestamp.Time, UID: uid,
 		}, func() { c.turns.Add(uid) }),
 		done: make(chan struct{}), work: newWork(), held: map[string]*v1alpha1.Sandbox{},
 	}

@@ -127,7 +127,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			u := newDesk(t).worker.known.newUnfinished(claimNamed("u"), birth)
+			u := newDesk(t).worker.known.newUnfinished(claimNamed("u"))
 			tc.happens(u)
 			seen := u.look()
 			var held []string
@@ -183,6 +183,22 @@ func TestClaimsListed(t *testing.T) {
 	known.begin(ended, "ended")
 	if known.toWorkAt("ended") != ended || len(d.woken()) != 1 {
 		t.Error("does not begin")
+	}
+}
+
+// TestPlaceOfAClaim is the same on the server that creates it and on others, which know
+// the stored time: the wall clock may be set back between the two.
+func TestPlaceOfAClaim(t *testing.T) {
+	created := claimNamed("u")
+	created.CreationTimestamp = metav1.NewTime(time.Now())
+	stored := created.DeepCopy()
+	stored.CreationTimestamp = created.CreationTimestamp.Rfc3339Copy()
+	here, there := newDesk(t).worker.known, newDesk(t).worker.known
+	opened := here.open(t.Context(), created, time.Now().Add(2*time.Second)).waiter.Place
+	there.adopt(stored)
+	adopted := there.of("u").waiter.Place
+	if opened.Since.String() != opened.Since.Round(0).String() || !opened.Since.Equal(adopted.Since) {
+		t.Errorf("where it is created its place is of %s, elsewhere of %s", opened.Since, adopted.Since)
 	}
 }
 
@@ -328,7 +344,7 @@ func TestNotesBecomeRarer(t *testing.T) {
 // TestWhatMayHelp a claim that waits: a set that may serve it, or did, and anything if
 // it is stuck.
 func TestWhatMayHelp(t *testing.T) {
-	u := newDesk(t).worker.known.newUnfinished(claimNamed("u"), birth)
+	u := newDesk(t).worker.known.newUnfinished(claimNamed("u"))
 	if u.mayBeHelped("ns", setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}

@@ -266,7 +266,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
 		return 0, w.abandon(ctx, uid, u, seen)
 	case !claims.Unfinished(seen.claim):
-		w.committer.queue.Served(u.waiter, claims.Replicas(seen.claim)-int(seen.claim.Status.ClaimedReplicas))
+		w.committer.queue.Served(u.waiter, int(seen.claim.Status.ClaimedReplicas))
 		w.known.forget(u, uid)
 		return 0, nil
 	case !w.isMine(uid, u):
@@ -325,9 +325,7 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 
 // wait puts the claim in line for what it lacks after a plan.
 func (w *worker) wait(t *turn, p *plan.Plan) {
-	wants := p.Wants
-	wants.Need -= len(t.taken)
-	t.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, wants))
+	t.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, p.Wants, len(t.taken)))
 }
 
 // shortest is the least time between two turns that the passing of time begins.
@@ -362,7 +360,7 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 	if claims.CreatesOnNoStock(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
-	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants))
+	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))
 	if young := w.youngUntil(u).Sub(now); young > 0 {
 		return max(shortest, young)
 	}
@@ -392,7 +390,7 @@ func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
 		case !u.claimIs(stored) || claims.Unfinished(stored):
 			continue
 		default:
-			w.committer.queue.Served(u.waiter, claims.Replicas(stored)-int(stored.Status.ClaimedReplicas))
+			w.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
 		}
 		w.known.turns.Add(uid)
 	}

@@ -49,7 +49,7 @@ func TestWhoseClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			d.prefers(tc.prefers)
-			u := d.worker.known.newUnfinished(claimNamed("u"), d.clock.Now())
+			u := d.worker.known.newUnfinished(claimNamed("u"))
 			if tc.created {
 				u = d.worker.known.open(t.Context(), claimNamed("u"), d.clock.Now())
 			} else {
@@ -139,6 +139,28 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	d.stocks("three", set, pods)
 	if _, err := d.worker.turn(t.Context(), "makes", d.worker.known.of("makes")); err != nil || d.stock.queue.Free(poolNamed("a")) != 1 {
 		t.Errorf("one that has sandboxes made keeps those of a pool, %v", err)
+	}
+}
+
+// TestKeepsItsPlaceWhileItWrites: a claim of more than one transaction takes is not
+// overtaken while the first is on its way.
+func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
+	set := setOf("a", "py")
+	d := newDesk(t, set)
+	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+	next := d.nextTurn(warm(5))
+	next.room = 2
+	for _, name := range []string{"one", "two", "three"} {
+		d.stocks(name, set, pods)
+	}
+	if p := d.planned(next); len(p.Bound) != 2 || p.Wants.Need != 3 {
+		t.Errorf("binds %d and waits for %d", len(p.Bound), p.Wants.Need)
+	}
+	if free, left := d.stock.queue.Free(poolNamed("a")), d.left("a"); free != 0 || left != 1 {
+		t.Errorf("while it writes, of %d are %d free", left, free)
+	}
+	if got := d.stock.queue.Demands(everyClaim)[poolNamed("a")[0].Pool]; got != (queue.Demand{Claims: 1, Sandboxes: 3}) {
+		t.Errorf("while it writes, the demand is %+v", got)
 	}
 }
 

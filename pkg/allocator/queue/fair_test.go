@@ -307,7 +307,11 @@ func TestServersDecideAlike(t *testing.T) {
 		benches, waiters[s] = append(benches, b), map[types.UID]*Waiter{}
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, c := range all {
-			w := NewWaiter(c.place, func() { woken[s] = c.place.UID })
+			place := c.place
+			if random.IntN(servers) == 0 { // the one that created it
+				place.Since = place.Since.Add(time.Duration(random.IntN(1e9)))
+			}
+			w := NewWaiter(place, func() { woken[s] = c.place.UID })
 			waiters[s][c.place.UID] = w
 			b.queue.Wait(w, c.wants)
 		}
@@ -331,6 +335,7 @@ func TestServersDecideAlike(t *testing.T) {
 			b.next++
 			left := w.Wants
 			left.Need--
+			left.Has++
 			b.queue.Watch(w, left)
 		}
 		benches[works].next++
@@ -338,6 +343,62 @@ func TestServersDecideAlike(t *testing.T) {
 	if served < 40 {
 		t.Errorf("%d were served", served)
 	}
+}
+
+// TestChargesWhatIsGot: a requester has had what its claim has more than before, not
+// what it needs less because it asks for less, or because its time is up.
+func TestChargesWhatIsGot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*bench, *Waiter, Wants)
+		want   int
+	}{
+		"one, from another server":         {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; b.queue.Watch(w, has) }, 1},
+		"nothing, and asks for less":       {func(b *bench, w *Waiter, has Wants) { has.Need = 1; b.queue.Watch(w, has) }, 0},
+		"one, and asks for more":           {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 20, 3; b.queue.Watch(w, has) }, 1},
+		"nothing, and its time is up":      {func(b *bench, w *Waiter, _ Wants) { b.queue.Served(w, 2) }, 0},
+		"the rest, and is at its end":      {func(b *bench, w *Waiter, _ Wants) { b.queue.Served(w, 12) }, 10},
+		"nothing more than what it took":   {func(b *bench, w *Waiter, has Wants) { b.stock("pool", 1); b.takes(w); b.queue.Served(w, 3) }, 1},
+		"nothing that its server knows of": {func(b *bench, w *Waiter, has Wants) { has.Need, has.Has = 9, 3; b.queue.Wait(w, has) }, 0},
+		"what its server knew of, and no more": {func(b *bench, w *Waiter, has Wants) {
+			has.Need, has.Has = 9, 3
+			b.queue.Wait(w, has)
+			b.queue.Watch(w, has)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			has := Wants{Need: 10, Has: 2, Sources: from("pool")}
+			w := b.waiter(1, "w")
+			b.queue.Watch(w, has)
+			b.queue.Wait(b.waiter(2, "stays"), Wants{Need: 1, Sources: from("pool")})
+			seat := b.line("pool").seats["one"]
+			before := seat.turn
+			tc.change(b, w, has)
+			if got := seat.turn - before; got != tc.want {
+				t.Errorf("is charged %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestTimesOfPlaces have no reading of the monotonic clock, whoever gives them: with
+// some that have one and some that do not there is no order once the wall clock was set
+// back.
+func TestTimesOfPlaces(t *testing.T) {
+	b := newBench(t)
+	now := time.Now()
+	b.clock.SetTime(now.Add(time.Second))
+	w := NewWaiter(Place{Namespace: "ns", Since: now, UID: "one"}, func() {})
+	expect := func(want time.Time) {
+		t.Helper()
+		if got := w.Since.String(); got != want.Round(0).Truncate(time.Second).String() {
+			t.Errorf("its place is of %s", got)
+		}
+	}
+	expect(now)
+	b.queue.Wait(w, Wants{Need: 1, Asked: "a"})
+	b.queue.Wait(w, Wants{Need: 1, Asked: "b"})
+	expect(now.Add(time.Second))
 }
 
 // TestAsksForSomethingElse: a claim that waited for what does not exist has no place
@@ -370,6 +431,13 @@ func TestJoin(t *testing.T) {
 	}
 	b.queue.Leave(second)
 	b.expectNoLines()
+}
+
+// line returns the line of a pool.
+func (b *bench) line(pool string) *line {
+	h := b.queue.of("ns")
+	defer h.mu.Unlock()
+	return h.lines[named(pool)]
 }
 
 // looked returns how often a waiter was looked at in all.

@@ -46,7 +46,7 @@ func newHall(index *poolindex.Index, c clock.PassiveClock) *hall {
 }
 
 // wait says what a waiter wants from now on, and puts it in line, or takes it out,
-// accordingly. served is how much it has got of what it needs no more.
+// accordingly. served is how much it has got elsewhere, if that is more than 0.
 func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	before, after := w.pools(&w.Wants), w.pools(&wants)
 	if served > 0 {
@@ -64,7 +64,7 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	switch {
 	case w.Asked != "" && w.Asked != wants.Asked && len(after) > 0:
 		h.move(w, before, nil, wants)
-		w.Since = h.clock.Now()
+		w.Since = toSecond(h.clock.Now())
 		h.move(w, nil, after, wants)
 	case stays && w.samePlace(&wants):
 		w.Wants = wants
@@ -127,6 +127,7 @@ func (h *hall) take(w *Waiter, n int) []poolindex.Candidate {
 	if len(taken) > 0 {
 		left := w.Wants
 		left.Need -= len(taken)
+		left.Has += len(taken)
 		h.wait(w, left, len(taken))
 	}
 	return taken
@@ -375,6 +376,7 @@ func (h *hall) readmit(w *Waiter) {
 	}
 	w.aside, w.couldSince = false, time.Time{}
 	for _, p := range w.pools(&w.Wants) {
+		h.lines[p].comesBack(w)
 		h.lines[p].place(w)
 	}
 }
@@ -386,7 +388,9 @@ func (h *hall) charge(w *Waiter, n int) {
 	}
 }
 
-// stockedAgain: there was nothing in a pool that anyone could have had.
+// stockedAgain: there was nothing in a pool that a claim could have had. If all who wait
+// for it are aside, the oldest has its turn again: were it all of them, and their servers
+// gone, what comes would lie idle for the time of each.
 func (h *hall) stockedAgain(p poolindex.Pool) {
 	l := h.lines[p]
 	if l == nil {
@@ -395,8 +399,11 @@ func (h *hall) stockedAgain(p poolindex.Pool) {
 	if l.offered != nil {
 		l.offered.couldSince = time.Time{}
 	}
-	for w := range l.aside {
-		h.readmit(w)
+	if l.first(parts) != nil || l.first(wholes) != nil {
+		return
+	}
+	if oldest, ok := l.aside.Min(); ok {
+		h.readmit(oldest)
 	}
 }
 
@@ -405,9 +412,10 @@ func (h *hall) tick() {
 	for l := range h.stocked {
 		h.settle(nil, l.pool)
 		if h.index.Available(l.pool) > 0 && !h.kept(l.pool) {
-			for w := range l.aside {
+			l.aside.Ascend(func(w *Waiter) bool {
 				w.wake()
-			}
+				return true
+			})
 		}
 	}
 }

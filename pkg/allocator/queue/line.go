@@ -39,8 +39,8 @@ type line struct {
 	// byNeed are those who need all at once, the most modest first, also those who
 	// yield, who are in no lane.
 	byNeed *btree.BTree[*Waiter]
-	// aside are those who did not take what they could have had.
-	aside map[*Waiter]struct{}
+	// aside are those who did not take what they could have had, by when they came.
+	aside *btree.BTree[*Waiter]
 	// round is the last turn that there was.
 	round int
 	// offered is who was woken last.
@@ -70,8 +70,9 @@ const degree = 8 // of the trees: their nodes have up to 15 items
 func newLine(p poolindex.Pool, looks *int) *line {
 	l := &line{
 		pool: p, looks: looks, sweepAt: 64,
-		members: map[*Waiter]struct{}{}, seats: map[string]*seat{}, aside: map[*Waiter]struct{}{},
+		members: map[*Waiter]struct{}{}, seats: map[string]*seat{},
 	}
+	l.aside = btree.New(degree, func(a, b *Waiter) bool { return l.compareAge(a, b) < 0 })
 	for lane := range l.lanes {
 		l.lanes[lane] = btree.New(degree, func(a, b *seat) bool {
 			return cmp.Or(cmp.Compare(a.turn, b.turn), l.compareAge(a.first(lane), b.first(lane))) < 0
@@ -138,7 +139,7 @@ func (l *line) enter(w *Waiter) {
 func (l *line) exit(w *Waiter) {
 	l.displace(w)
 	delete(l.members, w)
-	delete(l.aside, w)
+	l.aside.Delete(w)
 	s := l.seats[w.Requester]
 	if s.members--; s.members == 0 && s.turn <= l.round+1 {
 		delete(l.seats, w.Requester)
@@ -162,13 +163,22 @@ func (l *line) joinsAt() int {
 	return max(turn, l.round+1)
 }
 
+// comesBack lets the requester of a claim that was aside begin where those are who wait,
+// if it had no other claim in the lanes: it had no turns for a while, and does not have
+// them all at once.
+func (l *line) comesBack(w *Waiter) {
+	if s := l.seats[w.Requester]; s.first(parts) == nil && s.first(wholes) == nil {
+		s.turn = max(s.turn, l.joinsAt())
+	}
+}
+
 // place puts a claim that is in line, and not aside, where its turn is.
 func (l *line) place(w *Waiter) {
 	if w.aside {
-		l.aside[w] = struct{}{}
+		l.aside.ReplaceOrInsert(w)
 		return
 	}
-	delete(l.aside, w)
+	l.aside.Delete(w)
 	if w.whole() {
 		l.byNeed.ReplaceOrInsert(w)
 	}

@@ -122,6 +122,7 @@ func (c *crowd) something() string {
 		w := c.one()
 		wants := w.Wants
 		wants.Need = max(0, wants.Need-1+c.rand.IntN(3))
+		wants.Has += c.rand.IntN(2)
 		switch c.rand.IntN(4) {
 		case 0:
 			wants.Sources = c.some()

@@ -75,21 +75,21 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	h.wait(w, wants, 0)
 }
 
-// Watch is Wait for a claim that another server works at: what it needs less than
-// before it has got there.
+// Watch is Wait for a claim that another server works at: what it has more than before
+// it has got there. It may need less for other reasons.
 func (q *Queue) Watch(w *Waiter, wants Wants) {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
 	wants.Need = max(0, wants.Need)
-	h.wait(w, wants, w.Need-wants.Need)
+	h.wait(w, wants, wants.Has-w.Has)
 }
 
 // Served is Leave for a claim at its end, which another server may have brought it to
-// and which lacks left sandboxes then.
-func (q *Queue) Served(w *Waiter, left int) {
+// and which has that many sandboxes then.
+func (q *Queue) Served(w *Waiter, has int) {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
-	h.wait(w, Wants{}, w.Need-max(0, left))
+	h.wait(w, Wants{}, has-w.Has)
 }
 
 // Join is Wait for a claim that is about to be stored, unless as many claims of its

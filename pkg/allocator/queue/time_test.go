@@ -111,9 +111,61 @@ func TestGatheringBeginsAnew(t *testing.T) {
 	w := b.waits(1, 3, true, pool)
 	b.stock("pool", 1)
 	b.pass(gatherWithin)
-	b.queue.Watch(w, Wants{Need: 2, Sources: pool, AtOnce: true}) // one less
+	b.queue.Watch(w, Wants{Need: 2, Has: 1, Sources: pool, AtOnce: true})
 	b.pass(gatherWithin)
 	b.expect("a newcomer, while it gathers again", b.queue.TakeFree(pool, 1, false), 0)
 	b.pass(time.Millisecond)
 	b.expect("a newcomer, after that time again", b.queue.TakeFree(pool, 1, false), 1)
+}
+
+// TestHungClaimsCostLittle: claims whose servers are gone do not have what comes one
+// after the other, each time that there is something again.
+func TestHungClaimsCostLittle(t *testing.T) {
+	b := newBench(t)
+	pool := from("pool")
+	const hung = 5
+	for i := range hung {
+		b.waits(i, 1, false, pool)
+	}
+	b.stock("pool", 1)
+	for range hung {
+		b.pass(takeWithin + time.Millisecond)
+	}
+	b.expect("a newcomer, when all are aside", b.queue.TakeFree(pool, 1, false), 1)
+
+	b.stock("pool", 1)
+	b.expect("a newcomer, while the oldest may take again", b.queue.TakeFree(pool, 1, false), 0)
+	b.pass(takeWithin + time.Millisecond)
+	b.expect("a newcomer after that", b.queue.TakeFree(pool, 1, false), 1)
+
+	live := b.waits(hung, 2, false, pool)
+	for range 2 {
+		b.stock("pool", 1)
+		b.expectWoken("one whose server is there", live, true)
+		b.expect("one whose server is there", b.takes(live), 1)
+	}
+}
+
+// TestComesBackWithoutArrears: who was aside has turns like the others from then on, and
+// not at once all that it missed.
+func TestComesBackWithoutArrears(t *testing.T) {
+	b := newBench(t)
+	pool := from("pool")
+	silent := b.waits(1, 100, false, pool)
+	b.stock("pool", 1)
+	b.pass(takeWithin + time.Millisecond)
+	busy := NewWaiter(Place{Namespace: "ns", Requester: "two", Since: time.Unix(2, 0), UID: "busy"}, func() {})
+	b.queue.Wait(busy, Wants{Need: 100, Sources: pool})
+	b.stock("pool", 49)
+	b.expect("who takes while the other is aside", b.takes(busy), 50)
+
+	b.takes(silent)
+	b.stock("pool", 20)
+	for b.index.Available(named("pool")) > 0 {
+		b.queue.Take(silent, 1)
+		b.queue.Take(busy, 1)
+	}
+	if got := 100 - silent.Need; got < 9 || got > 11 {
+		t.Errorf("of 20 it got %d when it was back", got)
+	}
 }

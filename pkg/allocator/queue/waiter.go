@@ -23,6 +23,9 @@ type Source struct {
 type Wants struct {
 	// Need is how many sandboxes it lacks; with 0 it does not wait.
 	Need int
+	// Has is how many it has got: those that its status counts, and those that are taken
+	// and not written yet.
+	Has int
 	// Sources are the pools that may serve it. They are of its namespace.
 	Sources []Source
 	// AtOnce reports whether it takes all it needs at once or nothing.
@@ -44,7 +47,8 @@ type Place struct {
 	Namespace string
 	// Requester is who created the claim.
 	Requester string
-	// Since is when it was created.
+	// Since is when it was created, in seconds of the wall clock, as it is stored:
+	// NewWaiter drops the rest.
 	Since time.Time
 	UID   types.UID
 }
@@ -67,8 +71,13 @@ type Waiter struct {
 // NewWaiter returns the place of a claim. wake is called when there is something for
 // it. It must not block, nor call the queue.
 func NewWaiter(place Place, wake func()) *Waiter {
+	place.Since = toSecond(place.Since)
 	return &Waiter{Place: place, wake: wake}
 }
+
+// toSecond is a time as it is stored. It has no reading of the monotonic clock: times
+// with and without one have no common order once the wall clock was set back.
+func toSecond(t time.Time) time.Time { return t.Truncate(time.Second) }
 
 // compare orders the claims of a requester by when they came, on whatever server, and
 // after that by UID.
