@@ -32,6 +32,11 @@ var (
 	// of the transaction and could not be asked afterwards. Creating the claim
 	// again by the same name is safe: it cannot bind twice.
 	ErrUnknownOutcome = errors.New("it is not known whether the claim was stored")
+
+	// ErrIdentityUnknown is what Options.Admit fails with for a claim of which it is not
+	// known who asks for it. Its text is for the status of the claim.
+	ErrIdentityUnknown = errors.New("it is not recorded in full who made the claim, or another user has changed it; " +
+		"what it lacks waits for the pool")
 )
 
 // SourceError is the ErrSetNotFound of a claim, and says what it is about.

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -30,14 +32,15 @@ func TestRequester(t *testing.T) {
 		"a name":     {who: &user.DefaultInfo{Name: name}},
 		"in full":    {who: &user.DefaultInfo{Name: name, UID: "1", Groups: []string{"a", "b"}, Extra: map[string][]string{pod: {"x", "y"}}}},
 		"an admin":   {who: &user.DefaultInfo{Name: "boss", Groups: []string{user.SystemPrivilegedGroup}}},
-		"a secret":   {who: &user.DefaultInfo{Name: name, Extra: map[string][]string{pod: {"x"}, "example.com/token": {"s3cr3t"}}}, want: sandboxclaim.ErrIdentityUnknown},
-		"too much":   {who: &user.DefaultInfo{Name: name, Groups: strings.Split(strings.Repeat("group ", 2000), " ")}, want: sandboxclaim.ErrIdentityUnknown},
-		"no request": {want: sandboxclaim.ErrIdentityUnknown},
+		"a secret":   {who: &user.DefaultInfo{Name: name, Extra: map[string][]string{pod: {"x"}, "example.com/token": {"s3cr3t"}}}, want: allocator.ErrIdentityUnknown},
+		"too much":   {who: &user.DefaultInfo{Name: name, Groups: strings.Split(strings.Repeat("group ", 2000), " ")}, want: allocator.ErrIdentityUnknown},
+		"no request": {want: allocator.ErrIdentityUnknown},
 	}
 	for what, tc := range tests {
 		t.Run(what, func(t *testing.T) {
 			ctx := t.Context()
 			claim := &v1alpha1.SandboxClaim{}
+			claim.UID = uuid.NewUUID()
 			claim.Annotations = map[string]string{v1alpha1.AnnotationClaimedByIdentity: `{"username":"eve","groups":["system:masters"]}`}
 			if tc.who != nil {
 				ctx = genericapirequest.WithUser(ctx, tc.who)

@@ -88,9 +88,10 @@ const (
 	AnnotationStarting = SandlotKeyPrefix + "starting"
 	// AnnotationClaimedBy is the name of the user who created the claim.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
-	// AnnotationClaimedByIdentity is the user who created the claim, as a UserInfo of
-	// authentication.k8s.io/v1 in JSON, on a claim that is not Completed: sandboxes that
-	// are made for it in the background are admitted as made by that user.
+	// AnnotationClaimedByIdentity is the user who created the claim, on a claim that is not
+	// Completed and that no other user has changed: sandboxes that are made for it in the
+	// background are admitted as made by that user. It is JSON: user is a UserInfo of
+	// authentication.k8s.io/v1, and the claim's UID is a hash of it and of salt.
 	AnnotationClaimedByIdentity = SandlotKeyPrefix + "claimed-by-identity"
 )
 

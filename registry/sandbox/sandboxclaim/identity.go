@@ -4,15 +4,17 @@
 package sandboxclaim
 
 import (
+	"crypto/sha256"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
 )
 
 // claimedBy are the annotations that say who claimed. They are the server's own.
@@ -43,11 +45,26 @@ const (
 	publicExtra = "authentication.kubernetes.io/"
 )
 
-// ErrIdentityUnknown means that who made a claim is not recorded in full.
-var ErrIdentityUnknown = errors.New("who made the claim is not recorded in full")
+// recorded is what the annotation claimed-by-identity holds. The claim's UID is the hash of
+// it, and the server alone writes UIDs, once. So nothing that is written into the
+// annotation later is taken for what this server recorded: also not on a claim that was
+// changed through a server of a version that lets clients write there.
+type recorded struct {
+	// Salt makes the UID that of one claim. User is a UserInfo of authentication.k8s.io/v1.
+	Salt uuid.UUID       `json:"salt"`
+	User json.RawMessage `json:"user"`
+}
 
-// encodeIdentity returns what is recorded of a user; "" if that cannot be all of it.
-func encodeIdentity(who user.Info) string {
+// uid is the UID of a claim with this record.
+func (r *recorded) uid() types.UID {
+	const ownKind = 8 // the version of UUIDs that RFC 9562 leaves to whoever makes them
+	return types.UID(uuid.NewHash(sha256.New(), r.Salt, r.User, ownKind).String())
+}
+
+// record notes who makes a claim that is about to be stored, and gives the claim the UID
+// that goes with it. It returns "" and leaves the claim as it is if that cannot be all of
+// who it is.
+func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
 	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
 	for key, values := range who.GetExtra() {
 		if !strings.HasPrefix(key, publicExtra) {
@@ -62,21 +79,31 @@ func encodeIdentity(who user.Info) string {
 	if err != nil || len(encoded) > maxIdentityBytes {
 		return ""
 	}
-	return string(encoded)
+	r := recorded{User: encoded}
+	if r.Salt, err = uuid.Parse(string(claim.UID)); err != nil {
+		return ""
+	}
+	all, err := json.Marshal(&r)
+	if err != nil {
+		return ""
+	}
+	claim.UID = r.uid()
+	return string(all)
 }
 
 // IdentityOf returns the user who made a claim that is not Completed, with all groups and
-// extra fields of that time. It fails with ErrIdentityUnknown if they are not recorded:
-// there are too many groups, or extra fields that are not Kubernetes' own, or the claim
-// was made by a version that did not record them.
+// extra fields of that time. It fails with allocator.ErrIdentityUnknown if they are not
+// recorded: there are too many groups, or extra fields that are not Kubernetes' own, the
+// claim was made by a version that did not record them, or another user has changed
+// its spec.
 func IdentityOf(claim *v1alpha1.SandboxClaim) (user.Info, error) {
-	recorded := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]
-	if recorded == "" {
-		return nil, ErrIdentityUnknown
+	var r recorded
+	if err := json.Unmarshal([]byte(claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]), &r); err != nil || r.uid() != claim.UID {
+		return nil, allocator.ErrIdentityUnknown
 	}
 	var info authenticationv1.UserInfo
-	if err := json.Unmarshal([]byte(recorded), &info); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdentityUnknown, err)
+	if err := json.Unmarshal(r.User, &info); err != nil {
+		return nil, allocator.ErrIdentityUnknown
 	}
 	who := &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups}
 	for key, values := range info.Extra {

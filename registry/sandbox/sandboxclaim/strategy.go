@@ -73,20 +73,24 @@ func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	who := map[string]string{}
 	if info, ok := genericapirequest.UserFrom(ctx); ok {
 		who[v1alpha1.AnnotationClaimedBy] = info.GetName()
-		who[v1alpha1.AnnotationClaimedByIdentity] = encodeIdentity(info)
+		who[v1alpha1.AnnotationClaimedByIdentity] = record(claim, info)
 	}
 	setClaimedBy(claim, who)
 }
 
 // PrepareForUpdate keeps the status and who claimed, and counts changes of the
-// spec.
-func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+// spec. After a change by another user the claim asks for something else than its
+// maker did, and nothing more is made for it with the maker's rights.
+func (Strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
 	updated.Status = stored.Status
 	setClaimedBy(updated, stored.Annotations)
 	canonicalize(&updated.Spec)
 	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
+		if by, ok := genericapirequest.UserFrom(ctx); !ok || by.GetName() != stored.Annotations[v1alpha1.AnnotationClaimedBy] {
+			delete(updated.Annotations, v1alpha1.AnnotationClaimedByIdentity)
+		}
 		// Nothing is left to do for a claim that is Completed, so no controller observes
 		// the change, for which kubectl wait would wait.
 		if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {

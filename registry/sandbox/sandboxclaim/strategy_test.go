@@ -4,6 +4,7 @@
 package sandboxclaim_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 
 	testclock "k8s.io/utils/clock/testing"
@@ -18,6 +22,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
@@ -36,14 +41,16 @@ func TestPrepareForCreate(t *testing.T) {
 	claim.Status = v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseCompleted, ClaimedReplicas: 1}
 	claim.Spec.ShutdownTime = at(1500 * time.Millisecond)
 	claim.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"b": 1, "a": 2}`)}}
+	claim.UID = salt
 
 	newStrategy().PrepareForCreate(registrytest.Context(t, "sandboxclaims"), claim)
 
 	want := registrytest.NewSandboxClaim("a")
 	want.Generation = 1
+	want.UID = claim.UID // of which IdentityOf knows what it has to be
 	want.Annotations = map[string]string{
 		v1alpha1.AnnotationClaimedBy:         registrytest.UserName,
-		v1alpha1.AnnotationClaimedByIdentity: `{"username":"alice"}`,
+		v1alpha1.AnnotationClaimedByIdentity: ofAlice,
 	}
 	want.Spec.ShutdownTime = at(time.Second)
 	want.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"a":2,"b":1}`)}}
@@ -52,8 +59,15 @@ func TestPrepareForCreate(t *testing.T) {
 	}
 }
 
+// salt is a UID as the generic store gives it to a claim, and ofAlice what is recorded of
+// alice with it.
+const (
+	salt    = "0b9c4a6e-64c6-4a1c-9d0f-2f1b6f5f7a11"
+	ofAlice = `{"salt":"` + salt + `","user":{"username":"alice"}}`
+)
+
 func TestClaimedBy(t *testing.T) {
-	const key, identity, alice = v1alpha1.AnnotationClaimedBy, v1alpha1.AnnotationClaimedByIdentity, `{"username":"alice"}`
+	const key, identity, alice = v1alpha1.AnnotationClaimedBy, v1alpha1.AnnotationClaimedByIdentity, ofAlice
 	tests := map[string]struct {
 		stored, sent, want map[string]string
 		create, anonymous  bool
@@ -94,7 +108,7 @@ func TestClaimedBy(t *testing.T) {
 				ctx = t.Context()
 			}
 			claim := registrytest.NewSandboxClaim("a")
-			claim.Annotations = tc.sent
+			claim.UID, claim.Annotations = salt, tc.sent
 			if tc.create {
 				newStrategy().PrepareForCreate(ctx, claim)
 			} else {
@@ -105,6 +119,84 @@ func TestClaimedBy(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, claim.Annotations); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestIdentityOfWhatWasWritten: nothing is an identity but what the server recorded of the
+// user who made this claim.
+func TestIdentityOfWhatWasWritten(t *testing.T) {
+	made := func(uid types.UID) *v1alpha1.SandboxClaim {
+		claim := registrytest.NewSandboxClaim("a")
+		claim.UID = uid
+		newStrategy().PrepareForCreate(registrytest.Context(t, "sandboxclaims"), claim)
+		return claim
+	}
+	mine, other := made(salt), made("5f1e9a52-3f4c-4f38-8d43-0f6a2b8e7c22")
+	if who, err := sandboxclaim.IdentityOf(mine); err != nil || who.GetName() != registrytest.UserName || mine.UID == salt || mine.UID == other.UID {
+		t.Fatalf("got %v, %v, of the claims %s and %s", who, err, mine.UID, other.UID)
+	}
+	for name, planted := range map[string]string{
+		"a user":                  `{"username":"alice","groups":["system:masters"]}`,
+		"a record":                `{"salt":"` + salt + `","user":{"username":"alice","groups":["system:masters"]}}`,
+		"with the UID as salt":    `{"salt":"` + string(mine.UID) + `","user":{"username":"alice"}}`,
+		"that of another claim":   other.Annotations[v1alpha1.AnnotationClaimedByIdentity],
+		"none":                    "",
+		"no JSON":                 "alice",
+		"a salt that is no UUID":  `{"salt":"x","user":{"username":"alice"}}`,
+		"nothing of which to ask": `{}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, uid := range []types.UID{mine.UID, salt} {
+				claim := mine.DeepCopy()
+				claim.UID = uid // salt is one as a version gave it that recorded nothing
+				claim.Annotations[v1alpha1.AnnotationClaimedByIdentity] = planted
+				if who, err := sandboxclaim.IdentityOf(claim); !errors.Is(err, allocator.ErrIdentityUnknown) {
+					t.Errorf("got %v, %v", who, err)
+				}
+			}
+		})
+	}
+}
+
+// TestChangedByAnother: with a claim that another user changed, nothing is asked for in
+// the name of who made it.
+func TestChangedByAnother(t *testing.T) {
+	tests := map[string]struct {
+		by     string
+		change func(*v1alpha1.SandboxClaim)
+		known  bool
+	}{
+		"the same user":             {registrytest.UserName, func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }, true},
+		"what it is made from":      {"eve", func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }, false},
+		"what is on it":             {"eve", func(c *v1alpha1.SandboxClaim) { c.Spec.Labels = map[string]string{"a": "b"} }, false},
+		"whether it is made":        {"eve", func(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = new(false) }, false},
+		"nothing":                   {"eve", func(*v1alpha1.SandboxClaim) {}, true},
+		"labels of the claim":       {"eve", func(c *v1alpha1.SandboxClaim) { c.Labels = map[string]string{"a": "b"} }, true},
+		"the record itself":         {"eve", func(c *v1alpha1.SandboxClaim) { c.Annotations[v1alpha1.AnnotationClaimedByIdentity] = "{}" }, true},
+		"no user, what is asked of": {"", func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored := registrytest.NewSandboxClaim("a")
+			stored.UID = salt
+			newStrategy().PrepareForCreate(registrytest.Context(t, "sandboxclaims"), stored)
+			changed := stored.DeepCopy()
+			tc.change(changed)
+			ctx := t.Context()
+			if tc.by != "" {
+				ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: tc.by})
+			}
+			newStrategy().PrepareForUpdate(ctx, changed, stored)
+			if _, err := sandboxclaim.IdentityOf(changed); (err == nil) != tc.known || changed.Annotations[v1alpha1.AnnotationClaimedBy] != registrytest.UserName {
+				t.Errorf("%v, annotations %v", err, changed.Annotations)
+			}
+			again := changed.DeepCopy() // what was dropped does not come back
+			again.Annotations[v1alpha1.AnnotationClaimedByIdentity] = stored.Annotations[v1alpha1.AnnotationClaimedByIdentity]
+			newStrategy().PrepareForUpdate(ctx, again, changed)
+			if _, err := sandboxclaim.IdentityOf(again); (err == nil) != tc.known {
+				t.Errorf("written again: %v, annotations %v", err, again.Annotations)
 			}
 		})
 	}
