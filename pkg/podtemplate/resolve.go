@@ -148,7 +148,7 @@ func (c *Cache) ResolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, l
 	switch {
 	case sandbox.Spec.Template != nil:
 	case RefersToRevision(sandbox):
-		lookup = heldLookup{Lookup: lookup, cache: c, revision: sandbox.Labels[v1alpha1.LabelTemplateHash]}
+		lookup = heldLookup{Lookup: lookup, cache: c, sandbox: sandbox}
 	case v1alpha1.PoolOf(sandbox) != nil:
 		return nil, about(ErrRevision, "Sandbox", sandbox)
 	}
@@ -156,20 +156,24 @@ func (c *Cache) ResolveSandbox(ctx context.Context, sandbox *v1alpha1.Sandbox, l
 	return resolved, about(err, "Sandbox", sandbox)
 }
 
-// heldLookup finds no SandboxTemplate but one that holds a revision.
+// heldLookup finds no SandboxTemplate but one that holds the revision of a sandbox.
 type heldLookup struct {
 	Lookup
-	cache    *Cache
-	revision string
+	cache   *Cache
+	sandbox *v1alpha1.Sandbox
 }
 
 // SandboxTemplate implements Lookup.
 func (l heldLookup) SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error) {
 	template, err := l.Lookup.SandboxTemplate(ctx, namespace, name)
-	if err == nil && template != nil && !l.cache.HoldsRevision(template, l.revision) {
+	if err != nil || template == nil {
+		return nil, err
+	}
+	revision := l.sandbox.Labels[v1alpha1.LabelTemplateHash]
+	if isShort(revision) && !mayHoldShort(template, l.sandbox) || !l.cache.hasContent(template, revision) {
 		return nil, ErrRevision
 	}
-	return template, err
+	return template, nil
 }
 
 // heldKey is a state of a template and a revision that it may hold.
@@ -181,14 +185,18 @@ type heldKey struct {
 // HoldsRevision is like the function of that name, and hashes each state of a template
 // once.
 func (c *Cache) HoldsRevision(template *v1alpha1.SandboxTemplate, revision string) bool {
+	return !isShort(revision) && c.hasContent(template, revision)
+}
+
+func (c *Cache) hasContent(template *v1alpha1.SandboxTemplate, revision string) bool {
 	if template.ResourceVersion == "" { // it cannot be told from what it becomes
-		return HoldsRevision(template, revision)
+		return hasContent(template, revision)
 	}
 	key := heldKey{template.UID, template.ResourceVersion, revision}
 	if known, ok := c.held.Get(key); ok {
 		return known.(bool)
 	}
-	holds := HoldsRevision(template, revision)
+	holds := hasContent(template, revision)
 	c.held.Add(key, holds)
 	return holds
 }

@@ -83,9 +83,26 @@ func SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
 
 // HoldsRevision reports whether the content of a SandboxTemplate is that of a revision.
 // Neither its name nor its owner tells: whoever may write SandboxTemplates can give
-// one any. Revisions of earlier versions, which were shorter, are known by the hash of
-// then.
+// one any. Of the shorter revisions of earlier versions there is none: other content of
+// the same hash is easy to find.
 func HoldsRevision(template *v1alpha1.SandboxTemplate, revision string) bool {
+	return !isShort(revision) && hasContent(template, revision)
+}
+
+// isShort reports whether a revision is one of an earlier version.
+func isShort(revision string) bool {
+	return len(revision) < revisionEncoding.EncodedLen(revisionBytes)
+}
+
+// mayHoldShort reports whether a SandboxTemplate may hold the short revision that a
+// sandbox was made from by an earlier version: it was there before the sandbox, and its
+// spec has not changed since. Content that is easy to forge is believed of no other.
+func mayHoldShort(template *v1alpha1.SandboxTemplate, sandbox *v1alpha1.Sandbox) bool {
+	return template.Generation == 1 && !template.CreationTimestamp.After(sandbox.CreationTimestamp.Time)
+}
+
+// hasContent reports whether the hash of the content of a SandboxTemplate is a revision.
+func hasContent(template *v1alpha1.SandboxTemplate, revision string) bool {
 	spec := &template.Spec
 	if spec.Template == nil {
 		return false
@@ -100,7 +117,7 @@ func HoldsRevision(template *v1alpha1.SandboxTemplate, revision string) bool {
 		Service:              spec.Service,
 	}
 	hashOf := held.revision
-	if len(revision) < revisionEncoding.EncodedLen(revisionBytes) {
+	if isShort(revision) {
 		held.Set = ""
 		hashOf = func() (string, error) { return hash(&held) }
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -307,15 +308,39 @@ func TestHoldsRevision(t *testing.T) {
 	}
 }
 
-// Pools of earlier versions serve on until they are rolled out.
-func TestHoldsRevisionOfBefore(t *testing.T) {
-	template := podtemplate.Materialize(setOf(plain), "5477487d4", podtemplate.Inline(rawOf(plain)))
-	if !podtemplate.HoldsRevision(template, "5477487d4") {
-		t.Error("not known by the hash of then")
-	}
-	template.Spec.Template = rawOf(strings.Replace(plain, "busybox", "evil", 1))
-	if podtemplate.HoldsRevision(template, "5477487d4") {
-		t.Error("holds anything")
+// What earlier versions have made serves on, and nothing is made of their revisions: to
+// find other content of the same short hash is easy.
+func TestShortRevision(t *testing.T) {
+	const short = "5477487d4"
+	set := setOf(plain, func(s *v1alpha1.SandboxSet) { s.Name, s.UID = "s", "s" })
+	born := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.SandboxTemplate)
+		want   bool
+	}{
+		"as made": {func(*v1alpha1.SandboxTemplate) {}, true},
+		"older":   {func(s *v1alpha1.SandboxTemplate) { s.CreationTimestamp.Time = born.Add(-time.Hour) }, true},
+		"younger": {func(s *v1alpha1.SandboxTemplate) { s.CreationTimestamp.Time = born.Add(time.Second) }, false},
+		"changed": {func(s *v1alpha1.SandboxTemplate) { s.Generation = 2 }, false},
+		"other content": {func(s *v1alpha1.SandboxTemplate) {
+			s.Spec.Template = rawOf(strings.Replace(plain, "busybox", "evil", 1))
+		}, false},
+	} {
+		template := podtemplate.Materialize(set, short, podtemplate.Inline(rawOf(plain)))
+		template.UID, template.ResourceVersion, template.Generation, template.CreationTimestamp = "t", "1", 1, born
+		test.change(template)
+		w, cache := newWorld(), podtemplate.NewCache()
+		w.templates[template.Name] = template
+		sandbox := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
+			Namespace: template.Namespace, Name: "x", CreationTimestamp: born, Labels: map[string]string{v1alpha1.LabelTemplateHash: short}, OwnerReferences: template.OwnerReferences,
+		}}
+		sandbox.Spec.TemplateRef = to(template.Name)
+		if _, err := cache.ResolveSandbox(t.Context(), sandbox, w); (err == nil) != test.want || err != nil && !errors.Is(err, podtemplate.ErrRevision) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if podtemplate.HoldsRevision(template, short) || cache.HoldsRevision(template, short) {
+			t.Errorf("%s: sandboxes are made of it", name)
+		}
 	}
 }
 

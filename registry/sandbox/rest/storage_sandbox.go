@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
@@ -68,7 +69,7 @@ type Provider struct {
 	AdmitDelete sandboxclaim.AdmitDelete
 	// ClaimLimits bound what a claim may ask for.
 	ClaimLimits validation.ClaimLimits
-	// Authorizer is asked who may write the marks of sandboxes.
+	// Authorizer is asked who may write the marks of sandboxes and the revisions of sets.
 	Authorizer authorizer.UnconditionalAuthorizer
 }
 
@@ -79,7 +80,8 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	if err != nil {
 		return nil, nil, err
 	}
-	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store))
+	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
+	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
 	return map[string]rest.Storage{
 		"sandboxclaims":         claims.SandboxClaim,
@@ -90,17 +92,17 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 		"sandboxsets":           sets.SandboxSet,
 		"sandboxsets/scale":     sets.Scale,
 		"sandboxsets/status":    sets.Status,
-		"sandboxtemplates":      sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods),
+		"sandboxtemplates":      sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods, p.Authorizer, owners),
 	}, claims.SandboxClaim.Store, nil
 }
 
-// ownersIn reads the owners of sandboxes from the stores of sets and claims, as of now.
-func ownersIn(sets, claims *genericregistry.Store) sandbox.OwnerGetter {
+// ownersIn reads the owners of sandboxes and templates from the stores of sets and claims, as of now.
+func ownersIn(sets, claims *genericregistry.Store) rights.OwnerGetter {
 	stores := map[string]*genericregistry.Store{"SandboxSet": sets, "SandboxClaim": claims}
 	return func(ctx context.Context, namespace string, ref *metav1.OwnerReference) (metav1.Object, error) {
 		store := stores[ref.Kind]
 		if store == nil {
-			return nil, fmt.Errorf("a %s owns no sandboxes", ref.Kind)
+			return nil, fmt.Errorf("a %s owns nothing here", ref.Kind)
 		}
 		obj, err := store.Get(genericapirequest.WithNamespace(ctx, namespace), ref.Name, &metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

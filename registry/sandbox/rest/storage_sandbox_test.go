@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
 // noBinder is a binder that is not called.
@@ -69,7 +70,7 @@ func TestNewStorage(t *testing.T) {
 	for resource, got := range map[string]*genericregistry.Store{
 		"sandboxes":        storage["sandboxes"].(*sandbox.REST).Store,
 		"sandboxsets":      storage["sandboxsets"].(*base.REST).Store,
-		"sandboxtemplates": storage["sandboxtemplates"].(*base.REST).Store,
+		"sandboxtemplates": storage["sandboxtemplates"].(*sandboxtemplate.REST).Store,
 	} {
 		want := map[string]*genericregistry.Store{
 			"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets, "sandboxtemplates": stores.SandboxTemplates,

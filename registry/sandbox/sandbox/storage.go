@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/revisioncache"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // Storage is what is served for sandboxes.
@@ -31,10 +32,10 @@ type Storage struct {
 }
 
 // REST serves sandboxes, and lets their marks be written by those only who may: see
-// guard.
+// rights.Guard.
 type REST struct {
 	*base.REST
-	guard *guard
+	guard *rights.Guard
 }
 
 var _ rest.StandardStorage = &REST{}
@@ -55,24 +56,26 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 
 // NewREST returns what is served from the store of sandboxes. Who may write the marks of
 // sandboxes is asked of may; owners reads their sets and claims.
-func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners OwnerGetter) Storage {
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
-		Sandbox: &REST{REST: base.NewREST(store, "sbx"), guard: &guard{authorizer: may, owners: owners}},
-		Status:  base.NewStatusREST(store, NewStatusStrategy(strategy)),
+		Sandbox: &REST{REST: base.NewREST(store, "sbx"), guard: &rights.Guard{
+			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
+		}},
+		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}
 }
 
 // Create stores a sandbox.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, r.guard.create(createValidation), options)
+	return r.Store.Create(ctx, obj, r.guard.Create(createValidation), options)
 }
 
 // Update changes a sandbox, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, objInfo, r.guard.create(createValidation), r.guard.update(updateValidation), forceAllowCreate, options)
+	return r.Store.Update(ctx, name, objInfo, r.guard.Create(createValidation), r.guard.Update(updateValidation), forceAllowCreate, options)
 }
 
 // match lets the watch cache find by an index what claims and allocator look up

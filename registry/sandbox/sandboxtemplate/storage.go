@@ -4,13 +4,22 @@
 package sandboxtemplate
 
 import (
+	"context"
+	"fmt"
+
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // NewStore returns the store of templates. It validates each template by itself:
@@ -25,11 +34,115 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 	}, NewStrategy(scheme, nil), &generic.StoreOptions{RESTOptions: optsGetter})
 }
 
+// REST serves templates, and lets those that hold the revisions of a set be written by
+// those only who may change its pool: see rights.Guard.
+type REST struct {
+	*base.REST
+	guard *rights.Guard
+}
+
+var _ rest.StandardStorage = &REST{}
+
 // NewREST returns what is served from the store of templates: the same storage
-// underneath, and pods validated by pods, which may read from the store, or be nil.
-func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator) *base.REST {
+// underneath, and pods validated by pods, which may read from the store, or be nil. Who
+// may write the revisions of sets is asked of may; owners reads the sets.
+func NewREST(
+	scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter,
+) *REST {
 	strategy := NewStrategy(scheme, pods)
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
-	return base.NewREST(&served, "sbt")
+	return &REST{REST: base.NewREST(&served, "sbt"), guard: &rights.Guard{
+		Resource: "sandboxtemplates", Authorizer: may, Owners: owners, Needed: rightsNeeded,
+	}}
+}
+
+// Create stores a template.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
+	options *metav1.CreateOptions) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, r.guard.Create(createValidation), options)
+}
+
+// Update changes a template, or, for server-side apply, creates it.
+func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, objInfo, r.guard.Create(createValidation), r.guard.Update(updateValidation), forceAllowCreate, options)
+}
+
+// Delete deletes a template.
+func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	return r.Store.Delete(ctx, name, r.guard.Delete(deleteValidation), options)
+}
+
+// DeleteCollection deletes the templates that are selected, until one may not be.
+func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
+	return r.Store.DeleteCollection(ctx, r.guard.Delete(deleteValidation), options, listOptions)
+}
+
+// rightsNeeded returns the rights that a write of a template takes beyond the one to
+// write templates: a set makes sandboxes of those that it controls.
+func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
+	template, err := templateOrNone(obj)
+	if err != nil {
+		return nil, err
+	}
+	before, err := templateOrNone(old)
+	if err != nil {
+		return nil, err
+	}
+	set := setOf(before)
+	switch {
+	case set != nil && obj == nil:
+		// Who may delete the set may do so with what it owns, as garbage collectors and
+		// the deletion of namespaces do.
+		right := rights.Adopt(set.Name, field.NewPath("metadata", "ownerReferences"))
+		right.Or, right.Left = "delete", set
+		return []rights.Right{right}, nil
+	case set != nil:
+		return append(rights.ForOwners(controllers(template), controllers(before)), rightsForChange(template, before, set)...), nil
+	default:
+		return rights.ForOwners(controllers(template), controllers(before)), nil
+	}
+}
+
+// templateOrNone returns an object as a template, and an empty one where there is none.
+func templateOrNone(obj runtime.Object) (*v1alpha1.SandboxTemplate, error) {
+	if obj == nil {
+		return &v1alpha1.SandboxTemplate{}, nil
+	}
+	template, ok := obj.(*v1alpha1.SandboxTemplate)
+	if !ok {
+		return nil, fmt.Errorf("checking a write: %T is not a SandboxTemplate", obj)
+	}
+	return template, nil
+}
+
+// controllers returns the reference to the set that controls a template, if any.
+func controllers(template *v1alpha1.SandboxTemplate) []metav1.OwnerReference {
+	if set := setOf(template); set != nil {
+		return []metav1.OwnerReference{*set}
+	}
+	return nil
+}
+
+// rightsForChange returns what it takes to change what the set of a template reads in it.
+func rightsForChange(template, old *v1alpha1.SandboxTemplate, set *metav1.OwnerReference) []rights.Right {
+	var needed []rights.Right
+	meta := field.NewPath("metadata")
+	for _, part := range []struct {
+		path        *field.Path
+		values, old map[string]string
+	}{
+		{meta.Child("labels"), template.Labels, old.Labels},
+		{meta.Child("annotations"), template.Annotations, old.Annotations},
+	} {
+		for _, key := range rights.Changed(part.values, part.old) {
+			if rights.IsSystemKey(key) {
+				needed = append(needed, rights.Adopt(set.Name, part.path.Key(key)))
+			}
+		}
+	}
+	return needed
 }

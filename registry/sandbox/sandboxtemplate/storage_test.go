@@ -4,24 +4,30 @@
 package sandboxtemplate_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
-func newStorage(t *testing.T, fixture *registrytest.Fixture) *base.REST {
+func noOwners(context.Context, string, *metav1.OwnerReference) (metav1.Object, error) {
+	return nil, nil
+}
+
+func newStorage(t *testing.T, fixture *registrytest.Fixture) *sandboxtemplate.REST {
 	t.Helper()
 	store, err := sandboxtemplate.NewStore(fixture.Scheme, fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Destroy)
-	return sandboxtemplate.NewREST(fixture.Scheme, store, nil)
+	return sandboxtemplate.NewREST(fixture.Scheme, store, nil, authorizerfactory.NewAlwaysAllowAuthorizer(), noOwners)
 }
 
 func TestConventions(t *testing.T) {

@@ -88,9 +88,15 @@ func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 
 // isRevision reports whether a template holds a revision of a set, whose name is a
 // hash of it.
-func isRevision(template *v1alpha1.SandboxTemplate) bool {
+func isRevision(template *v1alpha1.SandboxTemplate) bool { return setOf(template) != nil }
+
+// setOf is the reference to the SandboxSet that controls a template, or nil.
+func setOf(template *v1alpha1.SandboxTemplate) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(template)
-	return owner != nil && owner.Kind == "SandboxSet" && strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/")
+	if owner == nil || owner.Kind != "SandboxSet" || !strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/") {
+		return nil
+	}
+	return owner
 }
 
 func (s Strategy) validatePods(ctx context.Context, template *v1alpha1.SandboxTemplate) field.ErrorList {

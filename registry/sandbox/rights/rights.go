@@ -1,0 +1,255 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rights checks the rights that a write takes beyond the one to write objects of
+// its kind: what sandboxes, and the templates that hold the revisions of sets, are
+// believed by.
+package rights
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+const (
+	// VerbAdopt on sandboxsets is the right to put sandboxes into a set's pool, to take
+	// them out, to change those in it, and to do so with the templates that hold its
+	// revisions.
+	VerbAdopt = "adopt"
+	// VerbBind on sandboxclaims is the right to write the marks of claims on sandboxes.
+	VerbBind = "bind"
+)
+
+// Right is a right that a write takes. One that is refused it gets 403.
+type Right struct {
+	// Verb, Resource and Name are what the authorizer is asked for. No name is all.
+	Verb, Resource, Name string
+	// Or is another verb that is enough, or empty.
+	Or string
+	// Field is what the right is needed for.
+	Field *field.Path
+	// Left is the reference to an owner that the write takes away, or whose property it
+	// deletes. That is no more than tidying up where the owner is gone or being deleted:
+	// garbage collectors do that, and need no right.
+	Left *metav1.OwnerReference
+}
+
+// Adopt is the right to adopt for a set.
+func Adopt(set string, path *field.Path) Right {
+	return Right{Verb: VerbAdopt, Resource: "sandboxsets", Name: set, Field: path}
+}
+
+// Bind is the right to bind.
+func Bind(path *field.Path) Right {
+	return Right{Verb: VerbBind, Resource: "sandboxclaims", Field: path}
+}
+
+// ForOwners returns what it takes to make a set or a claim an owner, its controller or
+// not, or to take it away. Whether an owner waits for the object to be deleted is not a
+// matter of trust.
+func ForOwners(refs, old []metav1.OwnerReference) []Right {
+	path := field.NewPath("metadata", "ownerReferences")
+	var rights []Right
+	add := func(ref metav1.OwnerReference, left *metav1.OwnerReference) {
+		if gv, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || gv.Group != v1alpha1.GroupName {
+			return
+		}
+		var right Right
+		switch ref.Kind {
+		case "SandboxSet":
+			right = Adopt(ref.Name, path)
+		case "SandboxClaim":
+			right = Bind(path)
+		default:
+			return
+		}
+		right.Left = left
+		rights = append(rights, right)
+	}
+	for _, ref := range refs {
+		if !slices.ContainsFunc(old, sameOwner(ref)) {
+			add(ref, nil)
+		}
+	}
+	for _, ref := range old {
+		if !slices.ContainsFunc(refs, sameOwner(ref)) {
+			add(ref, &ref)
+		}
+	}
+	return rights
+}
+
+func sameOwner(a metav1.OwnerReference) func(metav1.OwnerReference) bool {
+	return func(b metav1.OwnerReference) bool {
+		return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
+			ptr.Deref(a.Controller, false) == ptr.Deref(b.Controller, false)
+	}
+}
+
+// Changed returns the keys with another value than before, sorted.
+func Changed(values, old map[string]string) []string {
+	keys := sets.New[string]()
+	for key, value := range values {
+		if was, ok := old[key]; !ok || was != value {
+			keys.Insert(key)
+		}
+	}
+	for key := range old {
+		if _, ok := values[key]; !ok {
+			keys.Insert(key)
+		}
+	}
+	return sets.List(keys)
+}
+
+// IsSystemKey reports whether a key of a label or annotation says something to the
+// system, rather than to the users of a sandbox.
+func IsSystemKey(key string) bool {
+	for _, prefix := range []string{v1alpha1.KeyPrefix, v1alpha1.SandboxKeyPrefix, v1alpha1.E2BKeyPrefix, v1alpha1.SandlotKeyPrefix} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// OwnerGetter reads the set or claim that a reference of an object in a namespace
+// names. It returns nil if there is none of that UID.
+type OwnerGetter func(ctx context.Context, namespace string, ref *metav1.OwnerReference) (metav1.Object, error)
+
+// Guard lets what objects are believed by be written by those only who have the right
+// to. It stands where validating admission does: below all verbs, apply and dry runs, and
+// after everything that changes the object. Transactions of the allocator do not pass it.
+type Guard struct {
+	// Resource is that of the objects.
+	Resource   string
+	Authorizer authorizer.UnconditionalAuthorizer
+	Owners     OwnerGetter
+	// Needed returns the rights that a write takes; old is nil for a new object, and obj
+	// for one that is deleted.
+	Needed func(obj, old runtime.Object) ([]Right, error)
+}
+
+// Create checks new objects before admit does.
+func (g *Guard) Create(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if err := g.check(ctx, obj, nil); err != nil || admit == nil {
+			return err
+		}
+		return admit(ctx, obj)
+	}
+}
+
+// Update checks changed objects before admit does.
+func (g *Guard) Update(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, obj, old runtime.Object) error {
+		if err := g.check(ctx, obj, old); err != nil || admit == nil {
+			return err
+		}
+		return admit(ctx, obj, old)
+	}
+}
+
+// Delete checks objects that are to be deleted before admit does.
+func (g *Guard) Delete(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, old runtime.Object) error {
+		if err := g.check(ctx, nil, old); err != nil || admit == nil {
+			return err
+		}
+		return admit(ctx, old)
+	}
+}
+
+func (g *Guard) check(ctx context.Context, obj, old runtime.Object) error {
+	needed, err := g.Needed(obj, old)
+	if err != nil || len(needed) == 0 {
+		return err
+	}
+	if obj == nil {
+		obj = old
+	}
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Errorf("checking a write: %w", err)
+	}
+	for _, r := range needed {
+		if err := g.require(ctx, object, &r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// require fails with 403 where the user lacks a right.
+func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) error {
+	var reason string
+	for _, verb := range []string{r.Verb, r.Or} {
+		if verb == "" {
+			continue
+		}
+		allowed, why, err := g.allowed(ctx, object.GetNamespace(), verb, r)
+		if err != nil {
+			return apierrors.NewInternalError(fmt.Errorf("asking for the right to change %s: %w", r.Field, err))
+		}
+		if allowed {
+			return nil
+		}
+		reason = cmp.Or(reason, why)
+	}
+	if r.Left != nil {
+		owner, err := g.Owners(ctx, object.GetNamespace(), r.Left)
+		if err != nil {
+			return fmt.Errorf("reading the owner %s %s: %w", r.Left.Kind, r.Left.Name, err)
+		}
+		if owner == nil || owner.GetDeletionTimestamp() != nil {
+			return nil
+		}
+	}
+	what := r.Resource
+	if r.Name != "" {
+		what += "/" + r.Name
+	}
+	return apierrors.NewForbidden(v1alpha1.Resource(g.Resource), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
+		"%s: to write this takes the verb %q on %s of %s in the namespace %q%s",
+		r.Field, r.Verb, what, v1alpha1.GroupName, object.GetNamespace(), because(reason)))
+}
+
+func (g *Guard) allowed(ctx context.Context, namespace, verb string, r *Right) (bool, string, error) {
+	user, ok := genericapirequest.UserFrom(ctx)
+	if !ok || user == nil {
+		return false, "", nil
+	}
+	decision, reason, err := g.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: user, Verb: verb, Namespace: namespace,
+		APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version, Resource: r.Resource, Name: r.Name,
+		ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return true, "", nil
+	}
+	return false, reason, err
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
