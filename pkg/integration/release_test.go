@@ -29,15 +29,15 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// released releases sandboxes of a claim, and returns which.
-func released(t *testing.T, s *testutil.Server, claim string, names ...string) []string {
+// released releases sandboxes of the claim mine, and returns which.
+func released(t *testing.T, s *testutil.Server, names ...string) []string {
 	t.Helper()
-	answer, err := claims(s).Release(t.Context(), claim, release(names...), metav1.CreateOptions{})
+	answer, err := claims(s).Release(t.Context(), "mine", release(names...), metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("releasing %v of claim %s: %v", names, claim, err)
+		t.Fatalf("releasing %v: %v", names, err)
 	}
 	if answer.Status.Remaining != 0 {
-		t.Fatalf("%d sandboxes of claim %s remain", answer.Status.Remaining, claim)
+		t.Fatalf("%d sandboxes remain", answer.Status.Remaining)
 	}
 	return answer.Status.Released
 }
@@ -92,16 +92,16 @@ func TestRelease(t *testing.T) {
 	}
 	left(t, s, kept, names)
 
-	if got := released(t, s, "mine", names[1]); !slices.Equal(got, names[1:2]) {
+	if got := released(t, s, names[1]); !slices.Equal(got, names[1:2]) {
 		t.Errorf("released %v, want %v", got, names[1:2])
 	}
 	left(t, s, kept, names[:1], names[2:])
-	if got := released(t, s, "mine"); !slices.Equal(got, []string{names[0], names[2]}) {
+	if got := released(t, s); !slices.Equal(got, []string{names[0], names[2]}) {
 		t.Errorf("released %v, want all but %s", got, names[1])
 	}
 	left(t, s, kept)
 	for _, again := range [][]string{nil, names} {
-		if got := released(t, s, "mine", again...); len(got) != 0 {
+		if got := released(t, s, again...); len(got) != 0 {
 			t.Errorf("the second release of %v has released %v", again, got)
 		}
 	}
@@ -204,7 +204,7 @@ func TestReleaseIsAdmitted(t *testing.T) {
 		left(t, s, names[1:2])
 	}
 	policy.judge.Store(nil)
-	if got := released(t, s, "mine"); !slices.Equal(got, names[1:2]) {
+	if got := released(t, s); !slices.Equal(got, names[1:2]) {
 		t.Errorf("released %v, want %v", got, names[1:2])
 	}
 }
@@ -234,7 +234,7 @@ func TestReleaseLosesARace(t *testing.T) {
 		_, err = client.Put(ctx, key, string(bytes.ReplaceAll(stored.Kvs[0].Value, owner, []byte("another"))))
 		return err
 	})
-	if got := released(t, s, "mine"); !slices.Equal(got, names[1:]) || !moved {
+	if got := released(t, s); !slices.Equal(got, names[1:]) || !moved {
 		t.Errorf("released %v, want %v", got, names[1:])
 	}
 	left(t, s, names[:1])
@@ -288,14 +288,14 @@ func TestReleaseWaitsForFinalizers(t *testing.T) {
 	if _, err := sandboxes(s).Update(t.Context(), sb, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := released(t, s, "mine"); !slices.Equal(got, []string{name}) {
+	if got := released(t, s); !slices.Equal(got, []string{name}) {
 		t.Errorf("released %v", got)
 	}
 	sb, err = sandboxes(s).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil || sb.DeletionTimestamp == nil {
 		t.Errorf("got %+v, %v; want it to be terminating", sb, err)
 	}
-	if got := released(t, s, "mine"); len(got) != 0 {
+	if got := released(t, s); len(got) != 0 {
 		t.Errorf("the second release has released %v", got)
 	}
 }

@@ -104,7 +104,7 @@ func InjectVolumes(
 			refused = append(refused, field.Invalid(nameAt, field.OmitValueType{}, err.Error()))
 			continue
 		}
-		if problems := refusedVolume(&add[i], classes, policies.VolumeClaimTemplatesOptions, path.Index(i).Child("spec")); len(problems) > 0 {
+		if problems := refusedVolume(&add[i], classes, policies.VolumeClaimTemplatesOptions, path.Index(i)); len(problems) > 0 {
 			refused = append(refused, problems...)
 			continue
 		}

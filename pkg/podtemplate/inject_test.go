@@ -153,7 +153,7 @@ func TestInjectEnvIntoWhatIsNoTemplate(t *testing.T) {
 
 func TestInjectVolumes(t *testing.T) {
 	volume := func(name, size string) runtime.RawExtension {
-		return runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"` + name + `"},"spec":{"size":"` + size + `"}}`)}
+		return runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"` + name + `"},"spec":{"resources":"` + size + `"}}`)}
 	}
 	have := []runtime.RawExtension{volume("a", "1"), volume("b", "1")}
 	template := &runtime.RawExtension{Raw: []byte(`{"spec":{"volumes":[{"name":"keys","secret":{"secretName":"k"}},

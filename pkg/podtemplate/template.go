@@ -74,7 +74,12 @@ func withoutInternal(in map[string]string) map[string]string {
 		case v1alpha1.AnnotationCleanupEnabled, v1alpha1.AnnotationCleanupRetainOnFailure:
 			return false
 		}
-		return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix)
+		return isInternal(key)
 	})
 	return out
+}
+
+// isInternal reports whether a key is one of those that this API defines.
+func isInternal(key string) bool {
+	return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix)
 }

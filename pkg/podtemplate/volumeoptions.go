@@ -5,6 +5,7 @@ package podtemplate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,9 +14,18 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
+// claimVolumeFields are the fields of a PersistentVolumeClaim's spec that a claim may set,
+// some of them only where the template's options allow it. Any other one may choose a
+// volume in a way that the options do not govern, as volumeAttributesClassName does.
+var claimVolumeFields = []string{
+	"accessModes", "dataSource", "dataSourceRef", "resources", "selector", "storageClassName", "volumeMode", "volumeName",
+}
+
 // refusedVolume is why a claim may not have one of its volumes: unless the template's
 // options say otherwise, they are new and empty, of the default StorageClass or of one
-// that the template's own volumes name. path is that of the volume's spec.
+// that the template's own volumes name. Labels and annotations may not say more than the
+// spec: the older annotation for the StorageClass comes before the field, others choose
+// the node. path is that of the volume.
 //
 // Data sources and volumes that exist belong to others in the namespace, or in the
 // cluster, and the controllers that make the PersistentVolumeClaim do not ask what the
@@ -26,11 +36,22 @@ func refusedVolume(
 	if options == nil {
 		options = &v1alpha1.VolumeClaimTemplatesOptions{}
 	}
+	metadata, err := metadataOf(raw)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path.Child("metadata"), field.OmitValueType{}, err.Error())}
+	}
+	refused := refusedVolumeKeys(metadata.Labels, path.Child("metadata", "labels"))
+	refused = append(refused, refusedVolumeKeys(metadata.Annotations, path.Child("metadata", "annotations"))...)
+	path = path.Child("spec")
 	spec, err := volumeSpec(raw)
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+		return append(refused, field.Invalid(path, field.OmitValueType{}, err.Error()))
 	}
-	var refused field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		if spec[name] != nil && !slices.Contains(claimVolumeFields, name) {
+			refused = append(refused, field.Forbidden(path.Child(name), "not a field that a claim's volumes may have"))
+		}
+	}
 	forbid := func(at *field.Path, what, option string) {
 		refused = append(refused, field.Forbidden(at, fmt.Sprintf("%s: not among the template's volumeClaimTemplatesOptions.%s", what, option)))
 	}
@@ -54,6 +75,18 @@ func refusedVolume(
 	for _, name := range []string{"volumeName", "selector"} {
 		if value := spec[name]; value != nil && value != "" && !options.ExistingVolumes {
 			refused = append(refused, field.Forbidden(path.Child(name), "the template's volumeClaimTemplatesOptions.existingVolumes is false"))
+		}
+	}
+	return refused
+}
+
+// refusedVolumeKeys refuses labels or annotations of a volume that Kubernetes, drivers
+// and platforms act on, and those that this API keeps to itself.
+func refusedVolumeKeys(in map[string]string, path *field.Path) field.ErrorList {
+	var refused field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(in)) {
+		if v1alpha1.IsPlatformKey(key) || isInternal(key) {
+			refused = append(refused, field.Forbidden(path.Key(key), "belongs into the volume claim templates of the template"))
 		}
 	}
 	return refused

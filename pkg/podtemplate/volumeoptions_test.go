@@ -76,3 +76,43 @@ func TestVolumeOptions(t *testing.T) {
 		}
 	}
 }
+
+// What chooses a volume past the fields that the options govern is refused.
+func TestVolumeMetadataAndOtherFields(t *testing.T) {
+	all := &v1alpha1.VolumeClaimTemplatesOptions{ExistingVolumes: true}
+	for name, tc := range map[string]struct {
+		volume  string
+		refused []string
+	}{
+		"ordinary": {volume: `{"metadata":{"name":"mine","labels":{"team":"a","app.kubernetes.io/name":"x"},"annotations":{"example.com/note":"x"}},
+			"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"volumeMode":"Block","volumeAttributesClassName":null}}`},
+		"a StorageClass by annotation": {
+			volume:  `{"metadata":{"name":"mine","annotations":{"volume.beta.kubernetes.io/storage-class":"gold"}},"spec":{}}`,
+			refused: []string{`v[0].metadata.annotations[volume.beta.kubernetes.io/storage-class]: Forbidden`},
+		},
+		"a clone and a node": {
+			volume: `{"metadata":{"name":"mine","annotations":{"k8s.io/CloneRequest":"x","volume.kubernetes.io/selected-node":"n"}},"spec":{}}`,
+			refused: []string{
+				"v[0].metadata.annotations[k8s.io/CloneRequest]: Forbidden", "v[0].metadata.annotations[volume.kubernetes.io/selected-node]: Forbidden",
+			},
+		},
+		"labels": {
+			volume:  `{"metadata":{"name":"mine","labels":{"agents.kruise.io/sandbox-name":"x","topology.kubernetes.io/zone":"z"}},"spec":{}}`,
+			refused: []string{"v[0].metadata.labels[agents.kruise.io/sandbox-name]: Forbidden", "v[0].metadata.labels[topology.kubernetes.io/zone]: Forbidden"},
+		},
+		"other fields": {
+			volume:  `{"metadata":{"name":"mine"},"spec":{"volumeAttributesClassName":"gold","later":1}}`,
+			refused: []string{"v[0].spec.later: Forbidden", "v[0].spec.volumeAttributesClassName: Forbidden"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policies := &v1alpha1.SandboxTemplateSpec{VolumeClaimTemplatesPolicy: overrides, VolumeClaimTemplatesOptions: all}
+			template := &runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}
+			_, refused, err := InjectVolumes(template, nil, []runtime.RawExtension{{Raw: []byte(tc.volume)}}, policies, field.NewPath("v"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectRefused(t, tc.refused, refused)
+		})
+	}
+}

@@ -9,42 +9,52 @@ import (
 )
 
 // What platforms act on when they find it on a pod: they put containers beside it, give
-// it the identity of another workload, run it in another runtime, attach it to networks
-// or keep its node alive. That is for those who make pools. This list is the only one;
-// a key that is missing is added here.
+// it secrets or the identity of another workload, run it in another runtime, attach it to
+// networks, copy its volumes or keep its node alive. That is for those who make pools.
+// This list is the only one; a key that is missing is added here. No such list is
+// complete: what holds in every cluster is a PodMetadataPolicy, which names what may pass.
+//
+// prometheus.io is not in it: its keys say what of the pod itself is scraped, and give the
+// pod nothing.
 var (
-	// platformDomains are the domains of keys, with all domains below them.
+	// platformDomains are the domains of keys, with all domains below them. Some are keys
+	// by themselves.
 	platformDomains = []string{
 		// Kubernetes itself: scheduling, bandwidth, AppArmor, seccomp, autoscaling.
 		"kubernetes.io", "k8s.io", "x-k8s.io",
 		// What puts containers beside those of a pod, or leads its traffic elsewhere.
-		"1password.io", "aquasec.com", "banzaicloud.io", "consul.hashicorp.com", "dapr.io", "datadoghq.com",
-		"dynatrace.com", "istio.io", "jaegertracing.io", "kuma.io", "linkerd.io", "newrelic.com", "odigos.io",
-		"openservicemesh.io", "opentelemetry.io", "stackrox.io", "vault.hashicorp.com",
+		"aquasec.com", "consul.hashicorp.com", "dapr.io", "datadoghq.com", "dynatrace.com", "elastic.co", "injector.nsm.nginx.com",
+		"istio.io", "jaegertracing.io", "k8tz.io", "kubeslice.io", "kuma.io", "linkerd.io", "networkservicemesh.io",
+		"newrelic.com", "nsm.nginx.com", "odigos.io", "openservicemesh.io", "opentelemetry.io", "sidecar.speedscale.com",
+		"stackrox.io",
+		// Secrets.
+		"1password.io", "akeyless", "bank-vaults.io", "banzaicloud.io", "conjur.org", "infisical.com", "vault.hashicorp.com",
 		// Identity, and what clouds do with pods.
 		"alibabacloud.com", "aliyun.com", "amazonaws.com", "azure.com", "azure.workload.identity", "cloud.google.com",
-		"gke.io", "k8s.aws", "openshift.io", "spiffe.io", "tencent.com",
+		"gke.io", "k8s.aws", "openshift.io", "oraclecloud.com", "spiffe.io", "tencent.com", "volcengine.com",
 		// Container runtimes, and what plugs into them.
 		"containerd.io", "cri-o.io", "crio.io", "kubevirt.io", "nri.io", "nvidia.com",
 		// Networks.
 		"antrea.io", "cilium.io", "cncf.io", "kube-router.io", "multus-cni.io", "ovn.org", "projectcalico.org",
-		"tigera.io",
-		// Schedulers and autoscalers.
-		"karpenter.sh", "keda.sh", "koordinator.sh", "run.ai", "volcano.sh", "yunikorn.apache.org",
+		"spidernet.io", "tigera.io",
+		// Schedulers, autoscalers, and what changes or copies pods that run.
+		"autoscaling.cast.ai", "karpenter.sh", "keda.sh", "koordinator.sh", "kruise.io", "run.ai", "spotinst.io", "velero.io",
+		"volcano.sh", "yunikorn.apache.org",
 	}
 
 	// platformPrefixes begin keys that are not named by domains.
 	platformPrefixes = []string{
-		"dev.gvisor.", "gke-gcsfuse/", "io.cilium.", "io.containerd.", "io.containers.", "io.katacontainers.",
-		"io.kubernetes.", "module.wasm.image/", "org.systemd.property.", "run.oci.",
+		"co.elastic.", "dev.gvisor.", "gke-gcsfuse/", "instana-", "io.cilium.", "io.containerd.", "io.containers.",
+		"io.katacontainers.", "io.kubernetes.", "kubearmor-", "module.wasm.image/", "org.systemd.property.", "run.oci.",
 	}
 
 	// platformKeys are keys without any domain.
 	platformKeys = []string{"aadpodidbinding", "istio-injection"}
 
 	// ordinaryDomains are below platformDomains, and mean nothing to a platform: the
-	// recommended labels of applications, and what kubectl alone reads.
-	ordinaryDomains = []string{"app.kubernetes.io", "kubectl.kubernetes.io"}
+	// recommended labels of applications, and what kubectl alone reads. Those of this API
+	// have rules of their own.
+	ordinaryDomains = []string{"app.kubernetes.io", "kubectl.kubernetes.io", GroupName, "e2b." + GroupName}
 )
 
 // IsPlatformKey reports whether platforms act on a label or annotation of this key when a
@@ -56,6 +66,6 @@ func IsPlatformKey(key string) bool {
 	}
 	within := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
 	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
-	return strings.Contains(key, "/") && slices.ContainsFunc(platformDomains, within) ||
+	return slices.ContainsFunc(platformDomains, within) ||
 		slices.ContainsFunc(platformPrefixes, begins) || slices.Contains(platformKeys, key)
 }

@@ -8,10 +8,11 @@ import "testing"
 func TestIsPlatformKey(t *testing.T) {
 	for key, want := range map[string]bool{
 		// What users have.
-		"app": false, "team": false, "example.com/app": false, "istio": false, "kubernetes.io": false,
+		"app": false, "team": false, "example.com/app": false, "istio": false, "kruise": false,
 		"app.kubernetes.io/name": false, "app.kubernetes.io/part-of": false, "kubectl.kubernetes.io/default-container": false,
 		"helm.sh/chart": false, "prometheus.io/scrape": false, "notkubernetes.io/x": false, "kubernetes.io.example.com/x": false,
 		"agents.kruise.io/cleanup-enabled": false, "e2b.agents.kruise.io/mine": false,
+		"elastic": false, "notkruise.io/x": false, "instana": false,
 		// What platforms act on.
 		"kubernetes.io/ingress-bandwidth":                     true,
 		"container.apparmor.security.beta.kubernetes.io/main": true,
@@ -39,6 +40,29 @@ func TestIsPlatformKey(t *testing.T) {
 		"io.kubernetes.cri.untrusted-workload":                true,
 		"dev.gvisor.spec.mount.data.type":                     true,
 		"karpenter.sh/do-not-disrupt":                         true,
+		"linkerd.io":                                          true,
+		"vault.security.bank-vaults.io/vault-role":            true,
+		"secrets-webhook.security.bank-vaults.io/mutate":      true,
+		"co.elastic.logs/hosts":                               true,
+		"conjur.org/inject":                                   true,
+		"akeyless/enabled":                                    true,
+		"org.infisical.com/inject":                            true,
+		"networkservicemesh.io":                               true,
+		"injector.nsm.nginx.com/auto-inject":                  true,
+		"k8tz.io/inject":                                      true,
+		"sidecar.speedscale.com/inject":                       true,
+		"instana-autotrace":                                   true,
+		"kubearmor-policy":                                    true,
+		"pre.hook.backup.velero.io/command":                   true,
+		"kruise.io/sidecarset-injected-list":                  true,
+		"apps.kruise.io/runtime-containers-meta":              true,
+		"x.agents.kruise.io/y":                                true,
+		"spotinst.io/restrict-scale-down":                     true,
+		"autoscaling.cast.ai/removal-disabled":                true,
+		"vke.volcengine.com/eni":                              true,
+		"oci.oraclecloud.com/initial-delay":                   true,
+		"ipam.spidernet.io/ippool":                            true,
+		"kubeslice.io/slice":                                  true,
 	} {
 		if got := IsPlatformKey(key); got != want {
 			t.Errorf("%s: %t", key, got)

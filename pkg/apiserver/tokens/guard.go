@@ -29,10 +29,13 @@ import (
 )
 
 const (
-	// maxAtOnce is how many requests with tokens that are not known are authenticated at
-	// the same time, and maxAtOnceOfSource those from one source.
-	maxAtOnce         = 128
-	maxAtOnceOfSource = 32
+	// maxAtOnce is how many tokens that are not known are under review at the same time,
+	// and maxAtOnceOfSource those from one source. A token from several sources counts for
+	// each. Requests with one token wait for one review: no more than maxWaitingOfSource
+	// requests from one source, with whatever tokens.
+	maxAtOnce          = 128
+	maxAtOnceOfSource  = 32
+	maxWaitingOfSource = 1024
 	// A source may present badTokensAtOnce bad tokens, and badTokensPerSecond more each
 	// second.
 	badTokensAtOnce    = 50
@@ -54,14 +57,17 @@ type Guard struct {
 	// known holds by credentials whether they were accepted.
 	known *cache.LRUExpireCache
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// atOnce is of how many credentials there are requests, all sources together.
 	atOnce  int
 	sources *lru.Cache // of *source by netip.Prefix
 }
 
 // source is under the lock of the guard.
 type source struct {
-	atOnce int
+	// requests are those that wait, by what they present; waiting is how many there are.
+	requests map[credentials]int
+	waiting  int
 	// bad is what may still fail.
 	bad *rate.Limiter
 }
@@ -101,7 +107,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		accepted, known := g.known.Get(presented)
 		if known {
 			a.rejected = accepted == false
-		} else if a.end = g.begin(sourceOf(req)); a.end == nil {
+		} else if a.end = g.begin(sourceOf(req), presented); a.end == nil {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "Too many requests with tokens that are not known, please try again later.", http.StatusTooManyRequests)
 			return
@@ -138,30 +144,39 @@ func (g *Guard) Authenticator(inner authenticator.Request) authenticator.Request
 	})
 }
 
-// begin takes a place, and returns what gives it back, which may be called several times
+// begin takes a place, or shares that of a request with the same credentials, and returns what gives it back, which may be called several times
 // and counts once; nil if there is none.
-func (g *Guard) begin(from netip.Prefix) func(bad bool) {
+func (g *Guard) begin(from netip.Prefix, presented credentials) func(bad bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var s *source
 	if found, ok := g.sources.Get(from); ok {
 		s = found.(*source)
 	} else {
-		s = &source{bad: rate.NewLimiter(badTokensPerSecond, badTokensAtOnce)}
+		s = &source{requests: map[credentials]int{}, bad: rate.NewLimiter(badTokensPerSecond, badTokensAtOnce)}
 		g.sources.Add(from, s)
 	}
-	if g.atOnce >= maxAtOnce || s.atOnce >= maxAtOnceOfSource || s.bad.TokensAt(g.clock.Now()) < 1 {
+	if s.waiting >= maxWaitingOfSource || s.bad.TokensAt(g.clock.Now()) < 1 {
 		return nil
 	}
-	g.atOnce++
-	s.atOnce++
+	if s.requests[presented] == 0 {
+		if g.atOnce >= maxAtOnce || len(s.requests) >= maxAtOnceOfSource {
+			return nil
+		}
+		g.atOnce++
+	}
+	s.requests[presented]++
+	s.waiting++
 	var once sync.Once
 	return func(bad bool) {
 		once.Do(func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.atOnce--
-			s.atOnce--
+			s.waiting--
+			if s.requests[presented]--; s.requests[presented] == 0 {
+				delete(s.requests, presented)
+				g.atOnce--
+			}
 			if bad {
 				s.bad.AllowN(g.clock.Now(), 1)
 			}

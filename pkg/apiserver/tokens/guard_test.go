@@ -45,7 +45,7 @@ type server struct {
 }
 
 func newServer() *server {
-	s := &server{clock: testclock.NewFakeClock(time.Now()), begun: make(chan struct{}, 1000)}
+	s := &server{clock: testclock.NewFakeClock(time.Now()), begun: make(chan struct{}, 2*maxWaitingOfSource)}
 	review := authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 		s.reviews.Add(1)
 		if s.hold != nil {
@@ -160,6 +160,49 @@ func TestAtOnce(t *testing.T) {
 	if code := s.get(t, there, "good"); code != http.StatusOK {
 		t.Errorf("when they are done: %d", code)
 	}
+}
+
+// Requests with one token that is not known yet take one place: a client that begins with
+// many at once is served. They are bounded all the same.
+func TestOneTokenManyRequests(t *testing.T) {
+	s := newServer()
+	s.hold = make(chan struct{})
+	var waiting sync.WaitGroup
+	var served atomic.Int32
+	for range maxWaitingOfSource {
+		waiting.Go(func() {
+			if s.get(t, here, "good") == http.StatusOK {
+				served.Add(1)
+			}
+		})
+	}
+	for range maxWaitingOfSource {
+		<-s.begun
+	}
+	if code := s.get(t, here, "good"); code != http.StatusTooManyRequests {
+		t.Errorf("one more: %d", code)
+	}
+	close(s.hold)
+	waiting.Wait()
+	if served.Load() != maxWaitingOfSource {
+		t.Errorf("%d of %d requests were served", served.Load(), maxWaitingOfSource)
+	}
+
+	s = newServer()
+	s.hold = make(chan struct{})
+	for i := range maxAtOnceOfSource {
+		for range 2 {
+			waiting.Go(func() { s.get(t, here, fmt.Sprint("bad", i)) })
+		}
+	}
+	for range 2 * maxAtOnceOfSource {
+		<-s.begun
+	}
+	if code := s.get(t, here, "one more"); code != http.StatusTooManyRequests {
+		t.Errorf("one more token: %d", code)
+	}
+	close(s.hold)
+	waiting.Wait()
 }
 
 // A token that is good takes nothing of what its source may get wrong.

@@ -14,9 +14,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -273,6 +275,14 @@ func checkRehearsalRefuses(t *testing.T, book *runbook) {
 // nothing in its way.
 func (s *site) uninstall(t *testing.T, book *runbook, installed *controlplane.Sandlot) {
 	t.Helper()
+	s.makeTemplate(t, metav1.NamespaceDefault, "walled", func(spec *v1alpha1.SandboxTemplateSpec) {
+		spec.NetworkPolicyManagement = v1alpha1.NetworkPolicyManaged
+	})
+	s.makeSandbox(t, metav1.NamespaceDefault, "walled", "", func(sandbox *v1alpha1.Sandbox) {
+		sandbox.Spec.Template, sandbox.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "walled"}
+	})
+	s.awaitSandbox(t, metav1.NamespaceDefault, "walled", isReady)
+	s.awaitPolicy(t, metav1.NamespaceDefault, "walled-network-policy", func(*networkingv1.NetworkPolicy) error { return nil })
 	book.run(t, "uninstall")
 	if err := installed.Stop(); err != nil {
 		t.Fatal(err)
@@ -280,6 +290,10 @@ func (s *site) uninstall(t *testing.T, book *runbook, installed *controlplane.Sa
 	pods, err := s.kube.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) > 0 {
 		t.Errorf("pods are left: %v, %v", pods.Items, err)
+	}
+	policies, err := s.kube.NetworkingV1().NetworkPolicies(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(policies.Items) > 0 {
+		t.Errorf("network policies are left: %v, %v", policies.Items, err)
 	}
 	if left := s.kubectl(t, "", "get", "-A", "-o", "name", "-l", "app.kubernetes.io/part-of=sandlot",
 		"clusterroles,clusterrolebindings,roles,rolebindings,flowschemas,priorityclasses,apiservices,namespaces"); left != "" {

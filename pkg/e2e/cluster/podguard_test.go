@@ -125,6 +125,14 @@ func TestPodsThatMayBeDeleted(t *testing.T) {
 	if err := pods.Delete(t.Context(), "alike", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("a pod of no sandbox: %v", err)
 	}
+	claiming := alike.DeepCopy()
+	claiming.Name, claiming.OwnerReferences = "claiming", c.pod(t, ns, "box").OwnerReferences
+	if _, err := pods.Create(t.Context(), claiming, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := pods.Delete(t.Context(), "claiming", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("a pod that only says to be a sandbox's: %v", err)
+	}
 }
 
 // A namespace goes with its sandboxes and their pods.

@@ -47,6 +47,16 @@ func testPolicyOfTokens(t *testing.T, s *site, controllers *clients, meant, othe
 		"a Secret": {change: func(p *corev1.PodSpec) {
 			p.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
 		}, strict: denied},
+		"a Secret of a CSI driver": {change: func(p *corev1.PodSpec) {
+			csi := &corev1.CSIVolumeSource{Driver: "csi.example.com", NodePublishSecretRef: &named}
+			p.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{CSI: csi}}}
+		}, strict: denied},
+		"volumes without Secrets": {change: func(p *corev1.PodSpec) {
+			p.Volumes = []corev1.Volume{
+				{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+			}
+		}},
 		"a variable of a Secret": {change: func(p *corev1.PodSpec) {
 			p.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}, {Name: "K", ValueFrom: key}}
 		}, strict: denied},

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,9 +30,14 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// recheckUse is how often to look whether the policy of a template that is gone is still
-// in use.
-const recheckUse = 10 * time.Second
+// The policy of a template that is gone is looked at again after firstRecheck while it is
+// in use, then after ever longer pauses up to lastRecheck. Up to a recheckJitter of a pause
+// is added, so that the policies of a cluster are not all looked at together.
+const (
+	firstRecheck  = 5 * time.Second
+	lastRecheck   = time.Minute
+	recheckJitter = 0.2
+)
 
 // Options are what the controller works with.
 type Options struct {
@@ -49,12 +56,19 @@ type Options struct {
 // Controller reconciles the NetworkPolicies of templates.
 type Controller struct {
 	Options
+	// rechecks paces the looks at policies that are left.
+	rechecks workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
 // New returns a Controller.
-func New(o Options) *Controller { return &Controller{o} }
+func New(o Options) *Controller {
+	return &Controller{
+		Options:  o,
+		rechecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRecheck, lastRecheck),
+	}
+}
 
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandboxtemplate-networkpolicy" }
@@ -88,10 +102,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	template := &v1alpha1.SandboxTemplate{}
 	if err := c.Client.Get(ctx, req.NamespacedName, template, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			return c.release(ctx, req.NamespacedName)
+			return c.afterTemplate(ctx, req.NamespacedName)
 		}
 		return reconcile.Result{}, fmt.Errorf("getting SandboxTemplate %s: %w", req, err)
 	}
+	c.rechecks.Forget(req.NamespacedName)
 	if template.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
@@ -99,7 +114,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if podtemplate.HasNetworkPolicy(template) {
 		namespace := &corev1.Namespace{}
 		if err := c.Reader.Get(ctx, client.ObjectKey{Name: template.Namespace}, namespace); err != nil {
-			return reconcile.Result{}, fmt.Errorf("getting namespace %s: %w", template.Namespace, client.IgnoreNotFound(err))
+			if apierrors.IsNotFound(err) {
+				return reconcile.Result{}, nil // nothing can be made in it, and the template goes as well
+			}
+			return reconcile.Result{}, fmt.Errorf("getting namespace %s: %w", template.Namespace, err)
 		}
 		return policies.Ensure(ctx, template, policyOf(template, c.Namespace, keptBy(namespace)))
 	}
@@ -117,32 +135,52 @@ func (c *Controller) removalReader(template *v1alpha1.SandboxTemplate) client.Re
 	return c.Client
 }
 
+// afterTemplate releases the policy of a template that is gone, and looks again while it
+// is left.
+func (c *Controller) afterTemplate(ctx context.Context, template types.NamespacedName) (reconcile.Result, error) {
+	left, err := c.release(ctx, template)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !left {
+		c.rechecks.Forget(template)
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: wait.Jitter(c.rechecks.When(template), recheckJitter)}, nil
+}
+
 // release deletes the policy of a template that is gone, once nothing is left that it is
-// for, and looks again until then. What cannot be found out keeps the policy.
-func (c *Controller) release(ctx context.Context, template types.NamespacedName) (reconcile.Result, error) {
+// for, and reports whether it has to be looked at again. What cannot be found out keeps
+// the policy.
+func (c *Controller) release(ctx context.Context, template types.NamespacedName) (left bool, err error) {
 	policy, key := &networkingv1.NetworkPolicy{}, client.ObjectKey{Namespace: template.Namespace, Name: v1alpha1.NetworkPolicyName(template.Name)}
 	if err := c.Client.Get(ctx, key, policy); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil
+			return false, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("getting NetworkPolicy %s: %w", key, err)
+		return false, fmt.Errorf("getting NetworkPolicy %s: %w", key, err)
 	}
 	if !isLeft(policy, template.Name) || policy.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil
+		return false, nil
 	}
-	inUse, err := c.inUse(ctx, template)
-	if err != nil || inUse {
-		return reconcile.Result{RequeueAfter: recheckUse}, err
+	if inUse, err := c.inUse(ctx, template); err != nil || inUse {
+		return inUse, err
 	}
-	if err := c.Client.Delete(ctx, policy, client.Preconditions{UID: new(policy.UID)}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return reconcile.Result{}, fmt.Errorf("deleting NetworkPolicy %s: %w", key, err)
+	// A template of the name may be taking it over.
+	asRead := client.Preconditions{UID: new(policy.UID), ResourceVersion: new(policy.ResourceVersion)}
+	err = client.IgnoreNotFound(c.Client.Delete(ctx, policy, asRead))
+	if apierrors.IsConflict(err) {
+		return true, nil
 	}
-	return reconcile.Result{}, nil
+	if err != nil {
+		return false, fmt.Errorf("deleting NetworkPolicy %s: %w", key, err)
+	}
+	return false, nil
 }
 
 // inUse reports whether there is anything that the policy of a template is for: sets that
-// make sandboxes of that name, sandboxes, and pods. The server itself is asked about what
-// runs: a cache may be behind.
+// make sandboxes of that name, sandboxes, and pods. A cache may be behind, so what it does
+// not know of the server is asked about.
 func (c *Controller) inUse(ctx context.Context, template types.NamespacedName) (bool, error) {
 	label := v1alpha1.TemplateLabel(template.Name)
 	sets := &v1alpha1.SandboxSetList{}
@@ -154,13 +192,15 @@ func (c *Controller) inUse(ctx context.Context, template types.NamespacedName) (
 			return true, nil
 		}
 	}
-	for kind, list := range map[string]client.ObjectList{"Sandboxes": &v1alpha1.SandboxList{}, "Pods": &corev1.PodList{}} {
-		one := []client.ListOption{client.InNamespace(template.Namespace), client.MatchingLabels{v1alpha1.LabelSandboxTemplate: label}, client.Limit(1)}
-		if err := c.Reader.List(ctx, list, one...); err != nil {
-			return false, fmt.Errorf("listing %s: %w", kind, err)
-		}
-		if meta.LenList(list) > 0 {
-			return true, nil
+	one := []client.ListOption{client.InNamespace(template.Namespace), client.MatchingLabels{v1alpha1.LabelSandboxTemplate: label}, client.Limit(1)}
+	for _, reader := range []client.Reader{c.Client, c.Reader} {
+		for _, list := range []client.ObjectList{&v1alpha1.SandboxList{}, &corev1.PodList{}} {
+			if err := reader.List(ctx, list, one...); err != nil {
+				return false, fmt.Errorf("listing what the template had made, as %T: %w", list, err)
+			}
+			if meta.LenList(list) > 0 {
+				return true, nil
+			}
 		}
 	}
 	return false, nil

@@ -16,8 +16,8 @@
 //
 //	agents.kruise.io         sandboxtemplates  get, list, watch
 //	agents.kruise.io         sandboxsets       list, watch
-//	agents.kruise.io         sandboxes         list
-//	core                     pods              list
+//	agents.kruise.io         sandboxes         list, watch
+//	core                     pods              list, watch
 //	core                     namespaces        get
 //	networking.k8s.io        networkpolicies   get, list, watch, create, patch, delete
 //	events.k8s.io (and core) events            create, patch
