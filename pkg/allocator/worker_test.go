@@ -147,7 +147,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
-	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
 	next := d.nextTurn(warm(5))
 	next.room = 2
 	for _, name := range []string{"one", "two", "three"} {

@@ -34,6 +34,7 @@ func TestWhatAClaimAdds(t *testing.T) {
 		of(injectableTemplate)(spec)
 		spec.EnvVarsInjectionPolicy = v1alpha1.InjectionOverrides
 		spec.VolumeClaimTemplatesPolicy = v1alpha1.InjectionAllowed
+		spec.VolumeClaimTemplatesOptions = &v1alpha1.VolumeClaimTemplatesOptions{StorageClassNames: []string{""}}
 	})
 	claim := claimOf("adds", "python", 1)
 	claim.Spec.Env = []v1alpha1.SandboxClaimEnvVar{

@@ -34,6 +34,7 @@ func TestPoolOfATemplate(t *testing.T) {
 	const replicas = 5
 	set := builders.Set("pool", replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
+	set.Spec.RevisionHistoryLimit = new(int32(0))
 	set.Spec.Patch = &runtime.RawExtension{Raw: []byte(
 		`{"metadata":{"labels":{"tier":"small"}},"spec":{"containers":[{"name":"main","env":[{"name":"B","value":"2"}]}]}}`)}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
@@ -69,7 +70,7 @@ func TestPoolOfATemplate(t *testing.T) {
 		t.Errorf("the claimed sandbox has %+v", sandbox.Spec.EmbeddedSandboxTemplate)
 	}
 
-	// Old revisions are not kept, and the garbage collector takes the last one.
+	// Old revisions are not kept, as the set says, and the garbage collector takes the last one.
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error { return c.onlyTemplates(ctx, ns, 2) })
 	if err := c.SandboxSets(ns).Delete(t.Context(), "pool", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -49,6 +49,7 @@ func (c *clients) makeReferring(t testing.TB, ns, name, template, patch string, 
 	t.Helper()
 	set := builders.Set(name, replicas)
 	set.Spec.Template, set.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template}
+	set.Spec.RevisionHistoryLimit = new(int32(0))
 	if patch != "" {
 		set.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
 	}
