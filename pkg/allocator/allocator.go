@@ -252,7 +252,7 @@ func (a *Allocator) join(u *unfinished, e *claims.Eligible, p *plan.Plan) error 
 		most = math.MaxInt
 	}
 	if !a.stock.queue.Join(u.waiter, wants, most) {
-		return &TooManyWaitingError{Namespace: p.Claim.Namespace, Most: most}
+		return &TooManyWaitingError{Namespace: p.Claim.Namespace, Most: a.options.MaxWaiting}
 	}
 	return nil
 }
@@ -345,7 +345,7 @@ func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
 // such as charging a quota, which is not given back.
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := !claims.CreatesOnNoStock(claim) &&
-		(claim.Spec.OnShortage == v1alpha1.ShortageFail || a.stock.queue.Waiting(claim.Namespace) >= a.options.MaxWaiting)
+		(claim.Spec.OnShortage == v1alpha1.ShortageFail || !a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting))
 	if !fails && !onlyFresh(claim) {
 		return nil
 	}

@@ -84,7 +84,8 @@ type TooManyWaitingError struct {
 
 // Error implements error.
 func (e *TooManyWaitingError) Error() string {
-	return fmt.Sprintf("too few sandboxes are available now, and %d claims of namespace %s wait already", e.Most, e.Namespace)
+	return fmt.Sprintf("too few sandboxes are available now, and no more claims of this user may wait in namespace %s, which has places for %d",
+		e.Namespace, e.Most)
 }
 
 // Store is what the allocator needs of the API's storage.

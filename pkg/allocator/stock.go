@@ -163,13 +163,19 @@ func sourcesOf(e *claims.Eligible) []queue.Source {
 	return sources
 }
 
+// maxLines is in how many lines a claim stands at most: those of the pools it prefers. A
+// place in each costs memory and time, and a template may have thousands of sets. Where
+// there is stock at once, it is taken of all.
+const maxLines = 64
+
 // wantsOf is what a claim wants of the pools that may serve it, as the queue knows it.
 // Of what it wants taken is in the hand.
 func wantsOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wants plan.Wants, taken int) queue.Wants {
 	asked, _ := v1alpha1.AskedOf(claim)
+	sources := sourcesOf(e)
 	return queue.Wants{
 		Need: wants.Need - taken, Has: int(claim.Status.ClaimedReplicas) + taken,
-		Sources: sourcesOf(e), AtOnce: wants.AtOnce, Yields: wants.Yields, Asked: asked + "/" + claim.Spec.WarmPool,
+		Sources: sources[:min(len(sources), maxLines)], AtOnce: wants.AtOnce, Yields: wants.Yields, Asked: asked + "/" + claim.Spec.WarmPool,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 )
 
@@ -161,6 +162,18 @@ func TestKeepsItsPlaceWhileItWrites(t *testing.T) {
 	}
 	if got := d.stock.queue.Demands(everyClaim)[poolNamed("a")[0].Pool]; got != (queue.Demand{Claims: 1, Sandboxes: 3}) {
 		t.Errorf("while it writes, the demand is %+v", got)
+	}
+}
+
+// TestStandsInFewLines: what a place costs does not grow with the sets of a template.
+func TestStandsInFewLines(t *testing.T) {
+	e := &claims.Eligible{}
+	for i := range 3 * maxLines {
+		e.Pools = append(e.Pools, setOf(fmt.Sprintf("s-%03d", i), "py"))
+	}
+	got := wantsOf(claimOf(warm(5)), e, plan.Wants{Need: 5}, 0).Sources
+	if len(got) != maxLines || got[maxLines-1].Pool.Name != e.Pools[maxLines-1].Name {
+		t.Errorf("stands in %d lines: %v", len(got), got)
 	}
 }
 

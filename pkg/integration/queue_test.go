@@ -98,8 +98,8 @@ func TestUsersTakeTurns(t *testing.T) {
 
 // TestTooManyWaiting: what would have to wait is refused, and nothing else.
 func TestTooManyWaiting(t *testing.T) {
-	const most = 2
-	s, set := stocked(t, 1, withSyncWindow(time.Millisecond), testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.MaxWaitingClaims = most }))
+	const most = 2 // of one user: half of the places
+	s, set := stocked(t, 1, withSyncWindow(time.Millisecond), testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.MaxWaitingClaims = 2 * most }))
 	waiting := both(waits, timeout(4*expect.Patience))
 	for i := range most {
 		create(t, s, testutil.Claim(set, fmt.Sprint("waits-", i), 2, waiting))
@@ -115,7 +115,7 @@ func TestTooManyWaiting(t *testing.T) {
 		_, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "late", 2, both(waiting, change)))
 		after, hasAfter := apierrors.SuggestsClientDelay(err)
 		if !apierrors.IsTooManyRequests(err) || !hasAfter || after < 1 || !apierrors.HasStatusCause(err, sandboxclaim.CauseTooManyWaiting) ||
-			!strings.Contains(err.Error(), fmt.Sprint(most, " claims of namespace ", namespace)) {
+			!strings.Contains(err.Error(), fmt.Sprint("namespace ", namespace, ", which has places for ", 2*most)) {
 			t.Errorf("a claim that waits %s is answered %v", name, err)
 		}
 		if _, err := claims(s).Get(t.Context(), "late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -68,7 +68,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
 		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None.")
 	fs.IntVar(&o.MaxWaitingClaims, "max-waiting-claims-per-namespace", o.MaxWaitingClaims, ""+
-		"How many claims of a namespace may wait for sandboxes. Beyond that, a claim that would have to wait is refused with 429.")
+		"How many claims of a namespace may wait for sandboxes: one user may have half of the places, and more users their shares of the rest. "+
+		"Beyond that, a claim that would have to wait is refused with 429.")
 }
 
 // Complete fills in what is derived from other options.

@@ -433,6 +433,48 @@ func TestJoin(t *testing.T) {
 	b.expectNoLines()
 }
 
+// TestPlaces: requesters come for places one after the other, each as long as it gets
+// them. However many claims one has, any other gets a place and, while there are few of
+// them, a share; and there are never more than twice as many as may be.
+func TestPlaces(t *testing.T) {
+	const most = 120
+	for _, tc := range []struct {
+		requesters, all, least, one int
+	}{
+		{requesters: 1, all: most / 2, least: most / 2, one: most / 2},
+		{requesters: 2, all: 100, least: most / 3, one: most / 2},
+		{requesters: 3, all: most, least: most / 6, one: most / 2},
+		{requesters: most, all: 2 * most, least: 1, one: most / 2},
+		{requesters: 3 * most, all: 2 * most, least: 0, one: most / 2},
+	} {
+		b := newBench(t)
+		has := map[string]int{}
+		join := func(requester string) bool {
+			b.next++
+			w := NewWaiter(Place{Namespace: "ns", Requester: requester, UID: types.UID(fmt.Sprint(b.next))}, func() {})
+			room := b.queue.HasRoom("ns", requester, most)
+			if joined := b.queue.Join(w, Wants{Need: 1}, most); joined != room {
+				t.Fatalf("there is room: %t, joins: %t", room, joined)
+			}
+			if room {
+				has[requester]++
+			}
+			return room
+		}
+		least := most
+		for i := range tc.requesters {
+			requester := fmt.Sprint(i)
+			for join(requester) { // as many as it gets, before the next comes
+			}
+			least = min(least, has[requester])
+		}
+		all := b.queue.Waiting("ns")
+		if all > tc.all || least < tc.least || slices.Max(slices.Collect(maps.Values(has))) > tc.one {
+			t.Errorf("with %d requesters, %d wait, %d of one at least: %v", tc.requesters, all, least, has)
+		}
+	}
+}
+
 // line returns the line of a pool.
 func (b *bench) line(pool string) *line {
 	h := b.queue.of("ns")

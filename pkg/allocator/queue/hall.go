@@ -32,8 +32,8 @@ type hall struct {
 
 	mu    sync.Mutex
 	lines map[poolindex.Pool]*line
-	// waiting is how many claims are in line, by namespace.
-	waiting map[string]int
+	// waiting are the places of the claims in line, by namespace.
+	waiting map[string]*places
 	// stocked are the lines of pools that have something. In them the passing of time
 	// may change who is next.
 	stocked map[*line]struct{}
@@ -42,7 +42,7 @@ type hall struct {
 }
 
 func newHall(index *poolindex.Index, c clock.PassiveClock) *hall {
-	return &hall{index: index, clock: c, lines: map[poolindex.Pool]*line{}, waiting: map[string]int{}, stocked: map[*line]struct{}{}}
+	return &hall{index: index, clock: c, lines: map[poolindex.Pool]*line{}, waiting: map[string]*places{}, stocked: map[*line]struct{}{}}
 }
 
 // wait says what a waiter wants from now on, and puts it in line, or takes it out,
@@ -60,7 +60,7 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	if less || len(before) == 0 {
 		h.gathersNoMore(w, false) // and not by changing lines
 	}
-	h.count(w.Namespace, min(1, len(after))-min(1, len(before)))
+	h.count(w, min(1, len(after))-min(1, len(before)))
 	switch {
 	case w.Asked != "" && w.Asked != wants.Asked && len(after) > 0:
 		h.move(w, before, nil, wants)
@@ -74,11 +74,45 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	h.settle(w, append(before, after...)...)
 }
 
-// count adds to how many claims of a namespace wait.
-func (h *hall) count(namespace string, n int) {
-	if h.waiting[namespace] += n; h.waiting[namespace] == 0 {
-		delete(h.waiting, namespace)
+// count adds to how many claims like a waiter's are in line.
+func (h *hall) count(w *Waiter, n int) {
+	p := h.waiting[w.Namespace]
+	if p == nil {
+		p = &places{of: map[string]int{}}
+		h.waiting[w.Namespace] = p
 	}
+	p.all += n
+	if p.of[w.Requester] += n; p.of[w.Requester] == 0 {
+		delete(p.of, w.Requester)
+	}
+	if p.all == 0 {
+		delete(h.waiting, w.Namespace)
+	}
+}
+
+// places are how many claims of a namespace are in line; nil is none.
+type places struct {
+	all int
+	of  map[string]int // by requester
+}
+
+func (p *places) total() int {
+	if p == nil {
+		return 0
+	}
+	return p.all
+}
+
+// hasRoom is Queue.HasRoom.
+func (p *places) hasRoom(requester string, most int) bool {
+	if p.total() < most/2 || p == nil {
+		return true
+	}
+	has := p.of[requester]
+	if p.all < most {
+		return has < max(1, most/(len(p.of)+1))
+	}
+	return has == 0 && p.all/2 < most
 }
 
 // move lets a waiter that stands in the lines of some pools stand in those of others.

@@ -92,12 +92,12 @@ func (q *Queue) Served(w *Waiter, has int) {
 	h.wait(w, Wants{}, has-w.Has)
 }
 
-// Join is Wait for a claim that is about to be stored, unless as many claims of its
-// namespace wait as may. It reports whether the claim is in line.
+// Join is Wait for a claim that is about to be stored, if HasRoom for it. It reports
+// whether the claim is in line.
 func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
-	if w.Need == 0 && h.waiting[w.Namespace] >= most {
+	if w.Need == 0 && !h.waiting[w.Namespace].hasRoom(w.Requester, most) {
 		return false
 	}
 	h.wait(w, wants, 0)
@@ -108,7 +108,18 @@ func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
 func (q *Queue) Waiting(namespace string) int {
 	h := q.of(namespace)
 	defer h.mu.Unlock()
-	return h.waiting[namespace]
+	return h.waiting[namespace].total()
+}
+
+// HasRoom reports whether one more claim of a requester may wait, if most claims of the
+// namespace may. The first half of the places is for whoever comes. Of the rest, a
+// requester gets one only while it has no more than its share, which is that of one
+// requester more than there are, so that there is room for the next. One that has no
+// place gets one, until there are twice as many as most.
+func (q *Queue) HasRoom(namespace, requester string, most int) bool {
+	h := q.of(namespace)
+	defer h.mu.Unlock()
+	return h.waiting[namespace].hasRoom(requester, most)
 }
 
 // Leave takes a waiter out of line.

@@ -152,7 +152,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None. "+
 		"They are on the Sandboxes in any case.")
 	fs.IntVar(&o.MaxWaitingClaims, "max-waiting-claims-per-namespace", o.MaxWaitingClaims, ""+
-		"How many claims of a namespace may wait for sandboxes. Beyond that, a claim that would have to wait is refused with 429.")
+		"How many claims of a namespace may wait for sandboxes: one user may have half of the places, and more users their shares of the rest. "+
+		"Beyond that, a claim that would have to wait is refused with 429.")
 	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
 		"How many creations of claims wait at the same time. Beyond that, they are answered Claiming at once. "+
 		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+

@@ -137,7 +137,7 @@ func TestShortageIsNotCharged(t *testing.T) {
 	c.claim(t, ns, builders.Claim("second", 1))
 }
 
-// TestQuotaOfInstall makes the quota of docs/install.md: claims, sandboxes and pods are
+// TestQuotaOfInstall makes the quota of docs/install.md: claims, sandboxes, sets and pods are
 // counted by the names that it says.
 func TestQuotaOfInstall(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestQuotaOfInstall(t *testing.T) {
 	expect.FilledPool(t, c, ns, 2)
 	c.claim(t, ns, builders.Claim("one", 1))
 	expect.FullPool(t, c, ns, "pool", 2)
-	want := map[corev1.ResourceName]int64{countClaims: 1, countSandboxes: 3, corev1.ResourcePods: 3}
+	want := map[corev1.ResourceName]int64{countClaims: 1, countSandboxes: 3, "count/sandboxsets.agents.kruise.io": 1, corev1.ResourcePods: 3}
 	quotas, touched := c.kube.CoreV1().ResourceQuotas(ns), time.Now()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		quota, err := quotas.Get(ctx, "sandlot", metav1.GetOptions{})
