@@ -344,8 +344,8 @@ func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
 // so Create can find less. It is for what should not be done for nothing before that,
 // such as charging a quota, which is not given back.
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	fails := !claims.CreatesOnNoStock(claim) &&
-		(claim.Spec.OnShortage == v1alpha1.ShortageFail || !a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting))
+	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
+		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
 	if !fails && !onlyFresh(claim) {
 		return nil
 	}
@@ -379,12 +379,32 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 	if e, err = a.stock.lookAgain(ctx, claim, e, wanted); err != nil {
 		return err
 	}
-	switch available := a.stock.queue.Free(sourcesOf(&e)); {
-	case available >= wanted:
+	available := a.stock.queue.Free(sourcesOf(&e))
+	if available >= wanted {
+		return nil
+	}
+	switch enough, broken := a.wouldMake(ctx, claim, &e, wanted-available); {
+	case enough:
+		return nil
 	case claim.Spec.OnShortage != v1alpha1.ShortageFail:
 		return a.refusal(ctx, claim, &TooManyWaitingError{Namespace: claim.Namespace, Most: a.options.MaxWaiting})
 	default:
-		return a.refusal(ctx, claim, shortage(claim, &e, wanted, available, nil))
+		return a.refusal(ctx, claim, shortage(claim, &e, wanted, available, broken))
 	}
-	return nil
+}
+
+// wouldMake reports whether n sandboxes can be made for a claim that is not stored, as far
+// as can be seen, and what is in the way of that.
+func (a *Allocator) wouldMake(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, n int) (enough bool, broken error) {
+	if !claims.CreatesOnNoStock(claim) || !e.CanMake() {
+		return false, nil
+	}
+	model, err := a.planner.surelyRefused(ctx, claim, e)
+	if err == nil && model.broken != nil {
+		return false, model.broken
+	}
+	if err == nil && model.limit.Left(nil) < n {
+		return false, model.limit
+	}
+	return true, nil
 }

@@ -4,6 +4,7 @@
 package allocator
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -181,4 +182,70 @@ func TestMoreFreshOnesThanThereCanBe(t *testing.T) {
 			t.Errorf("makes %d, %+v", len(p.Made), p.Claim.Status)
 		}
 	})
+}
+
+// TestChecksWhatCanBeMade: a claim that can have too few sandboxes made is refused before
+// anything is charged for it, where it would have to wait and must not.
+func TestChecksWhatCanBeMade(t *testing.T) {
+	for name, tc := range map[string]struct {
+		most    int32
+		fails   bool
+		refused bool
+	}{
+		"enough":                {most: 3},
+		"too few, with room":    {most: 3, fails: true},
+		"too few":               {most: 2, refused: true},
+		"too few, rather fails": {most: 2, fails: true, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, setOf("a", "py", maxFresh(tc.most)))
+			d.shelf.templates["py"] = templateOfPod("py")
+			d.Allocator.options.MaxWaiting = 0
+			claim := claimOf(func(c *v1alpha1.SandboxClaim) {
+				warm(3)(c)
+				orFresh(c)
+				if tc.fails {
+					c.Spec.OnShortage = v1alpha1.ShortageFail
+				}
+			})
+			err := d.Check(t.Context(), claim)
+			shortage, tooMany := (*ShortageError)(nil), (*TooManyWaitingError)(nil)
+			if errors.As(err, &shortage) != (tc.refused && tc.fails) || errors.As(err, &tooMany) != (tc.refused && !tc.fails) || (err != nil) != tc.refused {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestNoneAreMadeInNoName: the status says so, also later, and admission is asked once.
+func TestNoneAreMadeInNoName(t *testing.T) {
+	d := newDesk(t, setOf("a", "py"))
+	d.shelf.templates["py"] = templateOfPod("py")
+	asked := 0
+	d.planner.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox) error {
+		asked++
+		return ErrIdentityUnknown
+	}
+	next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
+	for range 3 {
+		p := d.planned(next)
+		if len(p.Made) != 0 || p.Wants.Need != 2 || asked != 1 || !strings.Contains(p.Claim.Status.Message, ErrIdentityUnknown.Error()) ||
+			!plan.SaysNoneAreMade(p.Claim) {
+			t.Errorf("makes %d, wants %+v, asked %d times: %s", len(p.Made), p.Wants, asked, p.Claim.Status.Message)
+		}
+	}
+}
+
+// TestPreviewGivesNothingBack: what a dry run only looked at is not given back, for another
+// claim may have taken it meanwhile.
+func TestPreviewGivesNothingBack(t *testing.T) {
+	set := setOf("a", "py")
+	d := newDesk(t, set)
+	d.shelf.templates["a-"+pods] = templateOfPod("a-" + pods)
+	d.stocks("one", set, pods)
+	d.shelf.looked = func() { d.stock.queue.TakeFree(poolNamed("a"), 1, false) }
+	_, err := d.Preview(t.Context(), claimOf(func(c *v1alpha1.SandboxClaim) { warm(2)(c); c.Spec.Allocation = v1alpha1.AllocationAllOrNothing }))
+	if left := d.left("a"); err != nil || left != 0 {
+		t.Errorf("%d can be taken, of one that is taken, %v", left, err)
+	}
 }

@@ -27,6 +27,9 @@ type hand struct {
 	// gets no more, as far as that was found out by trying.
 	room    int
 	refused *RefusedError
+	// unknown is ErrIdentityUnknown once that was found out: who made the claim does not
+	// come to be known later.
+	unknown error
 	// heldBack are the fields of the claim that were kept from pods so far.
 	heldBack sets.Set[string]
 	// making spaces out the making of sandboxes that fail, looking the looks at what is

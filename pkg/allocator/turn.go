@@ -190,6 +190,9 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 
 // whyBroken is why no sandboxes can be made for a claim whose time is up.
 func (t *turn) whyBroken(ctx context.Context, a *plan.Assessment) (broken, err error) {
+	if t.unknown != nil {
+		return t.unknown, nil
+	}
 	model, err := t.freshModel(ctx, a.Claim, &a.Eligible, t.stock.store)
 	switch {
 	case err == nil && model.broken == nil && model.limit.Left(a.Held) < a.Missing():
@@ -238,6 +241,9 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 	if !a.Eligible.CanMake() {
 		return false, nil, nil
 	}
+	if t.unknown != nil {
+		return false, t.unknown, nil
+	}
 	if broken, err = t.needModel(ctx, a); broken != nil || err != nil {
 		return false, broken, err
 	}
@@ -250,6 +256,9 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 	}
 	if err := t.makeFresh(ctx, a, lacks); err != nil {
 		return false, nil, err
+	}
+	if t.unknown != nil {
+		return false, t.unknown, nil
 	}
 	if claims.AllOrNothing(a.Claim) && len(t.taken)+len(t.made) < n {
 		t.letGo() // others can do with them until some can be made
@@ -326,6 +335,10 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 			if a.New {
 				return err
 			}
+			if errors.Is(err, ErrIdentityUnknown) {
+				t.unknown = ErrIdentityUnknown
+				return nil
+			}
 			klog.FromContext(ctx).Error(err, "No sandboxes are made for a claim that goes on", "claim", klog.KObj(a.Claim))
 			t.making.begin(a.Now)
 			return nil
@@ -401,8 +414,13 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 	return nil, nil
 }
 
-// letGo gives back what was taken and not bound.
+// letGo gives back what was taken and not bound. A dry turn has taken nothing: what it
+// has looked at is others' to take.
 func (t *turn) letGo() {
+	if t.dry {
+		t.taken = nil
+		return
+	}
 	if t.waiter != nil && len(t.taken) > 0 {
 		t.stock.queue.Leave(t.waiter) // or it would be woken by what it gives back
 	}

@@ -357,7 +357,7 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
 	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Eligible: e, Now: now})
 	wants := a.Wants()
-	if claims.CreatesOnNoStock(seen.claim) {
+	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !plan.SaysNoneAreMade(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
 	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))

@@ -21,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -100,6 +101,7 @@ func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sand
 			return err
 		}
 	}
+	sb.Status = podtemplate.StatusAtBirth(sb) // of the template as it is now
 	errs := validation.ValidateSandbox(sb)
 	meta := field.NewPath("metadata")
 	if sb.Name != name {

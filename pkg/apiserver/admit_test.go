@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	testclock "k8s.io/utils/clock/testing"
@@ -18,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -64,5 +68,31 @@ func TestRequester(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// changesTemplate is a webhook that changes the pod template of what is created.
+type changesTemplate struct{ *admission.Handler }
+
+func (changesTemplate) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	a.GetObject().(*v1alpha1.Sandbox).Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"b","image":"b"}]}}`)}
+	return nil
+}
+
+// TestAdmittedSandboxIsOfItsTemplate: the status of a sandbox that is made for a claim is of
+// the template that admission made of it.
+func TestAdmittedSandboxIsOfItsTemplate(t *testing.T) {
+	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Generation: 1}}
+	sb.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"a","image":"a"}]}}`)}
+	sb.Status = podtemplate.StatusAtBirth(sb)
+	before := sb.Status.UpdateRevision
+	a := newAdmitter(changesTemplate{admission.NewHandler(admission.Create)}, nil)
+	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "ann"})
+	if err := a.admit(ctx, &v1alpha1.SandboxClaim{}, []*v1alpha1.Sandbox{sb}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := podtemplate.SandboxRevision(sb)
+	if got := sb.Status.UpdateRevision; err != nil || got != want || got == before {
+		t.Errorf("is of %s, want %s and not %s, %v", got, want, before, err)
 	}
 }

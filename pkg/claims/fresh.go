@@ -33,11 +33,11 @@ func NewFreshLimit(otherwise int, bytes, each int64, said ...*int32) FreshLimit 
 }
 
 // Left is how many more may be made for a claim that holds these sandboxes. Those of
-// pools do not count, and neither do those that it has let go.
+// pools do not count, and neither do those that it has let go or that are deleted.
 func (l FreshLimit) Left(held []*v1alpha1.Sandbox) int {
 	left := l.Most
 	for _, sb := range held {
-		if sb.Annotations[v1alpha1.AnnotationSandboxPriority] == v1alpha1.PriorityClaimed {
+		if sb.Annotations[v1alpha1.AnnotationSandboxPriority] == v1alpha1.PriorityClaimed && sb.DeletionTimestamp == nil {
 			left--
 		}
 	}

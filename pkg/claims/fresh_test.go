@@ -6,6 +6,8 @@ package claims_test
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
@@ -37,6 +39,8 @@ func TestFreshLimit(t *testing.T) {
 func TestFreshLimitLeft(t *testing.T) {
 	pooled, made := &v1alpha1.Sandbox{}, &v1alpha1.Sandbox{}
 	made.Annotations = map[string]string{v1alpha1.AnnotationSandboxPriority: v1alpha1.PriorityClaimed}
+	gone := made.DeepCopy()
+	gone.DeletionTimestamp = &metav1.Time{}
 	limit := claims.FreshLimit{Most: 2}
 	for held, want := range map[*[]*v1alpha1.Sandbox]int{
 		{}:                       2,
@@ -44,6 +48,7 @@ func TestFreshLimitLeft(t *testing.T) {
 		{pooled, made}:           1,
 		{made, pooled, made}:     0,
 		{made, made, made}:       0,
+		{gone, made, gone}:       1,
 	} {
 		if got := limit.Left(*held); got != want {
 			t.Errorf("%d are left of 2 with %d held, want %d", got, len(*held), want)

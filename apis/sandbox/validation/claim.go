@@ -188,7 +188,7 @@ func validateTimeout(value, old *metav1.Duration, most time.Duration, parent *fi
 		return nil
 	case value.Duration < time.Second:
 		return field.ErrorList{field.Invalid(parent.Child(name), value.Duration.String(), name+" must be at least 1 second")}
-	case value.Duration > most && (old == nil || *value != *old):
+	case value.Duration > most && (old == nil || value.Duration > old.Duration):
 		return field.ErrorList{field.Invalid(parent.Child(name), value.Duration.String(), fmt.Sprintf("%s must be at most %s here", name, most))}
 	}
 	return nil

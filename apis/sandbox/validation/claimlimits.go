@@ -6,7 +6,6 @@ package validation
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,8 +14,8 @@ import (
 )
 
 // ClaimLimits are the bounds that an installation sets on claims. An update is held to
-// them by what it changes, so that a claim from before a bound was lowered can be
-// changed otherwise.
+// them by what it makes more of, so that a claim from before a bound was lowered can be
+// changed otherwise, and brought nearer to the bound.
 type ClaimLimits struct {
 	// MaxTimeout is the longest claimTimeout, and MaxWaitReadyTimeout the longest
 	// waitReadyTimeout.
@@ -47,54 +46,54 @@ const (
 
 // validateOwnAnnotations checks those of the claim itself.
 func validateOwnAnnotations(annotations, old map[string]string) field.ErrorList {
-	if size(annotations) <= maxOwnAnnotationBytes || maps.Equal(annotations, old) {
+	if size(annotations) <= max(maxOwnAnnotationBytes, size(old)) {
 		return nil
 	}
 	return field.ErrorList{field.TooLong(metadataPath.Child("annotations"), "", maxOwnAnnotationBytes)}
 }
 
-// validateCopied checks how much a claim puts on its sandboxes, if that differs from
-// old, which is empty for a new claim. replicas, env and volumeClaimTemplates are
+// validateCopied checks how much a claim puts on its sandboxes, if that is more than
+// old does, which is empty for a new claim. replicas, env and volumeClaimTemplates are
 // immutable.
 func (l ClaimLimits) validateCopied(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
-	if maps.Equal(spec.Labels, old.Labels) && maps.Equal(spec.Annotations, old.Annotations) &&
-		len(spec.Env) == len(old.Env) && len(spec.VolumeClaimTemplates) == len(old.VolumeClaimTemplates) {
-		return nil
-	}
 	blame := path.Child("labels")
 	if size(spec.Annotations) > size(spec.Labels) {
 		blame = path.Child("annotations")
 	}
 	switch keys := len(spec.Labels) + len(spec.Annotations); {
-	case size(spec.Labels)+size(spec.Annotations) > maxClaimMetadataBytes:
+	case size(spec.Labels)+size(spec.Annotations) > max(maxClaimMetadataBytes, size(old.Labels)+size(old.Annotations)):
 		return field.ErrorList{{
 			Type: field.ErrorTypeTooLong, Field: blame.String(), BadValue: field.OmitValueType{},
 			Detail: fmt.Sprintf("labels and annotations together may not be more than %d bytes: each sandbox gets them", maxClaimMetadataBytes),
 		}}
-	case keys > maxClaimMetadataKeys:
+	case keys > max(maxClaimMetadataKeys, len(old.Labels)+len(old.Annotations)):
 		return field.ErrorList{{
 			Type: field.ErrorTypeTooMany, Field: blame.String(), BadValue: keys,
 			Detail: fmt.Sprintf("labels and annotations together must have at most %d keys: each sandbox gets them", maxClaimMetadataKeys),
 		}}
 	}
-	return l.validateWrites(spec, path)
+	return l.validateWrites(spec, old, path)
 }
 
 // validateWrites checks what the copies of a claim's parts come to.
-func (l ClaimLimits) validateWrites(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
-	// Both the sandbox and its pod template hold the metadata, as JSON, which escapes
-	// some characters in six bytes.
-	each := 2*(encoded(spec.Labels)+encoded(spec.Annotations)) + encoded(spec.Env)
-	for _, volume := range spec.VolumeClaimTemplates {
-		each += int64(len(volume.Raw))
-	}
-	replicas := int64(replicasOf(spec.Replicas))
-	if all := each * replicas; all > l.MaxBytes {
+func (l ClaimLimits) validateWrites(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	each, replicas := copiedBytes(spec), int64(replicasOf(spec.Replicas))
+	if all := each * replicas; all > l.MaxBytes && each > copiedBytes(old) {
 		return field.ErrorList{field.Invalid(path.Child("replicas"), replicas, fmt.Sprintf(
 			"labels, annotations, env and volumeClaimTemplates are %d bytes for each sandbox and %d for all, but one claim may write %d; ask for fewer sandboxes, or for less on each",
 			each, all, l.MaxBytes))}
 	}
 	return nil
+}
+
+// copiedBytes is how much a claim puts on each of its sandboxes. Both the sandbox and its
+// pod template hold the metadata, as JSON, which escapes some characters in six bytes.
+func copiedBytes(spec *v1alpha1.SandboxClaimSpec) int64 {
+	each := 2*(encoded(spec.Labels)+encoded(spec.Annotations)) + encoded(spec.Env)
+	for _, volume := range spec.VolumeClaimTemplates {
+		each += int64(len(volume.Raw))
+	}
+	return each
 }
 
 // encoded is how long a value is as JSON.

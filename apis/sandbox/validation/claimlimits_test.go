@@ -143,10 +143,21 @@ func TestClaimLimitsOfUpdates(t *testing.T) {
 		change func(*v1alpha1.SandboxClaim)
 		want   []string
 	}{
-		"lowered to the bound":  {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout = &metav1.Duration{Duration: 24 * time.Hour} }},
-		"fewer keys, few bytes": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.Annotations = keys(60, 100) }},
-		"still too long": {
-			change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout = &metav1.Duration{Duration: 47 * time.Hour} },
+		"lowered to the bound":           {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout = &metav1.Duration{Duration: 24 * time.Hour} }},
+		"fewer keys, few bytes":          {change: func(c *v1alpha1.SandboxClaim) { c.Spec.Annotations = keys(60, 100) }},
+		"shorter, and still too long":    {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout = &metav1.Duration{Duration: 47 * time.Hour} }},
+		"fewer keys, and still too many": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.Annotations = keys(99, 100) }},
+		"as many bytes, and more keys": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				for key, value := range c.Spec.Annotations {
+					c.Spec.Annotations[key] = value[:50]
+				}
+				c.Spec.Labels = keys(2, 10)
+			},
+			want: []string{"spec.annotations: Too many: 102"},
+		},
+		"longer still": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout = &metav1.Duration{Duration: 49 * time.Hour} },
 			want:   []string{"spec.claimTimeout: Invalid value: "},
 		},
 		"other times": {
