@@ -173,7 +173,12 @@ func (l heldLookup) SandboxTemplate(ctx context.Context, namespace, name string)
 	if isShort(revision) && !mayHoldShort(template, l.sandbox) || !l.cache.hasContent(template, revision) {
 		return nil, ErrRevision
 	}
-	return template, nil
+	// Of what decides on the networks of other pods its hash says nothing.
+	held := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
+		Namespace: template.Namespace, Name: template.Name, UID: template.UID, ResourceVersion: template.ResourceVersion,
+	}}
+	held.Spec.Template, held.Spec.Service = template.Spec.Template, template.Spec.Service
+	return held, nil
 }
 
 // heldKey is a state of a template and a revision that it may hold.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -101,10 +102,18 @@ func mayHoldShort(template *v1alpha1.SandboxTemplate, sandbox *v1alpha1.Sandbox)
 	return template.Generation == 1 && !template.CreationTimestamp.After(sandbox.CreationTimestamp.Time)
 }
 
+// onlyContent reports whether a spec has nothing but what a revision is the hash of.
+func onlyContent(spec *v1alpha1.SandboxTemplateSpec) bool {
+	return equality.Semantic.DeepEqual(spec, &v1alpha1.SandboxTemplateSpec{
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{Template: spec.Template, VolumeClaimTemplates: spec.VolumeClaimTemplates},
+		PauseStrategy:           spec.PauseStrategy, PersistentContents: spec.PersistentContents, Runtimes: spec.Runtimes, Service: spec.Service,
+	})
+}
+
 // hasContent reports whether the hash of the content of a SandboxTemplate is a revision.
 func hasContent(template *v1alpha1.SandboxTemplate, revision string) bool {
 	spec := &template.Spec
-	if spec.Template == nil {
+	if spec.Template == nil || !onlyContent(spec) {
 		return false
 	}
 	held := content{

@@ -290,13 +290,18 @@ func TestHoldsRevision(t *testing.T) {
 		"another image": {serving, func(s *v1alpha1.SandboxTemplate) {
 			s.Spec.Template = rawOf(strings.Replace(plain, "busybox", "evil", 1))
 		}, false},
-		"a reference":    {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Template, s.Spec.TemplateRef = nil, to("base") }, false},
-		"of another set": {serving, func(s *v1alpha1.SandboxTemplate) { s.Labels[v1alpha1.LabelSandboxPool] = "other" }, false},
-		"no Service":     {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Service = nil }, false},
-		"no runtimes":    {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Runtimes = nil }, false},
-		"no volumes":     {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.VolumeClaimTemplates = nil }, false},
-		"other contents": {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.PersistentContents = nil }, false},
-		"no pause":       {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.PauseStrategy = nil }, false},
+		"a reference":              {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Template, s.Spec.TemplateRef = nil, to("base") }, false},
+		"of another set":           {serving, func(s *v1alpha1.SandboxTemplate) { s.Labels[v1alpha1.LabelSandboxPool] = "other" }, false},
+		"a network policy":         {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{} }, false},
+		"a policy's management":    {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.NetworkPolicyManagement = v1alpha1.NetworkPolicyManaged }, false},
+		"a reference beside":       {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.TemplateRef = to("base") }, false},
+		"lets claims inject":       {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.EnvVarsInjectionPolicy = v1alpha1.InjectionOverrides }, false},
+		"makes more for one claim": {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.MaxFreshSandboxes = new(int32(9)) }, false},
+		"no Service":               {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Service = nil }, false},
+		"no runtimes":              {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.Runtimes = nil }, false},
+		"no volumes":               {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.VolumeClaimTemplates = nil }, false},
+		"other contents":           {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.PersistentContents = nil }, false},
+		"no pause":                 {serving, func(s *v1alpha1.SandboxTemplate) { s.Spec.PauseStrategy = nil }, false},
 	}
 	for name, test := range tests {
 		held := revision(test.resolved)

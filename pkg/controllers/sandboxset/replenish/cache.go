@@ -6,7 +6,9 @@ package replenish
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,6 +39,33 @@ type caches struct {
 	surging interface {
 		Surging(namespace, name string) ([]*v1alpha1.SandboxSet, error)
 	}
+}
+
+// pooled returns the sandboxes in the pool of a set. What only bears the UID of the set, in
+// a reference to another kind or name, is not: anyone who may write sandboxes can do that.
+func (c *caches) pooled(set *v1alpha1.SandboxSet) ([]*v1alpha1.Sandbox, error) {
+	return controlled(c.sandboxes.ControlledBy, "SandboxSet", set)
+}
+
+// heldFor returns the sandboxes that a claim holds.
+func (c *caches) heldFor(claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
+	return controlled(c.sandboxes.ControlledBy, "SandboxClaim", claim)
+}
+
+// revisionsOf returns the SandboxTemplates that a set controls.
+func (c *caches) revisionsOf(set *v1alpha1.SandboxSet) ([]*v1alpha1.SandboxTemplate, error) {
+	return controlled(c.templates.ControlledBy, "SandboxSet", set)
+}
+
+// controlled returns those of the objects found by the UID of an owner of our group and a
+// kind that name it as their controller in full.
+func controlled[T client.Object](find func(types.UID) ([]T, error), kind string, owner client.Object) ([]T, error) {
+	found, err := find(owner.GetUID())
+	return slices.DeleteFunc(found, func(object T) bool {
+		ref := metav1.GetControllerOfNoCopy(object)
+		return ref == nil || ref.Kind != kind || ref.Name != owner.GetName() || ref.UID != owner.GetUID() ||
+			ref.APIVersion != v1alpha1.SchemeGroupVersion.String()
+	}), err
 }
 
 type templateUsers interface {

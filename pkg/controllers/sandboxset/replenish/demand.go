@@ -263,7 +263,7 @@ func (d *demand) of(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time
 // startingFor is how many sandboxes a claim holds that do not count yet: it does not
 // wait for others in their place.
 func (d *demand) startingFor(claim *v1alpha1.SandboxClaim, now time.Time) (int, error) {
-	sandboxes, err := d.caches.sandboxes.ControlledBy(claim.UID)
+	sandboxes, err := d.caches.heldFor(claim)
 	if err != nil {
 		return 0, err
 	}

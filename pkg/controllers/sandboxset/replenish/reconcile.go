@@ -99,7 +99,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 			o.dryRun = s.dryRun
 		}
 	})
-	o.sandboxes, err = c.caches.sandboxes.ControlledBy(set.UID)
+	o.sandboxes, err = c.caches.pooled(set)
 	return o, err
 }
 
@@ -152,7 +152,7 @@ func (c *Controller) finalize(ctx context.Context, set *v1alpha1.SandboxSet) (re
 	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
 		creates, _ = s.expectations.snapshot(c.clock.Now())
 	})
-	left, err := c.caches.sandboxes.ControlledBy(set.UID)
+	left, err := c.caches.pooled(set)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err

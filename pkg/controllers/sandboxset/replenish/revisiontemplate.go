@@ -54,7 +54,7 @@ func (r *revisionTemplates) ensure(
 	ctx context.Context, set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) error {
 	name := podtemplate.RevisionName(set, revision)
-	owned, err := r.caches.templates.ControlledBy(set.UID)
+	owned, err := r.caches.revisionsOf(set)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ const defaultRevisionHistory = 10
 // the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
 // template themselves.
 func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, p *pool) error {
-	owned, err := r.caches.templates.ControlledBy(set.UID)
+	owned, err := r.caches.revisionsOf(set)
 	target := podtemplate.RevisionName(set, revision)
 	if err != nil || len(owned) == 0 || len(owned) == 1 && owned[0].Name == target {
 		return err
