@@ -31,13 +31,8 @@ type Options struct {
 	SimulatedStartDelay time.Duration
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
-	// ClaimLimits bound what one claim may ask for.
+	// ClaimLimits bound what claims may ask for and bring.
 	ClaimLimits options.ClaimLimits
-	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
-	// neither the SandboxSet nor the SandboxTemplate says it.
-	ClaimPodMetadata string
-	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes.
-	MaxWaitingClaims int
 }
 
 // NewOptions returns the defaults.
@@ -49,8 +44,6 @@ func NewOptions() *Options {
 		SimulatedStartDelay: 200 * time.Millisecond,
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         options.NewClaimLimits(),
-		ClaimPodMetadata:    apiserver.ClaimPodMetadataAll,
-		MaxWaitingClaims:    apiserver.DefaultMaxWaitingClaims,
 	}
 }
 
@@ -65,11 +58,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
 	o.ClaimLimits.AddFlags(fs)
-	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
-		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None.")
-	fs.IntVar(&o.MaxWaitingClaims, "max-waiting-claims-per-namespace", o.MaxWaitingClaims, ""+
-		"How many claims of a namespace may wait for sandboxes: one user may have half of the places, and more users their shares of the rest. "+
-		"Beyond that, a claim that would have to wait is refused with 429.")
 }
 
 // Complete fills in what is derived from other options.

@@ -106,8 +106,6 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	opts.Alone = true
 	opts.SyncWindow = o.SyncWindow
 	opts.ClaimLimits = o.ClaimLimits
-	opts.ClaimPodMetadata = o.ClaimPodMetadata
-	opts.MaxWaitingClaims = o.MaxWaitingClaims
 	opts.Etcd.StorageConfig.Transport.ServerList = etcd
 	opts.SecureServing.BindAddress = o.BindAddress
 	opts.SecureServing.BindPort = o.SecurePort

@@ -31,7 +31,7 @@ const MaxFreshSandboxes = maxReplicas
 
 // maxRevisionHistory bounds the SandboxTemplates that a set may keep for nothing but a look
 // at them.
-const maxRevisionHistory = 1000
+const maxRevisionHistory = 100
 
 // ValidateSandboxSet checks a new set, after defaulting.
 func ValidateSandboxSet(set *v1alpha1.SandboxSet) field.ErrorList {

@@ -46,7 +46,7 @@ func TestValidateSandboxSet(t *testing.T) {
 		"many fresh sandboxes": {change: fresh(10000)},
 		"negative fresh sandboxes": {
 			change: fresh(-1),
-			want:   []string{"spec.maxFreshSandboxes: Invalid value: -1: must be from 0 to 10000"},
+			want:   []string{"spec.maxFreshSandboxes: Invalid value: -1: must be from 0 to 1000"},
 		},
 		"too many fresh sandboxes": {
 			change: fresh(10001),
@@ -57,14 +57,14 @@ func TestValidateSandboxSet(t *testing.T) {
 		"burst":      {change: burst(10000)},
 		"no burst":   {change: burst(0)},
 		"no history": {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(0)) }},
-		"history":    {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(1000)) }},
+		"history":    {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(100)) }},
 		"negative history": {
 			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) },
-			want:   []string{"spec.revisionHistoryLimit: Invalid value: -1: must be from 0 to 1000"},
+			want:   []string{"spec.revisionHistoryLimit: Invalid value: -1: must be from 0 to 100"},
 		},
 		"long history": {
 			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(1001)) },
-			want:   []string{"spec.revisionHistoryLimit: Invalid value: 1001: must be from 0 to 1000"},
+			want:   []string{"spec.revisionHistoryLimit: Invalid value: 1001: must be from 0 to 100"},
 		},
 		"large pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(100000)) }},
 		"number":     {change: maxUnavailable(intstr.FromInt32(0))},
@@ -92,7 +92,7 @@ func TestValidateSandboxSet(t *testing.T) {
 		},
 		"negative burst": {
 			change: burst(-1),
-			want:   []string{"spec.scaleStrategy.burst: Invalid value: -1: must be from 0 to 10000"},
+			want:   []string{"spec.scaleStrategy.burst: Invalid value: -1: must be from 0 to 1000"},
 		},
 		"large burst": {
 			change: burst(10001),

@@ -4,6 +4,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -17,17 +18,28 @@ import (
 // never too large.
 const minClaimBytes = maxRequestBodyBytes
 
-// ClaimLimits are what the command line says about how much one claim may ask for.
+// ClaimLimits are what the command line says about what claims may ask for and bring.
 type ClaimLimits struct {
 	validation.ClaimLimits
 	// MaxFreshSandboxes is how many sandboxes one claim may hold at a time that were
 	// made for it, where neither set nor template says. 0 is none.
 	MaxFreshSandboxes int
+	// PodMetadata says whether labels and annotations of claims reach pods where neither
+	// the SandboxSet nor the SandboxTemplate says it: apiserver.ClaimPodMetadataAll or
+	// apiserver.ClaimPodMetadataNone.
+	PodMetadata string
+	// MaxWaiting is how many claims of a namespace may wait for sandboxes: at least 1.
+	MaxWaiting int
 }
 
 // NewClaimLimits returns the defaults.
 func NewClaimLimits() ClaimLimits {
-	return ClaimLimits{ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: apiserver.DefaultMaxFreshSandboxes}
+	return ClaimLimits{
+		ClaimLimits:       validation.DefaultClaimLimits(),
+		MaxFreshSandboxes: apiserver.DefaultMaxFreshSandboxes,
+		PodMetadata:       apiserver.ClaimPodMetadataAll,
+		MaxWaiting:        apiserver.DefaultMaxWaitingClaims,
+	}
 }
 
 // AddFlags adds the flags to fs.
@@ -42,6 +54,12 @@ func (l *ClaimLimits) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.MaxFreshSandboxes, "max-fresh-sandboxes", l.MaxFreshSandboxes, ""+
 		"How many sandboxes one claim may hold at a time that were made for it because the pools had too few. "+
 		"maxFreshSandboxes of a SandboxSet or SandboxTemplate says otherwise for what is made from it.")
+	fs.StringVar(&l.PodMetadata, "claim-pod-metadata", l.PodMetadata, ""+
+		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None. "+
+		"They are on the Sandboxes in any case.")
+	fs.IntVar(&l.MaxWaiting, "max-waiting-claims-per-namespace", l.MaxWaiting, ""+
+		"How many claims of a namespace may wait for sandboxes: one user may have half of the places, and more users their shares of the rest. "+
+		"Beyond that, a claim that would have to wait is refused with 429.")
 }
 
 // Validate returns all errors of the options.
@@ -58,6 +76,12 @@ func (l *ClaimLimits) Validate() []error {
 	}
 	if most := validation.MaxFreshSandboxes; l.MaxFreshSandboxes < 0 || l.MaxFreshSandboxes > most {
 		errs = append(errs, fmt.Errorf("--max-fresh-sandboxes must be between 0 and %d", most))
+	}
+	if l.PodMetadata != apiserver.ClaimPodMetadataAll && l.PodMetadata != apiserver.ClaimPodMetadataNone {
+		errs = append(errs, fmt.Errorf("--claim-pod-metadata must be %s or %s", apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone))
+	}
+	if l.MaxWaiting < 1 {
+		errs = append(errs, errors.New("--max-waiting-claims-per-namespace must be at least 1"))
 	}
 	return errs
 }

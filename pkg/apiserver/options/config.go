@@ -30,8 +30,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.SyncWindow = o.SyncWindow
 	cfg.ExtraConfig.ClaimLimits = o.ClaimLimits.ClaimLimits
 	cfg.ExtraConfig.MaxFreshSandboxes = o.ClaimLimits.MaxFreshSandboxes
-	cfg.ExtraConfig.ClaimPodMetadata = o.ClaimPodMetadata
-	cfg.ExtraConfig.MaxWaitingClaims = o.MaxWaitingClaims
+	cfg.ExtraConfig.ClaimPodMetadata = o.ClaimLimits.PodMetadata
+	cfg.ExtraConfig.MaxWaitingClaims = o.ClaimLimits.MaxWaiting
 	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
 	if err := o.apply(cfg.GenericConfig); err != nil {
 		if serving := cfg.GenericConfig.SecureServing; serving != nil && serving.Listener != nil {

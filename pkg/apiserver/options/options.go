@@ -68,13 +68,8 @@ type Options struct {
 	EmbeddedEtcdDir string
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
-	// ClaimLimits bound what one claim may ask for.
+	// ClaimLimits bound what claims may ask for and bring.
 	ClaimLimits ClaimLimits
-	// ClaimPodMetadata says whether labels and annotations of claims reach pods where
-	// neither the SandboxSet nor the SandboxTemplate says it.
-	ClaimPodMetadata string
-	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes.
-	MaxWaitingClaims int
 	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is what
 	// leaves the seats of other claims free, in kube-apiserver and here.
 	MaxWaitingCreates int
@@ -113,10 +108,6 @@ func NewOptions() *Options {
 		Traces:         genericoptions.NewTracingOptions(),
 		SyncWindow:     apiserver.DefaultSyncWindow,
 		ClaimLimits:    NewClaimLimits(),
-
-		ClaimPodMetadata: apiserver.ClaimPodMetadataAll,
-
-		MaxWaitingClaims: apiserver.DefaultMaxWaitingClaims,
 	}
 	ownerrefs.AddTo(o.Admission)
 	quota.AddTo(o.Admission)
@@ -148,12 +139,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
 	o.ClaimLimits.AddFlags(fs)
-	fs.StringVar(&o.ClaimPodMetadata, "claim-pod-metadata", o.ClaimPodMetadata, ""+
-		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None. "+
-		"They are on the Sandboxes in any case.")
-	fs.IntVar(&o.MaxWaitingClaims, "max-waiting-claims-per-namespace", o.MaxWaitingClaims, ""+
-		"How many claims of a namespace may wait for sandboxes: one user may have half of the places, and more users their shares of the rest. "+
-		"Beyond that, a claim that would have to wait is refused with 429.")
 	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
 		"How many creations of claims wait at the same time. Beyond that, they are answered Claiming at once. "+
 		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+
@@ -202,12 +187,6 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--sync-window must be between 0s and %s", maxSyncWindow))
 	}
 	errs = append(errs, o.ClaimLimits.Validate()...)
-	if o.ClaimPodMetadata != apiserver.ClaimPodMetadataAll && o.ClaimPodMetadata != apiserver.ClaimPodMetadataNone {
-		errs = append(errs, fmt.Errorf("--claim-pod-metadata must be %s or %s", apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone))
-	}
-	if o.MaxWaitingClaims < 1 {
-		errs = append(errs, errors.New("--max-waiting-claims-per-namespace must be at least 1"))
-	}
 	if o.MaxWaitingCreates < 0 {
 		errs = append(errs, errors.New("--max-waiting-creates must not be negative"))
 	}

@@ -92,9 +92,13 @@ func newJudge(lookup podtemplate.Lookup, template *v1alpha1.SandboxTemplate) *ju
 	}
 }
 
-// uses reports whether a set refers to the template, straight or through others.
+// uses reports whether a set refers to the template, straight or through others. A
+// PodTemplate refers to nothing, and need not be asked for.
 func (j *judge) uses(ctx context.Context, set *v1alpha1.SandboxSet) bool {
 	ref := *set.Spec.TemplateRef
+	if ref.Kind == v1alpha1.TemplateKindPodTemplate {
+		return false
+	}
 	used, known := j.used[ref]
 	if !known {
 		without := *set

@@ -32,7 +32,7 @@ func waiting(name string) *v1alpha1.SandboxClaim {
 // template, and then some stock come and some claims more.
 func TestWaitingClaims(t *testing.T) {
 	const lines, batch, clients, events = 4000, 100, 32, 20
-	s := startServer(t, "--sync-window=20ms")
+	s := startServer(t, "--sync-window=20ms", fmt.Sprintf("--max-waiting-claims-per-namespace=%d", 3*lines))
 	innocent := s.innocent(t)
 	if _, err := s.SandboxTemplates(eve).Create(t.Context(), builders.Template("shared"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,8 @@ func TestWaitingClaims(t *testing.T) {
 	innocent.undisturbed(t)
 }
 
-// TestTooManyWaitingClaims lets more claims of a namespace wait than may.
+// TestTooManyWaitingClaims lets more claims of one user wait than may: half of those of
+// the namespace, so that others have room.
 func TestTooManyWaitingClaims(t *testing.T) {
 	const most = 20
 	s := startServer(t, "--sync-window=20ms", fmt.Sprintf("--max-waiting-claims-per-namespace=%d", most))
@@ -120,8 +121,8 @@ func TestTooManyWaitingClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != most || refused != most {
-		t.Errorf("%d claims are stored, and %d were refused, want %d each", len(list.Items), refused, most)
+	if len(list.Items) != most/2 || refused != 3*most/2 {
+		t.Errorf("%d claims are stored, and %d were refused, want %d and %d", len(list.Items), refused, most/2, 3*most/2)
 	}
 	innocent.undisturbed(t)
 }

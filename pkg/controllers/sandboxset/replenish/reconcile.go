@@ -58,7 +58,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if p.create > 0 || len(p.remove) > 0 {
 		counts = o.count(o.revision, now) // with what was done
 	}
-	err = errors.Join(err, o.templateErr, c.templates.deleteUnused(ctx, set, o.revision, &o.pool))
+	err = errors.Join(err, o.templateErr, c.templates.deleteUnused(ctx, set, o.revision, historyOf(set, o.templateErr), &o.pool))
 
 	o.gauges(&counts).show(req.NamespacedName)
 	wrote, statusErr := c.writer.writeStatus(ctx, o, o.status(&counts, failure(err, delays.backoff)))

@@ -229,17 +229,43 @@ func (r *revisionTemplates) adopt(ctx context.Context, existing, wanted *v1alpha
 // not say it, as with Deployments.
 const defaultRevisionHistory = 10
 
+// historyOf is how many of them a set keeps. It keeps none while the one that it needs is
+// refused: a quota may have no room for it.
+func historyOf(set *v1alpha1.SandboxSet, refused error) int {
+	switch limit := set.Spec.RevisionHistoryLimit; {
+	case apierrors.IsForbidden(refused):
+		return 0
+	case limit != nil:
+		return int(*limit)
+	}
+	return defaultRevisionHistory
+}
+
 // deleteUnused deletes the SandboxTemplates of older revisions that no sandbox of the
 // pool refers to any more, nor anything else, and that are more than the set is to keep:
 // the oldest first. Claimed sandboxes do not refer to them: a claim makes them hold their
 // template themselves.
-func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, p *pool) error {
+func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.SandboxSet, revision string, keep int, p *pool) error {
 	owned, err := r.caches.revisionsOf(set)
 	target := podtemplate.RevisionName(set, revision)
-	if err != nil || len(owned) == 0 || len(owned) == 1 && owned[0].Name == target {
+	if err != nil || len(owned) <= keep || len(owned) == 1 && owned[0].Name == target {
 		return err
 	}
-	current := sets.New(target, set.Status.CurrentRevision, podtemplate.HolderOf(&set.Status))
+	unused, err := r.unused(owned, sets.New(target, set.Status.CurrentRevision, podtemplate.HolderOf(&set.Status)), p)
+	errs := []error{err}
+	slices.SortFunc(unused, byLastUse)
+	for _, template := range unused[:max(0, len(unused)-keep)] {
+		err = r.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: &template.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("deleting SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unused returns those of a set's SandboxTemplates that are not current and that no
+// sandbox of the pool refers to, nor anything else.
+func (r *revisionTemplates) unused(owned []*v1alpha1.SandboxTemplate, current sets.Set[string], p *pool) ([]*v1alpha1.SandboxTemplate, error) {
 	inPool := p.refersTo()
 	var errs []error
 	var unused []*v1alpha1.SandboxTemplate
@@ -256,18 +282,7 @@ func (r *revisionTemplates) deleteUnused(ctx context.Context, set *v1alpha1.Sand
 			unused = append(unused, template)
 		}
 	}
-	keep := defaultRevisionHistory
-	if limit := set.Spec.RevisionHistoryLimit; limit != nil {
-		keep = int(*limit)
-	}
-	slices.SortFunc(unused, byLastUse)
-	for _, template := range unused[:max(0, len(unused)-keep)] {
-		err = r.client.Delete(ctx, template.DeepCopy(), client.Preconditions{UID: &template.UID})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("deleting SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return unused, errors.Join(errs...)
 }
 
 // refersTo returns a function that reports whether a sandbox of the pool refers to a
