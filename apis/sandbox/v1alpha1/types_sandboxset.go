@@ -90,7 +90,7 @@ type SandboxSetSpec struct {
 
 	// revisionHistoryLimit is how many SandboxTemplates of earlier revisions are kept
 	// that no sandbox uses any more, for a look at them and for a way back. The oldest
-	// go first. From 0 to 1000; 10 where it is not set.
+	// go first. From 0 to 100; 10 where it is not set.
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 }
@@ -104,7 +104,7 @@ type SandboxSetScaleStrategy struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// burst is how many sandboxes beyond replicas may be made while claims wait for
-	// them: as many as are waited for, and no more than this, from 0 to 1000. Claims
+	// them: as many as are waited for, and no more than this, from 0 to 10000. Claims
 	// that make fresh sandboxes (createOnNoStock) do not wait. What nobody wants any
 	// more in the end is deleted. Default 0.
 	// +optional

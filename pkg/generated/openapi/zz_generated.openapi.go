@@ -1825,7 +1825,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					},
 					"revisionHistoryLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "revisionHistoryLimit is how many SandboxTemplates of earlier revisions are kept that no sandbox uses any more, for a look at them and for a way back. The oldest go first. From 0 to 1000; 10 where it is not set.",
+							Description: "revisionHistoryLimit is how many SandboxTemplates of earlier revisions are kept that no sandbox uses any more, for a look at them and for a way back. The oldest go first. From 0 to 100; 10 where it is not set.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

@@ -49,7 +49,7 @@ type SandboxSetSpecApplyConfiguration struct {
 	UpdateStrategy *SandboxSetUpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
 	// revisionHistoryLimit is how many SandboxTemplates of earlier revisions are kept
 	// that no sandbox uses any more, for a look at them and for a way back. The oldest
-	// go first. From 0 to 1000; 10 where it is not set.
+	// go first. From 0 to 100; 10 where it is not set.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 }
 
