@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 )
 
 func maxFresh(n int32) func(*v1alpha1.SandboxSet) {
@@ -200,7 +201,8 @@ func TestChecksWhatCanBeMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, setOf("a", "py", maxFresh(tc.most)))
 			d.shelf.templates["py"] = templateOfPod("py")
-			d.Allocator.options.MaxWaiting = 0
+			d.Allocator.options.MaxWaiting = 1
+			d.stock.queue.Wait(queue.NewWaiter(queue.Place{Namespace: "ns", UID: "other"}, func() {}), queue.Wants{Need: 1})
 			claim := claimOf(func(c *v1alpha1.SandboxClaim) {
 				warm(3)(c)
 				orFresh(c)

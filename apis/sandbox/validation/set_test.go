@@ -63,8 +63,8 @@ func TestValidateSandboxSet(t *testing.T) {
 			want:   []string{"spec.revisionHistoryLimit: Invalid value: -1: must be from 0 to 100"},
 		},
 		"long history": {
-			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(1001)) },
-			want:   []string{"spec.revisionHistoryLimit: Invalid value: 1001: must be from 0 to 100"},
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(101)) },
+			want:   []string{"spec.revisionHistoryLimit: Invalid value: 101: must be from 0 to 100"},
 		},
 		"large pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(100000)) }},
 		"number":     {change: maxUnavailable(intstr.FromInt32(0))},
