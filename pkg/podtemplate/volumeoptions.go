@@ -52,6 +52,14 @@ func refusedVolume(
 			refused = append(refused, field.Forbidden(path.Child(name), "not a field that a claim's volumes may have"))
 		}
 	}
+	return append(refused, refusedVolumeSpec(spec, classes, options, path)...)
+}
+
+// refusedVolumeSpec is why the options do not allow what the spec of a volume says, at path.
+func refusedVolumeSpec(
+	spec map[string]any, classes map[string]bool, options *v1alpha1.VolumeClaimTemplatesOptions, path *field.Path,
+) field.ErrorList {
+	var refused field.ErrorList
 	forbid := func(at *field.Path, what, option string) {
 		refused = append(refused, field.Forbidden(at, fmt.Sprintf("%s: not among the template's volumeClaimTemplatesOptions.%s", what, option)))
 	}
