@@ -168,7 +168,7 @@ func TestInjectionRefused(t *testing.T) {
 			ofTemplate("c", "python", 1, withVolume(volumeWith(`"storageClassName":"gold"`))),
 			`spec.volumeClaimTemplates[0].spec.storageClassName: Forbidden: StorageClass "gold"`,
 		},
-		"somebody's data": {
+		"data of others": {
 			ofTemplate("c", "python", 1, withVolume(volumeWith(`"dataSource":{"kind":"PersistentVolumeClaim","name":"payments"}`))),
 			`spec.volumeClaimTemplates[0].spec.dataSource: Forbidden: kind "PersistentVolumeClaim"`,
 		},

@@ -160,7 +160,7 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
-// What is deleted once no sandbox needs it was made here, and is nobody else's.
+// What is deleted once no sandbox needs it was made here, and belongs to no other.
 func TestIsLeft(t *testing.T) {
 	made := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), "home", keeper)
 	tests := map[string]struct {
