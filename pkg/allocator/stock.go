@@ -163,19 +163,35 @@ func sourcesOf(e *claims.Eligible) []queue.Source {
 	return sources
 }
 
-// maxLines is in how many lines a claim stands at most: those of the pools it prefers. A
-// place in each costs memory and time, and a template may have thousands of sets. Where
-// there is stock at once, it is taken of all.
+// maxLines is in how many lines a claim stands at most: those of the pools it prefers,
+// among those that are meant to hold anything. A place in each costs memory and time, and
+// a template may have thousands of sets. Where there is stock at once, it is taken of all.
 const maxLines = 64
+
+// linesOf are the pools in whose lines a claim stands, and whether these are meant to hold
+// as much as it asks for.
+func linesOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible) (lines []queue.Source, enough bool) {
+	sources := sourcesOf(e)
+	if len(sources) <= maxLines {
+		return sources, true // as the plan says
+	}
+	capacity := 0
+	for i, set := range e.Pools {
+		if holds := claims.Capacity(set, claim); holds > 0 && len(lines) < maxLines {
+			lines, capacity = append(lines, sources[i]), capacity+holds
+		}
+	}
+	return lines, capacity >= claims.Replicas(claim)
+}
 
 // wantsOf is what a claim wants of the pools that may serve it, as the queue knows it.
 // Of what it wants taken is in the hand.
 func wantsOf(claim *v1alpha1.SandboxClaim, e *claims.Eligible, wants plan.Wants, taken int) queue.Wants {
 	asked, _ := v1alpha1.AskedOf(claim)
-	sources := sourcesOf(e)
+	lines, enough := linesOf(claim, e)
 	return queue.Wants{
 		Need: wants.Need - taken, Has: int(claim.Status.ClaimedReplicas) + taken,
-		Sources: sources[:min(len(sources), maxLines)], AtOnce: wants.AtOnce, Yields: wants.Yields, Asked: asked + "/" + claim.Spec.WarmPool,
+		Sources: lines, AtOnce: wants.AtOnce, Yields: wants.Yields || wants.AtOnce && !enough, Asked: asked + "/" + claim.Spec.WarmPool,
 	}
 }
 

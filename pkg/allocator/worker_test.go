@@ -188,6 +188,16 @@ func TestStandsInFewLines(t *testing.T) {
 	if len(got) != maxLines || got[maxLines-1].Pool.Name != e.Pools[maxLines-1].Name {
 		t.Errorf("stands in %d lines: %v", len(got), got)
 	}
+	e.Pools[0].Spec.Replicas = new(int32(0))
+	got = wantsOf(claimOf(warm(5)), e, plan.Wants{Need: 5}, 0).Sources
+	if len(got) != maxLines || got[0].Pool.Name != e.Pools[1].Name {
+		t.Errorf("stands in the line of a pool that is meant to hold nothing: %v", got)
+	}
+	for _, atOnce := range []bool{false, true} {
+		if wants := wantsOf(claimOf(warm(100_000)), e, plan.Wants{Need: 100_000, AtOnce: atOnce}, 0); wants.Yields != atOnce {
+			t.Errorf("at once %v: yields %v, and these pools never hold as much", atOnce, wants.Yields)
+		}
+	}
 }
 
 // TestTurnReadsOnce: what is complete is not read again.

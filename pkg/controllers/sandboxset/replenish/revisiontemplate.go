@@ -229,11 +229,11 @@ func (r *revisionTemplates) adopt(ctx context.Context, existing, wanted *v1alpha
 // not say it, as with Deployments.
 const defaultRevisionHistory = 10
 
-// historyOf is how many of them a set keeps. It keeps none while the one that it needs is
-// refused: a quota may have no room for it.
+// historyOf is how many of them a set keeps. It keeps none while a quota has no room for
+// the one that it needs, which only the text of a refusal tells from a policy's.
 func historyOf(set *v1alpha1.SandboxSet, refused error) int {
 	switch limit := set.Spec.RevisionHistoryLimit; {
-	case apierrors.IsForbidden(refused):
+	case apierrors.IsForbidden(refused) && strings.Contains(refused.Error(), "exceeded quota"):
 		return 0
 	case limit != nil:
 		return int(*limit)
