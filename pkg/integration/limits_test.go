@@ -134,7 +134,7 @@ func TestTimesAreBounded(t *testing.T) {
 	if err := patch(`{"metadata":{"labels":{"a":"b"}},"spec":{"ttlAfterCompleted":"5h"}}`); err != nil {
 		t.Errorf("a claim from before cannot be changed otherwise: %v", err)
 	}
-	mustBeInvalid(t, "an update", patch(`{"spec":{"claimTimeout":"23h"}}`), "spec.claimTimeout")
+	mustBeInvalid(t, "an update", patch(`{"spec":{"claimTimeout":"25h"}}`), "spec.claimTimeout")
 	checkInvariants(t, s)
 }
 

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
@@ -82,13 +83,15 @@ func TestStrangersSandbox(t *testing.T) {
 					return err
 				}, "adopt"},
 				"update": {func() error {
-					changed, err := who.Sandboxes(ns).Get(ctx, own.Name, metav1.GetOptions{})
-					if err != nil {
+					return retry.RetryOnConflict(retry.DefaultRetry, func() error { // its controller writes as well
+						changed, err := who.Sandboxes(ns).Get(ctx, own.Name, metav1.GetOptions{})
+						if err != nil {
+							return err
+						}
+						changed.OwnerReferences = born.OwnerReferences
+						_, err = who.Sandboxes(ns).Update(ctx, changed, metav1.UpdateOptions{})
 						return err
-					}
-					changed.OwnerReferences = born.OwnerReferences
-					_, err = who.Sandboxes(ns).Update(ctx, changed, metav1.UpdateOptions{})
-					return err
+					})
 				}, "adopt"},
 				"patch":            {func() error { return merge(own.Name, `{"metadata":{"ownerReferences":`+string(references)+`}}`) }, "adopt"},
 				"apply":            {func() error { return apply(own.Name) }, "adopt"},

@@ -64,8 +64,9 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 // PrepareForCreate drops the client's status, and notes who claims. What is
 // bound is written into the status later, by the transaction that stores the
 // claim.
-func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	claim := obj.(*v1alpha1.SandboxClaim)
+	claim.UID = timed(claim.UID, s.clock.Now())
 	claim.Status = v1alpha1.SandboxClaimStatus{}
 	claim.Generation = 1
 	canonicalize(&claim.Spec)

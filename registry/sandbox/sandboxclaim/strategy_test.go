@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
@@ -59,10 +60,10 @@ func TestPrepareForCreate(t *testing.T) {
 	}
 }
 
-// salt is a UID as the generic store gives it to a claim, and ofAlice what is recorded of
+// salt is a UID as the generic store gives it to a claim, with the time, and ofAlice what is recorded of
 // alice with it.
 const (
-	salt    = "0b9c4a6e-64c6-4a1c-9d0f-2f1b6f5f7a11"
+	salt    = "01a05cd7-2a00-8a1c-9d0f-2f1b6f5f7a11"
 	ofAlice = `{"salt":"` + salt + `","user":{"username":"alice"}}`
 )
 
@@ -363,5 +364,29 @@ func TestGetAttrs(t *testing.T) {
 	}
 	if _, _, err := sandboxclaim.GetAttrs(&runtime.Unknown{}); err == nil {
 		t.Error("another kind is no error")
+	}
+}
+
+// TestUIDsAreInOrder: claims of one second are told apart by the time in their UIDs, with
+// a record of who made them and without.
+func TestUIDsAreInOrder(t *testing.T) {
+	at := testclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	strategy := sandboxclaim.NewStrategy(nil, at, validation.DefaultClaimLimits())
+	last := types.UID("")
+	for i := range 100 {
+		claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{UID: uuid.NewUUID()}}
+		ctx := t.Context()
+		if i%2 == 0 {
+			ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "alice"})
+		}
+		strategy.PrepareForCreate(ctx, claim)
+		if claim.UID <= last {
+			t.Errorf("%s comes after %s", claim.UID, last)
+		}
+		last = claim.UID
+		if who, err := sandboxclaim.IdentityOf(claim); (err == nil) != (i%2 == 0) || err == nil && who.GetName() != "alice" {
+			t.Errorf("the record is of %v, %v", who, err)
+		}
+		at.SetTime(at.Now().Add(time.Millisecond))
 	}
 }
