@@ -29,7 +29,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -69,7 +69,7 @@ func newClaimStorage(t *testing.T, change func(*registrytest.Fixture)) *claimSto
 		fixture:   fixture,
 		claims:    storage.Resources["sandboxclaims"].(*sandboxclaim.REST),
 		status:    storage.Resources["sandboxclaims/status"].(*base.StatusREST),
-		sandboxes: storage.Resources["sandboxes"].(*sandbox.REST).REST,
+		sandboxes: storage.Resources["sandboxes"].(*rights.REST).REST,
 		sets:      storage.Resources["sandboxsets"].(*base.REST),
 	}
 }

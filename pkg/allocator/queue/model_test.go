@@ -393,7 +393,7 @@ func (c *crowd) checkTold() error {
 			waiting++
 		}
 	}
-	if got := c.queue.Waiting("ns"); got != waiting {
+	if got := waitingIn(c.queue, "ns"); got != waiting {
 		return fmt.Errorf("%d wait, it says %d", waiting, got)
 	}
 	for pool, s := range c.look() {

@@ -104,13 +104,6 @@ func (q *Queue) Join(w *Waiter, wants Wants, most int) bool {
 	return true
 }
 
-// Waiting is how many claims of a namespace are in line.
-func (q *Queue) Waiting(namespace string) int {
-	h := q.of(namespace)
-	defer h.mu.Unlock()
-	return h.waiting[namespace].total()
-}
-
 // HasRoom reports whether one more claim of a requester may wait, if most claims of the
 // namespace may. The first half of the places is for whoever comes. Of the rest, a
 // requester gets one only while it has no more than its share, which is that of one

@@ -20,9 +20,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
 // noBinder is a binder that is not called.
@@ -68,9 +67,9 @@ func TestNewStorage(t *testing.T) {
 
 	// What reads from the stores must see what is served.
 	for resource, got := range map[string]*genericregistry.Store{
-		"sandboxes":        storage["sandboxes"].(*sandbox.REST).Store,
+		"sandboxes":        storage["sandboxes"].(*rights.REST).Store,
 		"sandboxsets":      storage["sandboxsets"].(*base.REST).Store,
-		"sandboxtemplates": storage["sandboxtemplates"].(*sandboxtemplate.REST).Store,
+		"sandboxtemplates": storage["sandboxtemplates"].(*rights.REST).Store,
 	} {
 		want := map[string]*genericregistry.Store{
 			"sandboxes": stores.Sandboxes, "sandboxsets": stores.SandboxSets, "sandboxtemplates": stores.SandboxTemplates,

@@ -37,6 +37,9 @@ var (
 
 // rightsNeeded returns what rightsFor does, of objects of the store.
 func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
+	if obj == nil {
+		return nil, nil // who may delete sandboxes may delete those of pools and claims
+	}
 	sandbox, ok := obj.(*v1alpha1.Sandbox)
 	if !ok {
 		return nil, fmt.Errorf("checking a write: %T is not a Sandbox", obj)

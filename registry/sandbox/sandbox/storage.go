@@ -4,17 +4,14 @@
 package sandbox
 
 import (
-	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -27,18 +24,9 @@ import (
 
 // Storage is what is served for sandboxes.
 type Storage struct {
-	Sandbox *REST
+	Sandbox *rights.REST
 	Status  *base.StatusREST
 }
-
-// REST serves sandboxes, and lets their marks be written by those only who may: see
-// rights.Guard.
-type REST struct {
-	*base.REST
-	guard *rights.Guard
-}
-
-var _ rest.StandardStorage = &REST{}
 
 // NewStore returns the store of sandboxes.
 func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*genericregistry.Store, error) {
@@ -59,23 +47,11 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
-		Sandbox: &REST{REST: base.NewREST(store, "sbx"), guard: &rights.Guard{
+		Sandbox: rights.NewREST(base.NewREST(store, "sbx"), &rights.Guard{
 			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
-		}},
+		}),
 		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}
-}
-
-// Create stores a sandbox.
-func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
-	options *metav1.CreateOptions) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, r.guard.Create(createValidation), options)
-}
-
-// Update changes a sandbox, or, for server-side apply, creates it.
-func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, objInfo, r.guard.Create(createValidation), r.guard.Update(updateValidation), forceAllowCreate, options)
 }
 
 // match lets the watch cache find by an index what claims and allocator look up

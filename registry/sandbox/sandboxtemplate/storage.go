@@ -4,17 +4,14 @@
 package sandboxtemplate
 
 import (
-	"context"
 	"fmt"
 
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -34,51 +31,18 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 	}, NewStrategy(scheme, nil), &generic.StoreOptions{RESTOptions: optsGetter})
 }
 
-// REST serves templates, and lets those that hold the revisions of a set be written by
-// those only who may change its pool: see rights.Guard.
-type REST struct {
-	*base.REST
-	guard *rights.Guard
-}
-
-var _ rest.StandardStorage = &REST{}
-
 // NewREST returns what is served from the store of templates: the same storage
 // underneath, and pods validated by pods, which may read from the store, or be nil. Who
 // may write the revisions of sets is asked of may; owners reads the sets.
 func NewREST(
 	scheme *runtime.Scheme, store *genericregistry.Store, pods PodValidator, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter,
-) *REST {
+) *rights.REST {
 	strategy := NewStrategy(scheme, pods)
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
-	return &REST{REST: base.NewREST(&served, "sbt"), guard: &rights.Guard{
+	return rights.NewREST(base.NewREST(&served, "sbt"), &rights.Guard{
 		Resource: "sandboxtemplates", Authorizer: may, Owners: owners, Needed: rightsNeeded,
-	}}
-}
-
-// Create stores a template.
-func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
-	options *metav1.CreateOptions) (runtime.Object, error) {
-	return r.Store.Create(ctx, obj, r.guard.Create(createValidation), options)
-}
-
-// Update changes a template, or, for server-side apply, creates it.
-func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, objInfo, r.guard.Create(createValidation), r.guard.Update(updateValidation), forceAllowCreate, options)
-}
-
-// Delete deletes a template.
-func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,
-	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	return r.Store.Delete(ctx, name, r.guard.Delete(deleteValidation), options)
-}
-
-// DeleteCollection deletes the templates that are selected, until one may not be.
-func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc,
-	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
-	return r.Store.DeleteCollection(ctx, r.guard.Delete(deleteValidation), options, listOptions)
+	})
 }
 
 // rightsNeeded returns the rights that a write of a template takes beyond the one to

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxtemplate"
 )
 
@@ -20,7 +21,7 @@ func noOwners(context.Context, string, *metav1.OwnerReference) (metav1.Object, e
 	return nil, nil
 }
 
-func newStorage(t *testing.T, fixture *registrytest.Fixture) *sandboxtemplate.REST {
+func newStorage(t *testing.T, fixture *registrytest.Fixture) *rights.REST {
 	t.Helper()
 	store, err := sandboxtemplate.NewStore(fixture.Scheme, fixture)
 	if err != nil {
