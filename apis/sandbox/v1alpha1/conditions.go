@@ -16,6 +16,9 @@ const (
 	// or memory than the template were resized, and false when some could not be, or
 	// are not yet. It is there only if there were any.
 	ClaimConditionInplaceUpdate = "InplaceUpdate"
+	// ClaimConditionFinished is true when the claimed sandboxes have ended. It is there
+	// only then, and ttlSecondsAfterFinished counts from its transition.
+	ClaimConditionFinished = "Finished"
 )
 
 // Reasons of SandboxClaim conditions. Clients compare them.
@@ -44,6 +47,29 @@ const (
 	// ReasonTooLarge goes with Completed true when the sandboxes do not fit into one
 	// transaction, as the claim demands, or not even one of them does.
 	ReasonTooLarge = "TooLarge"
+	// ReasonTooManyFailures goes with Completed true when so many sandboxes failed while
+	// they were prepared that the claim gets no others.
+	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonRuntimeInitFailed goes with Completed true when no runtime of its sandboxes
+	// can be set up for the claim, whichever sandbox it is.
+	ReasonRuntimeInitFailed = "RuntimeInitFailed"
+	// ReasonMountFailed goes with Completed true when the volumes of the claim cannot be
+	// mounted, whichever sandbox it is.
+	ReasonMountFailed = "MountFailed"
+	// ReasonInvalidMetadata goes with Completed true when additionalPodMetadata gives
+	// another value to a key of the pod template.
+	ReasonInvalidMetadata = "InvalidMetadata"
+	// ReasonClaimExpired goes with Ready false when the claim's lifecycle is over.
+	ReasonClaimExpired = "ClaimExpired"
+	// ReasonSandboxMissing goes with Ready false when a claimed sandbox does not exist.
+	ReasonSandboxMissing = "SandboxMissing"
+	// ReasonSandboxNotReady goes with Ready false when a claimed sandbox is not ready and
+	// does not say why.
+	ReasonSandboxNotReady = "SandboxNotReady"
+	// ReasonPodSucceeded goes with Finished true when all claimed sandboxes succeeded.
+	ReasonPodSucceeded = "PodSucceeded"
+	// ReasonPodFailed goes with Finished true when a claimed sandbox failed.
+	ReasonPodFailed = "PodFailed"
 )
 
 // Condition types of a SandboxSet.
@@ -97,6 +123,14 @@ const (
 	SandboxConditionResumed = "SandboxResumed"
 	// SandboxConditionInplaceUpdate tells how an update in place went.
 	SandboxConditionInplaceUpdate = "InplaceUpdate"
+	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
+	// the claim.
+	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
+	// SandboxConditionVolumesMounted tells whether the dynamicVolumesMount of the claim
+	// were mounted.
+	SandboxConditionVolumesMounted = "VolumesMounted"
+	// SandboxConditionRecycling tells how the return to the pool goes.
+	SandboxConditionRecycling = "Recycling"
 )
 
 // Reasons of the condition Ready of a Sandbox.

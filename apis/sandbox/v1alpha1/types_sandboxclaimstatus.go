@@ -29,6 +29,12 @@ type SandboxClaimStatus struct {
 	// +optional
 	ClaimedReplicas int32 `json:"claimedReplicas"`
 
+	// failedReplicas is how many sandboxes have failed while they were prepared for the
+	// claim, and were let go or kept for debugging. A claim of which too many fail gets
+	// no more.
+	// +optional
+	FailedReplicas int32 `json:"failedReplicas,omitempty"`
+
 	// claimStartTime is when claiming began; claimTimeout counts from it.
 	// +optional
 	ClaimStartTime *metav1.Time `json:"claimStartTime,omitempty"`

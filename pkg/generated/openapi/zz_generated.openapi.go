@@ -1360,6 +1360,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							Format:      "int32",
 						},
 					},
+					"failedReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failedReplicas is how many sandboxes have failed while they were prepared for the claim, and were let go or kept for debugging. A claim of which too many fail gets no more.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"claimStartTime": {
 						SchemaProps: spec.SchemaProps{
 							Description: "claimStartTime is when claiming began; claimTimeout counts from it.",

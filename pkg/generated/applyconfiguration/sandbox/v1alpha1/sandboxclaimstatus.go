@@ -27,6 +27,10 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// claimedReplicas is the number of sandboxes claimed so far. It does not go
 	// down when a claimed sandbox is deleted later.
 	ClaimedReplicas *int32 `json:"claimedReplicas,omitempty"`
+	// failedReplicas is how many sandboxes have failed while they were prepared for the
+	// claim, and were let go or kept for debugging. A claim of which too many fail gets
+	// no more.
+	FailedReplicas *int32 `json:"failedReplicas,omitempty"`
 	// claimStartTime is when claiming began; claimTimeout counts from it.
 	ClaimStartTime *v1.Time `json:"claimStartTime,omitempty"`
 	// completionTime is when the phase became Completed; ttlAfterCompleted counts
@@ -76,6 +80,14 @@ func (b *SandboxClaimStatusApplyConfiguration) WithMessage(value string) *Sandbo
 // If called multiple times, the ClaimedReplicas field is set to the value of the last call.
 func (b *SandboxClaimStatusApplyConfiguration) WithClaimedReplicas(value int32) *SandboxClaimStatusApplyConfiguration {
 	b.ClaimedReplicas = &value
+	return b
+}
+
+// WithFailedReplicas sets the FailedReplicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailedReplicas field is set to the value of the last call.
+func (b *SandboxClaimStatusApplyConfiguration) WithFailedReplicas(value int32) *SandboxClaimStatusApplyConfiguration {
+	b.FailedReplicas = &value
 	return b
 }
 
