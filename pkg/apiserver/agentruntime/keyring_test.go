@@ -101,8 +101,10 @@ func TestSealedRequestsAreOpenedForTheirClaimOnly(t *testing.T) {
 		"another namespace": func() (agentruntime.Request, error) { return keyring.Open("team-b", claim.UID, sealed) },
 		"another store":     func() (agentruntime.Request, error) { return newKeyring(t, 2).Open("team-a", claim.UID, sealed) },
 		"changed":           func() (agentruntime.Request, error) { return keyring.Open("team-a", claim.UID, string(changed)) },
-		"clear text":        func() (agentruntime.Request, error) { return keyring.Open("team-a", claim.UID, `{"envVars":{"A":"B"}}`) },
-		"empty":             func() (agentruntime.Request, error) { return keyring.Open("team-a", claim.UID, "v1:") },
+		"clear text": func() (agentruntime.Request, error) {
+			return keyring.Open("team-a", claim.UID, `{"envVars":{"A":"B"}}`)
+		},
+		"empty": func() (agentruntime.Request, error) { return keyring.Open("team-a", claim.UID, "v1:") },
 	} {
 		if request, err := open(); err == nil {
 			t.Errorf("%s: opened as %v", name, request)
