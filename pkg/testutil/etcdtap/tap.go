@@ -33,8 +33,8 @@ const (
 
 // Txn is a transaction on its way to etcd.
 type Txn struct {
-	// Keys are those that it writes if its conditions hold.
-	Keys []string
+	// Puts are the values that it writes if its conditions hold, by their keys.
+	Puts map[string]string
 }
 
 // Tap is a gRPC proxy of an etcd.
@@ -173,13 +173,10 @@ func parse(message []byte) (Txn, error) {
 	if err := decode(message, request); err != nil {
 		return Txn{}, fmt.Errorf("etcdtap: reading a transaction: %w", err)
 	}
-	var txn Txn
+	txn := Txn{Puts: map[string]string{}}
 	for _, op := range request.GetSuccess() {
 		if put := op.GetRequestPut(); put != nil {
-			txn.Keys = append(txn.Keys, string(put.GetKey()))
-		}
-		if gone := op.GetRequestDeleteRange(); gone != nil {
-			txn.Keys = append(txn.Keys, string(gone.GetKey()))
+			txn.Puts[string(put.GetKey())] = string(put.GetValue())
 		}
 	}
 	return txn, nil

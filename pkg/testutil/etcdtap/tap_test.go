@@ -5,7 +5,7 @@ package etcdtap_test
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,16 +30,16 @@ func connect(t *testing.T, endpoint string) *clientv3.Client {
 func TestTap(t *testing.T) {
 	etcd := testutil.StartEtcd(t)[0]
 	direct := connect(t, etcd)
-	held := make(chan []string, 10)
+	held := make(chan map[string]string, 10)
 	tap := etcdtap.Start(t, etcd, func(txn etcdtap.Txn) etcdtap.Verdict {
 		switch {
-		case slices.Contains(txn.Keys, "/before"):
+		case txn.Puts["/before"] != "":
 			return etcdtap.HoldBefore
-		case slices.Contains(txn.Keys, "/after"):
+		case txn.Puts["/after"] != "":
 			return etcdtap.HoldAfter
 		}
 		return etcdtap.Pass
-	}, func(txn etcdtap.Txn) { held <- txn.Keys })
+	}, func(txn etcdtap.Txn) { held <- txn.Puts })
 	client := connect(t, tap.URL)
 
 	events := client.Watch(t.Context(), "/", clientv3.WithPrefix())
@@ -51,8 +51,8 @@ func TestTap(t *testing.T) {
 			answered <- err
 		}()
 		if !passes {
-			if keys := <-held; !slices.Equal(keys, []string{"/other", key}) {
-				t.Errorf("%s: told of keys %q", key, keys)
+			if puts := <-held; !maps.Equal(puts, map[string]string{"/other": "x", key: "1"}) {
+				t.Errorf("%s: told of %q", key, puts)
 			}
 			leave()
 		}
