@@ -62,6 +62,15 @@ type Options struct {
 	// them, as the API does with all that is created; nil lets all pass. The claim is not
 	// to be changed.
 	Admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
+	// SetUp sets up the agent-runtime of a sandbox that a claim holds: envVars and access
+	// token, and then the volumes to mount, in order. It ends with ctx, and does what can be
+	// tried again by itself. A *claims.SetupError says that this sandbox cannot be set up,
+	// and any other error that it was not. Where it is nil, a claim whose sandboxes have an
+	// agent-runtime ends with an error.
+	SetUp func(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error
+	// Seal returns what is kept on the sandboxes of a claim, encrypted, for SetUp to be
+	// repeated; nil keeps nothing.
+	Seal func(claim *v1alpha1.SandboxClaim) (string, error)
 }
 
 // Allocator binds sandboxes to claims, in the call and in the background.

@@ -4,11 +4,9 @@
 package runtime
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 )
@@ -70,15 +68,7 @@ func (c *Client) initOnce(ctx context.Context, address string, request InitReque
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.AttemptTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
-	if err != nil {
-		return refused("the URL of the agent-runtime is not a URL")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if request.AccessToken != "" {
-		req.Header.Set(accessTokenHeader, request.AccessToken)
-	}
-	answer, failed := c.do(req)
+	answer, failed := c.post(ctx, address, "application/json", request.AccessToken, body, nil)
 	if failed != nil {
 		return failed
 	}
