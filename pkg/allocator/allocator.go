@@ -113,12 +113,12 @@ func New(o Options) *Allocator {
 			cache: podtemplate.NewCache(), sizes: newSizes(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
 			podMetadata: o.PodMetadata,
 		},
-		stock: a.stock, clock: o.Clock, admit: o.Admit,
+		stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal,
 	}
 	a.committer = &committer{
 		store: store, clock: o.Clock, queue: lines, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
-	a.worker = newWorker(a.planner, a.committer, o.SyncWindow)
+	a.worker = newWorker(a.planner, a.committer, o.SyncWindow, o.SetUp)
 	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, lag: a.lag}
 	return a
 }
@@ -141,6 +141,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
 	a.stock.index.Prefer(prefers)
 	a.worker.prefers.Store(&prefers)
+	a.worker.peers.Store(&peers{self: self, servers: servers})
 	a.worker.known.wake(func(*unfinished) bool { return true })
 }
 
@@ -175,16 +176,23 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	if err != nil || !claims.Unfinished(stored) {
 		known.forget(u, claim.UID)
 		if err == nil {
-			warnOfHeldBack(ctx, u.keptFromPods())
+			a.warn(ctx, claim, u)
 		}
 		return stored, a.refusal(ctx, claim, err)
 	}
+	a.worker.setUpRuntimes(u)
 	known.begin(u, claim.UID)
 	if waits && a.worker.isRunning() {
 		a.await(ctx, u)
 	}
-	warnOfHeldBack(ctx, u.keptFromPods())
+	a.warn(ctx, claim, u)
 	return u.latest().DeepCopy(), nil
+}
+
+// warn tells the client of a claim what of it does not reach its sandboxes.
+func (a *Allocator) warn(ctx context.Context, claim *v1alpha1.SandboxClaim, u *unfinished) {
+	warnOfHeldBack(ctx, u.keptFromPods())
+	warnOfRuntimes(ctx, claim, u.runtimeless())
 }
 
 // toldHeldBack is how many fields one warning names.
@@ -208,6 +216,7 @@ func warnOfHeldBack(ctx context.Context, fields []string) {
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
 	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
+	t.state.Setups, _ = a.worker.setupsOf(u)
 	detached := false
 	for {
 		if err := ctx.Err(); err != nil {
@@ -339,6 +348,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	if err != nil {
 		return nil, a.refusal(ctx, claim, err)
 	}
+	warnOfRuntimes(ctx, claim, t.marks.WithoutRuntime())
 	return p.Claim, nil
 }
 
@@ -355,7 +365,7 @@ func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
 		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
-	if !fails && !onlyFresh(claim) {
+	if !fails && !onlyFresh(claim) || plan.Expired(claim, a.options.Clock.Now()) {
 		return nil
 	}
 	ctx, answered := observeCreate(ctx, a.options.Clock, claim)

@@ -47,6 +47,7 @@ const (
 	resultDeleted   = "deleted"
 	resultRejected  = "rejected" // it adds what its template does not take
 
+	resultOK        = "ok"
 	resultSucceeded = "succeeded"
 	resultFailed    = "failed"
 	resultLetGo     = "let_go" // it failed, or was not ready in time
@@ -112,6 +113,14 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 
+	runtimeSetups = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace:      namespace,
+		Name:           "runtime_setup_duration_seconds",
+		Help:           "Time that it took to set up the agent-runtime of a sandbox for a claim, mounts and retries with it, by how it went.",
+		Buckets:        fromMillisecond,
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+
 	transactionDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace:      namespace,
 		Name:           "transaction_duration_seconds",
@@ -150,7 +159,7 @@ var (
 	})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound, claimResizes,
+		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound, claimResizes, runtimeSetups,
 			transactionDuration, transactionConflicts, unknownOutcomes, poolReads, indexLag)
 		legacyregistry.CustomMustRegister(&live)
 		// A rate needs a 0 to begin with.
@@ -162,6 +171,9 @@ var (
 		}
 		for _, result := range []string{resultCommitted, resultConflict, resultTooLarge, resultUnknown, resultError} {
 			transactionDuration.WithLabelValues(result)
+		}
+		for _, result := range []string{resultOK, resultFailed} {
+			runtimeSetups.WithLabelValues(result)
 		}
 		addZero(transactionConflicts, movedClaim, movedSandbox)
 		addZero(sandboxesBound, sourcePool, sourceFresh)

@@ -31,6 +31,8 @@ type planner struct {
 	// admit judges the sandboxes that are about to be made for a claim, and may change
 	// them; nil lets all pass.
 	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
+	// seal returns what a sandbox keeps of how its runtime is set up; nil is nothing.
+	seal func(*v1alpha1.SandboxClaim) (string, error)
 }
 
 // turn is one step of a claim: it finds what the claim needs and plans what to write.
@@ -69,6 +71,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if t.marks, err = plan.NewMarks(marked); err != nil {
 		return nil, err
 	}
+	t.marks.Seal, s.Setups.LeftOut = t.seal, t.dry
 	if s.Eligible, err = t.stock.eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return nil, err
@@ -84,12 +87,21 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if refused := t.cannotMount(a, &offer); refused != nil {
+		if s.New {
+			return nil, refused
+		}
+		t.letGo()
+		t.refused, s.Refused = refused, refused
+		a, offer = plan.Assess(*s), plan.Offer{}
+	}
 	p, err := a.Next(offer, t.marks)
 	if err != nil {
 		return nil, err
 	}
 	t.state.Eligible = a.Eligible
 	t.heldBack.Insert(t.marks.HeldBack()...)
+	t.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
 	t.planLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil

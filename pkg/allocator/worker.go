@@ -46,10 +46,14 @@ type worker struct {
 	syncWindow time.Duration
 	// prefers says which claims are this server's; nil, or a nil function, is all.
 	prefers atomic.Pointer[func(namespace, name string) bool]
+	// peers are the servers of the store; nil before they are known.
+	peers atomic.Pointer[peers]
 	// known are the claims that are not at their end.
 	known *unfinishedClaims
-	// share keeps workers free of the turns of one namespace.
-	share *workShare
+	// share keeps workers free of the turns of one namespace, and setupShare the setting up
+	// of runtimes from being one namespace's.
+	share, setupShare *workShare
+	setUp             setupFunc
 
 	mu sync.Mutex
 	// ctx is that of run; nil before and after.
@@ -57,9 +61,13 @@ type worker struct {
 	running sync.WaitGroup
 }
 
-func newWorker(p *planner, c *committer, syncWindow time.Duration) *worker {
+func newWorker(p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *worker {
+	if setUp == nil {
+		setUp = noSetUp
+	}
 	return &worker{
 		planner: p, committer: c, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue), share: newWorkShare(workers),
+		setupShare: newWorkShare(setupsAtOnce), setUp: setUp,
 	}
 }
 
@@ -112,11 +120,15 @@ func (w *worker) background(f func(context.Context)) bool {
 
 // isMine reports whether this server works at a claim. The one that created it does,
 // for as long as that may be answered and a little longer, and then the one that all
-// agree on.
+// agree on. One that has set up runtimes for it, or is about it, goes on until that is
+// written.
 func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	prefers := w.prefers.Load()
 	if prefers == nil || *prefers == nil {
 		return true // it is alone
+	}
+	if u.work != nil && u.work.setups.inHand() {
+		return true
 	}
 	if w.committer.clock.Now().Before(w.youngUntil(u)) {
 		return !u.created.IsZero()
@@ -279,8 +291,13 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		u.listed(seen, held)
 		seen.held = u.look().held
 	}
+	u.work.setups.heard()
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
 	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held}
+	var hopeless *RefusedError
+	if t.state.Setups, hopeless = w.setupsOf(u); u.work.refused == nil {
+		u.work.refused = hopeless
+	}
 	p, err := t.plan(ctx)
 	if err != nil {
 		return 0, err
@@ -291,6 +308,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		hold = u.work.holdBack(p, now)
 	}
 	if !p.Changes() || hold > 0 {
+		w.setUpRuntimes(u)
 		w.wait(t, p)
 		return w.until(u, t, p, hold), nil
 	}
@@ -319,6 +337,7 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 		w.known.forget(u, p.Claim.UID)
 		return 0, nil
 	}
+	w.setUpRuntimes(u)
 	w.wait(t, p)
 	return soon, nil
 }
@@ -402,7 +421,9 @@ func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
 func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
 	u.work.letGo(w.committer.queue)
 	w.committer.queue.Leave(u.waiter)
-	if w.isMine(uid, u) {
+	isMine := w.isMine(uid, u)
+	u.work.setups.keep(nil)
+	if isMine {
 		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {
 			return err

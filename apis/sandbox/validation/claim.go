@@ -99,6 +99,7 @@ func ValidateSandboxClaimStatusUpdate(claim, old *v1alpha1.SandboxClaim) field.E
 		errs = append(errs, validateEnum(status.Phase, claimPhases, statusPath.Child("phase"))...)
 	}
 	errs = append(errs, validateCount(int64(status.ClaimedReplicas), statusPath.Child("claimedReplicas"))...)
+	errs = append(errs, validateCount(int64(status.FailedReplicas), statusPath.Child("failedReplicas"))...)
 	errs = append(errs, validateCount(status.ObservedGeneration, statusPath.Child("observedGeneration"))...)
 	errs = append(errs, metav1validation.ValidateConditions(status.Conditions, statusPath.Child("conditions"))...)
 	return append(errs, validateClaimedSandboxes(status.Sandboxes, statusPath.Child("sandboxes"))...)

@@ -35,6 +35,15 @@ type Marks struct {
 	// heldBack are the fields of the claim's labels and annotations that are not in all of
 	// the pod templates.
 	heldBack sets.Set[string]
+	// Seal returns what a sandbox keeps of how its runtime is set up, encrypted; nil is
+	// nothing.
+	Seal func(*v1alpha1.SandboxClaim) (string, error)
+	// request is what Seal returned, and sealed whether it was asked.
+	request string
+	sealed  bool
+	// noRuntime are the pools of which sandboxes had no agent-runtime, which the claim
+	// would set up.
+	noRuntime sets.Set[string]
 }
 
 // poolTemplate is a pod template, and what it takes of a claim's metadata.
@@ -71,6 +80,7 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		}),
 		templates: map[poolTemplate]boundTemplate{},
 		heldBack:  sets.Set[string]{},
+		noRuntime: sets.Set[string]{},
 	}
 	return m, nil
 }
@@ -78,6 +88,30 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 // HeldBack returns the fields of the claim's labels and annotations, sorted, that some of
 // the sandboxes so far have and their pods have not.
 func (m *Marks) HeldBack() []string { return sets.List(m.heldBack) }
+
+// WithoutRuntime returns what some of the sandboxes so far were made from, sorted, that
+// have no agent-runtime, which the claim would have set up.
+func (m *Marks) WithoutRuntime() []string { return sets.List(m.noRuntime) }
+
+// withoutRuntime notes that a sandbox of the claim has no agent-runtime.
+func (m *Marks) withoutRuntime(sb *v1alpha1.Sandbox) {
+	if claims.SetsUpRuntime(m.claim) {
+		m.noRuntime.Insert(originOf(sb))
+	}
+}
+
+// initRequest is what a sandbox keeps of how its runtime is set up.
+func (m *Marks) initRequest() (string, error) {
+	if m.sealed || m.Seal == nil {
+		return m.request, nil
+	}
+	var err error
+	if m.request, err = m.Seal(m.claim); err != nil {
+		return "", fmt.Errorf("sealing the request that sets up runtimes: %w", err)
+	}
+	m.sealed = true
+	return m.request, nil
+}
 
 // bind returns what a candidate becomes when it is the claim's: locked, labelled,
 // detached from its set and from the template that it referred to, and whether a step

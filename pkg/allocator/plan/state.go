@@ -35,6 +35,8 @@ type State struct {
 	Room int
 	// MayMake reports whether sandboxes may be made for the claim at this time.
 	MayMake bool
+	// Setups is what this server knows of the runtimes that it sets up for the claim.
+	Setups Setups
 	// Now is the time.
 	Now time.Time
 }
@@ -90,6 +92,9 @@ type Plan struct {
 	Released []*v1alpha1.Sandbox
 	// Counted are sandboxes that the claim held and that count from now on.
 	Counted []*v1alpha1.Sandbox
+	// Marked are sandboxes that the claim holds and that this server is about to have
+	// volumes mounted into.
+	Marked []*v1alpha1.Sandbox
 	// Bound are the next states of the first candidates of the offer, and Made the
 	// first of those that were made.
 	Bound, Made []*v1alpha1.Sandbox
@@ -130,12 +135,6 @@ type RefusedError struct {
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
-
-// Deadline is when a claim ends with what it has. start is its start where that is
-// known better than to the second.
-func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
-	return StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
-}
 
 // StartOf is the start that a claim's status says, or start where that is the same
 // but for the fraction of the second.
