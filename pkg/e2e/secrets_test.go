@@ -27,7 +27,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	const value = "correcthorsebatterystaple"
 	replicas := newReplicas(t)
-	server := replicas.start(t, replicas.etcd[0], "-v=6")
+	server := replicas.start(t, replicas.etcd[0], "-v=6", "--sync-window=100ms")
 	fleet := runtimetest.Start(t)
 	set := builders.Set("pool", 8)
 	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
