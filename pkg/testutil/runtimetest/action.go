@@ -14,6 +14,9 @@ type Action struct {
 	Delay time.Duration
 	// Hold lets it wait until the channel is closed.
 	Hold <-chan struct{}
+	// Linger lets it wait with its answer, after it did what was asked for, until the
+	// channel is closed or the client is gone.
+	Linger <-chan struct{}
 	// Status is answered in place of doing anything. 0 does what was asked for.
 	Status int
 	// Body is sent with Status.

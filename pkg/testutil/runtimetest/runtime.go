@@ -128,7 +128,7 @@ func (rt *Runtime) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if action.Status == 0 {
 		answer = rt.deal(call)
 	}
-	if action.Die == After {
+	if action.Die == After || !pause(req, Action{Hold: action.Linger}) {
 		rt.die(call)
 	}
 	call.Status = answer.status
