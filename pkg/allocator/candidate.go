@@ -21,7 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -303,7 +303,7 @@ func (s *sizes) raise(have, want *runtime.RawExtension) raised {
 	key := sums{sha256.Sum256(have.Raw), sha256.Sum256(want.Raw)}
 	known, ok := s.raises.Get(key)
 	if !ok {
-		template, changed, err := podresize.Raise(have, want)
+		template, changed, err := inplace.Raise(have, want)
 		if !changed {
 			template = nil // nothing is kept of one that stays as it is
 		}
@@ -322,7 +322,7 @@ func (s *sizes) patched(set *v1alpha1.SandboxSet) bool {
 	key := setState{set.UID, set.Generation}
 	known, ok := s.patches.Get(key)
 	if !ok {
-		known = podresize.PatchesResources(set.Spec.Patch)
+		known = inplace.PatchesResources(set.Spec.Patch)
 		s.patches.Add(key, known)
 	}
 	return known.(bool)

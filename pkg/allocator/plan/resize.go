@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // resize waits until the pod of a sandbox is as large as the template that the claim
@@ -29,7 +29,7 @@ import (
 type resize struct{}
 
 func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
-	if podresize.InProgress(sb) {
+	if inplace.InProgress(sb) {
 		return Pending
 	}
 	return Done
@@ -40,9 +40,9 @@ func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
 func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
 	switch {
 	case c.Resize:
-		podresize.Begin(sb, now)
+		inplace.Begin(sb, now)
 	case c.ResizeFailed != nil:
-		podresize.Fail(sb, now, c.ResizeFailed)
+		inplace.Fail(sb, now, c.ResizeFailed)
 	}
 	return c.Resize
 }
@@ -69,7 +69,7 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 	case update == nil:
 	case update.Status == metav1.ConditionTrue:
 		r.succeeded++
-	case podresize.InProgress(sb):
+	case inplace.InProgress(sb):
 		r.running++
 	default:
 		r.failed++

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -30,7 +30,7 @@ type observation struct {
 	// held: a new pod must wait, because the last try failed.
 	held bool
 	// inplace is what is known for a resize, nil before inspect.
-	inplace *inplace
+	inplace *wholePod
 	now     time.Time
 }
 
@@ -99,7 +99,7 @@ func decide(o *observation) plan {
 	default:
 		o.run(&p)
 	}
-	if progress, aborted := podresize.Aborted(&p.status); aborted {
+	if progress, aborted := inplace.Aborted(&p.status); aborted {
 		o.setInplaceUpdate(&p, progress)
 	}
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
@@ -208,7 +208,7 @@ func (o *observation) follow(p *plan, starting bool) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.PodUID = o.pod.UID
-	if podresize.InProgress(o.sandbox) {
+	if inplace.InProgress(o.sandbox) {
 		o.resizeInPlace(p)
 		return
 	}

@@ -19,15 +19,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // resizeAgain is when a pod is looked at again that changed while it was judged.
 const resizeAgain = 50 * time.Millisecond
 
-// inplace is what is known of a pod that is resized. The cache keeps too little of
+// wholePod is what is known of a pod that is resized. The cache keeps too little of
 // pods for that: few are, and only for a moment.
-type inplace struct {
+type wholePod struct {
 	// pod is the whole pod, as the server showed it.
 	pod *corev1.Pod
 	// template has the resources that its containers are to have.
@@ -48,28 +48,28 @@ func (o *observation) resizeInPlace(p *plan) {
 	}
 	progress := o.inplace.progress()
 	switch progress.Step {
-	case podresize.StepPatch:
+	case inplace.StepPatch:
 		p.resize = progress.Patch
-	case podresize.StepWait:
-	case podresize.StepDone, podresize.StepFailed:
+	case inplace.StepWait:
+	case inplace.StepDone, inplace.StepFailed:
 		o.followReadiness(p)
 	}
 	o.setInplaceUpdate(p, progress)
 }
 
-func (o *observation) setInplaceUpdate(p *plan, progress podresize.Progress) {
+func (o *observation) setInplaceUpdate(p *plan, progress inplace.Progress) {
 	c := progress.Condition()
 	o.setCondition(p, c.Type, c.Status, c.Reason, c.Message)
 }
 
-func (i *inplace) progress() podresize.Progress {
+func (i *wholePod) progress() inplace.Progress {
 	if i.refused != "" {
-		return podresize.Failed(i.refused)
+		return inplace.Failed(i.refused)
 	}
-	progress := podresize.ProgressOf(i.pod, i.template)
-	if i.asked && progress.Step == podresize.StepPatch {
+	progress := inplace.ProgressOf(i.pod, i.template)
+	if i.asked && progress.Step == inplace.StepPatch {
 		// To ask for it again would bring the same again.
-		return podresize.Failed("the cluster set other resources than it was asked for")
+		return inplace.Failed("the cluster set other resources than it was asked for")
 	}
 	return progress
 }
@@ -95,15 +95,15 @@ func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *o
 	return decide(o), nil
 }
 
-func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*inplace, error) {
+func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*wholePod, error) {
 	full, err := c.whole(ctx, sandbox)
 	if missing, ok := asTemplateError(err); ok {
-		return &inplace{pod: pod, refused: missing.Error()}, nil
+		return &wholePod{pod: pod, refused: missing.Error()}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("resizing Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
-	return &inplace{pod: pod, template: full.Spec.Template}, nil
+	return &wholePod{pod: pod, template: full.Spec.Template}, nil
 }
 
 // resize asks the API for the resources and returns the plan as it is then, and
@@ -118,7 +118,7 @@ func (c *Controller) resize(ctx context.Context, key types.NamespacedName, o *ob
 	err := c.client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.resize), fieldOwner)
 	switch {
 	case err == nil:
-		o.inplace = &inplace{pod: pod, template: o.inplace.template, asked: true}
+		o.inplace = &wholePod{pod: pod, template: o.inplace.template, asked: true}
 		o.pod = trim(pod)
 		return decide(o), 0, nil
 	case apierrors.IsConflict(err):

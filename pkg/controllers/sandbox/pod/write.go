@@ -19,7 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // fieldOwner is the manager of the fields of pods that this controller writes.
@@ -175,7 +175,7 @@ func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
 		return
 	}
 	reason := reasonInplaceUpdateFailed
-	if podresize.IsForbidden(now.Message) {
+	if inplace.IsForbidden(now.Message) {
 		reason = reasonInplaceUpdateForbidden
 	}
 	w.recorder.Event(after, corev1.EventTypeWarning, reason, now.Message)

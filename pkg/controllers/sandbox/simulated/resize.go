@@ -12,25 +12,25 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // resize returns how a resize ends, which is at once. What is true of any pod is true
 // here: its QoS class is for life.
-func (c *Controller) resize(ctx context.Context, sandbox *v1alpha1.Sandbox) (podresize.Progress, error) {
+func (c *Controller) resize(ctx context.Context, sandbox *v1alpha1.Sandbox) (inplace.Progress, error) {
 	after, err := c.templates.ResolveSandbox(ctx, sandbox, c.lookup)
 	if templates.ReasonFor(err) != "" {
-		return podresize.Failed(err.Error()), nil
+		return inplace.Failed(err.Error()), nil
 	}
 	if err != nil {
-		return podresize.Progress{}, err
+		return inplace.Progress{}, err
 	}
 	before, err := c.before(ctx, sandbox)
 	if err != nil {
-		return podresize.Progress{}, err
+		return inplace.Progress{}, err
 	}
-	return podresize.Simulate(before, after.Template), nil
+	return inplace.Simulate(before, after.Template), nil
 }
 
 // before is the pod template that a sandbox began with: that of the revision of its
@@ -49,7 +49,7 @@ func (c *Controller) before(ctx context.Context, sandbox *v1alpha1.Sandbox) (*ru
 }
 
 // statusResized is the status of a sandbox whose resize has ended.
-func statusResized(sandbox *v1alpha1.Sandbox, progress podresize.Progress, now time.Time) (v1alpha1.SandboxStatus, error) {
+func statusResized(sandbox *v1alpha1.Sandbox, progress inplace.Progress, now time.Time) (v1alpha1.SandboxStatus, error) {
 	status, err := statusAfter(observe, sandbox, nil, now)
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, err

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podresize has the rules for giving the containers of a sandbox more cpu
+// Package inplace has the rules for giving the containers of a sandbox more cpu
 // and memory while its pod runs: what a pod template is raised to, what the pod is
 // patched with, how far the resize is, and what the sandbox's conditions say of it.
 // It takes values and returns values.
@@ -13,4 +13,4 @@
 // Only cpu and memory of containers and sidecars that are in the sandbox's template
 // are ever changed, and never to less. Other containers of a pod, added by a webhook
 // say, are left alone.
-package podresize
+package inplace
