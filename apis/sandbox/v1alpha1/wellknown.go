@@ -82,10 +82,13 @@ const (
 	// claim added, so that they can be taken away again.
 	AnnotationUpdatedMetadataInClaim = KeyPrefix + "updated-metadata-in-claim"
 	// AnnotationStarting is "true" on a sandbox that a claim holds but does not
-	// count yet: one that was made for it and is not ready, one that is being resized
-	// for it, or one of a claim that takes all or nothing and has not got all. Until it
+	// count yet: one that was made for it and is not ready, one that is being changed
+	// in place for it, or one of a claim that takes all or nothing and has not got all. Until it
 	// counts, the claim is its controller, so that it goes with a claim that is deleted.
 	AnnotationStarting = SandlotKeyPrefix + "starting"
+	// AnnotationInplaceUpdate says what of its pod template a sandbox is given in place for
+	// the claim: JSON, {"image":true,"cpu":true}.
+	AnnotationInplaceUpdate = SandlotKeyPrefix + "inplace-update"
 	// AnnotationClaimedBy is the name of the user who created the claim.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
 	// AnnotationClaimedByIdentity is the user who created the claim, on a claim that is not

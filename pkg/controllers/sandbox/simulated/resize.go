@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
@@ -16,8 +17,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// resize returns how a resize ends, which is at once. What is true of any pod is true
-// here: its QoS class is for life.
+// resize returns how an update in place ends, which is at once: nothing is pulled. What
+// is true of any pod is true here: its QoS class is for life, and no container runs
+// FailImage.
 func (c *Controller) resize(ctx context.Context, sandbox *v1alpha1.Sandbox) (inplace.Progress, error) {
 	after, err := c.templates.ResolveSandbox(ctx, sandbox, c.lookup)
 	if templates.ReasonFor(err) != "" {
@@ -30,7 +32,19 @@ func (c *Controller) resize(ctx context.Context, sandbox *v1alpha1.Sandbox) (inp
 	if err != nil {
 		return inplace.Progress{}, err
 	}
-	return inplace.Simulate(before, after.Template), nil
+	goal := inplace.GoalOf(sandbox)
+	progress := inplace.Simulate(before, after.Template, goal)
+	if !goal.Image {
+		return progress, nil
+	}
+	fails, err := wantsToFail(after.Template)
+	if err != nil {
+		return inplace.Progress{}, reconcile.TerminalError(err)
+	}
+	if fails {
+		progress = inplace.Progress{Step: inplace.StepFailed, Image: inplace.ImageFailed, Message: failedMessage}
+	}
+	return progress, nil
 }
 
 // before is the pod template that a sandbox began with: that of the revision of its
@@ -57,6 +71,13 @@ func statusResized(sandbox *v1alpha1.Sandbox, progress inplace.Progress, now tim
 	set := setter(&status, sandbox.Generation, now)
 	c := progress.Condition()
 	set(c.Type, c.Status, c.Reason, c.Message)
-	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
+	if c := progress.ImageCondition(); c != nil {
+		set(c.Type, c.Status, c.Reason, c.Message)
+	}
+	if progress.Image == inplace.ImageFailed {
+		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, progress.Message)
+	} else {
+		set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
+	}
 	return status, nil
 }

@@ -53,7 +53,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
-		if progress, aborted := inplace.Aborted(&status); aborted {
+		if progress, aborted := inplace.Aborted(&status, inplace.GoalOf(sandbox)); aborted {
 			c := progress.Condition()
 			set(c.Type, c.Status, c.Reason, c.Message)
 		}

@@ -18,7 +18,7 @@ const (
 	start
 	pause
 	resume
-	// resized: it runs, and gets the resources that its claim asks for.
+	// resized: it runs, and gets the resources and the image that its claim asks for.
 	resized
 	// observe: it runs, and its spec has changed in fields without an effect here.
 	observe
