@@ -248,8 +248,8 @@ func BenchmarkRaiseAnother(b *testing.B) {
 			b.Fatal(err)
 		}
 		ready := plan.Candidate{Template: own[i%len(own)]}
-		if size.apply(&ready, c.sizes); !ready.Resize {
-			b.Fatal(ready)
+		if err := size.apply(&ready, c.sizes, c.claim); err != nil || !ready.Resize {
+			b.Fatal(ready, err)
 		}
 	}
 }

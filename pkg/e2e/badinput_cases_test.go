@@ -113,13 +113,19 @@ func badClaims() map[string]badCase {
 	}
 	for field, value := range map[string]any{
 		"envVars":               object{"A": "b"},
-		"additionalPodMetadata": object{"labels": object{"a": "b"}}, "inplaceUpdate": object{"image": "busybox:2"},
+		"additionalPodMetadata": object{"labels": object{"a": "b"}},
 		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
 	addInjection(add)
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
+	for name, update := range map[string]object{
+		"": {}, ".image": {"image": " busybox:2"}, ".resources.requests[cpu]": {"resources": object{"requests": object{"cpu": "0"}}},
+		".resources.limits[cpu]": {"image": "busybox:2", "resources": object{"limits": object{"cpu": "-1"}}},
+	} {
+		add("in place"+name, "spec.inplaceUpdate"+name, object{"inplaceUpdate": update})
+	}
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
 	add("too many runtimes", "spec.runtimes", object{"runtimes": many(65, object{"name": "csi"})})
 	add("runtime without name", "spec.runtimes[0].name", object{"runtimes": []any{object{}}})

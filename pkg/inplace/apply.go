@@ -107,8 +107,8 @@ func aboveLimit(have, changes corev1.ResourceRequirements, path *field.Path) fie
 		fmt.Sprintf("must not be more than the cpu limit of the first container, %s", limit))}
 }
 
-// container is what of a container of a pod template matters here, as it is written.
-type container struct {
+// templateContainer is what of a container of a pod template matters here, as it is written.
+type templateContainer struct {
 	Name          string                         `json:"name"`
 	Image         string                         `json:"image"`
 	Resources     corev1.ResourceRequirements    `json:"resources"`
@@ -116,10 +116,10 @@ type container struct {
 }
 
 // firstOf is the first container of a pod template.
-func firstOf(template *runtime.RawExtension) (*container, error) {
+func firstOf(template *runtime.RawExtension) (*templateContainer, error) {
 	var decoded *struct {
 		Spec struct {
-			Containers []container `json:"containers"`
+			Containers []templateContainer `json:"containers"`
 		} `json:"spec"`
 	}
 	err := decode(template, &decoded)

@@ -90,7 +90,7 @@ func anew(before instance, now *corev1.ContainerStatus, image string) bool {
 }
 
 // askImage is the patch that asks for an image.
-func askImage(pod *corev1.Pod, first *container, status *corev1.ContainerStatus, resizeRefused string) Progress {
+func askImage(pod *corev1.Pod, first *templateContainer, status *corev1.ContainerStatus, resizeRefused string) Progress {
 	s := state{Image: first.Image, LastContainerStatuses: map[string]instance{}, ResizeRefused: cut(resizeRefused, maxRefusal)}
 	if status != nil {
 		s.LastContainerStatuses[first.Name] = instance{ContainerID: status.ContainerID, ImageID: status.ImageID}

@@ -228,8 +228,8 @@ func patchesResources(value any) bool {
 func specOf(template *runtime.RawExtension) (*corev1.PodSpec, error) {
 	var decoded *struct {
 		Spec struct {
-			Containers     []container                  `json:"containers"`
-			InitContainers []container                  `json:"initContainers"`
+			Containers     []templateContainer          `json:"containers"`
+			InitContainers []templateContainer          `json:"initContainers"`
 			Resources      *corev1.ResourceRequirements `json:"resources"`
 		} `json:"spec"`
 	}
@@ -240,7 +240,7 @@ func specOf(template *runtime.RawExtension) (*corev1.PodSpec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resources of the pod template: %w", err)
 	}
-	convert := func(in []container) []corev1.Container {
+	convert := func(in []templateContainer) []corev1.Container {
 		out := make([]corev1.Container, len(in))
 		for i := range in {
 			defaultRequests(&in[i].Resources)
