@@ -114,7 +114,7 @@ func badClaims() map[string]badCase {
 	for field, value := range map[string]any{
 		"envVars":               object{"A": "b"},
 		"additionalPodMetadata": object{"labels": object{"a": "b"}},
-		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
+		"dynamicVolumesMount":   []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}

@@ -137,7 +137,6 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-// cpuGoal is what a claim that asks for cpu wants of a pod.
 func TestProgressOfCPU(t *testing.T) {
 	two, four := list("cpu", "2", "memory", "8Gi"), list("cpu", "4", "memory", "8Gi")
 	tests := map[string]struct {

@@ -126,8 +126,8 @@ const (
 	SandboxConditionResumed = "SandboxResumed"
 	// SandboxConditionInplaceUpdate tells how an update in place went.
 	SandboxConditionInplaceUpdate = "InplaceUpdate"
-	// SandboxConditionImageUpdated tells, when an update in place has ended that was to
-	// change the image, whether it did: a failed InplaceUpdate may be about the cpu alone.
+	// SandboxConditionImageUpdated tells of an update in place that was to change the image
+	// whether it did, once that is known: a failed InplaceUpdate may be about the cpu alone.
 	SandboxConditionImageUpdated = "ImageUpdated"
 	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
 	// the claim.
