@@ -123,6 +123,7 @@ func TestApply(t *testing.T) {
 func TestGoals(t *testing.T) {
 	sb := &v1alpha1.Sandbox{}
 	for _, g := range []Goal{{Image: true, CPU: true, Failed: "x"}, {CPU: true}, {}} {
+		Forget(sb)
 		g.write(sb)
 		if got := GoalOf(sb); got != g {
 			t.Errorf("wrote %+v, read %+v", g, got)

@@ -30,11 +30,17 @@ func inProgress(status *v1alpha1.SandboxStatus) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonInplaceUpdating
 }
 
+// Forget takes away what an earlier claim has left of its update on a sandbox that is
+// about to be bound.
+func Forget(sb *v1alpha1.Sandbox) {
+	delete(sb.Annotations, v1alpha1.AnnotationInplaceUpdate)
+	meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionImageUpdated)
+}
+
 // Begin marks a sandbox that is about to be bound as being changed. The binding counts
 // up the generation, which is the one that the conditions are about.
 func Begin(sb *v1alpha1.Sandbox, goal Goal, now time.Time) {
 	goal.write(sb)
-	meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionImageUpdated)
 	c := Progress{Step: StepPatch}.Condition()
 	setOnBinding(sb, c, now)
 	c.Type = v1alpha1.SandboxConditionReady

@@ -47,10 +47,9 @@ func GoalOf(sb *v1alpha1.Sandbox) Goal {
 	return g
 }
 
-// write writes the goal on a sandbox, or takes away that of an earlier claim.
+// write writes the goal on a sandbox, if there is any.
 func (g Goal) write(sb *v1alpha1.Sandbox) {
 	if !g.Any() {
-		delete(sb.Annotations, v1alpha1.AnnotationInplaceUpdate)
 		return
 	}
 	raw, _ := json.Marshal(g) // of these fields it cannot fail

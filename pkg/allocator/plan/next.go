@@ -96,7 +96,7 @@ func standAll(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 }
 
 // settle tells in the claim's status how the resizes went of what the claim holds
-// after the plan, and of what it lets go because of its image.
+// after the plan, or if there are none, of what it lets go because of its image.
 func settle(a *Assessment, p *Plan) {
 	left := a.resized
 	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
@@ -104,10 +104,11 @@ func settle(a *Assessment, p *Plan) {
 		leaving[sb.Name] = true
 		left.add(sb)
 	}
+	var lost resizes
 	for _, sb := range p.Released {
 		leaving[sb.Name] = true
 		if inplace.LacksImage(sb) {
-			left.add(sb)
+			lost.add(sb)
 		}
 	}
 	for _, sb := range p.Bound {
@@ -117,6 +118,9 @@ func settle(a *Assessment, p *Plan) {
 		if isOnTheWay(sb) && !leaving[sb.Name] {
 			left.add(sb)
 		}
+	}
+	if left.succeeded+left.failed+left.running == 0 {
+		left = lost
 	}
 	left.report(a.claim, a.Now)
 }

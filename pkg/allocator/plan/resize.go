@@ -45,6 +45,7 @@ func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
 // begin notes what becomes of the sandbox's size and image. The
 // binding counts up the generation, which is the one that the conditions are about.
 func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
+	inplace.Forget(sb)
 	if c.Resize || c.InPlace.Any() {
 		goal := c.InPlace
 		if c.ResizeFailed != nil {
