@@ -104,6 +104,9 @@ func (t *templates) freshModel(
 		}
 	}
 	if err == nil {
+		refused, err = changeModel(claim, model)
+	}
+	if err == nil && refused == nil {
 		refused, err = inject(ctx, claim, e, model, lookup)
 	}
 	if err == nil {
@@ -336,8 +339,11 @@ func refusal(reason string, errs field.ErrorList) *RefusedError {
 		why += fmt.Sprintf("; and %d more", more)
 	}
 	message := v1alpha1.EnvVarsInjectionRejectedMessage(why)
-	if reason == v1alpha1.ReasonVolumeClaimTemplatesRejected {
+	switch reason {
+	case v1alpha1.ReasonVolumeClaimTemplatesRejected:
 		message = v1alpha1.VolumeClaimTemplatesRejectedMessage(why)
+	case v1alpha1.ReasonInplaceUpdateRejected:
+		message = v1alpha1.InplaceUpdateRejectedMessage(why)
 	}
 	return &RefusedError{Reason: reason, Message: message, Errors: errs}
 }

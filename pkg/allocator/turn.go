@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
@@ -61,6 +62,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	s.Now = t.clock.Now()
 	s.Room, s.Refused, s.MayMake, s.Broken = t.room, t.refused, t.making.over(s.Now), nil
 	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
+	t.forInPlace(s.Claim.Spec.InplaceUpdate)
 	var err error
 	marked := s.Claim
 	if t.dry { // what it adds to thousands of sandboxes is not shown
@@ -105,6 +107,16 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	t.planLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
+}
+
+// forInPlace gives back what is in the hand if the claim's inplaceUpdate was edited since
+// that was prepared.
+func (t *turn) forInPlace(wants *v1alpha1.SandboxClaimInplaceUpdateOptions) {
+	if !apiequality.Semantic.DeepEqual(t.inPlace, wants) {
+		t.letGo()
+		t.made = nil
+	}
+	t.inPlace = wants
 }
 
 // lookAgain lets sandboxes be taken again, when it is time, whose template could not be

@@ -111,18 +111,18 @@ func badClaims() map[string]badCase {
 	for _, field := range []string{"createOnNoStock", "skipInitRuntime", "reserveFailedSandbox"} {
 		add(field, "spec."+field, object{field: "yes"})
 	}
-	for field, value := range map[string]any{
-		"additionalPodMetadata": object{"labels": object{"a": "b"}}, "inplaceUpdate": object{"image": "busybox:2"},
-		"lifecycle": object{"ttlSecondsAfterFinished": 5},
-	} {
-		add("not served: "+field, "spec."+field, object{field: value})
-	}
 	add("variable of a runtime", "spec.envVars", object{"envVars": object{"A=B": "b"}})
 	add("volume without a cluster", "spec.dynamicVolumesMount", object{"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}})
 	add("mount over the system", "spec.dynamicVolumesMount[0].mountPath", object{"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/proc"}}})
 	add("mounts without a runtime", "spec.skipInitRuntime", object{"skipInitRuntime": true, "dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}})
 	addInjection(add)
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
+	for name, update := range map[string]object{
+		"": {}, ".image": {"image": " busybox:2"}, ".resources.requests[cpu]": {"resources": object{"requests": object{"cpu": "0"}}},
+		".resources.limits[cpu]": {"image": "busybox:2", "resources": object{"limits": object{"cpu": "-1"}}},
+	} {
+		add("in place"+name, "spec.inplaceUpdate"+name, object{"inplaceUpdate": update})
+	}
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
 	add("too many runtimes", "spec.runtimes", object{"runtimes": many(65, object{"name": "csi"})})
 	add("runtime without name", "spec.runtimes[0].name", object{"runtimes": []any{object{}}})

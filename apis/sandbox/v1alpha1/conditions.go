@@ -13,8 +13,8 @@ const (
 	// ClaimConditionReady is true when all wanted sandboxes are claimed and usable.
 	ClaimConditionReady = "Ready"
 	// ClaimConditionInplaceUpdate is true when the claimed sandboxes that had less cpu
-	// or memory than the template were resized, and false when some could not be, or
-	// are not yet. It is there only if there were any.
+	// or memory than the template, or not what inplaceUpdate says, were changed in place,
+	// and false when some could not be, or are not yet. It is there only if there were any.
 	ClaimConditionInplaceUpdate = "InplaceUpdate"
 	// ClaimConditionFinished is true when the claimed sandboxes have ended. It is there
 	// only then, and ttlSecondsAfterFinished counts from its transition.
@@ -44,6 +44,9 @@ const (
 	// ReasonVolumeClaimTemplatesRejected goes with Completed true when the template does
 	// not let the claim add its volumeClaimTemplates.
 	ReasonVolumeClaimTemplatesRejected = "VolumeClaimTemplatesRejected"
+	// ReasonInplaceUpdateRejected goes with Completed true when the inplaceUpdate of the
+	// claim makes no pod of what it can only have fresh sandboxes of.
+	ReasonInplaceUpdateRejected = "InplaceUpdateRejected"
 	// ReasonTooLarge goes with Completed true when the sandboxes do not fit into one
 	// transaction, as the claim demands, or not even one of them does.
 	ReasonTooLarge = "TooLarge"
@@ -123,6 +126,9 @@ const (
 	SandboxConditionResumed = "SandboxResumed"
 	// SandboxConditionInplaceUpdate tells how an update in place went.
 	SandboxConditionInplaceUpdate = "InplaceUpdate"
+	// SandboxConditionImageUpdated tells of an update in place that was to change the image
+	// whether it did, once that is known: a failed InplaceUpdate may be about the cpu alone.
+	SandboxConditionImageUpdated = "ImageUpdated"
 	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
 	// the claim.
 	SandboxConditionRuntimeInitialized = "RuntimeInitialized"

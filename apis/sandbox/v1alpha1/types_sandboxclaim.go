@@ -156,7 +156,10 @@ type SandboxClaimSpec struct {
 	// +listType=atomic
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
 
-	// inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.
+	// inplaceUpdate changes image or cpu of the first container of each claimed sandbox
+	// without a new pod; sandboxes made for the claim are made with them. An edit is for
+	// the sandboxes that the claim gets from then on, and changes nothing on a claim that
+	// is Completed.
 	// +optional
 	InplaceUpdate *SandboxClaimInplaceUpdateOptions `json:"inplaceUpdate,omitempty"`
 
@@ -227,19 +230,26 @@ type PodMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// SandboxClaimInplaceUpdateOptions change a sandbox while its pod runs.
+// SandboxClaimInplaceUpdateOptions change a sandbox while its pod is there. At least one
+// of image and resources is required.
 type SandboxClaimInplaceUpdateOptions struct {
-	// image is the new image of the first container.
+	// image is the new image of the first container, which is restarted with it. At most
+	// 1024 characters, without spaces around it. A sandbox that cannot run it does not
+	// count, and another one takes its place.
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// resources are the new resources of the first container.
+	// resources are the new resources of the first container. A sandbox that cannot be
+	// given them counts all the same, as it is; its condition InplaceUpdate and that of
+	// the claim say why.
 	// +optional
 	Resources *SandboxClaimInplaceUpdateResources `json:"resources,omitempty"`
 }
 
 // SandboxClaimInplaceUpdateResources are resources for the first container. Only
-// cpu is applied, and only where the container already sets it.
+// cpu is applied, be it more or less than before, and only where the container already
+// sets it, requests and limits each for itself. It must be greater than 0. Other
+// resources, such as memory, are ignored with a warning.
 type SandboxClaimInplaceUpdateResources struct {
 	// requests are the new resource requests.
 	// +optional

@@ -82,15 +82,18 @@ const (
 	// claim added, so that they can be taken away again.
 	AnnotationUpdatedMetadataInClaim = KeyPrefix + "updated-metadata-in-claim"
 	// AnnotationStarting is "true" on a sandbox that a claim holds but does not
-	// count yet: one that was made for it and is not ready, one that is being resized
-	// for it, one whose agent-runtime is being set up, or one of a claim that takes all or
-	// nothing and has not got all. Until it counts, the claim is its controller, so that
-	// it goes with a claim that is deleted.
+	// count yet: one that was made for it and is not ready, one that is being changed in
+	// place for it, one whose agent-runtime is being set up, or one of a claim that takes
+	// all or nothing and has not got all. Until it counts, the claim is its controller, so
+	// that it goes with a claim that is deleted.
 	AnnotationStarting = SandlotKeyPrefix + "starting"
 	// AnnotationMounting is the server that has volumes mounted into a sandbox that is
 	// starting: its name, and after a slash what tells its work at the claim from any
 	// other. It is written before the first of the calls, which are made once.
 	AnnotationMounting = SandlotKeyPrefix + "mounting"
+	// AnnotationInplaceUpdate says what of its pod template a sandbox is given in place for
+	// the claim: JSON, {"image":true,"cpu":true}.
+	AnnotationInplaceUpdate = SandlotKeyPrefix + "inplace-update"
 	// AnnotationClaimedBy is the name of the user who created the claim.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
 	// AnnotationClaimedByIdentity is the user who created the claim, on a claim that is not

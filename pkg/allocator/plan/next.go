@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // Next works out the next true state that can be written now: what the claim holds,
@@ -106,7 +107,7 @@ func standAll(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 }
 
 // settle tells in the claim's status how the resizes went of what the claim holds
-// after the plan.
+// after the plan, or if there are none, of what it lets go because of its image.
 func settle(a *Assessment, p *Plan) {
 	left := a.resized
 	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
@@ -114,8 +115,12 @@ func settle(a *Assessment, p *Plan) {
 		leaving[sb.Name] = true
 		left.add(sb)
 	}
+	var lost resizes
 	for _, sb := range p.Released {
 		leaving[sb.Name] = true
+		if inplace.LacksImage(sb) {
+			lost.add(sb)
+		}
 	}
 	for _, sb := range p.Bound {
 		left.add(sb)
@@ -124,6 +129,9 @@ func settle(a *Assessment, p *Plan) {
 		if isOnTheWay(sb) && !leaving[sb.Name] {
 			left.add(sb)
 		}
+	}
+	if left.succeeded+left.failed+left.running == 0 {
+		left = lost
 	}
 	left.report(a.claim, a.Now)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // State is what is known of a claim. None of its objects is changed.
@@ -73,8 +74,10 @@ type Candidate struct {
 	// Resize reports whether Template says more than what the pod runs with.
 	Resize bool
 	// ResizeFailed is why the pod stays smaller than the template that the claim asks
-	// for; nil otherwise.
+	// for, or has not the cpu of its inplaceUpdate; nil otherwise.
 	ResizeFailed error
+	// InPlace is what of Template the claim's inplaceUpdate has put there.
+	InPlace inplace.Goal
 	// Lock is the value of the sandbox's lock.
 	Lock string
 	// PodMetadata says which of the claim's labels and annotations reach the pod, as its

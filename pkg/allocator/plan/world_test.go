@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 var errModel = errors.New("no template")
@@ -86,6 +87,9 @@ func newWorld(t testing.TB, data []byte) *world {
 		c.Spec.ReserveFailedSandbox = w.chance(3)
 		if w.chance(4) {
 			c.Spec.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: "b"}}
+		}
+		if w.chance(2) {
+			inPlace(c)
 		}
 		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Duration(20+w.draw(60)) * time.Second}
 		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: time.Duration(5+w.draw(40)) * time.Second}
@@ -189,6 +193,9 @@ func (w *world) becomesReady(sb *v1alpha1.Sandbox) {
 	if meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil {
 		setResized(sb, []string{"", "no room"}[w.draw(2)])
 	}
+	if inplace.GoalOf(sb).Image && w.chance(2) {
+		lacksImage(sb)
+	}
 }
 
 // rewrite lets a client write the claim's status.
@@ -258,6 +265,8 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 			c.Resize = true
 		case '2', '3':
 			c.ResizeFailed = errors.New("no goal")
+		case '4':
+			c.InPlace.Image = a.Claim.Spec.InplaceUpdate != nil
 		}
 		o.Candidates = append(o.Candidates, c)
 	}

@@ -766,19 +766,19 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateOptions(ref c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimInplaceUpdateOptions change a sandbox while its pod runs.",
+				Description: "SandboxClaimInplaceUpdateOptions change a sandbox while its pod is there. At least one of image and resources is required.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"image": {
 						SchemaProps: spec.SchemaProps{
-							Description: "image is the new image of the first container.",
+							Description: "image is the new image of the first container, which is restarted with it. At most 1024 characters, without spaces around it. A sandbox that cannot run it does not count, and another one takes its place.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resources are the new resources of the first container.",
+							Description: "resources are the new resources of the first container. A sandbox that cannot be given them counts all the same, as it is; its condition InplaceUpdate and that of the claim say why.",
 							Ref:         ref(v1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName()),
 						},
 					},
@@ -794,7 +794,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateResources(ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimInplaceUpdateResources are resources for the first container. Only cpu is applied, and only where the container already sets it.",
+				Description: "SandboxClaimInplaceUpdateResources are resources for the first container. Only cpu is applied, be it more or less than before, and only where the container already sets it, requests and limits each for itself. It must be greater than 0. Other resources, such as memory, are ignored with a warning.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"requests": {
@@ -1252,7 +1252,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"inplaceUpdate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.",
+							Description: "inplaceUpdate changes image or cpu of the first container of each claimed sandbox without a new pod; sandboxes made for the claim are made with them. An edit is for the sandboxes that the claim gets from then on, and changes nothing on a claim that is Completed.",
 							Ref:         ref(v1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName()),
 						},
 					},

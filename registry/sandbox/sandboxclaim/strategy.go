@@ -126,7 +126,12 @@ func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []stri
 
 // WarningsOnUpdate does so for what is new.
 func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
-	return s.warnings(&obj.(*v1alpha1.SandboxClaim).Spec, &old.(*v1alpha1.SandboxClaim).Spec)
+	claim, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
+	warnings := s.warnings(&claim.Spec, &stored.Spec)
+	if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
+		warnings = append(warnings, lateInplaceUpdate(&claim.Spec, &stored.Spec)...)
+	}
+	return warnings
 }
 
 func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
@@ -142,7 +147,7 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
 			"the claimed sandboxes are deleted at once")...)
 	}
-	return warnings
+	return append(warnings, ignoredResources(spec, old)...)
 }
 
 // GetAttrs returns what selectors of lists and watches select by.

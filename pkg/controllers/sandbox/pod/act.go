@@ -41,6 +41,11 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
+	if p.image != nil {
+		if p, again, err = c.changeImage(ctx, key, o, p); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	var labelErr error
 	if p.action == label {
 		delay := c.labeler.delay(o)

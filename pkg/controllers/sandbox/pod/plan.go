@@ -12,7 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -29,8 +29,8 @@ type observation struct {
 	expected bool
 	// held: a new pod must wait, because the last try failed.
 	held bool
-	// inplace is what is known for a resize, nil before inspect.
-	inplace *inplace
+	// inplace is what is known for an update in place, nil before inspect.
+	inplace *wholePod
 	now     time.Time
 }
 
@@ -42,7 +42,7 @@ const (
 	leave action = iota
 	// ask: what is known of the pod is not enough; ask the server and plan again.
 	ask
-	// inspect: the sandbox is resized; look at the whole pod and plan again.
+	// inspect: the sandbox is changed in place; look at the whole pod and plan again.
 	inspect
 	// create: create the volume claims and the pod.
 	create
@@ -61,8 +61,9 @@ type plan struct {
 	status v1alpha1.SandboxStatus
 	// mismatch: a pod that the sandbox does not own has its name.
 	mismatch bool
-	// resize is the patch that asks for other resources, beside the action.
-	resize []byte
+	// resize is the patch that asks for other resources, and image the one that asks for
+	// another image, beside the action.
+	resize, image []byte
 }
 
 // decide makes the plan for a sandbox:
@@ -99,7 +100,7 @@ func decide(o *observation) plan {
 	default:
 		o.run(&p)
 	}
-	if progress, aborted := podresize.Aborted(&p.status); aborted {
+	if progress, aborted := inplace.Aborted(&p.status, inplace.GoalOf(o.sandbox)); aborted {
 		o.setInplaceUpdate(&p, progress)
 	}
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
@@ -208,8 +209,8 @@ func (o *observation) follow(p *plan, starting bool) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.PodUID = o.pod.UID
-	if podresize.InProgress(o.sandbox) {
-		o.resizeInPlace(p)
+	if inplace.InProgress(o.sandbox) {
+		o.updateInPlace(p)
 		return
 	}
 	o.followReadiness(p)

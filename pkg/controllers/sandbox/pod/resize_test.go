@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 func cores(amount string) corev1.ResourceRequirements {
@@ -59,7 +60,7 @@ func TestDecideResize(t *testing.T) {
 	tests := map[string]struct {
 		sandbox *v1alpha1.Sandbox
 		pod     *corev1.Pod
-		inplace inplace
+		inplace wholePod
 		unknown bool // nobody has looked
 		action  action
 		patch   string
@@ -78,11 +79,11 @@ func TestDecideResize(t *testing.T) {
 			action: label, patch: ask, want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"asked for": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2")), inplace: inplace{asked: true},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{told: inplace.Answers{Resize: true}},
 			want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"asked for, less came": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("3", "2")), inplace: inplace{asked: true},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("3", "2")), inplace: wholePod{told: inplace.Answers{Resize: true}},
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: the cluster set other resources than it was asked for")},
 		},
 		"given": {
@@ -98,7 +99,7 @@ func TestDecideResize(t *testing.T) {
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: pod resize is infeasible")},
 		},
 		"refused by the API": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), inplace: inplace{refused: "quota"},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), inplace: wholePod{told: inplace.Answers{ResizeRefused: "quota"}},
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: quota")},
 		},
 		"another class": {

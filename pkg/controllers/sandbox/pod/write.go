@@ -19,7 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // fieldOwner is the manager of the fields of pods that this controller writes.
@@ -27,8 +27,8 @@ const fieldOwner = client.FieldOwner("sandlot-controller-manager")
 
 // Reasons of events.
 const (
-	// reasonInplaceUpdateFailed: the pod does not get the resources that the claim
-	// asks for.
+	// reasonInplaceUpdateFailed: the pod does not get the resources, or the image, that
+	// the claim asks for.
 	reasonInplaceUpdateFailed = "InplaceUpdateFailed"
 	// reasonInplaceUpdateForbidden: the pod cannot get them, because of its QoS class.
 	reasonInplaceUpdateForbidden = "InplaceUpdateForbidden"
@@ -167,7 +167,7 @@ func (w *writer) warn(before, after *v1alpha1.Sandbox, mismatch bool) {
 	w.recorder.Event(after, corev1.EventTypeWarning, reason, ready.Message)
 }
 
-// warnResize records the event of a resize that failed.
+// warnResize records the event of an update in place that failed.
 func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
 	const kind = v1alpha1.SandboxConditionInplaceUpdate
 	now := meta.FindStatusCondition(after.Status.Conditions, kind)
@@ -175,7 +175,7 @@ func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
 		return
 	}
 	reason := reasonInplaceUpdateFailed
-	if podresize.IsForbidden(now.Message) {
+	if inplace.IsForbidden(now.Message) {
 		reason = reasonInplaceUpdateForbidden
 	}
 	w.recorder.Event(after, corev1.EventTypeWarning, reason, now.Message)

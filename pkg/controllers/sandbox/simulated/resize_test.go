@@ -4,6 +4,7 @@
 package simulated
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,12 @@ func TestResize(t *testing.T) {
 	cond := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 1}
 	}
+	wants := func(image string) func(*v1alpha1.Sandbox) {
+		return func(s *v1alpha1.Sandbox) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationInplaceUpdate: `{"image":true}`}
+			s.Spec.Template.Raw = []byte(strings.Replace(string(s.Spec.Template.Raw), `"image":"i"`, `"image":"`+image+`"`, 1))
+		}
+	}
 	isReady := cond("Ready", metav1.ConditionTrue, "PodReady", "")
 	tests := map[string]struct {
 		revision, resources string
@@ -73,6 +80,22 @@ func TestResize(t *testing.T) {
 			"resource resize would change QoS class from Guaranteed to Burstable, resize rejected")}},
 		"another class, under the template's name": {revision: "asis", resources: burst, want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionFalse, "Failed",
 			"resource resize would change QoS class from Guaranteed to Burstable, resize rejected")}},
+		"an image": {
+			revision: "rev", resources: four, change: wants("another"),
+			want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionTrue, "Succeeded", ""), cond("ImageUpdated", metav1.ConditionTrue, "Succeeded", "")},
+		},
+		"an image, and another class": {
+			revision: "rev", resources: burst, change: wants("another"),
+			want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionFalse, "Failed",
+				"resource resize would change QoS class from Guaranteed to Burstable, resize rejected"), cond("ImageUpdated", metav1.ConditionTrue, "Succeeded", "")},
+		},
+		"an image that fails": {
+			revision: "rev", resources: four, change: wants(FailImage),
+			want: []metav1.Condition{
+				cond("Ready", metav1.ConditionFalse, "StartContainerFailed", failedMessage),
+				cond("InplaceUpdate", metav1.ConditionFalse, "Failed", failedMessage), cond("ImageUpdated", metav1.ConditionFalse, "Failed", failedMessage),
+			},
+		},
 		"paused": {
 			revision: "rev", resources: four, change: func(s *v1alpha1.Sandbox) { s.Spec.Paused = true },
 			want: []metav1.Condition{

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -53,7 +53,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
-		if progress, aborted := podresize.Aborted(&status); aborted {
+		if progress, aborted := inplace.Aborted(&status, inplace.GoalOf(sandbox)); aborted {
 			c := progress.Condition()
 			set(c.Type, c.Status, c.Reason, c.Message)
 		}

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // step is what happens to a sandbox next.
@@ -18,7 +18,7 @@ const (
 	start
 	pause
 	resume
-	// resized: it runs, and gets the resources that its claim asks for.
+	// resized: it runs, and gets the resources and the image that its claim asks for.
 	resized
 	// observe: it runs, and its spec has changed in fields without an effect here.
 	observe
@@ -52,7 +52,7 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 // runningStep returns the next step of a sandbox that runs and is to go on.
 func runningStep(sandbox *v1alpha1.Sandbox) step {
 	switch {
-	case podresize.InProgress(sandbox):
+	case inplace.InProgress(sandbox):
 		return resized
 	case sandbox.Status.ObservedGeneration != sandbox.Generation:
 		return observe

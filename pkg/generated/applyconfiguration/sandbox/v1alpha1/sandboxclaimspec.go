@@ -95,7 +95,10 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// as far as the template's volumeClaimTemplatesPolicy allows. They need fresh
 	// sandboxes. At most 16. Immutable.
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
-	// inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.
+	// inplaceUpdate changes image or cpu of the first container of each claimed sandbox
+	// without a new pod; sandboxes made for the claim are made with them. An edit is for
+	// the sandboxes that the claim gets from then on, and changes nothing on a claim that
+	// is Completed.
 	InplaceUpdate *SandboxClaimInplaceUpdateOptionsApplyConfiguration `json:"inplaceUpdate,omitempty"`
 	// dynamicVolumesMount are volumes mounted into each claimed sandbox while it
 	// runs. null means none.

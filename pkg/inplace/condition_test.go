@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podresize
+package inplace
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func TestConditionsOfABinding(t *testing.T) {
 		want       []metav1.Condition
 	}{
 		"begins": {
-			mark: func(sb *v1alpha1.Sandbox) { Begin(sb, now) }, inProgress: true,
+			mark: func(sb *v1alpha1.Sandbox) { Begin(sb, Goal{}, now) }, inProgress: true,
 			want: []metav1.Condition{
 				cond("InplaceUpdate", "InplaceUpdating", "inplace update is incompleted"),
 				cond("Ready", "InplaceUpdating", "inplace update is incompleted"),
@@ -75,11 +75,11 @@ func TestAborted(t *testing.T) {
 		v1alpha1.SandboxFailed: "in-place resource resize failed: the sandbox is failed",
 	} {
 		sb := &v1alpha1.Sandbox{Status: v1alpha1.SandboxStatus{Phase: phase}}
-		if _, aborted := Aborted(&sb.Status); aborted {
+		if _, aborted := Aborted(&sb.Status, Goal{}); aborted {
 			t.Errorf("%s: a sandbox that is not being resized", phase)
 		}
-		Begin(sb, time.Unix(1, 0))
-		if got, aborted := Aborted(&sb.Status); aborted != (want != "") || got.Message != want {
+		Begin(sb, Goal{}, time.Unix(1, 0))
+		if got, aborted := Aborted(&sb.Status, Goal{}); aborted != (want != "") || got.Message != want {
 			t.Errorf("%s: %t, %q", phase, aborted, got.Message)
 		}
 	}

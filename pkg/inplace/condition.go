@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podresize
+package inplace
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ const (
 	forbidden = "resource resize would change QoS class"
 )
 
-// InProgress reports whether a sandbox is being resized.
+// InProgress reports whether a sandbox is being changed in place.
 func InProgress(sb *v1alpha1.Sandbox) bool { return inProgress(&sb.Status) }
 
 func inProgress(status *v1alpha1.SandboxStatus) bool {
@@ -30,9 +30,17 @@ func inProgress(status *v1alpha1.SandboxStatus) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonInplaceUpdating
 }
 
-// Begin marks a sandbox that is about to be bound as being resized. The binding counts
+// Forget takes away what an earlier claim has left of its update on a sandbox that is
+// about to be bound.
+func Forget(sb *v1alpha1.Sandbox) {
+	delete(sb.Annotations, v1alpha1.AnnotationInplaceUpdate)
+	meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionImageUpdated)
+}
+
+// Begin marks a sandbox that is about to be bound as being changed. The binding counts
 // up the generation, which is the one that the conditions are about.
-func Begin(sb *v1alpha1.Sandbox, now time.Time) {
+func Begin(sb *v1alpha1.Sandbox, goal Goal, now time.Time) {
+	goal.write(sb)
 	c := Progress{Step: StepPatch}.Condition()
 	setOnBinding(sb, c, now)
 	c.Type = v1alpha1.SandboxConditionReady
@@ -50,7 +58,7 @@ func setOnBinding(sb *v1alpha1.Sandbox, c metav1.Condition, now time.Time) {
 	meta.SetStatusCondition(&sb.Status.Conditions, c)
 }
 
-// Condition is the condition InplaceUpdate of a sandbox whose resize is this far,
+// Condition is the condition InplaceUpdate of a sandbox whose update is this far,
 // without time and generation.
 func (p Progress) Condition() metav1.Condition {
 	c := metav1.Condition{
@@ -67,19 +75,50 @@ func (p Progress) Condition() metav1.Condition {
 	return c
 }
 
+// ImageCondition is the condition ImageUpdated of a sandbox whose update is this far; nil
+// where there is nothing to tell of an image, or not yet.
+func (p Progress) ImageCondition() *metav1.Condition {
+	c := &metav1.Condition{Type: v1alpha1.SandboxConditionImageUpdated, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSucceeded}
+	switch p.Image {
+	case ImageDone:
+		return c
+	case ImageFailed:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonFailed, p.Message
+		return c
+	}
+	return nil
+}
+
+// LacksImage reports whether a sandbox could not be given the image that its claim asks
+// for. One that could not be given the cpu is of use all the same; this one is not.
+func LacksImage(sb *v1alpha1.Sandbox) bool {
+	return meta.IsStatusConditionFalse(sb.Status.Conditions, v1alpha1.SandboxConditionImageUpdated)
+}
+
 // Failed is the progress of a resize that failed.
 func Failed(why string) Progress {
 	return Progress{Step: StepFailed, Message: v1alpha1.ResizeFailedMessage(why)}
 }
 
-// Aborted reports whether a resize ends because of the phase of its sandbox, and how.
-// A sandbox that is still to start has its pod made as it is to be.
-func Aborted(status *v1alpha1.SandboxStatus) (Progress, bool) {
+// imageFailed is the progress of an update whose image cannot be had.
+func imageFailed(why string) Progress {
+	return Progress{Step: StepFailed, Message: v1alpha1.ImageUpdateFailedMessage(why), Image: ImageFailed}
+}
+
+// Aborted reports whether an update ends because of the phase of its sandbox, and how.
+// A sandbox that is still to start has its pod made as it is to be, and so has one that
+// is paused when it is resumed.
+func Aborted(status *v1alpha1.SandboxStatus, goal Goal) (Progress, bool) {
 	switch phase := status.Phase; phase {
 	case v1alpha1.SandboxPending, v1alpha1.SandboxRunning, v1alpha1.SandboxResuming:
 		return Progress{}, false
 	default:
-		return Failed("the sandbox is " + strings.ToLower(string(phase))), inProgress(status)
+		why := "the sandbox is " + strings.ToLower(string(phase))
+		p := Failed(why)
+		if goal.Image {
+			p.Message = v1alpha1.ImageUpdateFailedMessage(why)
+		}
+		return p, inProgress(status)
 	}
 }
 

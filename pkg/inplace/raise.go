@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podresize
+package inplace
 
 import (
 	"encoding/json"
@@ -38,14 +38,14 @@ func Raise(have, want *runtime.RawExtension) (template *runtime.RawExtension, ch
 		return nil, false, fmt.Errorf("the template to raise it to: %w", err)
 	}
 	whole := ptr.Deref(from.Resources, corev1.ResourceRequirements{})
-	more := raise(&whole, ptr.Deref(to.Resources, corev1.ResourceRequirements{}))
+	more := raise(&whole, ptr.Deref(to.Resources, corev1.ResourceRequirements{}), false)
 	for _, name := range resizable {
 		if amount(more.Requests, name) != nil {
 			return nil, false, fmt.Errorf("pod: %s: %w", name, errPodLevel)
 		}
 	}
 	var patch podPatch
-	if !patch.raise(from, to) {
+	if !patch.raise(from, target{PodSpec: to}) {
 		return have, false, nil
 	}
 	raw, err := json.Marshal(patch)
@@ -56,7 +56,14 @@ func Raise(have, want *runtime.RawExtension) (template *runtime.RawExtension, ch
 	return template, err == nil, err
 }
 
-// podPatch is a strategic merge patch of the resources of a pod or a pod template.
+// target is what the containers of a pod are to have.
+type target struct {
+	*corev1.PodSpec
+	// exact is the name of the container that is to have exactly the cpu that it says.
+	exact string
+}
+
+// podPatch is a strategic merge patch of the containers of a pod or a pod template.
 type podPatch struct {
 	Metadata *patchMetadata `json:"metadata,omitempty"`
 	Spec     struct {
@@ -66,32 +73,34 @@ type podPatch struct {
 }
 
 type patchMetadata struct {
-	ResourceVersion string `json:"resourceVersion"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
 type containerPatch struct {
-	Name      string                      `json:"name"`
-	Resources corev1.ResourceRequirements `json:"resources"`
+	Name      string                       `json:"name"`
+	Image     string                       `json:"image,omitempty"`
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
 // raise raises have, which is changed, to want, puts the same change into the patch,
 // and reports whether there is any.
-func (p *podPatch) raise(have, want *corev1.PodSpec) bool {
-	p.Spec.Containers = raiseContainers(have.Containers, want.Containers, false)
-	p.Spec.InitContainers = raiseContainers(have.InitContainers, want.InitContainers, true)
+func (p *podPatch) raise(have *corev1.PodSpec, want target) bool {
+	p.Spec.Containers = raiseContainers(have.Containers, want.Containers, want.exact, false)
+	p.Spec.InitContainers = raiseContainers(have.InitContainers, want.InitContainers, "", true)
 	return len(p.Spec.Containers)+len(p.Spec.InitContainers) > 0
 }
 
 // raiseContainers raises the containers of one of a pod's lists. Init containers that
 // are not sidecars have ended, or end before the pod runs, and stay as they are.
-func raiseContainers(have, want []corev1.Container, sidecars bool) (changes []containerPatch) {
+func raiseContainers(have, want []corev1.Container, exact string, sidecars bool) (changes []containerPatch) {
 	for i := range have {
 		wanted := containerOf(want, have[i].Name)
 		if wanted == nil || sidecars && !isSidecar(&have[i]) {
 			continue
 		}
-		if more := raise(&have[i].Resources, wanted.Resources); len(more.Requests)+len(more.Limits) > 0 {
-			changes = append(changes, containerPatch{Name: have[i].Name, Resources: more})
+		if more := raise(&have[i].Resources, wanted.Resources, wanted.Name == exact); len(more.Requests)+len(more.Limits) > 0 {
+			changes = append(changes, containerPatch{Name: have[i].Name, Resources: &more})
 		}
 	}
 	return changes
@@ -104,8 +113,14 @@ func raiseContainers(have, want []corev1.Container, sidecars bool) (changes []co
 //  2. Where have has no limit it needs none. A limit goes up to want's, and up to the
 //     new request.
 //  3. What is not below want's stays as it is.
-func raise(have *corev1.ResourceRequirements, want corev1.ResourceRequirements) (changes corev1.ResourceRequirements) {
+//
+// Where exact says so the cpu becomes what want says, be it more or less.
+func raise(have *corev1.ResourceRequirements, want corev1.ResourceRequirements, exact bool) (changes corev1.ResourceRequirements) {
 	for _, name := range resizable {
+		if exact && name == corev1.ResourceCPU {
+			set(have, want, name, &changes)
+			continue
+		}
 		request, more := larger(amount(have.Requests, name), amount(want.Requests, name))
 		limit := amount(have.Limits, name)
 		if limit != nil {
@@ -123,6 +138,26 @@ func raise(have *corev1.ResourceRequirements, want corev1.ResourceRequirements) 
 		}
 	}
 	return changes
+}
+
+// set makes a resource of have what want says of it, and tells in changes what request
+// and limit are then, if they change. Where have has no limit it gets none.
+func set(have *corev1.ResourceRequirements, want corev1.ResourceRequirements, name corev1.ResourceName, changes *corev1.ResourceRequirements) {
+	request, limit := amount(have.Requests, name), amount(have.Limits, name)
+	other := false
+	if to := amount(want.Requests, name); to != nil && (request == nil || request.Cmp(*to) != 0) {
+		request, other = to, true
+	}
+	if to := amount(want.Limits, name); to != nil && limit != nil && limit.Cmp(*to) != 0 {
+		limit, other = to, true
+	}
+	if !other {
+		return
+	}
+	for _, r := range []*corev1.ResourceRequirements{have, changes} {
+		put(&r.Requests, name, request)
+		put(&r.Limits, name, limit)
+	}
 }
 
 // larger returns the larger one of two amounts, nil being the least, and whether that
@@ -191,15 +226,10 @@ func patchesResources(value any) bool {
 // resources of the containers alone. A request that is not there is the limit, as the
 // API makes it in a pod.
 func specOf(template *runtime.RawExtension) (*corev1.PodSpec, error) {
-	type container struct {
-		Name          string                         `json:"name"`
-		Resources     corev1.ResourceRequirements    `json:"resources"`
-		RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
-	}
 	var decoded *struct {
 		Spec struct {
-			Containers     []container                  `json:"containers"`
-			InitContainers []container                  `json:"initContainers"`
+			Containers     []templateContainer          `json:"containers"`
+			InitContainers []templateContainer          `json:"initContainers"`
 			Resources      *corev1.ResourceRequirements `json:"resources"`
 		} `json:"spec"`
 	}
@@ -210,7 +240,7 @@ func specOf(template *runtime.RawExtension) (*corev1.PodSpec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resources of the pod template: %w", err)
 	}
-	convert := func(in []container) []corev1.Container {
+	convert := func(in []templateContainer) []corev1.Container {
 		out := make([]corev1.Container, len(in))
 		for i := range in {
 			defaultRequests(&in[i].Resources)

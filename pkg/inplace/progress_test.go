@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podresize
+package inplace
 
 import (
 	"encoding/json"
@@ -171,7 +171,7 @@ func TestProgressOf(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := test.pod.DeepCopy()
-			got := ProgressOf(test.pod, template(t, test.want))
+			got := ProgressOf(test.pod, template(t, test.want), Goal{}, Answers{})
 			if diff := cmp.Diff(test.is, got); diff != "" {
 				t.Errorf("progress (-want +got):\n%s\npatch: %s", diff, got.Patch)
 			}
@@ -183,7 +183,7 @@ func TestProgressOf(t *testing.T) {
 }
 
 func TestProgressOfAnUnreadableTemplate(t *testing.T) {
-	got := ProgressOf(pod(containers(container("a", nil, nil))), sized(`{"limits":{"cpu":"much"}}`))
+	got := ProgressOf(pod(containers(container("a", nil, nil))), sized(`{"limits":{"cpu":"much"}}`), Goal{}, Answers{})
 	if got.Step != StepFailed || !strings.HasPrefix(got.Message, "in-place resource resize failed: resources of the pod template: ") {
 		t.Errorf("progress %+v", got)
 	}
@@ -207,7 +207,7 @@ func TestSimulate(t *testing.T) {
 		"after is malformed":  {two, bad, StepFailed},
 	}
 	for name, test := range tests {
-		if got := Simulate(test.before, test.after); got.Step != test.want || (got.Message != "") != (test.want == StepFailed) {
+		if got := Simulate(test.before, test.after, Goal{}); got.Step != test.want || (got.Message != "") != (test.want == StepFailed) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
