@@ -187,7 +187,6 @@ func TestUnservedInClaim(t *testing.T) {
 			}
 		},
 		"dynamicVolumesMount": func(s *v1alpha1.SandboxClaimSpec) { s.DynamicVolumesMount = make([]v1alpha1.CSIMountConfig, 1) },
-		"lifecycle":           func(s *v1alpha1.SandboxClaimSpec) { s.Lifecycle = &v1alpha1.SandboxClaimLifecycle{} },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

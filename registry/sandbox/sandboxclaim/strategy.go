@@ -139,7 +139,7 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
 			"the claimed sandboxes are deleted at once")...)
 	}
-	return warnings
+	return append(warnings, lifecycleWarnings(spec, old, path, s.clock.Now())...)
 }
 
 // GetAttrs returns what selectors of lists and watches select by.
