@@ -13,24 +13,26 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// lifecycleWarnings warns of a lifecycle that is over already, and of one that nothing comes of
-// because ttlAfterCompleted deletes the claim first.
+// lifecycleWarnings warns of a lifecycle that is over already, and of one that nothing may
+// come of because ttlAfterCompleted deletes the claim first.
 func lifecycleWarnings(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path, now time.Time) []string {
 	if spec.Lifecycle == nil {
 		return nil
 	}
-	end, before := spec.Lifecycle.ShutdownTime, (&v1alpha1.SandboxClaimLifecycle{}).ShutdownTime
-	if old.Lifecycle != nil {
-		before = old.Lifecycle.ShutdownTime
+	had := old.Lifecycle
+	if had == nil {
+		had = &v1alpha1.SandboxClaimLifecycle{}
 	}
-	ttl := v1alpha1.TTLAfterCompletedOf(spec)
-	if end.Equal(before) && old.Lifecycle != nil && ttl == v1alpha1.TTLAfterCompletedOf(old) {
-		return nil
+	var warnings []string
+	end, ttl := spec.Lifecycle.ShutdownTime, v1alpha1.TTLAfterCompletedOf(spec)
+	moved := !end.Equal(had.ShutdownTime)
+	if moved {
+		warnings = base.PastTimeWarning(path.Child("lifecycle", "shutdownTime"), end, now, "the claim ends at once")
 	}
-	warnings := base.PastTimeWarning(path.Child("lifecycle", "shutdownTime"), end, now, "the claim ends at once")
-	if ttl >= 0 && (end == nil || end.After(now.Add(ttl))) {
+	isNew := moved || old.Lifecycle == nil || ttl != v1alpha1.TTLAfterCompletedOf(old)
+	if isNew && ttl >= 0 && (end == nil || end.After(now.Add(ttl))) {
 		warnings = append(warnings, fmt.Sprintf(
-			"%s: the claim is deleted %s after it is Completed, and if it has not ended by then, nothing comes of its lifecycle; -1s keeps it",
+			"%s: the claim is deleted %s after it is Completed; if its lifecycle has not ended by then, it never does. -1s keeps the claim",
 			path.Child("ttlAfterCompleted"), ttl))
 	}
 	return warnings
