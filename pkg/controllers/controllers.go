@@ -18,6 +18,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/expire"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/follow"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxset/replenish"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxtemplate/networkpolicy"
@@ -72,8 +74,8 @@ const (
 	// ClaimEventsWaiting records events on the claims that had to wait for
 	// sandboxes: a burst that the pools can serve costs nothing.
 	ClaimEventsWaiting ClaimEvents = "Waiting"
-	// ClaimEventsAll records the completion of every claim, and its deletion after
-	// its time to live, as well.
+	// ClaimEventsAll records the completion of every claim, and its expiry and its
+	// deletion after its time to live, as well.
 	ClaimEventsAll ClaimEvents = "All"
 )
 
@@ -108,6 +110,8 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 			Events: !o.Simulate, // without a cluster there is no API for them
 		}),
 		ttl.New(c, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
+		follow.New(c, reader, clk, o.SandboxClaimWorkers),
+		expire.New(c, reader, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
 		lifetime.NewShutdown(c, clk, o.SandboxWorkers),
 		lifetime.NewPause(c, clk, o.SandboxWorkers),
 	}

@@ -9,6 +9,21 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-func validateLifecycle(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
-	return nil
+var shutdownPolicies = []v1alpha1.ShutdownPolicy{
+	v1alpha1.ShutdownDelete, v1alpha1.ShutdownDeleteForeground, v1alpha1.ShutdownRetain,
+}
+
+// validateLifecycle checks when a claim ends, and how. A time that has passed is allowed:
+// it ends the claim at once.
+func validateLifecycle(spec, _ *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	lifecycle := spec.Lifecycle
+	if lifecycle == nil {
+		return nil
+	}
+	path = path.Child("lifecycle")
+	errs := validateEnum(lifecycle.ShutdownPolicy, shutdownPolicies, path.Child("shutdownPolicy"))
+	if ttl := lifecycle.TTLSecondsAfterFinished; ttl != nil && *ttl < 0 {
+		errs = append(errs, field.Invalid(path.Child("ttlSecondsAfterFinished"), *ttl, "must be at least 0, which is at once"))
+	}
+	return errs
 }

@@ -5,8 +5,10 @@ package sandbox
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -58,7 +60,7 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 // new sandbox has an empty one before it.
 func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 	meta := field.NewPath("metadata")
-	needed := rights.ForOwners(sandbox.OwnerReferences, old.OwnerReferences)
+	needed := rights.ForOwners(beyondTheBinding(sandbox, old), old.OwnerReferences)
 	pool := v1alpha1.PoolOf(old)
 	change := func(path *field.Path, key string, claims bool) {
 		switch {
@@ -80,4 +82,16 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 		needed = append(needed, rights.Adopt(pool.Name, field.NewPath("spec", "template")))
 	}
 	return needed
+}
+
+// beyondTheBinding returns the owner references of a sandbox, but for a new one to the
+// claim that it is bound to already. That one says no more than that the sandbox goes with
+// its claim, and who may write sandboxes may end each one at any time anyway.
+func beyondTheBinding(sandbox, old *v1alpha1.Sandbox) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(sandbox.OwnerReferences), func(ref metav1.OwnerReference) bool {
+		claim := &metav1.ObjectMeta{Name: ref.Name, UID: ref.UID}
+		return ref.APIVersion == v1alpha1.SchemeGroupVersion.String() && ref.Kind == "SandboxClaim" && ref.UID != "" &&
+			v1alpha1.IsBoundTo(old, claim) && v1alpha1.IsBoundTo(sandbox, claim) &&
+			!slices.ContainsFunc(old.OwnerReferences, func(had metav1.OwnerReference) bool { return had.UID == ref.UID })
+	})
 }

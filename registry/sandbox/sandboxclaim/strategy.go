@@ -147,7 +147,8 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
 			"the claimed sandboxes are deleted at once")...)
 	}
-	return append(warnings, ignoredResources(spec, old)...)
+	warnings = append(warnings, ignoredResources(spec, old)...)
+	return append(warnings, lifecycleWarnings(spec, old, path, s.clock.Now())...)
 }
 
 // GetAttrs returns what selectors of lists and watches select by.
