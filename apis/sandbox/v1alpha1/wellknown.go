@@ -86,6 +86,9 @@ const (
 	// for it, or one of a claim that takes all or nothing and has not got all. Until it
 	// counts, the claim is its controller, so that it goes with a claim that is deleted.
 	AnnotationStarting = SandlotKeyPrefix + "starting"
+	// AnnotationPoolUID is the UID of the SandboxSet from whose pool the sandbox was
+	// taken. One that was made for a claim, past the pool, has none.
+	AnnotationPoolUID = SandlotKeyPrefix + "pool-uid"
 	// AnnotationClaimedBy is the name of the user who created the claim.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
 	// AnnotationClaimedByIdentity is the user who created the claim, on a claim that is not
@@ -103,8 +106,11 @@ const (
 	AnnotationRuntimeTLSPort = KeyPrefix + "runtime-tls-port"
 	// AnnotationCleanupEnabled is "true" where the sandbox may be recycled.
 	AnnotationCleanupEnabled = KeyPrefix + "cleanup-enabled"
+	// AnnotationCleanup is "true" where the sandbox is to be recycled: cleaned, and given
+	// back to its pool. It is taken away when that has ended in any way.
+	AnnotationCleanup = KeyPrefix + "cleanup"
 	// AnnotationCleanupRetainOnFailure is how long to keep a sandbox that could not
-	// be recycled.
+	// be recycled; see CleanupRetention.
 	AnnotationCleanupRetainOnFailure = KeyPrefix + "cleanup-retain-on-failure"
 	// AnnotationReservePausedSandboxDuration is how long a paused sandbox is kept.
 	AnnotationReservePausedSandboxDuration = KeyPrefix + "reserve-paused-sandbox-duration"
@@ -155,6 +161,8 @@ const FinalizerPool = "sandlot.io/pool"
 
 // Values of the keys above.
 const (
+	// CleanupTrue is the value of AnnotationCleanupEnabled and AnnotationCleanup that counts.
+	CleanupTrue = "true"
 	// ClaimedTrue is the value of LabelSandboxClaimed on a claimed sandbox.
 	ClaimedTrue = "true"
 	// ClaimedFalse is the value of LabelSandboxClaimed on a sandbox in a pool.
@@ -197,6 +205,21 @@ func PausedRetention(value string) (time.Duration, error) {
 		return 0, fmt.Errorf("must be %q or a positive duration such as 24h", RetainPausedForever)
 	}
 	return retention, nil
+}
+
+// MaxCleanupRetention is the longest time for which a sandbox is kept that could not be
+// recycled.
+const MaxCleanupRetention = 7 * 24 * time.Hour
+
+// CleanupRetention reads a value of AnnotationCleanupRetainOnFailure: how long a sandbox
+// is kept that could not be recycled, at most MaxCleanupRetention. What is no positive
+// duration is 0: the sandbox is deleted at once.
+func CleanupRetention(value string) time.Duration {
+	retention, err := time.ParseDuration(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(retention, 0), MaxCleanupRetention)
 }
 
 // TemplateLabel is the value of LabelSandboxTemplate for the template of a
