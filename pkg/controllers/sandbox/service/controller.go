@@ -124,7 +124,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // does not show one that lost its labels, so the server is asked, but not for the many
 // sandboxes of a pool: they had none before.
 func (c *Controller) removalReader(sandbox *v1alpha1.Sandbox) client.Reader {
-	if v1alpha1.PoolOf(sandbox) != nil {
+	if v1alpha1.PoolOf(sandbox) != nil && !isRecycling(sandbox) {
 		return c.Client
 	}
 	return c.Reader
