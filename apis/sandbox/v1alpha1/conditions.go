@@ -135,7 +135,8 @@ const (
 	// SandboxConditionVolumesMounted tells whether the dynamicVolumesMount of the claim
 	// were mounted.
 	SandboxConditionVolumesMounted = "VolumesMounted"
-	// SandboxConditionRecycling tells how the return to the pool goes.
+	// SandboxConditionRecycling tells how the return to the pool goes. It is true when the
+	// sandbox is back.
 	SandboxConditionRecycling = "Recycling"
 )
 
@@ -173,4 +174,23 @@ const (
 	ReasonStopPauseSucceed = "StopPauseSucceed"
 	// ReasonCreatePod means that a resume makes the pod.
 	ReasonCreatePod = "CreatePod"
+)
+
+// Reasons of the condition Recycling of a Sandbox.
+const (
+	// ReasonRecyclingStarted goes with Recycling false: the sandbox's pod is being deleted.
+	ReasonRecyclingStarted = "RecyclingStarted"
+	// ReasonRecyclingCompleted goes with Recycling false: the pod is gone, and nothing is
+	// left of what was in the sandbox. It gets a new pod before it is back in its pool.
+	ReasonRecyclingCompleted = "RecyclingCompleted"
+	// ReasonRecyclingSucceeded goes with Recycling true: the sandbox can be claimed again.
+	ReasonRecyclingSucceeded = "RecyclingSucceeded"
+	// ReasonRecyclingFailed goes with Recycling false when the sandbox cannot go back to a
+	// pool.
+	ReasonRecyclingFailed = "RecyclingFailed"
+	// ReasonRecyclingTimeout goes with Recycling false when that took too long.
+	ReasonRecyclingTimeout = "RecyclingTimeout"
+	// ReasonRecyclingRejected goes with Recycling false when the sandbox is not recycled
+	// and goes on as it is.
+	ReasonRecyclingRejected = "RecyclingRejected"
 )

@@ -174,8 +174,18 @@ func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 		stand(next, a.claim, true)
 		a.setUp(next)
 		a.counted = append(a.counted, next)
-		a.listed = append(a.listed, claimed(next))
+		a.list(next)
 	}
+}
+
+// list lists a sandbox that counts from now on, once: it may be one that the claim had
+// before, and that came back to its pool since.
+func (a *Assessment) list(sb *v1alpha1.Sandbox) {
+	if sb.Status.RecycledCount > 0 {
+		isSame := func(entry v1alpha1.ClaimedSandbox) bool { return entry.Name == sb.Name }
+		a.listed = slices.DeleteFunc(slices.Clone(a.listed), isSame)
+	}
+	a.listed = append(a.listed, claimed(sb))
 }
 
 // room is how many more sandboxes the transaction may change. With AllOrNothing all go

@@ -126,7 +126,13 @@ func (m *Marks) bind(c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits b
 	for _, step := range steps {
 		waits = step.begin(sb, c, now) || waits
 	}
-	return sb, waits, m.apply(sb, c.PodMetadata, c.Lock, waits, now)
+	if err := m.apply(sb, c.PodMetadata, c.Lock, waits, now); err != nil {
+		return nil, false, err
+	}
+	if pool := v1alpha1.PoolOf(c.Sandbox); pool != nil {
+		sb.Annotations[v1alpha1.AnnotationPoolUID] = string(pool.UID)
+	}
+	return sb, waits, nil
 }
 
 // NewSandbox returns a sandbox made for the claim like model, which is the claim's

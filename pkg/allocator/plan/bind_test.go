@@ -147,6 +147,7 @@ func TestBinding(t *testing.T) {
 				wantAnnotations := map[string]string{
 					v1alpha1.AnnotationLock: "lock", v1alpha1.AnnotationOwner: "claim-uid", v1alpha1.AnnotationClaimTimestamp: "2026-03-04T05:06:07Z",
 					v1alpha1.AnnotationUpdatedMetadataInClaim: `{"annotations":null,"labels":null}`,
+					v1alpha1.AnnotationPoolUID:                "set-uid",
 				}
 				if diff := cmp.Diff(wantAnnotations, sb.Annotations); diff != "" {
 					t.Errorf("annotations (-want +got):\n%s", diff)

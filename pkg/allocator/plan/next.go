@@ -101,7 +101,7 @@ func standAll(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 		counts := all || !atOnce && !waits[i]
 		stand(sb, a.claim, counts)
 		if counts {
-			a.listed = append(a.listed, claimed(sb))
+			a.list(sb)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
@@ -62,8 +63,14 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 	meta := field.NewPath("metadata")
 	needed := rights.ForOwners(beyondTheBinding(sandbox, old), old.OwnerReferences)
 	pool := v1alpha1.PoolOf(old)
-	change := func(path *field.Path, key string, claims bool) {
+	returns := validation.ReturnsToPool(sandbox, old)
+	if returns {
+		// That the claim lets it go is a part of that, for which the right to adopt is asked.
+		needed = slices.DeleteFunc(needed, func(r rights.Right) bool { return r.Verb == rights.VerbBind && r.Left != nil })
+	}
+	change := func(path *field.Path, key string, claims, removed bool) {
 		switch {
+		case claims && returns && removed:
 		case claims:
 			needed = append(needed, rights.Bind(path.Key(key)))
 		case pool != nil && rights.IsSystemKey(key): // what the next claim would be given
@@ -71,12 +78,14 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 		}
 	}
 	for _, key := range rights.Changed(sandbox.Annotations, old.Annotations) {
-		change(meta.Child("annotations"), key, claimAnnotations.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
+		_, kept := sandbox.Annotations[key]
+		change(meta.Child("annotations"), key, claimAnnotations.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix), !kept)
 	}
 	for _, key := range rights.Changed(sandbox.Labels, old.Labels) {
 		claimed := key == v1alpha1.LabelSandboxClaimed &&
 			(sandbox.Labels[key] == v1alpha1.ClaimedTrue || old.Labels[key] == v1alpha1.ClaimedTrue)
-		change(meta.Child("labels"), key, claimed || claimLabels.Has(key))
+		value, kept := sandbox.Labels[key]
+		change(meta.Child("labels"), key, claimed || claimLabels.Has(key), !kept || value == v1alpha1.ClaimedFalse)
 	}
 	if pool != nil && base.SpecChanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, base.CanonicalizeTemplate) {
 		needed = append(needed, rights.Adopt(pool.Name, field.NewPath("spec", "template")))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -70,6 +71,7 @@ type plan struct {
 //
 //	being deleted        remove the finalizer; the pod is garbage collected
 //	Succeeded, Failed    final, nothing more happens
+//	Recycling            remove the pod; back in its pool, create another (recycle.go)
 //	spec.paused          remove the pod; when it is gone, Paused for good
 //	Paused               likewise, and then on to Resuming
 //	Pending, Resuming    create the pod, wait until it runs
@@ -89,6 +91,8 @@ func decide(o *observation) plan {
 		p.status.Phase = v1alpha1.SandboxPending
 	}
 	switch {
+	case isRecycling(o.sandbox):
+		o.recycle(&p)
 	case o.sandbox.Spec.Paused:
 		o.pause(&p)
 	case phase == v1alpha1.SandboxPaused:
@@ -154,7 +158,7 @@ func (o *observation) takeUp(p *plan) {
 
 // run creates the pod, if the sandbox is still to start, and follows it.
 func (o *observation) run(p *plan) {
-	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming
+	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming || isRecycling(o.sandbox)
 	o.takeUp(p)
 	switch {
 	case starting && o.pod == nil:
@@ -222,14 +226,17 @@ func (o *observation) followReadiness(p *plan) {
 	o.setReady(p, status, reason, message)
 }
 
-// hasStarted reports whether the pod is good enough for the sandbox to be Running. A sandbox that is resumed was in use, and one in use that runs without
-// being ready counts as dead, so it stays Resuming until its pod is ready.
+// hasStarted reports whether the pod is good enough for the sandbox to be Running. A
+// sandbox that is resumed was in use, and one in use that runs without being ready counts
+// as dead, so it stays Resuming until its pod is ready. One that is recycled is back only
+// when it can be claimed.
 func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 	if o.pod.Status.Phase != corev1.PodRunning || o.pod.Status.PodIP == "" {
 		return false
 	}
 	status, _, _ := readinessOf(o.pod)
-	return phase != v1alpha1.SandboxResuming || status == metav1.ConditionTrue
+	mustBeReady := phase == v1alpha1.SandboxResuming || phase == v1alpha1.SandboxRecycling
+	return !mustBeReady || status == metav1.ConditionTrue
 }
 
 // waiting reports what keeps a pod from starting, if anything does. The usual steps of a
@@ -244,8 +251,11 @@ func (o *observation) waiting(p *plan) {
 
 // startingMessage is the message of a sandbox that starts without problems.
 func startingMessage(phase v1alpha1.SandboxPhase) string {
-	if phase == v1alpha1.SandboxResuming {
+	switch phase {
+	case v1alpha1.SandboxResuming:
 		return "The sandbox is being resumed"
+	case v1alpha1.SandboxRecycling:
+		return recycle.StartingMessage
 	}
 	return ""
 }

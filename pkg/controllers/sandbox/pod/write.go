@@ -36,7 +36,8 @@ const (
 	reasonPodOwnerMismatch = "PodOwnerMismatch"
 	// reasonPodUpdateFailed: the pod must not have the metadata that the sandbox wants.
 	reasonPodUpdateFailed = "PodUpdateFailed"
-	// reasonPodDeleteFailed: the pod must not be deleted, and the sandbox not paused.
+	// reasonPodDeleteFailed: the pod must not be deleted, and the sandbox neither paused nor
+	// recycled.
 	reasonPodDeleteFailed = "PodDeleteFailed"
 	// reasonTerminating: a paused sandbox is deleted.
 	reasonTerminating = "Sandbox" + string(v1alpha1.SandboxTerminating)
@@ -129,8 +130,13 @@ func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
 		message = "Start sandbox"
 	case v1alpha1.SandboxRunning:
 		message = "Sandbox started"
-		if before.Status.Phase == v1alpha1.SandboxResuming {
+		switch before.Status.Phase {
+		case v1alpha1.SandboxResuming:
 			message = "Sandbox resumed"
+		case v1alpha1.SandboxRecycling:
+			w.recorder.Event(after, kind, v1alpha1.ReasonRecyclingSucceeded, "The sandbox is back in its pool")
+			w.recorder.Event(after, kind, "Sandbox"+string(after.Status.Phase), "Sandbox recycled")
+			return
 		}
 	case v1alpha1.SandboxPaused:
 		message = "Pause sandbox"

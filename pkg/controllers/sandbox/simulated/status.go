@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -58,6 +59,9 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 			set(c.Type, c.Status, c.Reason, c.Message)
 		}
 		return status, nil
+	case clean:
+		recycle.Clean(&status, sandbox.Generation, now)
+		return status, nil
 	case resume:
 		status.Phase = v1alpha1.SandboxResuming
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionPaused)
@@ -72,10 +76,16 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	if fails {
 		status.Phase, status.Message = v1alpha1.SandboxFailed, failedMessage
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, failedMessage)
+		if sandbox.Status.Phase == v1alpha1.SandboxRecycling {
+			recycle.Fail(&status, v1alpha1.ReasonRecyclingFailed, failedMessage, sandbox.Generation, now)
+		}
 		return status, nil
 	}
 	if status.Phase == v1alpha1.SandboxResuming {
 		set(v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
+	}
+	if status.Phase == v1alpha1.SandboxRecycling {
+		recycle.Finish(&status, sandbox.Generation, now)
 	}
 	status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
 	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")

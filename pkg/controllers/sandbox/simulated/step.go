@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
@@ -22,6 +23,8 @@ const (
 	resized
 	// observe: it runs, and its spec has changed in fields without an effect here.
 	observe
+	// clean: it is being recycled, and is still as it was.
+	clean
 	// release: it is being deleted, and has the finalizer of a controller of pods.
 	release
 )
@@ -39,6 +42,8 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 	switch phase := sandbox.Status.Phase; {
 	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
 		return none
+	case phase == v1alpha1.SandboxRecycling:
+		return recyclingStep(sandbox)
 	case phase == v1alpha1.SandboxPaused || sandbox.Spec.Paused:
 		return pauseStep(sandbox)
 	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
@@ -58,6 +63,18 @@ func runningStep(sandbox *v1alpha1.Sandbox) step {
 		return observe
 	}
 	return none
+}
+
+// recyclingStep returns the next step of a sandbox that is being recycled. Once it is
+// clean, another controller gives it back to its pool.
+func recyclingStep(sandbox *v1alpha1.Sandbox) step {
+	switch {
+	case recycle.IsStarting(sandbox):
+		return start
+	case recycle.IsCleaned(sandbox):
+		return none
+	}
+	return clean
 }
 
 // pauseStep returns the next step of a sandbox that is paused, or is to be.
