@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,6 +71,7 @@ type Allocator struct {
 	planner   *planner
 	committer *committer
 	worker    *worker
+	edits     *edits
 	stock     *stock
 	feeds     *Feeds
 	lag       *lag
@@ -110,7 +112,8 @@ func New(o Options) *Allocator {
 		store: store, clock: o.Clock, queue: lines, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
 	a.worker = newWorker(a.planner, a.committer, o.SyncWindow)
-	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, lag: a.lag}
+	a.edits = newEdits(o.Clock, a.worker.passer, &a.worker.prefers)
+	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, edits: a.edits, lag: a.lag}
 	return a
 }
 
@@ -119,7 +122,10 @@ func New(o Options) *Allocator {
 // the next server that runs.
 func (a *Allocator) Run(ctx context.Context) {
 	defer live.add(a)()
+	var edits sync.WaitGroup
+	edits.Go(func() { a.edits.run(ctx) })
 	a.worker.run(ctx)
+	edits.Wait()
 }
 
 // Feeds returns what the watches are to tell of.
@@ -133,6 +139,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	a.stock.index.Prefer(prefers)
 	a.worker.prefers.Store(&prefers)
 	a.worker.known.wake(func(*unfinished) bool { return true })
+	a.edits.wake()
 }
 
 // IndexBehind is for how long the index has been waiting to hear of a sandbox that

@@ -61,9 +61,10 @@ func (t *templates) podMetadataOfTemplate(ctx context.Context, namespace, name s
 	return t.podMetadata, nil
 }
 
-// bringsPodMetadata reports whether a claim has any labels or annotations for pods.
+// bringsPodMetadata reports whether a claim has anything for the metadata of pods.
 func bringsPodMetadata(claim *v1alpha1.SandboxClaim) bool {
-	return len(claim.Spec.Labels)+len(claim.Spec.Annotations) > 0
+	additional := v1alpha1.AdditionalPodMetadataOf(&claim.Spec)
+	return len(claim.Spec.Labels)+len(claim.Spec.Annotations)+len(additional.Labels)+len(additional.Annotations) > 0
 }
 
 // freshModel is what the sandboxes made for a claim look like, or why there can be
@@ -128,7 +129,9 @@ func (t *templates) freshModel(
 func (t *templates) freshLimit(claim *v1alpha1.SandboxClaim, model *v1alpha1.Sandbox, said []*int32) (claims.FreshLimit, error) {
 	each := int64(0)
 	// The claim's metadata is on the sandbox, and on its pod template.
-	for _, part := range []any{model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations} {
+	for _, part := range []any{
+		model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations, claim.Spec.AdditionalPodMetadata,
+	} {
 		raw, err := json.Marshal(part)
 		if err != nil {
 			return claims.FreshLimit{}, malformed(err)

@@ -70,6 +70,8 @@ type work struct {
 	wroteAt time.Time
 	// notes spaces out writes that bind nothing and end nothing.
 	notes pause
+	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
+	metadata *metadataPass
 	// span is that of the create, in whose trace the work is; nil if there was none here.
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
