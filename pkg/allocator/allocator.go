@@ -353,22 +353,26 @@ func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
 		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
-	if !fails && !onlyFresh(claim) {
+	if !fails && !onlyFresh(claim) && !bringsAdditional(claim) {
 		return nil
 	}
 	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
-	err := a.check(ctx, claim)
+	err := a.check(ctx, claim, fails)
 	if err != nil {
 		answered(nil, err) // otherwise it is Create that answers
 	}
 	return err
 }
 
-// check finds the refusals of a claim. What cannot be read now is for Create to tell.
-func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+// check finds the refusals of a claim, which fails if there are too few sandboxes for it.
+// What cannot be read now is for Create to tell.
+func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fails bool) error {
 	e, err := a.stock.eligible(ctx, claim, true)
 	if err != nil {
 		return err
+	}
+	if err := a.planner.checkMetadata(ctx, claim, &e); err != nil {
+		return a.refusal(ctx, claim, err)
 	}
 	if onlyFresh(claim) {
 		if !e.CanMake() {
@@ -380,7 +384,7 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 		return nil
 	}
 	wanted := claims.Replicas(claim)
-	if a.stock.queue.Free(sourcesOf(&e)) >= wanted {
+	if !fails || a.stock.queue.Free(sourcesOf(&e)) >= wanted {
 		return nil
 	}
 	if e, err = a.stock.lookAgain(ctx, claim, e, wanted); err != nil {

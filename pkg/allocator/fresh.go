@@ -111,6 +111,9 @@ func (t *templates) freshModel(
 		limit, err = t.freshLimit(claim, model, most)
 	}
 	if err == nil && refused == nil {
+		refused = metadataRefusal(claim, model.Spec.Template)
+	}
+	if err == nil && refused == nil {
 		refused = tooMany(claim, e, limit)
 	}
 	switch {
@@ -129,9 +132,12 @@ func (t *templates) freshModel(
 func (t *templates) freshLimit(claim *v1alpha1.SandboxClaim, model *v1alpha1.Sandbox, said []*int32) (claims.FreshLimit, error) {
 	each := int64(0)
 	// The claim's metadata is on the sandbox, and on its pod template.
-	for _, part := range []any{
-		model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations, claim.Spec.AdditionalPodMetadata,
-	} {
+	additional := v1alpha1.AdditionalPodMetadataOf(&claim.Spec)
+	parts := []any{model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations}
+	if bringsAdditional(claim) {
+		parts = append(parts, additional)
+	}
+	for _, part := range parts {
 		raw, err := json.Marshal(part)
 		if err != nil {
 			return claims.FreshLimit{}, malformed(err)
