@@ -128,7 +128,6 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		if err := s.commit(within, txn, p, batch); err != nil {
 			return nil, false, err
 		}
-		s.lag.wrote(version(batch.next[0]))
 	}
 	for _, sb := range batch.looked {
 		p.note(sb)
@@ -194,6 +193,8 @@ func (s *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch)
 	err := txn.Commit(ctx)
 	var conflict *etcdtxn.ConflictError
 	switch {
+	case err == nil:
+		s.lag.wrote(version(b.next[0]))
 	case errors.As(err, &conflict):
 		return errClaimMoved
 	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:
