@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -79,6 +80,7 @@ type Allocator struct {
 	planner   *planner
 	committer *committer
 	worker    *worker
+	edits     *edits
 	stock     *stock
 	feeds     *Feeds
 	lag       *lag
@@ -119,7 +121,8 @@ func New(o Options) *Allocator {
 		store: store, clock: o.Clock, queue: lines, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
 	a.worker = newWorker(a.planner, a.committer, o.SyncWindow, o.SetUp)
-	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, lag: a.lag}
+	a.edits = newEdits(o.Clock, a.worker.passer, &a.worker.prefers)
+	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, edits: a.edits, lag: a.lag}
 	return a
 }
 
@@ -128,7 +131,10 @@ func New(o Options) *Allocator {
 // the next server that runs.
 func (a *Allocator) Run(ctx context.Context) {
 	defer live.add(a)()
+	var edits sync.WaitGroup
+	edits.Go(func() { a.edits.run(ctx) })
 	a.worker.run(ctx)
+	edits.Wait()
 }
 
 // Feeds returns what the watches are to tell of.
@@ -143,6 +149,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	a.worker.prefers.Store(&prefers)
 	a.worker.peers.Store(&peers{self: self, servers: servers})
 	a.worker.known.wake(func(*unfinished) bool { return true })
+	a.edits.wake()
 }
 
 // IndexBehind is for how long the index has been waiting to hear of a sandbox that
@@ -365,22 +372,26 @@ func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
 		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
-	if !fails && !onlyFresh(claim) || plan.Expired(claim, a.options.Clock.Now()) {
+	if !fails && !onlyFresh(claim) && !bringsAdditional(claim) || plan.Expired(claim, a.options.Clock.Now()) {
 		return nil
 	}
 	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
-	err := a.check(ctx, claim)
+	err := a.check(ctx, claim, fails)
 	if err != nil {
 		answered(nil, err) // otherwise it is Create that answers
 	}
 	return err
 }
 
-// check finds the refusals of a claim. What cannot be read now is for Create to tell.
-func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+// check finds the refusals of a claim, which fails if there are too few sandboxes for it.
+// What cannot be read now is for Create to tell.
+func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fails bool) error {
 	e, err := a.stock.eligible(ctx, claim, true)
 	if err != nil {
 		return err
+	}
+	if err := a.planner.checkMetadata(ctx, claim, &e); err != nil {
+		return a.refusal(ctx, claim, err)
 	}
 	if onlyFresh(claim) {
 		if !e.CanMake() {
@@ -392,7 +403,7 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 		return nil
 	}
 	wanted := claims.Replicas(claim)
-	if a.stock.queue.Free(sourcesOf(&e)) >= wanted {
+	if !fails || a.stock.queue.Free(sourcesOf(&e)) >= wanted {
 		return nil
 	}
 	if e, err = a.stock.lookAgain(ctx, claim, e, wanted); err != nil {

@@ -61,9 +61,10 @@ func (t *templates) podMetadataOfTemplate(ctx context.Context, namespace, name s
 	return t.podMetadata, nil
 }
 
-// bringsPodMetadata reports whether a claim has any labels or annotations for pods.
+// bringsPodMetadata reports whether a claim has anything for the metadata of pods.
 func bringsPodMetadata(claim *v1alpha1.SandboxClaim) bool {
-	return len(claim.Spec.Labels)+len(claim.Spec.Annotations) > 0
+	additional := v1alpha1.AdditionalPodMetadataOf(&claim.Spec)
+	return len(claim.Spec.Labels)+len(claim.Spec.Annotations)+len(additional.Labels)+len(additional.Annotations) > 0
 }
 
 // freshModel is what the sandboxes made for a claim look like, or why there can be
@@ -113,6 +114,9 @@ func (t *templates) freshModel(
 		limit, err = t.freshLimit(claim, model, most)
 	}
 	if err == nil && refused == nil {
+		refused = metadataRefusal(claim, model.Spec.Template)
+	}
+	if err == nil && refused == nil {
 		refused = tooMany(claim, e, limit)
 	}
 	switch {
@@ -131,7 +135,12 @@ func (t *templates) freshModel(
 func (t *templates) freshLimit(claim *v1alpha1.SandboxClaim, model *v1alpha1.Sandbox, said []*int32) (claims.FreshLimit, error) {
 	each := int64(0)
 	// The claim's metadata is on the sandbox, and on its pod template.
-	for _, part := range []any{model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations} {
+	additional := v1alpha1.AdditionalPodMetadataOf(&claim.Spec)
+	parts := []any{model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations}
+	if bringsAdditional(claim) {
+		parts = append(parts, additional)
+	}
+	for _, part := range parts {
 		raw, err := json.Marshal(part)
 		if err != nil {
 			return claims.FreshLimit{}, malformed(err)

@@ -84,20 +84,12 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if err := t.checkRefused(ctx); err != nil {
 		return nil, err
 	}
-	a := plan.Assess(*s)
-	offer, err := t.find(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	if refused := t.cannotMount(a, &offer); refused != nil {
-		if s.New {
-			return nil, refused
+	if s.New {
+		if err := t.checkMetadata(ctx, s.Claim, &s.Eligible); err != nil {
+			return nil, err
 		}
-		t.letGo()
-		t.refused, s.Refused = refused, refused
-		a, offer = plan.Assess(*s), plan.Offer{}
 	}
-	p, err := a.Next(offer, t.marks)
+	a, p, err := t.draftOrEnd(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +296,7 @@ func (t *turn) needModel(ctx context.Context, a *plan.Assessment) (broken, err e
 			return unread(ctx, a.Claim, err), nil
 		}
 	}
-	if a.New && t.model.refused != nil {
+	if t.model.refused != nil && (a.New || t.model.refused.Reason == v1alpha1.ReasonInvalidMetadata) {
 		return nil, t.model.refused
 	}
 	return t.model.broken, nil

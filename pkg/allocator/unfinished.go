@@ -73,6 +73,8 @@ type work struct {
 	notes pause
 	// setups are the runtimes that are set up for the claim.
 	setups *setups
+	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
+	metadata *metadataPass
 	// span is that of the create, in whose trace the work is; nil if there was none here.
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.

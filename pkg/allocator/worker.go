@@ -43,6 +43,7 @@ const (
 type worker struct {
 	*planner
 	*committer
+	passer     *passer
 	syncWindow time.Duration
 	// prefers says which claims are this server's; nil, or a nil function, is all.
 	prefers atomic.Pointer[func(namespace, name string) bool]
@@ -66,8 +67,8 @@ func newWorker(p *planner, c *committer, syncWindow time.Duration, setUp setupFu
 		setUp = noSetUp
 	}
 	return &worker{
-		planner: p, committer: c, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue), share: newWorkShare(workers),
-		setupShare: newWorkShare(setupsAtOnce), setUp: setUp,
+		planner: p, committer: c, passer: &passer{p.templates, c}, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue),
+		share: newWorkShare(workers), setupShare: newWorkShare(setupsAtOnce), setUp: setUp,
 	}
 }
 
@@ -292,8 +293,12 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		seen.held = u.look().held
 	}
 	u.work.setups.heard()
+	metadata, stepped, err := w.bringMetadata(ctx, u, seen, now)
+	if stepped || err != nil {
+		return soon, err
+	}
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
-	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held}
+	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if t.state.Setups, hopeless = w.setupsOf(u); u.work.refused == nil {
 		u.work.refused = hopeless
@@ -361,6 +366,9 @@ func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration)
 		if !pause.over(now) {
 			next = append(next, pause.until.Sub(now))
 		}
+	}
+	if t.state.Metadata.Behind && !u.work.metadata.spacing.over(now) {
+		next = append(next, u.work.metadata.spacing.until.Sub(now))
 	}
 	if young := w.youngUntil(u).Sub(now); young > 0 {
 		next = append(next, young)

@@ -10,7 +10,9 @@ import (
 
 // SandboxClaimStatus says what has been claimed.
 type SandboxClaimStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about. After a
+	// change of labels, annotations or additionalPodMetadata it stays behind until all
+	// claimed sandboxes have them.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -52,7 +54,9 @@ type SandboxClaimStatus struct {
 
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
 	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
-	// InplaceUpdate (how the resize of those went that had less than the template) and
+	// InplaceUpdate (how the resize of those went that had less than the template),
+	// MetadataSynced (how the last change of labels, annotations or additionalPodMetadata
+	// went of a claim that has sandboxes) and
 	// Finished (the claimed sandboxes have ended).
 	// +optional
 	// +listType=map

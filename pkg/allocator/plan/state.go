@@ -32,6 +32,8 @@ type State struct {
 	Broken error
 	// Refused is why the claim gets no more than it has; nil otherwise.
 	Refused *RefusedError
+	// Metadata is what is known of a change of the claim's metadata.
+	Metadata MetadataChange
 	// Room is how many sandboxes one transaction may change.
 	Room int
 	// MayMake reports whether sandboxes may be made for the claim at this time.

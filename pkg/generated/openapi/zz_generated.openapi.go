@@ -1155,7 +1155,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations at most 64 keys of 8 KiB.",
+							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already: status.observedGeneration tells when.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1175,7 +1175,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "annotations are put on every claimed sandbox and, except for keys under agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the system writes itself are refused. Together with labels at most 64 keys of 8 KiB.",
+							Description: "annotations are put on every claimed sandbox and, except for keys under agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the system writes itself are refused. Together with labels and additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1228,7 +1228,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"additionalPodMetadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "additionalPodMetadata is put on the pods of the claimed sandboxes. A key that the template sets to another value is refused rather than overridden.",
+							Description: "additionalPodMetadata is put on the pods of the claimed sandboxes, and not on the sandboxes, as far as the podMetadataPolicy lets it. A key that the pod template sets to another value is refused rather than overridden. Keys of kubernetes.io, k8s.io and agents.x-k8s.io are refused, and those that the system or platforms act on. Counts with labels and annotations. A change reaches pods that are claimed already.",
 							Ref:         ref(v1alpha1.PodMetadata{}.OpenAPIModelName()),
 						},
 					},
@@ -1332,7 +1332,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation of the spec that this status is about.",
+							Description: "observedGeneration is the generation of the spec that this status is about. After a change of labels, annotations or additionalPodMetadata it stays behind until all claimed sandboxes have them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1412,7 +1412,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable), InplaceUpdate (how the resize of those went that had less than the template) and Finished (the claimed sandboxes have ended).",
+							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable), InplaceUpdate (how the resize of those went that had less than the template), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	rules "github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
@@ -92,12 +93,20 @@ func (Strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 		if by, ok := genericapirequest.UserFrom(ctx); !ok || by.GetName() != stored.Annotations[v1alpha1.AnnotationClaimedBy] {
 			delete(updated.Annotations, v1alpha1.AnnotationClaimedByIdentity)
 		}
-		// Nothing is left to do for a claim that is Completed, so no controller observes
-		// the change, for which kubectl wait would wait.
-		if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
+		if nothingToDo(updated, stored) {
 			updated.Status.ObservedGeneration = updated.Generation
 		}
 	}
+}
+
+// nothingToDo reports whether a change of a claim that is Completed leaves nothing to do,
+// so that nothing observes it, for which kubectl wait would wait. Metadata is brought to
+// the sandboxes, which takes until the generation is observed; so does what was changed
+// before that.
+func nothingToDo(updated, stored *v1alpha1.SandboxClaim) bool {
+	status := &stored.Status
+	return status.Phase == v1alpha1.SandboxClaimPhaseCompleted && status.ObservedGeneration == stored.Generation &&
+		(rules.SameMetadata(&updated.Spec, &stored.Spec) || status.ClaimedReplicas == 0 && len(status.Sandboxes) == 0)
 }
 
 func canonicalize(spec *v1alpha1.SandboxClaimSpec) {

@@ -73,12 +73,14 @@ type SandboxClaimSpecApplyConfiguration struct {
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
 	// labels are put on every claimed sandbox, on its pod template and on its pod.
 	// Keys that the system writes itself, under agents.kruise.io,
-	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations at most
-	// 64 keys of 8 KiB.
+	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and
+	// additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods
+	// that are claimed already: status.observedGeneration tells when.
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations are put on every claimed sandbox and, except for keys under
 	// agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the
-	// system writes itself are refused. Together with labels at most 64 keys of 8 KiB.
+	// system writes itself are refused. Together with labels and additionalPodMetadata at
+	// most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// envVars are environment variables handed to the agent-runtime of each claimed
 	// sandbox, for the processes that it starts.
@@ -88,8 +90,11 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// names, refers to. A running pod cannot take them, so they need fresh sandboxes. At
 	// most 256, of 32 KiB in all. Immutable.
 	Env []SandboxClaimEnvVarApplyConfiguration `json:"env,omitempty"`
-	// additionalPodMetadata is put on the pods of the claimed sandboxes. A key that
-	// the template sets to another value is refused rather than overridden.
+	// additionalPodMetadata is put on the pods of the claimed sandboxes, and not on the
+	// sandboxes, as far as the podMetadataPolicy lets it. A key that the pod template sets
+	// to another value is refused rather than overridden. Keys of kubernetes.io, k8s.io and
+	// agents.x-k8s.io are refused, and those that the system or platforms act on. Counts
+	// with labels and annotations. A change reaches pods that are claimed already.
 	AdditionalPodMetadata *PodMetadataApplyConfiguration `json:"additionalPodMetadata,omitempty"`
 	// volumeClaimTemplates are PersistentVolumeClaims made for each claimed sandbox,
 	// as far as the template's volumeClaimTemplatesPolicy allows. They need fresh

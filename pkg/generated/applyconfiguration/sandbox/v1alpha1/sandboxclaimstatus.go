@@ -16,7 +16,9 @@ import (
 //
 // SandboxClaimStatus says what has been claimed.
 type SandboxClaimStatusApplyConfiguration struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about. After a
+	// change of labels, annotations or additionalPodMetadata it stays behind until all
+	// claimed sandboxes have them.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// phase is Claiming while sandboxes are missing or being prepared, and
 	// Completed when all are claimed or the time is over. Completed is final: no
@@ -40,7 +42,9 @@ type SandboxClaimStatusApplyConfiguration struct {
 	Sandboxes []ClaimedSandboxApplyConfiguration `json:"sandboxes,omitempty"`
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
 	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
-	// InplaceUpdate (how the resize of those went that had less than the template) and
+	// InplaceUpdate (how the resize of those went that had less than the template),
+	// MetadataSynced (how the last change of labels, annotations or additionalPodMetadata
+	// went of a claim that has sandboxes) and
 	// Finished (the claimed sandboxes have ended).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
