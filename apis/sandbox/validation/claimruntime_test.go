@@ -176,5 +176,5 @@ func TestSealedRequestsCountForEachSandbox(t *testing.T) {
 		c.Spec.Replicas = new(int32(10000))
 		c.Spec.EnvVars = map[string]string{"A": strings.Repeat("x", 10<<10)}
 	}
-	expect(t, ValidateSandboxClaim(claim(large), DefaultClaimLimits()), []string{"spec.replicas: Invalid value: 10000: labels, annotations, env, volumeClaimTemplates, envVars and dynamicVolumesMount are 13"})
+	expect(t, ValidateSandboxClaim(claim(large), DefaultClaimLimits()), []string{"spec.replicas: Invalid value: 10000: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount are 13"})
 }
