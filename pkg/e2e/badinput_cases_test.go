@@ -114,12 +114,18 @@ func badClaims() map[string]badCase {
 	for field, value := range map[string]any{
 		"envVars":               object{"A": "b"},
 		"additionalPodMetadata": object{"labels": object{"a": "b"}}, "inplaceUpdate": object{"image": "busybox:2"},
-		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
+		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
 	addInjection(add)
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
+	for _, value := range []any{-1, 2147483648, "5s", 1.5} {
+		add(fmt.Sprintf("lifecycle TTL %v", value), "spec.lifecycle.ttlSecondsAfterFinished", object{"lifecycle": object{"ttlSecondsAfterFinished": value}})
+	}
+	for _, value := range []any{"delete", "Keep", 1} {
+		add(fmt.Sprintf("lifecycle policy %v", value), "spec.lifecycle.shutdownPolicy", object{"lifecycle": object{"shutdownPolicy": value}})
+	}
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
 	add("too many runtimes", "spec.runtimes", object{"runtimes": many(65, object{"name": "csi"})})
 	add("runtime without name", "spec.runtimes[0].name", object{"runtimes": []any{object{}}})

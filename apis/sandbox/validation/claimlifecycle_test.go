@@ -28,7 +28,7 @@ func TestValidateLifecycle(t *testing.T) {
 		},
 		"no policy of ours": {
 			lifecycle: v1alpha1.SandboxClaimLifecycle{ShutdownPolicy: "delete"},
-			want:      []string{`spec.lifecycle.shutdownPolicy: supported values: "Delete", "DeleteForeground", "Retain"`},
+			want:      []string{`spec.lifecycle.shutdownPolicy: Unsupported value: "delete": supported values: "Delete",`},
 		},
 	}
 	for name, test := range tests {
