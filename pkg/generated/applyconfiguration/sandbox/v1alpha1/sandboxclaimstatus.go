@@ -39,7 +39,7 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// sandboxes are the claimed sandboxes, in the namespace of the claim.
 	Sandboxes []ClaimedSandboxApplyConfiguration `json:"sandboxes,omitempty"`
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
+	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable),
 	// InplaceUpdate (how the resize of those went that had less than the template) and
 	// Finished (the claimed sandboxes have ended).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
