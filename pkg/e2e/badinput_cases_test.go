@@ -123,6 +123,12 @@ func badClaims() map[string]badCase {
 	} {
 		add("in place"+name, "spec.inplaceUpdate"+name, object{"inplaceUpdate": update})
 	}
+	for _, value := range []any{-1, 2147483648, "5s", 1.5} {
+		add(fmt.Sprintf("lifecycle TTL %v", value), "spec.lifecycle.ttlSecondsAfterFinished", object{"lifecycle": object{"ttlSecondsAfterFinished": value}})
+	}
+	for _, value := range []any{"delete", "Keep", 1} {
+		add(fmt.Sprintf("lifecycle policy %v", value), "spec.lifecycle.shutdownPolicy", object{"lifecycle": object{"shutdownPolicy": value}})
+	}
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
 	add("too many runtimes", "spec.runtimes", object{"runtimes": many(65, object{"name": "csi"})})
 	add("runtime without name", "spec.runtimes[0].name", object{"runtimes": []any{object{}}})

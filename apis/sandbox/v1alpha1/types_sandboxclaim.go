@@ -99,7 +99,7 @@ type SandboxClaimSpec struct {
 
 	// ttlAfterCompleted is how long the claim is kept after it is Completed; a
 	// negative value keeps it for ever. Its sandboxes are not touched, unless
-	// reclaimPolicy is Delete. Default 60m.
+	// reclaimPolicy is Delete. Default 60m, or with a lifecycle for ever.
 	// +optional
 	TTLAfterCompleted *metav1.Duration `json:"ttlAfterCompleted,omitempty"`
 
@@ -194,7 +194,8 @@ type SandboxClaimSpec struct {
 	ReserveFailedSandbox bool `json:"reserveFailedSandbox,omitempty"`
 
 	// lifecycle says when the claim itself ends, and what becomes of its sandboxes
-	// then. Unset means never, apart from ttlAfterCompleted.
+	// then. Unset means never, apart from ttlAfterCompleted. It can be changed until the
+	// claim has expired.
 	// +optional
 	Lifecycle *SandboxClaimLifecycle `json:"lifecycle,omitempty"`
 }
@@ -296,9 +297,11 @@ type CSIMountConfig struct {
 }
 
 // SandboxClaimLifecycle says when a claim ends. It ends at the earlier of
-// shutdownTime and ttlSecondsAfterFinished.
+// shutdownTime and ttlSecondsAfterFinished. Its condition Ready is then False with the
+// reason ClaimExpired, for good.
 type SandboxClaimLifecycle struct {
-	// shutdownTime is when the claim ends. It is not copied to the sandboxes.
+	// shutdownTime is when the claim ends, in whole seconds. It is not copied to the
+	// sandboxes. A claim that is still being claimed ends with what it has.
 	// +optional
 	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
 
@@ -308,9 +311,9 @@ type SandboxClaimLifecycle struct {
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// shutdownPolicy says what happens at the end: Delete removes the claim and
-	// with it the sandboxes; DeleteForeground does so, and the claim stays visible
-	// until the sandboxes are gone; Retain removes the sandboxes and keeps the
-	// claim. Default Retain.
+	// its sandboxes; DeleteForeground does so, and the claim stays visible until the
+	// sandboxes and their pods are gone; Retain removes the sandboxes and keeps the
+	// claim. Sandboxes that failed and are kept for debugging stay. Default Retain.
 	// +optional
 	ShutdownPolicy ShutdownPolicy `json:"shutdownPolicy,omitempty"`
 }

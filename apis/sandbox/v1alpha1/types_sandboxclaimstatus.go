@@ -53,10 +53,10 @@ type SandboxClaimStatus struct {
 	Sandboxes []ClaimedSandbox `json:"sandboxes,omitempty"`
 
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
-	// InplaceUpdate (how the resize of those went that had less than the template),
-	// MetadataSynced (how the last change of labels, annotations or additionalPodMetadata
-	// went of a claim that has sandboxes) and
+	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable),
+	// InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the
+	// last change of labels, annotations or additionalPodMetadata went of a claim that has
+	// sandboxes) and
 	// Finished (the claimed sandboxes have ended).
 	// +optional
 	// +listType=map
@@ -77,7 +77,8 @@ type ClaimedSandbox struct {
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 
-	// podIPs are the addresses of the sandbox's pod when it was claimed.
+	// podIPs are the addresses of the sandbox's pod. A sandbox that is paused or gone
+	// has none.
 	// +optional
 	// +listType=atomic
 	PodIPs []string `json:"podIPs,omitempty"`

@@ -24,11 +24,11 @@ func TestValidateLifecycle(t *testing.T) {
 		"long ago":       {lifecycle: v1alpha1.SandboxClaimLifecycle{ShutdownTime: &metav1.Time{Time: time.Unix(0, 0)}}},
 		"before it finished": {
 			lifecycle: v1alpha1.SandboxClaimLifecycle{TTLSecondsAfterFinished: new(int32(-1))},
-			want:      []string{"spec.lifecycle.ttlSecondsAfterFinished: must be at least 0, which is at once"},
+			want:      []string{"spec.lifecycle.ttlSecondsAfterFinished: Invalid value: -1: must be at least 0, which is at once"},
 		},
 		"no policy of ours": {
 			lifecycle: v1alpha1.SandboxClaimLifecycle{ShutdownPolicy: "delete"},
-			want:      []string{`spec.lifecycle.shutdownPolicy: supported values: "Delete", "DeleteForeground", "Retain"`},
+			want:      []string{`spec.lifecycle.shutdownPolicy: Unsupported value: "delete": supported values: "Delete", "DeleteForeground", "Retain"`},
 		},
 	}
 	for name, test := range tests {

@@ -279,7 +279,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_ClaimedSandbox(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "podIPs are the addresses of the sandbox's pod when it was claimed.",
+							Description: "podIPs are the addresses of the sandbox's pod. A sandbox that is paused or gone has none.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -847,12 +847,12 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimLifecycle(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimLifecycle says when a claim ends. It ends at the earlier of shutdownTime and ttlSecondsAfterFinished.",
+				Description: "SandboxClaimLifecycle says when a claim ends. It ends at the earlier of shutdownTime and ttlSecondsAfterFinished. Its condition Ready is then False with the reason ClaimExpired, for good.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"shutdownTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shutdownTime is when the claim ends. It is not copied to the sandboxes.",
+							Description: "shutdownTime is when the claim ends, in whole seconds. It is not copied to the sandboxes. A claim that is still being claimed ends with what it has.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -865,7 +865,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimLifecycle(ref common.Refer
 					},
 					"shutdownPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shutdownPolicy says what happens at the end: Delete removes the claim and with it the sandboxes; DeleteForeground does so, and the claim stays visible until the sandboxes are gone; Retain removes the sandboxes and keeps the claim. Default Retain.\n\nPossible enum values:\n - `\"Delete\"` removes the claim and its sandboxes.\n - `\"DeleteForeground\"` does too, and shows the claim until they are gone.\n - `\"Retain\"` removes the sandboxes and keeps the claim.",
+							Description: "shutdownPolicy says what happens at the end: Delete removes the claim and its sandboxes; DeleteForeground does so, and the claim stays visible until the sandboxes and their pods are gone; Retain removes the sandboxes and keeps the claim. Sandboxes that failed and are kept for debugging stay. Default Retain.\n\nPossible enum values:\n - `\"Delete\"` removes the claim and its sandboxes.\n - `\"DeleteForeground\"` does too, and shows the claim until they are gone.\n - `\"Retain\"` removes the sandboxes and keeps the claim.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Delete", "DeleteForeground", "Retain"},
@@ -1132,7 +1132,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"ttlAfterCompleted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ttlAfterCompleted is how long the claim is kept after it is Completed; a negative value keeps it for ever. Its sandboxes are not touched, unless reclaimPolicy is Delete. Default 60m.",
+							Description: "ttlAfterCompleted is how long the claim is kept after it is Completed; a negative value keeps it for ever. Its sandboxes are not touched, unless reclaimPolicy is Delete. Default 60m, or with a lifecycle for ever.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
@@ -1311,7 +1311,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycle says when the claim itself ends, and what becomes of its sandboxes then. Unset means never, apart from ttlAfterCompleted.",
+							Description: "lifecycle says when the claim itself ends, and what becomes of its sandboxes then. Unset means never, apart from ttlAfterCompleted. It can be changed until the claim has expired.",
 							Ref:         ref(v1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName()),
 						},
 					},
@@ -1412,7 +1412,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable), InplaceUpdate (how the resize of those went that had less than the template), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
+							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable), InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -61,7 +61,7 @@ type SandboxClaimSpecApplyConfiguration struct {
 	ClaimTimeout *v1.Duration `json:"claimTimeout,omitempty"`
 	// ttlAfterCompleted is how long the claim is kept after it is Completed; a
 	// negative value keeps it for ever. Its sandboxes are not touched, unless
-	// reclaimPolicy is Delete. Default 60m.
+	// reclaimPolicy is Delete. Default 60m, or with a lifecycle for ever.
 	TTLAfterCompleted *v1.Duration `json:"ttlAfterCompleted,omitempty"`
 	// waitReadyTimeout is how long a sandbox made or changed for this claim may take
 	// to become ready. At least 1s, at most what the server's --max-wait-ready-timeout
@@ -120,7 +120,8 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// Default false.
 	ReserveFailedSandbox *bool `json:"reserveFailedSandbox,omitempty"`
 	// lifecycle says when the claim itself ends, and what becomes of its sandboxes
-	// then. Unset means never, apart from ttlAfterCompleted.
+	// then. Unset means never, apart from ttlAfterCompleted. It can be changed until the
+	// claim has expired.
 	Lifecycle *SandboxClaimLifecycleApplyConfiguration `json:"lifecycle,omitempty"`
 }
 

@@ -41,10 +41,10 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// sandboxes are the claimed sandboxes, in the namespace of the claim.
 	Sandboxes []ClaimedSandboxApplyConfiguration `json:"sandboxes,omitempty"`
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
-	// InplaceUpdate (how the resize of those went that had less than the template),
-	// MetadataSynced (how the last change of labels, annotations or additionalPodMetadata
-	// went of a claim that has sandboxes) and
+	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable),
+	// InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the
+	// last change of labels, annotations or additionalPodMetadata went of a claim that has
+	// sandboxes) and
 	// Finished (the claimed sandboxes have ended).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
