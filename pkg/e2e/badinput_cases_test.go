@@ -112,13 +112,17 @@ func badClaims() map[string]badCase {
 		add(field, "spec."+field, object{field: "yes"})
 	}
 	for field, value := range map[string]any{
-		"envVars":               object{"A": "b"},
-		"additionalPodMetadata": object{"labels": object{"a": "b"}}, "inplaceUpdate": object{"image": "busybox:2"},
+		"envVars": object{"A": "b"}, "inplaceUpdate": object{"image": "busybox:2"},
 		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
 	addInjection(add)
+	for _, key := range []string{"k8s.io/x", "app.kubernetes.io/name", "agents.x-k8s.io/claim-uid", "sidecar.istio.io/inject", v1alpha1.LabelOwner} {
+		add("pod label "+key, "spec.additionalPodMetadata.labels["+key+"]", object{"additionalPodMetadata": object{"labels": object{key: "b"}}})
+	}
+	add("pod label and label", "spec.additionalPodMetadata.labels[a]", object{"labels": object{"a": "b"}, "additionalPodMetadata": object{"labels": object{"a": "c"}}})
+	add("pod annotation of a type", "spec.additionalPodMetadata.annotations", object{"additionalPodMetadata": object{"annotations": object{"a": 1}}})
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
 	add("too many runtimes", "spec.runtimes", object{"runtimes": many(65, object{"name": "csi"})})
