@@ -84,12 +84,12 @@ func (e *edits) run(ctx context.Context) {
 // claimIs takes in the state of a claim.
 func (e *edits) claimIs(claim *v1alpha1.SandboxClaim) {
 	e.mu.Lock()
+	defer e.mu.Unlock() // so that it is not forgotten meanwhile
 	known := e.byUID[claim.UID]
 	if known == nil && claims.MetadataBehind(claim) {
 		known = &edited{pass: newMetadataPass()}
 		e.byUID[claim.UID] = known
 	}
-	e.mu.Unlock()
 	if known != nil && known.is(claim) {
 		e.turns.Add(claim.UID)
 	}

@@ -30,7 +30,7 @@ func metadataRefusal(claim *v1alpha1.SandboxClaim, template *runtime.RawExtensio
 	}
 	marks, err := plan.NewMarks(claim)
 	if err != nil {
-		return nil // which making sandboxes meets as well
+		return nil //nolint:nilerr // making sandboxes meets it as well
 	}
 	return marks.Refuses(template)
 }
@@ -62,7 +62,7 @@ func (p *planner) fitsNone(ctx context.Context, claim *v1alpha1.SandboxClaim, e 
 	for _, set := range e.Pools {
 		resolved, err := p.cache.ResolveSet(ctx, set, lookup)
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // it is not known whether they take it
 		}
 		refused := metadataRefusal(claim, resolved.Template)
 		if refused == nil {

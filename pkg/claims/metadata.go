@@ -3,11 +3,7 @@
 
 package claims
 
-import (
-	"maps"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-)
+import "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 
 // MetadataBehind reports whether a claim that is Completed has been given other labels,
 // annotations or additionalPodMetadata since, and its sandboxes may not have them yet. Such
@@ -15,11 +11,4 @@ import (
 func MetadataBehind(claim *v1alpha1.SandboxClaim) bool {
 	return claim.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted && claim.DeletionTimestamp == nil &&
 		claim.Status.ObservedGeneration != claim.Generation
-}
-
-// SameMetadata reports whether two specs put the same on sandboxes and pods.
-func SameMetadata(a, b *v1alpha1.SandboxClaimSpec) bool {
-	onPodsA, onPodsB := v1alpha1.AdditionalPodMetadataOf(a), v1alpha1.AdditionalPodMetadataOf(b)
-	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		maps.Equal(onPodsA.Labels, onPodsB.Labels) && maps.Equal(onPodsA.Annotations, onPodsB.Annotations)
 }

@@ -35,31 +35,3 @@ func TestMetadataBehind(t *testing.T) {
 		})
 	}
 }
-
-func TestSameMetadata(t *testing.T) {
-	base := v1alpha1.SandboxClaimSpec{
-		Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"a": "1"},
-		AdditionalPodMetadata: &v1alpha1.PodMetadata{Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"a": "1"}},
-	}
-	for name, change := range map[string]func(*v1alpha1.SandboxClaimSpec){
-		"labels":                 func(s *v1alpha1.SandboxClaimSpec) { s.Labels["a"] = "2" },
-		"annotations":            func(s *v1alpha1.SandboxClaimSpec) { s.Annotations["b"] = "1" },
-		"additional labels":      func(s *v1alpha1.SandboxClaimSpec) { s.AdditionalPodMetadata.Labels = nil },
-		"additional annotations": func(s *v1alpha1.SandboxClaimSpec) { delete(s.AdditionalPodMetadata.Annotations, "a") },
-		"none additional":        func(s *v1alpha1.SandboxClaimSpec) { s.AdditionalPodMetadata = nil },
-	} {
-		other := base.DeepCopy()
-		change(other)
-		if SameMetadata(&base, other) || SameMetadata(other, &base) {
-			t.Errorf("%s are not seen", name)
-		}
-	}
-	other := base.DeepCopy()
-	other.ReserveFailedSandbox = true
-	if !SameMetadata(&base, other) {
-		t.Error("something else counts")
-	}
-	if !SameMetadata(&v1alpha1.SandboxClaimSpec{}, &v1alpha1.SandboxClaimSpec{AdditionalPodMetadata: &v1alpha1.PodMetadata{Labels: map[string]string{}}}) {
-		t.Error("none and empty differ")
-	}
-}

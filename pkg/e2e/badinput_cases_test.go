@@ -116,6 +116,11 @@ func badClaims() map[string]badCase {
 	add("mount over the system", "spec.dynamicVolumesMount[0].mountPath", object{"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/proc"}}})
 	add("mounts without a runtime", "spec.skipInitRuntime", object{"skipInitRuntime": true, "dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}})
 	addInjection(add)
+	for _, key := range []string{"k8s.io/x", "app.kubernetes.io/name", "agents.x-k8s.io/claim-uid", "sidecar.istio.io/inject", v1alpha1.LabelOwner} {
+		add("pod label "+key, "spec.additionalPodMetadata.labels["+key+"]", object{"additionalPodMetadata": object{"labels": object{key: "b"}}})
+	}
+	add("pod label and label", "spec.additionalPodMetadata.labels[a]", object{"labels": object{"a": "b"}, "additionalPodMetadata": object{"labels": object{"a": "c"}}})
+	add("pod annotation of a type", "spec.additionalPodMetadata.annotations", object{"additionalPodMetadata": object{"annotations": object{"a": 1}}})
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
 	for name, update := range map[string]object{
 		"": {}, ".image": {"image": " busybox:2"}, ".resources.requests[cpu]": {"resources": object{"requests": object{"cpu": "0"}}},

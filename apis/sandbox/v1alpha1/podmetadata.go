@@ -3,6 +3,8 @@
 
 package v1alpha1
 
+import "maps"
+
 // ClaimConditionMetadataSynced tells how the last change went of the labels, annotations or
 // additionalPodMetadata of a claim that had sandboxes: true when these have what the claim
 // says, and false with ReasonInvalidMetadata when some keep what they had, because
@@ -23,6 +25,13 @@ func AdditionalPodMetadataOf(spec *SandboxClaimSpec) PodMetadata {
 		return PodMetadata{}
 	}
 	return *spec.AdditionalPodMetadata
+}
+
+// SameMetadata reports whether two specs put the same on sandboxes and pods.
+func SameMetadata(a, b *SandboxClaimSpec) bool {
+	onPodsA, onPodsB := AdditionalPodMetadataOf(a), AdditionalPodMetadataOf(b)
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		maps.Equal(onPodsA.Labels, onPodsB.Labels) && maps.Equal(onPodsA.Annotations, onPodsB.Annotations)
 }
 
 // InvalidMetadataMessage is the status message of a claim whose additionalPodMetadata the

@@ -21,7 +21,6 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	rules "github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
@@ -106,7 +105,7 @@ func (Strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 func nothingToDo(updated, stored *v1alpha1.SandboxClaim) bool {
 	status := &stored.Status
 	return status.Phase == v1alpha1.SandboxClaimPhaseCompleted && status.ObservedGeneration == stored.Generation &&
-		(rules.SameMetadata(&updated.Spec, &stored.Spec) || status.ClaimedReplicas == 0 && len(status.Sandboxes) == 0)
+		(v1alpha1.SameMetadata(&updated.Spec, &stored.Spec) || status.ClaimedReplicas == 0 && len(status.Sandboxes) == 0)
 }
 
 func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
