@@ -193,7 +193,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
-		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check,
+		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, RuntimeAccess: runtimes.Access,
 		Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {

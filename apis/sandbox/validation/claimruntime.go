@@ -42,6 +42,24 @@ var mountKeys = []string{"mountID", "subPath"}
 // have there is believed by programs that are no user's, and the agent-runtime lives there.
 var systemPaths = []string{"/dev", "/mnt/envd", "/proc", "/run/secrets", "/sys", "/var/run/secrets"}
 
+// MaxRuntimeAccess is how many sandboxes one request for access to runtimes tells of.
+const MaxRuntimeAccess = 1000
+
+// ValidateSandboxClaimRuntimeAccess checks a request for access to the runtimes of a claim,
+// as far as it does not depend on the claim. It stops at the first bad name.
+func ValidateSandboxClaimRuntimeAccess(access *v1alpha1.SandboxClaimRuntimeAccess) field.ErrorList {
+	path := specPath.Child("sandboxNames")
+	if n := len(access.Spec.SandboxNames); n > MaxRuntimeAccess {
+		return field.ErrorList{field.TooMany(path, n, MaxRuntimeAccess)}
+	}
+	for i, name := range access.Spec.SandboxNames {
+		if errs := validateReference(name, path.Index(i)); len(errs) > 0 {
+			return errs
+		}
+	}
+	return nil
+}
+
 // validateClaimRuntime checks what a claim brings into the agent-runtimes of its sandboxes,
 // where that differs from old, which is empty for a new claim.
 func validateClaimRuntime(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {

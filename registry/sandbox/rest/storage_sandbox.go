@@ -71,6 +71,8 @@ type Provider struct {
 	AdmitDelete sandboxclaim.AdmitDelete
 	// CheckVolumes looks at the volumes that claims mount; nil leaves that out.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
+	// RuntimeAccess tells how to reach the agent-runtimes of sandboxes.
+	RuntimeAccess sandboxclaim.RuntimeAccess
 	// ClaimLimits bound what a claim may ask for.
 	ClaimLimits validation.ClaimLimits
 	// Authorizer is asked who may write the marks of sandboxes and the revisions of sets.
@@ -89,15 +91,16 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
 	return map[string]rest.Storage{
-		"sandboxclaims":         claims.SandboxClaim,
-		"sandboxclaims/release": sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),
-		"sandboxclaims/status":  claims.Status,
-		"sandboxes":             sandboxes.Sandbox,
-		"sandboxes/status":      sandboxes.Status,
-		"sandboxsets":           sets.SandboxSet,
-		"sandboxsets/scale":     sets.Scale,
-		"sandboxsets/status":    sets.Status,
-		"sandboxtemplates":      sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods, p.Authorizer, owners),
+		"sandboxclaims":               claims.SandboxClaim,
+		"sandboxclaims/release":       sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),
+		"sandboxclaims/runtimeaccess": sandboxclaim.NewRuntimeAccessREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.RuntimeAccess),
+		"sandboxclaims/status":        claims.Status,
+		"sandboxes":                   sandboxes.Sandbox,
+		"sandboxes/status":            sandboxes.Status,
+		"sandboxsets":                 sets.SandboxSet,
+		"sandboxsets/scale":           sets.Scale,
+		"sandboxsets/status":          sets.Status,
+		"sandboxtemplates":            sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods, p.Authorizer, owners),
 	}, claims.SandboxClaim.Store, nil
 }
 
