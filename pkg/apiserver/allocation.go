@@ -19,10 +19,12 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -47,24 +49,29 @@ type etcdConnection struct {
 }
 
 // newAllocator connects to etcd and returns the allocator, which serves once an
-// allocation has synced its index.
+// allocation has synced its index, and what sets up the runtimes of its sandboxes.
 func newAllocator(
-	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter, extra *ExtraConfig,
-) (*allocator.Allocator, *etcdConnection, error) {
+	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter,
+	volumes corev1client.PersistentVolumesGetter, extra *ExtraConfig,
+) (*allocator.Allocator, *etcdConnection, *agentruntime.Setup, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	sandboxes, _, err := newResource(getter, "sandboxes")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	client, err := newEtcdClient(options.StorageConfig.Transport)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
-		return nil, nil, errors.Join(err, client.Close())
+		return nil, nil, nil, errors.Join(err, client.Close())
+	}
+	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, stores.Sandboxes, extra.RuntimeCertificates)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, client.Close())
 	}
 	registerMetrics()
 	a := allocator.New(allocator.Options{
@@ -84,8 +91,10 @@ func newAllocator(
 		PodMetadata:       extra.podMetadata(),
 		MaxWaiting:        extra.MaxWaitingClaims,
 		MaxWaitingCreates: extra.MaxWaitingCreates,
+		SetUp:             runtimes.SetUp,
+		Seal:              runtimes.Seal,
 	})
-	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
+	return a, &etcdConnection{client, options.StorageConfig.Prefix}, runtimes, nil
 }
 
 // newAllocation returns the allocation of an allocator that binds the claims of a

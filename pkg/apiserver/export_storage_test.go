@@ -29,7 +29,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	}
 	extra := NewConfig().ExtraConfig
 	extra.SyncWindow = syncWindow
-	a, etcd, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, &extra)
+	a, etcd, _, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil, &extra)
 	if err != nil {
 		return nil, err
 	}

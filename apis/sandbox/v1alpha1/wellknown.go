@@ -149,6 +149,10 @@ const (
 	AnnotationE2BEnvdURL = E2BKeyPrefix + "envd-url"
 )
 
+// AnnotationMountNamespaces lists, on a PersistentVolume of the cluster, the namespaces
+// whose claims may mount it into their sandboxes, separated by commas; "*" is all.
+const AnnotationMountNamespaces = SandlotKeyPrefix + "mount-namespaces"
+
 // FinalizerSandbox holds a paused sandbox until its pod is gone.
 const FinalizerSandbox = KeyPrefix + "sandbox"
 

@@ -1,0 +1,121 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentruntime
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/runtime"
+)
+
+// addressBackoff is how a sandbox without an address is waited for: as long as for a
+// runtime that cannot be reached.
+var addressBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 5}
+
+// Setup sets up the agent-runtimes of the sandboxes of claims.
+type Setup struct {
+	*Keyring
+	// Client calls the runtimes.
+	Client *runtime.Client
+	// Volumes finds the volumes that claims mount.
+	Volumes *Volumes
+	// Sandbox reads a sandbox as it is now; nil if it is gone.
+	Sandbox func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
+}
+
+// SetUp initializes the agent-runtime of a sandbox for the claim that holds it, and then
+// mounts the claim's volumes into it, in their order. It may be called again for as long
+// as no volume was to be mounted.
+//
+// The error is a *claims.SetupError, or that of ctx or of a read.
+func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
+	volumes, err := s.Volumes.of(ctx, claim)
+	if err != nil {
+		return err
+	}
+	if sb, err = s.addressed(ctx, sb); err != nil {
+		return err
+	}
+	target, token := TargetOf(sb), s.Token(claim.UID, sb.UID)
+	err = s.Client.Init(ctx, target, runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: token})
+	if err != nil {
+		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+	}
+	for _, volume := range volumes {
+		volume.PodUID = string(sb.Status.PodInfo.PodUID)
+		if err := s.Client.Mount(ctx, target, token, volume); err != nil {
+			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
+		}
+	}
+	return nil
+}
+
+// failed is the error of a call that failed, unless that was because ctx is done.
+func failed(ctx context.Context, err error, condition, reason string) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return &claims.SetupError{Condition: condition, Reason: reason, Message: err.Error(), Hopeless: runtime.IsUnable(err)}
+}
+
+// addressed returns the sandbox, as it is when it has an address, which is told by watches.
+func (s *Setup) addressed(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	if sb.Status.PodInfo.PodIP != "" {
+		return sb, nil
+	}
+	err := wait.ExponentialBackoffWithContext(ctx, addressBackoff, func(ctx context.Context) (bool, error) {
+		now, err := s.Sandbox(ctx, sb.Namespace, sb.Name)
+		if err != nil {
+			return false, err
+		}
+		if now != nil && now.UID == sb.UID {
+			sb = now
+		}
+		return sb.Status.PodInfo.PodIP != "", nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return sb, nil // the client says what is missing
+	}
+	return sb, err
+}
+
+// TargetOf is where the agent-runtime of a sandbox is called.
+func TargetOf(sb *v1alpha1.Sandbox) runtime.Target {
+	url := sb.Annotations[v1alpha1.AnnotationRuntimeURL]
+	if url == "" {
+		url = sb.Annotations[v1alpha1.AnnotationE2BEnvdURL]
+	}
+	port := sb.Annotations[v1alpha1.AnnotationRuntimeTLSPort]
+	if port == "" {
+		port = templateAnnotation(sb, v1alpha1.AnnotationRuntimeTLSPort)
+	}
+	return runtime.Target{Namespace: sb.Namespace, PodIP: sb.Status.PodInfo.PodIP, URL: url, TLSPort: port}
+}
+
+// templateAnnotation is an annotation of the pod template of a sandbox; empty also where
+// there is no template that could be read.
+func templateAnnotation(sb *v1alpha1.Sandbox, key string) string {
+	if sb.Spec.Template == nil {
+		return ""
+	}
+	raw, err := json.Marshal(sb.Spec.Template)
+	if err != nil {
+		return ""
+	}
+	var template struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(raw, &template) != nil {
+		return ""
+	}
+	return template.Metadata.Annotations[key]
+}
