@@ -148,6 +148,22 @@ func has(resources corev1.ResourceList) func(*corev1.Pod) {
 	}
 }
 
+// TestImageAlone: an update of the image looks at no resources, which old nodes do not
+// tell of.
+func TestImageAlone(t *testing.T) {
+	small := list("cpu", "1")
+	p := pod(containers(container("a", small, nil)), runs("two", "two", "id-2"), asked("two", "id-1"), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].Resources = nil
+	})
+	want := spec(container("a", list("cpu", "2"), nil))
+	want.Containers[0].Image = "two"
+	for goal, step := range map[Goal]Step{{Image: true}: StepDone, {Image: true, CPU: true}: StepPatch, {Image: true, Size: true}: StepPatch} {
+		if got := ProgressOf(p, template(t, want), goal, Answers{}); got.Step != step {
+			t.Errorf("%+v: %+v", goal, got)
+		}
+	}
+}
+
 func TestStuck(t *testing.T) {
 	for reason, want := range map[string]bool{
 		"": false, "ContainerCreating": false, "PodInitializing": false,

@@ -100,7 +100,7 @@ func resizeOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told A
 	if err != nil {
 		return Failed(err.Error())
 	}
-	to := target{PodSpec: want, exact: goal.exact(want)}
+	to := goal.targetOf(want)
 	after := pod.Spec.DeepCopy()
 	var patch podPatch
 	if !patch.raise(after, to) {
