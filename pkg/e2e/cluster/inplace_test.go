@@ -116,7 +116,7 @@ func TestInplaceUpdate(t *testing.T) {
 			if got := meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionImageUpdated); got != (test.image != "") {
 				t.Errorf("the sandbox says of its image: %v, %+v", got, sandbox.Status.Conditions)
 			}
-			c.awaitCores2(t, ns, before.Name, test.spec, test.given)
+			c.awaitFirstCores(t, ns, before.Name, test.spec, test.given)
 			after := c.pod(t, ns, before.Name)
 			if after.UID != before.UID {
 				t.Error("the pod is another one")
@@ -147,8 +147,8 @@ func TestInplaceUpdate(t *testing.T) {
 	}
 }
 
-// awaitCores2 is awaitCores of a pod of several containers.
-func (c *clients) awaitCores2(t testing.TB, namespace, name, wantSpec, wantGiven string) {
+// awaitFirstCores is awaitCores of the first of several containers.
+func (c *clients) awaitFirstCores(t testing.TB, namespace, name, wantSpec, wantGiven string) {
 	t.Helper()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
