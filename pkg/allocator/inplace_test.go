@@ -168,7 +168,7 @@ func TestRaisedAndInPlace(t *testing.T) {
 		`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}},{"name":"side","resources":{"requests":{"cpu":"1"}}}]}}`)}
 	sb := d.planned(d.newTurn(inPlaceOf(1, "", "1"))).Bound[0]
 	const want = `[{"name":"main","resources":{"requests":{"cpu":"1"}}},{"name":"side","resources":{"requests":{"cpu":"3"}}}]`
-	if got := string(sb.Spec.Template.Raw); !strings.Contains(got, want) || inplace.GoalOf(sb) != (inplace.Goal{CPU: true}) {
+	if got := string(sb.Spec.Template.Raw); !strings.Contains(got, want) || inplace.GoalOf(sb) != (inplace.Goal{CPU: true, Size: true}) {
 		t.Errorf("bound as %s, %+v", got, inplace.GoalOf(sb))
 	}
 }

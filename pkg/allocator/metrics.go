@@ -109,7 +109,7 @@ var (
 	claimResizes = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace:      namespace,
 		Name:           "claim_resizes_total",
-		Help:           "Sandboxes of smaller pools that claims had resized, by how it went.",
+		Help:           "Sandboxes that claims had resized or otherwise changed in place, by how it went.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 

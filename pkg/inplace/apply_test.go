@@ -145,8 +145,24 @@ func TestProgressOfCPU(t *testing.T) {
 		want *corev1.PodSpec
 		goal Goal
 		told Answers
-		is   Progress
+		// alone: nothing else is to change.
+		alone bool
+		is    Progress
 	}{
+		"of a node that tells no resources of others, alone": {
+			pod: pod(containers(container("a", two, nil), container("b", two, nil)), func(p *corev1.Pod) {
+				p.Status.ContainerStatuses[1].Resources = nil
+				p.Spec.InitContainers = containers(sidecar(container("s", two, nil)))
+			}),
+			want:  &corev1.PodSpec{Containers: containers(container("a", list("cpu", "2", "memory", "64Gi"), nil), container("b", four, nil)), InitContainers: containers(container("s", four, nil))},
+			alone: true, is: Progress{Step: StepDone},
+		},
+		"less, alone": {
+			pod: pod(containers(container("a", four, nil), container("b", two, nil))), alone: true,
+			want: spec(container("a", list("cpu", "2", "memory", "64Gi"), nil), container("b", four, nil)),
+			is: Progress{Step: StepPatch, Patch: []byte(
+				`{"metadata":{"resourceVersion":"7"},"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"2"}}}]}}`)},
+		},
 		"less": {
 			pod: pod(containers(container("a", four, four))), want: spec(container("a", two, two)),
 			is: Progress{Step: StepPatch, Patch: []byte(
@@ -193,6 +209,7 @@ func TestProgressOfCPU(t *testing.T) {
 			if tc.goal == (Goal{}) {
 				tc.goal.CPU = true
 			}
+			tc.goal.Size = !tc.alone
 			got := ProgressOf(tc.pod, template(t, tc.want), tc.goal, tc.told)
 			if diff := cmp.Diff(tc.is, got); diff != "" {
 				t.Errorf("progress (-want +got):\n%s\npatch: %s", diff, got.Patch)

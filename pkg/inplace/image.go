@@ -22,6 +22,9 @@ type state struct {
 	Image string `json:"image"`
 	// LastContainerStatuses is what ran before, by the names of containers.
 	LastContainerStatuses map[string]instance `json:"lastContainerStatuses,omitempty"`
+	// Generation is that of the pod before. The resize that goes with it was asked for by
+	// then, so what a node has observed since is about that.
+	Generation int64 `json:"generation,omitempty"`
 	// ResizeRefused is why the API refused the resize that goes with it; empty otherwise.
 	ResizeRefused string `json:"resizeRefused,omitempty"`
 }
@@ -91,7 +94,10 @@ func anew(before instance, now *corev1.ContainerStatus, image string) bool {
 
 // askImage is the patch that asks for an image.
 func askImage(pod *corev1.Pod, first *templateContainer, status *corev1.ContainerStatus, resizeRefused string) Progress {
-	s := state{Image: first.Image, LastContainerStatuses: map[string]instance{}, ResizeRefused: cut(resizeRefused, maxRefusal)}
+	s := state{
+		Image: first.Image, LastContainerStatuses: map[string]instance{},
+		Generation: pod.Generation, ResizeRefused: cut(resizeRefused, maxRefusal),
+	}
 	if status != nil {
 		s.LastContainerStatuses[first.Name] = instance{ContainerID: status.ContainerID, ImageID: status.ImageID}
 	}

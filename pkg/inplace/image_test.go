@@ -36,7 +36,7 @@ func waits(reason, message string) func(*corev1.Pod) {
 // asked is what the patch for an image leaves on the pod.
 func asked(image, id string, refused ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		s := state{Image: image, LastContainerStatuses: map[string]instance{"a": {ContainerID: id, ImageID: "sha256:one"}}, ResizeRefused: strings.Join(refused, "")}
+		s := state{Image: image, LastContainerStatuses: map[string]instance{"a": {ContainerID: id, ImageID: "sha256:one"}}, Generation: 2, ResizeRefused: strings.Join(refused, "")}
 		raw, err := json.Marshal(s)
 		if err != nil {
 			panic(err)
@@ -54,15 +54,16 @@ func TestProgressOfAnImage(t *testing.T) {
 	ended := func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 	}
+	later := func(p *corev1.Pod) { p.Generation = 3 }
 	noStatus := func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[1:] }
 	failed := func(message string) Progress { return Progress{Step: StepFailed, Image: ImageFailed, Message: message} }
 	done := Progress{Step: StepDone, Image: ImageDone}
 	waiting := Progress{Step: StepWait}
 	ask := Progress{Step: StepPatch, ImagePatch: []byte(`{"metadata":{"resourceVersion":"7","annotations":{"agents.kruise.io/inplace-update-state":` +
-		`"{\"image\":\"two\",\"lastContainerStatuses\":{\"a\":{\"containerID\":\"id-1\",\"imageID\":\"sha256:one\"}}}"}},` +
+		`"{\"image\":\"two\",\"lastContainerStatuses\":{\"a\":{\"containerID\":\"id-1\",\"imageID\":\"sha256:one\"}},\"generation\":2}"}},` +
 		`"spec":{"containers":[{"name":"a","image":"two"}]}}`)}
 	const tooLarge = "quota"
-	askAfter := Progress{Step: StepPatch, ImagePatch: []byte(strings.Replace(string(ask.ImagePatch), `}}}"`, `}},\"resizeRefused\":\"quota\"}"`, 1))}
+	askAfter := Progress{Step: StepPatch, ImagePatch: []byte(strings.Replace(string(ask.ImagePatch), `\"generation\":2}"`, `\"generation\":2,\"resizeRefused\":\"quota\"}"`, 1))}
 	const qos = "resource resize would change QoS class from Guaranteed to Burstable, resize rejected"
 	tests := map[string]struct {
 		pod *corev1.Pod
@@ -117,6 +118,14 @@ func TestProgressOfAnImage(t *testing.T) {
 			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2)), requests: four, limits: four,
 			is: Progress{Step: StepFailed, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
 		},
+		"and resources that there were not before it was asked for": {
+			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2), later), requests: four, limits: four,
+			is: Progress{Step: StepFailed, Image: ImageDone, Message: "in-place resource resize failed: pod resize is infeasible"},
+		},
+		"and resources that there were not for an earlier resize": {
+			pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 1), later), requests: four, limits: four,
+			is: Progress{Step: StepWait, Image: ImageDone},
+		},
 		"and resources that there are not, on the way": {
 			pod: onePod(runs("two", "one", "id-1"), asked("two", "id-1"), has(four), is(corev1.PodResizePending, "Infeasible", "", 2)), requests: four, limits: four,
 			is: Progress{Step: StepWait, Message: "in-place resource resize failed: pod resize is infeasible"},
@@ -145,6 +154,22 @@ func TestProgressOfAnImage(t *testing.T) {
 func has(resources corev1.ResourceList) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: resources, Limits: resources}
+	}
+}
+
+// TestImageAlone: an update of the image looks at no resources, which old nodes do not
+// tell of.
+func TestImageAlone(t *testing.T) {
+	small := list("cpu", "1")
+	p := pod(containers(container("a", small, nil)), runs("two", "two", "id-2"), asked("two", "id-1"), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].Resources = nil
+	})
+	want := spec(container("a", list("cpu", "2"), nil))
+	want.Containers[0].Image = "two"
+	for goal, step := range map[Goal]Step{{Image: true}: StepDone, {Image: true, CPU: true}: StepPatch, {Image: true, Size: true}: StepPatch} {
+		if got := ProgressOf(p, template(t, want), goal, Answers{}); got.Step != step {
+			t.Errorf("%+v: %+v", goal, got)
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func resizeOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told A
 	if err != nil {
 		return Failed(err.Error())
 	}
-	to := target{PodSpec: want, exact: goal.exact(want)}
+	to := goal.targetOf(want)
 	after := pod.Spec.DeepCopy()
 	var patch podPatch
 	if !patch.raise(after, to) {
@@ -183,12 +183,17 @@ func follow(pod *corev1.Pod, want target) Progress {
 	return Progress{Step: StepDone}
 }
 
-// current returns a condition that is true of the pod as it is specified now. One
-// that a node has observed of an earlier spec is about an earlier resize.
+// current returns a condition that is true of the pod as it is specified now, or was when
+// another image was asked for. One that a node has observed of an earlier spec is about
+// an earlier resize.
 func current(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	since := pod.Generation
+	if asked := stateOf(pod).Generation; asked > 0 {
+		since = min(since, asked)
+	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
-		if c.Type == kind && c.Status == corev1.ConditionTrue && (c.ObservedGeneration == 0 || c.ObservedGeneration >= pod.Generation) {
+		if c.Type == kind && c.Status == corev1.ConditionTrue && (c.ObservedGeneration == 0 || c.ObservedGeneration >= since) {
 			return c
 		}
 	}

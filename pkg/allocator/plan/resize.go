@@ -48,6 +48,7 @@ func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
 	inplace.Forget(sb)
 	if c.Resize || c.InPlace.Any() {
 		goal := c.InPlace
+		goal.Size = c.Resize
 		if c.ResizeFailed != nil {
 			goal.Failed = c.ResizeFailed.Error()
 		}
