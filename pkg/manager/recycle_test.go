@@ -62,11 +62,14 @@ func TestRecycling(t *testing.T) {
 	}
 	awaitSet(t, api, "pool", func(s *v1alpha1.SandboxSetStatus) bool { return s.Replicas == 1 && s.AvailableReplicas == 1 })
 
-	// Another server than the one that bound it hands it out.
+	// The server that bound it would hand it out again, and another one does.
+	atOnce := func(c *v1alpha1.SandboxClaim) { c.Spec.OnShortage = v1alpha1.ShortageFail }
+	expect.Eventually(ctx, t, func(ctx context.Context) error {
+		_, err := server.CreateOnce(ctx, ns, testutil.Claim(set, "preview", 1, atOnce), metav1.DryRunAll)
+		return err
+	})
 	other := second.Client.AgentsV1alpha1().SandboxClaims(ns)
-	next, err := other.Create(ctx, testutil.Claim(set, "second", 1, func(c *v1alpha1.SandboxClaim) {
-		c.Spec.OnShortage = v1alpha1.ShortageFail
-	}), metav1.CreateOptions{})
+	next, err := other.Create(ctx, testutil.Claim(set, "second", 1, atOnce), metav1.CreateOptions{})
 	if err != nil || len(next.Status.Sandboxes) != 1 || next.Status.Sandboxes[0].Name != used {
 		t.Fatalf("the next claim has %+v, %v", next, err)
 	}
