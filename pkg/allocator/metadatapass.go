@@ -229,17 +229,23 @@ type podPolicy struct {
 var nothingNew = &v1alpha1.PodMetadataPolicy{}
 
 // podPolicies finds which metadata may newly be on the pods of the sandboxes of a claim, as
-// the sets and templates say now.
+// the sets and templates say now: not as a cache says, which may not have heard yet that a
+// policy has become narrower.
 type podPolicies struct {
 	*passer
 	claim *v1alpha1.SandboxClaim
 	known map[poolLabels]podPolicy
+	// sets are those of the namespace, by name; nil before they were read.
+	sets map[string]*v1alpha1.SandboxSet
 }
 
 // of returns the policy for a sandbox. Where what it was made from is gone, also if there is
 // another set of the name, nothing new reaches its pod.
 func (p *podPolicies) of(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.PodMetadataPolicy, error) {
 	from := poolLabels{sb.Labels[v1alpha1.LabelSandboxPool], sb.Labels[v1alpha1.LabelSandboxTemplate]}
+	if !bringsPodMetadata(p.claim) {
+		return nothingNew, nil
+	}
 	policy, ok := p.known[from]
 	if !ok {
 		var err error
@@ -263,13 +269,32 @@ func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, err
 		if name == "" {
 			return podPolicy{nothingNew, time.Time{}}, nil
 		}
-		policy, err := p.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.store)
+		policy, err := p.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.store.TemplatesNow())
 		return podPolicy{policy, time.Time{}}, err
 	}
-	set, err := p.store.Set(ctx, p.claim.Namespace, from.pool)
-	if err != nil || set == nil {
-		return podPolicy{nothingNew, time.Time{}}, err
+	if err := p.readSets(ctx); err != nil {
+		return podPolicy{}, err
 	}
-	policy, err := p.podMetadataOf(ctx, set, p.store)
+	set := p.sets[from.pool]
+	if set == nil {
+		return podPolicy{nothingNew, time.Time{}}, nil
+	}
+	policy, err := p.podMetadataOf(ctx, set, p.store.TemplatesNow())
 	return podPolicy{policy, set.CreationTimestamp.Time}, err
+}
+
+// readSets reads the sets of the namespace, once.
+func (p *podPolicies) readSets(ctx context.Context) error {
+	if p.sets != nil {
+		return nil
+	}
+	all, _, err := p.store.Sets(ctx, p.claim.Namespace)
+	if err != nil {
+		return err
+	}
+	p.sets = make(map[string]*v1alpha1.SandboxSet, len(all))
+	for _, set := range all {
+		p.sets[set.Name] = set
+	}
+	return nil
 }

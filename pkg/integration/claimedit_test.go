@@ -4,7 +4,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -29,12 +28,12 @@ func additional(labels map[string]string) func(*v1alpha1.SandboxClaim) {
 	return func(c *v1alpha1.SandboxClaim) { c.Spec.AdditionalPodMetadata = &v1alpha1.PodMetadata{Labels: labels} }
 }
 
-// edit changes a claim that exists.
-func edit(t *testing.T, s *testutil.Server, name string, change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
+// edit changes the claim mine.
+func edit(t *testing.T, s *testutil.Server, change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClaim {
 	t.Helper()
 	var edited *v1alpha1.SandboxClaim
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		claim, err := claims(s).Get(t.Context(), name, metav1.GetOptions{})
+		claim, err := claims(s).Get(t.Context(), "mine", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -42,7 +41,7 @@ func edit(t *testing.T, s *testutil.Server, name string, change func(*v1alpha1.S
 		edited, err = claims(s).Update(t.Context(), claim, metav1.UpdateOptions{})
 		return err
 	}); err != nil {
-		t.Fatalf("changing claim %s: %v", name, err)
+		t.Fatalf("changing the claim: %v", err)
 	}
 	return edited
 }
@@ -101,13 +100,15 @@ func TestAdditionalPodMetadata(t *testing.T) {
 		claim := create(t, s, testutil.Claim(set, name, 1, func(c *v1alpha1.SandboxClaim) { c.Spec.AdditionalPodMetadata = metadata }))
 		expectMetadata(t, s, claim, 1, "pod label tier=gold, pod annotation note=x")
 	}
-	set.Spec.PodMetadataPolicy = &v1alpha1.PodMetadataPolicy{Labels: []string{"team"}}
-	set, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Update(t.Context(), set, metav1.UpdateOptions{})
+	narrow := set.DeepCopy()
+	narrow.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "narrow"}
+	narrow.Spec.PodMetadataPolicy = &v1alpha1.PodMetadataPolicy{Labels: []string{"team"}}
+	narrow, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Create(t.Context(), narrow, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	claim, err := client.AgentsV1alpha1().SandboxClaims(namespace).Create(t.Context(),
-		testutil.Claim(set, "held-back", 1, additional(map[string]string{"tier": "gold", "team": "rl"})), metav1.CreateOptions{})
+		testutil.Claim(narrow, "held-back", 1, additional(map[string]string{"tier": "gold", "team": "rl"})), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestEditOfACompletedClaim(t *testing.T) {
 	byHand(t, s, claim.Status.Sandboxes[7].Name)
 
 	before := claim
-	edited := edit(t, s, "mine", func(c *v1alpha1.SandboxClaim) {
+	edited := edit(t, s, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"team": "ml"}
 		c.Spec.Annotations = nil
 		c.Spec.AdditionalPodMetadata = &v1alpha1.PodMetadata{Annotations: map[string]string{"note": "b"}}
@@ -203,7 +204,7 @@ func TestEditOfACompletedClaim(t *testing.T) {
 	checkInvariants(t, s)
 
 	// Nothing is done, and nothing waited for, where nothing has to be.
-	unchanged := edit(t, s, "mine", func(c *v1alpha1.SandboxClaim) { c.Spec.TTLAfterCompleted = &metav1.Duration{Duration: time.Hour * 2} })
+	unchanged := edit(t, s, func(c *v1alpha1.SandboxClaim) { c.Spec.TTLAfterCompleted = &metav1.Duration{Duration: time.Hour * 2} })
 	if unchanged.Status.ObservedGeneration != unchanged.Generation {
 		t.Errorf("after a change of a time the status is %+v", unchanged.Status)
 	}
@@ -229,7 +230,7 @@ func byHand(t *testing.T, s *testutil.Server, name string) {
 func TestEditOfAClaimThatWaits(t *testing.T) {
 	s, set := stocked(t, 2, withSyncWindow(time.Millisecond))
 	create(t, s, testutil.Claim(set, "mine", 3, both(waits, timeout(expect.Patience), additional(map[string]string{"tier": "gold"}))))
-	edit(t, s, "mine", additional(map[string]string{"tier": "silver"}))
+	edit(t, s, additional(map[string]string{"tier": "silver"}))
 	claim := s.AwaitClaim(t, namespace, "mine", synced)
 	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || claim.Status.ClaimedReplicas != 2 || !isTrue(claim, v1alpha1.ClaimConditionMetadataSynced) {
 		t.Errorf("status is %+v", claim.Status)
@@ -246,7 +247,7 @@ func TestEditOfAClaimThatWaits(t *testing.T) {
 func TestEditThatDoesNotFit(t *testing.T) {
 	s, set := stocked(t, 2, withSyncWindow(expect.Patience))
 	create(t, s, testutil.Claim(set, "mine", 2, additional(map[string]string{"tier": "gold"})))
-	edit(t, s, "mine", both(additional(map[string]string{"app": "payments"}), func(c *v1alpha1.SandboxClaim) {
+	edit(t, s, both(additional(map[string]string{"app": "payments"}), func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"team": "rl"}
 	}))
 	claim := s.AwaitClaim(t, namespace, "mine", synced)
@@ -259,7 +260,7 @@ func TestEditThatDoesNotFit(t *testing.T) {
 	if !isTrue(claim, v1alpha1.ClaimConditionReady) {
 		t.Errorf("it is not Ready any more: %+v", claim.Status.Conditions)
 	}
-	edit(t, s, "mine", additional(nil))
+	edit(t, s, additional(nil))
 	claim = s.AwaitClaim(t, namespace, "mine", synced)
 	expectMetadata(t, s, claim, 2, "label team=rl, pod label team=rl")
 	if !isTrue(claim, v1alpha1.ClaimConditionMetadataSynced) {
@@ -278,7 +279,7 @@ func TestEditMeetsThePolicy(t *testing.T) {
 	if _, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	edit(t, s, "mine", func(c *v1alpha1.SandboxClaim) {
+	edit(t, s, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"run": "1", "team": "rl"}
 		c.Spec.AdditionalPodMetadata.Labels = map[string]string{"tier": "silver", "note": "x"}
 	})
@@ -291,13 +292,7 @@ func TestEditMeetsThePolicy(t *testing.T) {
 	if err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Delete(t.Context(), set.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		if _, err := s.Client.AgentsV1alpha1().SandboxSets(namespace).Get(ctx, set.Name, metav1.GetOptions{ResourceVersion: "0"}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the set is still there: %w", err)
-		}
-		return nil
-	})
-	edit(t, s, "mine", func(c *v1alpha1.SandboxClaim) { c.Spec.Labels = map[string]string{"team": "ml"} })
+	edit(t, s, func(c *v1alpha1.SandboxClaim) { c.Spec.Labels = map[string]string{"team": "ml"} })
 	claim = s.AwaitClaim(t, namespace, "mine", synced)
 	expectMetadata(t, s, claim, 1, "label team=ml")
 }
@@ -307,7 +302,7 @@ func TestEditGoesOnAfterARestart(t *testing.T) {
 	const n = 200
 	one, set := stocked(t, n, withSyncWindow(expect.Patience))
 	create(t, one, testutil.Claim(set, "mine", n, nil))
-	edit(t, one, "mine", additional(map[string]string{"tier": "gold"}))
+	edit(t, one, additional(map[string]string{"tier": "gold"}))
 	one = restart(t, one) // at any moment
 	claim := one.AwaitClaim(t, namespace, "mine", synced)
 	expectMetadata(t, one, claim, n, "pod label tier=gold")
@@ -315,11 +310,11 @@ func TestEditGoesOnAfterARestart(t *testing.T) {
 	two := testutil.Start(t, testutil.WithEtcd(one.EtcdServers))
 	for i := range 3 {
 		tier := fmt.Sprintf("t%d", i)
-		edit(t, one, "mine", additional(map[string]string{"tier": tier}))
+		edit(t, one, additional(map[string]string{"tier": tier}))
 		claim := two.AwaitClaim(t, namespace, "mine", synced)
 		expectMetadata(t, two, claim, n, "pod label tier="+tier)
 	}
-	edit(t, two, "mine", additional(nil))
+	edit(t, two, additional(nil))
 	one.Stop()
 	claim = two.AwaitClaim(t, namespace, "mine", synced)
 	expectMetadata(t, two, claim, n, "")
@@ -333,7 +328,7 @@ func TestEditStorm(t *testing.T) {
 	s, set := stocked(t, n+1, withSyncWindow(expect.Patience))
 	claim := create(t, s, testutil.Claim(set, "mine", n, nil))
 	for i := range 40 {
-		claim = edit(t, s, "mine", additional(map[string]string{"tier": fmt.Sprint(i)}))
+		claim = edit(t, s, additional(map[string]string{"tier": fmt.Sprint(i)}))
 		if rules.Unfinished(claim) {
 			t.Fatalf("the claim is unfinished: %+v", claim.Status)
 		}
@@ -348,7 +343,7 @@ func TestEditStorm(t *testing.T) {
 	}
 	claim = s.AwaitClaim(t, namespace, "mine", synced)
 	expectMetadata(t, s, claim, n-2, "pod label tier=39")
-	edit(t, s, "mine", additional(map[string]string{"tier": "last"}))
+	edit(t, s, additional(map[string]string{"tier": "last"}))
 	if err := claims(s).Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
