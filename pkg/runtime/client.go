@@ -97,8 +97,7 @@ func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn
 func (c *Client) do(req *http.Request) (*http.Response, *Error) {
 	answer, err := c.http.Do(req)
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
 		return nil, ofCall(req.Context(), req.URL.Host, err)

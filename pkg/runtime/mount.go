@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -93,9 +94,7 @@ func (c *Client) post(ctx context.Context, address, contentType, token string, b
 	if err != nil {
 		return nil, refused("the URL of the agent-runtime is not a URL")
 	}
-	for key, values := range header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Content-Type", contentType)
 	if token != "" {
 		req.Header.Set(accessTokenHeader, token)
