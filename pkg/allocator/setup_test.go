@@ -646,6 +646,11 @@ func TestMountsWithoutRuntime(t *testing.T) {
 		t.Errorf("left %d: %v", r.left("pool"), err)
 	}
 	r = newRuntimes(t, 0, succeeds).runs()
+	r.set.Spec.Runtimes = nil
+	if _, err := r.Create(t.Context(), r.asks(withMounts)); err == nil || len(r.transactions()) != 0 {
+		t.Errorf("of a pool that is empty: %v", err)
+	}
+	r = newRuntimes(t, 0, succeeds).runs()
 	r.options.MaxWaitingCreates = 0
 	r.creates(withMounts)
 	r.set.Spec.Runtimes = nil
