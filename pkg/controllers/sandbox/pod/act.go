@@ -37,13 +37,8 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
-	if p.resize != nil {
-		if p, again, err = c.resize(ctx, key, o, p); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	if p.image != nil {
-		if p, again, err = c.changeImage(ctx, key, o, p); err != nil {
+	if p.resize != nil || p.image != nil {
+		if p, again, err = c.askInPlace(ctx, key, o, p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}

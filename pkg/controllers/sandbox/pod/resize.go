@@ -97,6 +97,20 @@ func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, p
 	return &wholePod{pod: pod, template: full.Spec.Template, goal: inplace.GoalOf(sandbox)}, nil
 }
 
+// askInPlace asks the API for what a sandbox is to be given in place: the resources, and
+// once these are answered for the image.
+func (c *Controller) askInPlace(ctx context.Context, key types.NamespacedName, o *observation, p plan) (after plan, again time.Duration, err error) {
+	if p.resize != nil {
+		if p, again, err = c.resize(ctx, key, o, p); err != nil {
+			return plan{}, 0, err
+		}
+	}
+	if p.image != nil {
+		return c.changeImage(ctx, key, o, p)
+	}
+	return p, again, nil
+}
+
 // resize asks the API for the resources and returns the plan as it is then, and
 // after what time to look again.
 //
