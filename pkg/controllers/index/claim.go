@@ -39,15 +39,17 @@ func (x *ByClaim) BoundTo(claim types.UID) ([]*v1alpha1.Sandbox, error) {
 }
 
 // IsCurrent reports whether the cache has all of the sandboxes that was written before
-// this version of an object of our group: these are all in one store, with one count of
-// revisions. A cache of which nothing is heard because nothing happens is not current.
+// this version of an object of our group, or with it: these are all in one store, with one
+// count of revisions. A revision of several sandboxes is shown one by one, so the cache
+// must have seen a later one. One that hears nothing because nothing happens is not
+// current.
 func (x *ByClaim) IsCurrent(object client.Object) bool {
 	shown, ok := x.indexer.(interface{ LastStoreSyncResourceVersion() string })
 	if !ok {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(shown.LastStoreSyncResourceVersion(), object.GetResourceVersion())
-	return err == nil && order >= 0 // an error: the cache does not know its revision
+	return err == nil && order > 0 // an error: the cache does not know its revision
 }
 
 func claimUID(object any) ([]string, error) {
