@@ -5,6 +5,7 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,7 +55,29 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 			return nil, fmt.Errorf("checking a write: %T is not a Sandbox", old)
 		}
 	}
+	if validation.ReturnsToPool(sandbox, before) {
+		before = letGo(before, sandbox)
+	}
 	return rightsFor(sandbox, before), nil
+}
+
+// letGo is a sandbox without the marks of claims that are taken away when it goes back to
+// its pool: that is a part of the return, which the right to adopt is asked for.
+func letGo(old, returned *v1alpha1.Sandbox) *v1alpha1.Sandbox {
+	free := *old
+	free.OwnerReferences = slices.DeleteFunc(slices.Clone(old.OwnerReferences), func(ref metav1.OwnerReference) bool {
+		return ref.Kind == "SandboxClaim" && !slices.ContainsFunc(returned.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == ref.Kind && r.UID == ref.UID })
+	})
+	free.Labels, free.Annotations = maps.Clone(old.Labels), maps.Clone(old.Annotations)
+	gone := func(kept map[string]string) func(key, _ string) bool {
+		return func(key, _ string) bool { _, ok := kept[key]; return !ok }
+	}
+	maps.DeleteFunc(free.Labels, gone(returned.Labels))
+	maps.DeleteFunc(free.Annotations, gone(returned.Annotations))
+	if _, ok := free.Labels[v1alpha1.LabelSandboxClaimed]; ok {
+		free.Labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedFalse
+	}
+	return &free
 }
 
 // rightsFor returns the rights that a write takes beyond the one to write sandboxes. A
@@ -63,14 +86,8 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 	meta := field.NewPath("metadata")
 	needed := rights.ForOwners(beyondTheBinding(sandbox, old), old.OwnerReferences)
 	pool := v1alpha1.PoolOf(old)
-	returns := validation.ReturnsToPool(sandbox, old)
-	if returns {
-		// That the claim lets it go is a part of that, for which the right to adopt is asked.
-		needed = slices.DeleteFunc(needed, func(r rights.Right) bool { return r.Verb == rights.VerbBind && r.Left != nil })
-	}
-	change := func(path *field.Path, key string, claims, removed bool) {
+	change := func(path *field.Path, key string, claims bool) {
 		switch {
-		case claims && returns && removed:
 		case claims:
 			needed = append(needed, rights.Bind(path.Key(key)))
 		case pool != nil && rights.IsSystemKey(key): // what the next claim would be given
@@ -78,14 +95,12 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 		}
 	}
 	for _, key := range rights.Changed(sandbox.Annotations, old.Annotations) {
-		_, kept := sandbox.Annotations[key]
-		change(meta.Child("annotations"), key, claimAnnotations.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix), !kept)
+		change(meta.Child("annotations"), key, claimAnnotations.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
 	}
 	for _, key := range rights.Changed(sandbox.Labels, old.Labels) {
 		claimed := key == v1alpha1.LabelSandboxClaimed &&
 			(sandbox.Labels[key] == v1alpha1.ClaimedTrue || old.Labels[key] == v1alpha1.ClaimedTrue)
-		value, kept := sandbox.Labels[key]
-		change(meta.Child("labels"), key, claimed || claimLabels.Has(key), !kept || value == v1alpha1.ClaimedFalse)
+		change(meta.Child("labels"), key, claimed || claimLabels.Has(key))
 	}
 	if pool != nil && base.SpecChanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, base.CanonicalizeTemplate) {
 		needed = append(needed, rights.Adopt(pool.Name, field.NewPath("spec", "template")))

@@ -158,7 +158,7 @@ func (o *observation) takeUp(p *plan) {
 
 // run creates the pod, if the sandbox is still to start, and follows it.
 func (o *observation) run(p *plan) {
-	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming || isRecycling(o.sandbox)
+	starting := isStartPhase(p.status.Phase)
 	o.takeUp(p)
 	switch {
 	case starting && o.pod == nil:
@@ -179,6 +179,11 @@ func (o *observation) run(p *plan) {
 	default:
 		o.follow(p, starting)
 	}
+}
+
+// isStartPhase reports whether a sandbox in this phase gets a pod.
+func isStartPhase(phase v1alpha1.SandboxPhase) bool {
+	return phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming || phase == v1alpha1.SandboxRecycling
 }
 
 // start creates the pod, unless the cache is about to show one, or the last try was a
