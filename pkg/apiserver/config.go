@@ -187,13 +187,13 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	}
 	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster}
 	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-	alloc, etcd, _, err := newAllocator(getter, stores, lookup, admitter, cluster, c.extraConfig)
+	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster, c.extraConfig)
 	if err != nil {
 		return nil, err
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
-		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits,
+		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, RuntimeAccess: runtimes.Access,
 		Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {

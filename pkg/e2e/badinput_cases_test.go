@@ -112,12 +112,15 @@ func badClaims() map[string]badCase {
 		add(field, "spec."+field, object{field: "yes"})
 	}
 	for field, value := range map[string]any{
-		"envVars":               object{"A": "b"},
 		"additionalPodMetadata": object{"labels": object{"a": "b"}}, "inplaceUpdate": object{"image": "busybox:2"},
-		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
+		"lifecycle": object{"ttlSecondsAfterFinished": 5},
 	} {
 		add("not served: "+field, "spec."+field, object{field: value})
 	}
+	add("variable of a runtime", "spec.envVars", object{"envVars": object{"A=B": "b"}})
+	add("volume without a cluster", "spec.dynamicVolumesMount", object{"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}})
+	add("mount over the system", "spec.dynamicVolumesMount[0].mountPath", object{"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/proc"}}})
+	add("mounts without a runtime", "spec.skipInitRuntime", object{"skipInitRuntime": true, "dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}})
 	addInjection(add)
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})

@@ -40,6 +40,15 @@ func (t Target) Address() (string, error) {
 	return base.Host, nil
 }
 
+// BaseURL is what paths of the runtime's API are joined to.
+func (t Target) BaseURL() (string, error) {
+	base, err := t.base()
+	if err != nil {
+		return "", err
+	}
+	return base.String(), nil
+}
+
 // base is the URL that paths are joined to. Its host is an address with a port.
 func (t Target) base() (*url.URL, error) {
 	ip, err := t.address()

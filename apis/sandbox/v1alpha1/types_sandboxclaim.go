@@ -15,6 +15,7 @@ import (
 // replaced.
 // +genclient
 // +genclient:method=Release,verb=create,subresource=release,input=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRelease,result=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRelease
+// +genclient:method=RuntimeAccess,verb=create,subresource=runtimeaccess,input=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRuntimeAccess,result=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRuntimeAccess
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type SandboxClaim struct {
 	metav1.TypeMeta `json:",inline"`
@@ -131,7 +132,8 @@ type SandboxClaimSpec struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// envVars are environment variables handed to the agent-runtime of each claimed
-	// sandbox, for the processes that it starts.
+	// sandbox, for the processes that it starts. Sandboxes without an agent-runtime do
+	// without. At most 256, of 32 KiB in all. Immutable.
 	// +optional
 	// +mapType=granular
 	EnvVars map[string]string `json:"envVars,omitempty"`
@@ -160,8 +162,9 @@ type SandboxClaimSpec struct {
 	// +optional
 	InplaceUpdate *SandboxClaimInplaceUpdateOptions `json:"inplaceUpdate,omitempty"`
 
-	// dynamicVolumesMount are volumes mounted into each claimed sandbox while it
-	// runs. null means none.
+	// dynamicVolumesMount are volumes that the agent-runtime of each claimed sandbox
+	// mounts, in this order, after it was initialized. A sandbox counts when all are
+	// mounted. null means none. At most 16, of 16 KiB in all. Immutable.
 	// +optional
 	// +listType=map
 	// +listMapKey=mountPath
@@ -173,7 +176,8 @@ type SandboxClaimSpec struct {
 	// +listType=atomic
 	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
 
-	// skipInitRuntime leaves out the initialization of the agent-runtime.
+	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and
+	// no access token. It goes not together with dynamicVolumesMount. Immutable.
 	// Default false.
 	// +optional
 	SkipInitRuntime bool `json:"skipInitRuntime,omitempty"`
@@ -254,19 +258,24 @@ type SandboxClaimInplaceUpdateResources struct {
 
 // CSIMountConfig is a volume to mount into a running sandbox.
 type CSIMountConfig struct {
-	// mountID identifies the mount to the storage driver.
+	// mountID identifies the mount to the storage driver, which gets it as the attribute
+	// mountID.
 	// +optional
 	MountID string `json:"mountID,omitempty"`
 
-	// pvName is the name of the PersistentVolume to mount.
+	// pvName is the name of the PersistentVolume to mount. It must be of a CSI driver, and
+	// bound to a PersistentVolumeClaim of the namespace, or have the annotation
+	// sandlot.io/mount-namespaces that lists the namespace.
 	// +required
 	PvName string `json:"pvName"`
 
-	// mountPath is the absolute path inside the sandbox. One volume a path.
+	// mountPath is the absolute path inside the sandbox. One volume a path. Not "/", and
+	// nothing of the system, such as /proc.
 	// +required
 	MountPath string `json:"mountPath"`
 
-	// subPath is the folder of the volume to mount. Empty means its root.
+	// subPath is the folder of the volume to mount, a relative path without "..". The
+	// storage driver gets it as the attribute subPath. Empty means its root.
 	// +optional
 	SubPath string `json:"subPath,omitempty"`
 
@@ -274,7 +283,8 @@ type CSIMountConfig struct {
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
 
-	// attributes are handed to the storage driver as they are.
+	// attributes are handed to the storage driver as they are, beside those of the
+	// PersistentVolume, of which they may change none.
 	// +optional
 	// +mapType=granular
 	Attributes map[string]string `json:"attributes,omitempty"`

@@ -20,8 +20,9 @@ type ClaimLimits struct {
 	// MaxTimeout is the longest claimTimeout, and MaxWaitReadyTimeout the longest
 	// waitReadyTimeout.
 	MaxTimeout, MaxWaitReadyTimeout time.Duration
-	// MaxBytes is how many bytes of labels, annotations, env and volumeClaimTemplates
-	// one claim may put on its sandboxes, all copies together.
+	// MaxBytes is how many bytes of labels, annotations, env, volumeClaimTemplates,
+	// envVars and dynamicVolumesMount one claim may put on its sandboxes, all copies
+	// together.
 	MaxBytes int64
 }
 
@@ -53,8 +54,8 @@ func validateOwnAnnotations(annotations, old map[string]string) field.ErrorList 
 }
 
 // validateCopied checks how much a claim puts on its sandboxes, if that is more than
-// old does, which is empty for a new claim. replicas, env and volumeClaimTemplates are
-// immutable.
+// old does, which is empty for a new claim. Of the rest,
+// everything is immutable.
 func (l ClaimLimits) validateCopied(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
 	blame := path.Child("labels")
 	if size(spec.Annotations) > size(spec.Labels) {
@@ -80,7 +81,7 @@ func (l ClaimLimits) validateWrites(spec, old *v1alpha1.SandboxClaimSpec, path *
 	each, replicas := copiedBytes(spec), int64(replicasOf(spec.Replicas))
 	if all := each * replicas; all > l.MaxBytes && each > copiedBytes(old) {
 		return field.ErrorList{field.Invalid(path.Child("replicas"), replicas, fmt.Sprintf(
-			"labels, annotations, env and volumeClaimTemplates are %d bytes for each sandbox and %d for all, but one claim may write %d; ask for fewer sandboxes, or for less on each",
+			"labels, annotations, env, volumeClaimTemplates, envVars and dynamicVolumesMount are %d bytes for each sandbox and %d for all, but one claim may write %d; ask for fewer sandboxes, or for less on each",
 			each, all, l.MaxBytes))}
 	}
 	return nil
@@ -89,7 +90,7 @@ func (l ClaimLimits) validateWrites(spec, old *v1alpha1.SandboxClaimSpec, path *
 // copiedBytes is how much a claim puts on each of its sandboxes. Both the sandbox and its
 // pod template hold the metadata, as JSON, which escapes some characters in six bytes.
 func copiedBytes(spec *v1alpha1.SandboxClaimSpec) int64 {
-	each := 2*(encoded(spec.Labels)+encoded(spec.Annotations)) + encoded(spec.Env)
+	each := 2*(encoded(spec.Labels)+encoded(spec.Annotations)) + encoded(spec.Env) + sealedBytes(spec)
 	for _, volume := range spec.VolumeClaimTemplates {
 		each += int64(len(volume.Raw))
 	}

@@ -82,7 +82,7 @@ func TestClaimLimits(t *testing.T) {
 			change: func(c *v1alpha1.SandboxClaim) {
 				c.Spec.Replicas, c.Spec.Annotations = new(int32(10000)), map[string]string{"note": strings.Repeat("x", 8000)}
 			},
-			want: []string{"spec.replicas: Invalid value: 10000: labels, annotations, env and volumeClaimTemplates are 16022 bytes for each sandbox " +
+			want: []string{"spec.replicas: Invalid value: 10000: labels, annotations, env, volumeClaimTemplates, envVars and dynamicVolumesMount are 16022 bytes for each sandbox " +
 				"and 160220000 for all, but one claim may write 67108864; ask for fewer sandboxes, or for less on each"},
 		},
 		"escaped in six bytes": {

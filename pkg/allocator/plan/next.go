@@ -27,25 +27,9 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if a.Broken != nil {
 		p.Broken = a.Broken
 	}
-	candidates, made := use(a, &o)
-	waits := make([]bool, len(candidates))
-	for i := range candidates {
-		sb, mustWait, err := marks.bind(&candidates[i], a.Now)
-		if err != nil {
-			return nil, err
-		}
-		setsUp, err := a.beginSetup(sb, marks, !mustWait)
-		if err != nil {
-			return nil, err
-		}
-		p.Bound, waits[i] = append(p.Bound, sb), mustWait || setsUp
-	}
-	for _, sb := range made {
-		next, err := a.beginMade(dated(sb, a.Now), marks)
-		if err != nil {
-			return nil, err
-		}
-		p.Made = append(p.Made, next)
+	waits, err := a.take(p, &o, marks)
+	if err != nil {
+		return nil, err
 	}
 	standAll(a, p.Bound, waits)
 	p.Released, p.Counted, p.Marked = a.released, a.counted, a.marked
@@ -68,6 +52,32 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	}
 	p.Wants = wants(a, min(left, max(0, a.mayHave-len(p.Bound)-len(p.Made)-o.WouldMake)), p.Broken)
 	return p, nil
+}
+
+// take adds to a plan what of an offer becomes the claim's, and returns which of the
+// sandboxes from the pools wait for a step.
+func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err error) {
+	candidates, made := use(a, o)
+	waits = make([]bool, len(candidates))
+	for i := range candidates {
+		sb, mustWait, err := marks.bind(&candidates[i], a.Now)
+		if err != nil {
+			return nil, err
+		}
+		setsUp, err := a.beginSetup(sb, marks, !mustWait)
+		if err != nil {
+			return nil, err
+		}
+		p.Bound, waits[i] = append(p.Bound, sb), mustWait || setsUp
+	}
+	for _, sb := range made {
+		next, err := a.beginMade(dated(sb, a.Now), marks)
+		if err != nil {
+			return nil, err
+		}
+		p.Made = append(p.Made, next)
+	}
+	return waits, nil
 }
 
 // use returns what of an offer fits into the transaction and is of use.

@@ -43,12 +43,16 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SandboxClaimRelease{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRelease(ref),
 		v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseSpec(ref),
 		v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref),
+		v1alpha1.SandboxClaimRuntimeAccess{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref),
+		v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName():       schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref),
+		v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName():     schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref),
 		v1alpha1.SandboxClaimSpec{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref),
 		v1alpha1.SandboxClaimStatus{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref),
 		v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimTemplateRef(ref),
 		v1alpha1.SandboxLifecycle{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxLifecycle(ref),
 		v1alpha1.SandboxList{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_SandboxList(ref),
 		v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxNetworkPolicy(ref),
+		v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref),
 		v1alpha1.SandboxSet{}.OpenAPIModelName():                          schema_sandlot_apis_sandbox_v1alpha1_SandboxSet(ref),
 		v1alpha1.SandboxSetList{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_SandboxSetList(ref),
 		v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref),
@@ -188,14 +192,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"mountID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mountID identifies the mount to the storage driver.",
+							Description: "mountID identifies the mount to the storage driver, which gets it as the attribute mountID.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"pvName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "pvName is the name of the PersistentVolume to mount.",
+							Description: "pvName is the name of the PersistentVolume to mount. It must be of a CSI driver, and bound to a PersistentVolumeClaim of the namespace, or have the annotation sandlot.io/mount-namespaces that lists the namespace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -203,7 +207,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 					},
 					"mountPath": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mountPath is the absolute path inside the sandbox. One volume a path.",
+							Description: "mountPath is the absolute path inside the sandbox. One volume a path. Not \"/\", and nothing of the system, such as /proc.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -211,7 +215,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 					},
 					"subPath": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subPath is the folder of the volume to mount. Empty means its root.",
+							Description: "subPath is the folder of the volume to mount, a relative path without \"..\". The storage driver gets it as the attribute subPath. Empty means its root.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -230,7 +234,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "attributes are handed to the storage driver as they are.",
+							Description: "attributes are handed to the storage driver as they are, beside those of the PersistentVolume, of which they may change none.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1059,6 +1063,128 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref common.R
 	}
 }
 
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimRuntimeAccess tells how to reach the agent-runtimes in the sandboxes of a claim: address and access token, which stand in no object. It is created at the subresource runtimeaccess of a SandboxClaim, and is not stored. It tells of sandboxes only that are bound to this very claim.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. Name and namespace are the claim's, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says which sandboxes are asked for. Empty is all that the claim has.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer of the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName(), v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimRuntimeAccessSpec says which sandboxes are asked for.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"sandboxNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxNames are the sandboxes to tell of, at most 1000. Empty means all that are bound to the claim and count, but for failed ones that it keeps for debugging, which have to be named. A claim that has more than 1000 needs names.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"claimUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimUID is the UID that the claim must have. Otherwise, because it is another claim of the same name, the answer is 409.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimRuntimeAccessStatus tells how to reach the agent-runtimes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"sandboxes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxes are those that were asked for and are there, ordered by name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()},
+	}
+}
+
 func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1195,7 +1321,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "envVars are environment variables handed to the agent-runtime of each claimed sandbox, for the processes that it starts.",
+							Description: "envVars are environment variables handed to the agent-runtime of each claimed sandbox, for the processes that it starts. Sandboxes without an agent-runtime do without. At most 256, of 32 KiB in all. Immutable.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1266,7 +1392,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "dynamicVolumesMount are volumes mounted into each claimed sandbox while it runs. null means none.",
+							Description: "dynamicVolumesMount are volumes that the agent-runtime of each claimed sandbox mounts, in this order, after it was initialized. A sandbox counts when all are mounted. null means none. At most 16, of 16 KiB in all. Immutable.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1297,7 +1423,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"skipInitRuntime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "skipInitRuntime leaves out the initialization of the agent-runtime. Default false.",
+							Description: "skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and no access token. It goes not together with dynamicVolumesMount. Immutable. Default false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1578,6 +1704,50 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxNetworkPolicy(ref common.Refere
 		},
 		Dependencies: []string{
 			networkingv1.NetworkPolicyEgressRule{}.OpenAPIModelName(), networkingv1.NetworkPolicyIngressRule{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxRuntimeAccess tells how to reach the agent-runtime of one sandbox.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the sandbox.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid of the sandbox.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "url is the base URL of the agent-runtime, at the address of the pod. Empty where the sandbox has no address at the moment.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"accessToken": {
+						SchemaProps: spec.SchemaProps{
+							Description: "accessToken is what calls of the agent-runtime need, in the header X-Access-Token. Empty with skipInitRuntime, where no token is set.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "uid"},
+			},
+		},
 	}
 }
 

@@ -27,6 +27,7 @@ var (
 		v1alpha1.AnnotationLock,
 		v1alpha1.AnnotationOwner,
 		v1alpha1.AnnotationClaimTimestamp,
+		v1alpha1.AnnotationInitRuntimeRequest,
 		v1alpha1.AnnotationUpdatedMetadataInClaim,
 	)
 	claimLabels = sets.New(

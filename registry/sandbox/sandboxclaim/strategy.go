@@ -135,6 +135,9 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 	if len(spec.Runtimes) > 0 && len(old.Runtimes) == 0 {
 		warnings = append(warnings, fmt.Sprintf("%s: has no effect on a claim; runtimes are set on the SandboxSet", path.Child("runtimes")))
 	}
+	if spec.SkipInitRuntime && len(spec.EnvVars) > 0 && len(old.EnvVars) == 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: has no effect with skipInitRuntime, because the agent-runtime is what takes them", path.Child("envVars")))
+	}
 	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
 		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
 			"the claimed sandboxes are deleted at once")...)

@@ -81,7 +81,8 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// system writes itself are refused. Together with labels at most 64 keys of 8 KiB.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// envVars are environment variables handed to the agent-runtime of each claimed
-	// sandbox, for the processes that it starts.
+	// sandbox, for the processes that it starts. Sandboxes without an agent-runtime do
+	// without. At most 256, of 32 KiB in all. Immutable.
 	EnvVars map[string]string `json:"envVars,omitempty"`
 	// env are environment variables put into the containers of the pod, as far as the
 	// envVarsInjectionPolicy of the SandboxTemplate allows that the claim, or the set it
@@ -97,13 +98,15 @@ type SandboxClaimSpecApplyConfiguration struct {
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
 	// inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.
 	InplaceUpdate *SandboxClaimInplaceUpdateOptionsApplyConfiguration `json:"inplaceUpdate,omitempty"`
-	// dynamicVolumesMount are volumes mounted into each claimed sandbox while it
-	// runs. null means none.
+	// dynamicVolumesMount are volumes that the agent-runtime of each claimed sandbox
+	// mounts, in this order, after it was initialized. A sandbox counts when all are
+	// mounted. null means none. At most 16, of 16 KiB in all. Immutable.
 	DynamicVolumesMount []CSIMountConfigApplyConfiguration `json:"dynamicVolumesMount,omitempty"`
 	// runtimes is accepted for compatibility and has no effect on claiming: what
 	// runs in a sandbox is said by the SandboxSet.
 	Runtimes []RuntimeConfigApplyConfiguration `json:"runtimes,omitempty"`
-	// skipInitRuntime leaves out the initialization of the agent-runtime.
+	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and
+	// no access token. It goes not together with dynamicVolumesMount. Immutable.
 	// Default false.
 	SkipInitRuntime *bool `json:"skipInitRuntime,omitempty"`
 	// reserveFailedSandbox keeps a sandbox that was made or changed for this claim
