@@ -85,6 +85,7 @@ func TestMarks(t *testing.T) {
 		"born in a pool":                     {write: inPool, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a set, not controlled":     {write: changes{ownedBy("SandboxSet", false)}, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a claim":                   {write: changes{ownedBy("SandboxClaim", true)}, want: bind, field: "metadata.ownerReferences"},
+		"a sealed request":                   {write: changes{annotated(v1alpha1.AnnotationInitRuntimeRequest, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/init-runtime-request]"},
 		"locked":                             {write: changes{annotated(v1alpha1.AnnotationLock, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/lock]"},
 		"owner":                              {write: changes{annotated(v1alpha1.AnnotationOwner, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/owner]"},
 		"date":                               {write: changes{annotated(v1alpha1.AnnotationClaimTimestamp, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/claim-timestamp]"},
