@@ -6,6 +6,7 @@ package allocator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -38,6 +39,9 @@ func (t *turn) cannotMount(a *plan.Assessment, o *plan.Offer) *RefusedError {
 		return nil
 	}
 	pool := a.WithoutRuntime(o)
+	if pool == "" && a.New && len(o.Candidates)+len(o.Made) == 0 {
+		pool = runtimelessSet(&a.Eligible)
+	}
 	if pool == "" {
 		return nil
 	}
@@ -45,4 +49,22 @@ func (t *turn) cannotMount(a *plan.Assessment, o *plan.Offer) *RefusedError {
 	return &RefusedError{
 		Reason: v1alpha1.ReasonMountFailed, Message: message, Errors: field.ErrorList{field.Forbidden(mountsPath, message)},
 	}
+}
+
+// runtimelessSet names a set of those that may serve a claim, if all of them say themselves
+// what their sandboxes are, and none of these has an agent-runtime; "" otherwise.
+func runtimelessSet(e *claims.Eligible) string {
+	sets := e.Pools
+	if e.MakeFrom != nil {
+		sets = append(slices.Clip(sets), e.MakeFrom)
+	}
+	if len(sets) == 0 || e.MakeFromTemplate != "" {
+		return ""
+	}
+	for _, set := range sets {
+		if set.Spec.Template == nil || claims.NamesAgentRuntime(set.Spec.Runtimes) || claims.BringsAgentRuntime(set.Spec.Template) {
+			return ""
+		}
+	}
+	return "SandboxSet " + sets[0].Name
 }

@@ -70,6 +70,7 @@ func Assess(s State) *Assessment {
 	if next.Status.ClaimStartTime == nil { // a client rewrote the status
 		next.Status.ClaimStartTime = &metav1.Time{Time: s.Start}
 	}
+	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
 	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
@@ -188,7 +189,12 @@ func (a *Assessment) room() int {
 }
 
 // takes is how many sandboxes the transaction may bind.
-func (a *Assessment) takes() int { return min(a.missing, a.mayHave, a.room()) }
+func (a *Assessment) takes() int {
+	if a.expired || a.Refused != nil {
+		return 0
+	}
+	return min(a.missing, a.mayHave, a.room())
+}
 
 // Missing is how many sandboxes the claim lacks that are neither counted nor on
 // their way.

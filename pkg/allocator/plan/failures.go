@@ -140,7 +140,9 @@ func causesIn(message string) (causes []string) {
 		if len(causes) == namedCauses {
 			break
 		}
-		causes = append(causes, cutText(cause, maxCause))
+		if strings.Contains(cause, ": ") { // the last part may say how many more there are
+			causes = append(causes, cutText(cause, maxCause))
+		}
 	}
 	return causes
 }
