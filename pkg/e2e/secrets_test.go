@@ -17,6 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/replicas"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
@@ -26,8 +27,8 @@ import (
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	const value = "correcthorsebatterystaple"
-	replicas := newReplicas(t)
-	server := replicas.start(t, replicas.etcd[0], "-v=6", "--sync-window=100ms")
+	all := replicas.New(t, programs)
+	server := all.Start(t, all.Etcd[0], "-v=6", "--sync-window=100ms")
 	fleet := runtimetest.Start(t)
 	set := builders.Set("pool", 8)
 	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
@@ -74,14 +75,14 @@ func TestSecretsStaySecret(t *testing.T) {
 	if len(secrets) < 1+4+3 {
 		t.Errorf("only %d runtimes were called", len(secrets)-1)
 	}
-	public := etcdDump(t, replicas.etcd)
+	public := etcdDump(t, all.Etcd)
 	own := "/sandlot/agents.kruise.io/sandboxclaims/" + crashNamespace + "/" + claim.Name
 	stored := public[own]
 	if !strings.Contains(stored, value) || !strings.Contains(stored, `"status"`) {
 		t.Fatalf("the claim is not stored as expected: %q", stored)
 	}
 	public[own] = strings.Replace(stored, `"PASSPHRASE":"`+value+`"`, "", 1) // the spec
-	public["the log"] = server.process.Stderr.String() + server.process.Stdout.String()
+	public["the log"] = server.Process.Stderr.String() + server.Process.Stdout.String()
 	metrics, err := server.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)

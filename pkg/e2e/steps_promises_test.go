@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/replicas"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
@@ -42,7 +43,7 @@ func initializations(t *testing.T, rt *runtimetest.Runtime) []initialization {
 
 // watch looks at each state of each claim from now on: no sandbox counts before its
 // runtime is set up. The function that it returns ends it.
-func (c *crash) watch(t *testing.T, by *replica) (stop func()) {
+func (c *crash) watch(t *testing.T, by *replicas.Replica) (stop func()) {
 	t.Helper()
 	watch, err := by.Client.AgentsV1alpha1().SandboxClaims(crashNamespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -74,7 +75,7 @@ func (c *crash) watch(t *testing.T, by *replica) (stop func()) {
 //  2. Each sandbox that counts was set up by its runtime, with the environment of its
 //     claim.
 //  3. No runtime was ever told two things: who told it again told it the same.
-func (c *crash) checkSteps(t *testing.T, by *replica) {
+func (c *crash) checkSteps(t *testing.T, by *replicas.Replica) {
 	t.Helper()
 	allClaims, allSandboxes := expect.Invariants(t, by.Client.AgentsV1alpha1(), crashNamespace)
 	addresses := map[string]string{}

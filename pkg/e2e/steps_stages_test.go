@@ -18,6 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/etcdtap"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/replicas"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
@@ -42,9 +43,9 @@ type stage struct {
 	call    func(s *staged, rt *runtimetest.Runtime, n int64) runtimetest.Action
 	forGood bool
 	// reached returns nil when the claim is at its boundary.
-	reached func(t *testing.T, s *staged, by *replica) error
+	reached func(t *testing.T, s *staged, by *replicas.Replica) error
 	// after, if set, does what the claim needs to go on, after the kill.
-	after func(t *testing.T, s *staged, by *replica)
+	after func(t *testing.T, s *staged, by *replicas.Replica)
 }
 
 var never = make(chan struct{})
@@ -78,7 +79,7 @@ func firstRefuses(_ *staged, _ *runtimetest.Runtime, n int64) runtimetest.Action
 	return runtimetest.Hang(never)
 }
 
-func isHeld(_ *testing.T, s *staged, _ *replica) error {
+func isHeld(_ *testing.T, s *staged, _ *replicas.Replica) error {
 	if !s.held.Load() {
 		return fmt.Errorf("no transaction is held, after %d calls", s.called.Load())
 	}
@@ -86,8 +87,8 @@ func isHeld(_ *testing.T, s *staged, _ *replica) error {
 }
 
 // calledTimes waits for so many calls.
-func calledTimes(n int64) func(*testing.T, *staged, *replica) error {
-	return func(_ *testing.T, s *staged, _ *replica) error {
+func calledTimes(n int64) func(*testing.T, *staged, *replicas.Replica) error {
+	return func(_ *testing.T, s *staged, _ *replicas.Replica) error {
 		if got := s.called.Load(); got < n {
 			return fmt.Errorf("%d calls, want %d", got, n)
 		}
@@ -96,8 +97,8 @@ func calledTimes(n int64) func(*testing.T, *staged, *replica) error {
 }
 
 // setUp waits until so many runtimes are set up.
-func setUp(n int) func(*testing.T, *staged, *replica) error {
-	return func(_ *testing.T, s *staged, _ *replica) error {
+func setUp(n int) func(*testing.T, *staged, *replicas.Replica) error {
+	return func(_ *testing.T, s *staged, _ *replicas.Replica) error {
 		got := 0
 		for i := range s.ips {
 			if s.runtime(i).Token() != "" {
@@ -111,8 +112,8 @@ func setUp(n int) func(*testing.T, *staged, *replica) error {
 	}
 }
 
-func all(checks ...func(*testing.T, *staged, *replica) error) func(*testing.T, *staged, *replica) error {
-	return func(t *testing.T, s *staged, by *replica) error {
+func all(checks ...func(*testing.T, *staged, *replicas.Replica) error) func(*testing.T, *staged, *replicas.Replica) error {
+	return func(t *testing.T, s *staged, by *replicas.Replica) error {
 		for _, check := range checks {
 			if err := check(t, s, by); err != nil {
 				return err
@@ -180,14 +181,14 @@ var stages = []stage{
 	{name: "one sandbox failed, and another has the call", call: firstRefuses, reached: calledTimes(3)},
 	{
 		name: "no runtime answers, and its time ends", call: holds, forGood: true, reached: calledTimes(2),
-		after: func(t *testing.T, s *staged, by *replica) {
+		after: func(t *testing.T, s *staged, by *replicas.Replica) {
 			s.patchClaim(t, by, `{"spec":{"claimTimeout":"1s"}}`)
 		},
 	},
 	{name: "the resize has begun", change: onTemplate, resized: true, reached: isResizing, after: resize},
 	{
 		name: "it is resized, and the runtimes have the calls", change: onTemplate, resized: true, call: holds,
-		reached: func(t *testing.T, s *staged, by *replica) error {
+		reached: func(t *testing.T, s *staged, by *replicas.Replica) error {
 			if s.called.Load() == 0 && isResizing(t, s, by) == nil {
 				resize(t, s, by)
 			}
@@ -199,7 +200,7 @@ var stages = []stage{
 	},
 	{
 		name: "its sandboxes are made and ready, and the runtimes have the calls", cold: true, change: makes, call: holds,
-		reached: func(t *testing.T, s *staged, by *replica) error {
+		reached: func(t *testing.T, s *staged, by *replicas.Replica) error {
 			if s.called.Load() == 0 && isMade(t, s, by) == nil {
 				start(t, s, by)
 			}
@@ -211,7 +212,7 @@ var stages = []stage{
 func makes(claim *v1alpha1.SandboxClaim) { claim.Spec.CreateOnNoStock = nil }
 
 // its are the sandboxes that name the claim.
-func (s *staged) its(t *testing.T, by *replica) []v1alpha1.Sandbox {
+func (s *staged) its(t *testing.T, by *replicas.Replica) []v1alpha1.Sandbox {
 	t.Helper()
 	list, err := by.Client.AgentsV1alpha1().Sandboxes(crashNamespace).
 		List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=" + s.name})
@@ -222,7 +223,7 @@ func (s *staged) its(t *testing.T, by *replica) []v1alpha1.Sandbox {
 }
 
 // isResizing waits until both sandboxes are to be resized.
-func isResizing(t *testing.T, s *staged, by *replica) error {
+func isResizing(t *testing.T, s *staged, by *replicas.Replica) error {
 	t.Helper()
 	n := 0
 	for _, sb := range s.its(t, by) {
@@ -238,7 +239,7 @@ func isResizing(t *testing.T, s *staged, by *replica) error {
 }
 
 // resize plays the controller of pods.
-func resize(t *testing.T, s *staged, by *replica) {
+func resize(t *testing.T, s *staged, by *replicas.Replica) {
 	t.Helper()
 	for _, sb := range s.its(t, by) {
 		status := sb.Status.DeepCopy()
@@ -255,7 +256,7 @@ func resize(t *testing.T, s *staged, by *replica) {
 }
 
 // isMade waits until both sandboxes are made.
-func isMade(t *testing.T, s *staged, by *replica) error {
+func isMade(t *testing.T, s *staged, by *replicas.Replica) error {
 	t.Helper()
 	if n := len(s.its(t, by)); n < 2 {
 		return fmt.Errorf("%d sandboxes are made", n)
@@ -264,7 +265,7 @@ func isMade(t *testing.T, s *staged, by *replica) error {
 }
 
 // start plays the controller of pods.
-func start(t *testing.T, s *staged, by *replica) {
+func start(t *testing.T, s *staged, by *replicas.Replica) {
 	t.Helper()
 	for i, sb := range s.its(t, by) {
 		status := testutil.ReadyStatus(i, time.Now())
@@ -285,7 +286,7 @@ func conditionsBeside(conditions []metav1.Condition) []metav1.Condition {
 	return others
 }
 
-func (s *staged) setStatus(t *testing.T, by *replica, sb *v1alpha1.Sandbox, status v1alpha1.SandboxStatus) {
+func (s *staged) setStatus(t *testing.T, by *replicas.Replica, sb *v1alpha1.Sandbox, status v1alpha1.SandboxStatus) {
 	t.Helper()
 	sb = sb.DeepCopy()
 	sb.Status = status

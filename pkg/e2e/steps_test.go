@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/etcdtap"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/replicas"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
@@ -31,8 +33,8 @@ func TestCrashBetweenSteps(t *testing.T) {
 	t.Parallel()
 	c := newCrash(t)
 	c.reach(t)
-	c.victim.process.Kill()
-	c.end(t, c.replicas.start(t, c.replicas.etcd[0]))
+	c.victim.Process.Kill()
+	c.end(t, c.replicas.Start(t, c.replicas.Etcd[0]))
 }
 
 // TestCrashBetweenStepsOfOneServerOfTwo: the other one has been there all the time, and
@@ -40,16 +42,16 @@ func TestCrashBetweenSteps(t *testing.T) {
 func TestCrashBetweenStepsOfOneServerOfTwo(t *testing.T) {
 	t.Parallel()
 	c := newCrash(t)
-	other := c.replicas.start(t, c.replicas.etcd[0])
+	other := c.replicas.Start(t, c.replicas.Etcd[0])
 	c.reach(t)
-	c.victim.process.Kill()
+	c.victim.Process.Kill()
 	c.end(t, other)
 }
 
 // crash is a server that is killed, with a claim at each of the stages.
 type crash struct {
-	replicas *replicas
-	victim   *replica
+	replicas *replicas.Replicas
+	victim   *replicas.Replica
 	fleet    *runtimetest.Fleet
 	claims   []*staged
 	// killed: from now on runtimes do what they should.
@@ -77,7 +79,7 @@ const stockOf = 9
 
 func newCrash(t *testing.T) *crash {
 	t.Helper()
-	c := &crash{replicas: newReplicas(t), fleet: runtimetest.Start(t)}
+	c := &crash{replicas: replicas.New(t, programs), fleet: runtimetest.Start(t)}
 	byName := map[string]*staged{}
 	byIP := map[string]*staged{}
 	base := strings.TrimSuffix(c.fleet.CIDR(), "0.1/16")
@@ -94,12 +96,15 @@ func newCrash(t *testing.T) *crash {
 	c.fleet.Script(func(rt *runtimetest.Runtime, _ runtimetest.Call) runtimetest.Action {
 		s := byIP[rt.IP]
 		n := s.called.Add(1)
-		if s.call == nil || c.killed.Load() && !s.forGood {
+		switch {
+		case c.killed.Load() && !s.forGood:
+			return runtimetest.Slow(100 * time.Millisecond) // who does not wait is caught
+		case s.call == nil:
 			return runtimetest.Action{}
 		}
 		return s.call(s, rt, n)
 	})
-	tap := etcdtap.Start(t, c.replicas.etcd[0], func(txn etcdtap.Txn) etcdtap.Verdict {
+	tap := etcdtap.Start(t, c.replicas.Etcd[0], func(txn etcdtap.Txn) etcdtap.Verdict {
 		for key := range txn.Puts {
 			name := path.Base(key)
 			if i := strings.LastIndex(name, "-"); strings.Contains(key, "/sandboxes/") && i > 0 {
@@ -117,7 +122,7 @@ func newCrash(t *testing.T) *crash {
 			}
 		}
 	})
-	c.victim = c.replicas.start(t, tap.URL)
+	c.victim = c.replicas.Start(t, tap.URL)
 	return c
 }
 
@@ -154,7 +159,7 @@ func (s *staged) claim(set *v1alpha1.SandboxSet) *v1alpha1.SandboxClaim {
 }
 
 // stock makes the set of the stage.
-func (s *staged) stock(t *testing.T, r *replica) *v1alpha1.SandboxSet {
+func (s *staged) stock(t *testing.T, r *replicas.Replica) *v1alpha1.SandboxSet {
 	t.Helper()
 	set := builders.Set(s.name, stockOf)
 	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
@@ -204,7 +209,7 @@ func (c *crash) reach(t *testing.T) {
 }
 
 // end has a server bring all claims to their ends, and checks what is promised.
-func (c *crash) end(t *testing.T, by *replica) {
+func (c *crash) end(t *testing.T, by *replicas.Replica) {
 	t.Helper()
 	if c.answers.Wait() == nil {
 		t.Error("all creates were answered: nothing was cut off")
@@ -243,7 +248,7 @@ func (s *staged) ends() int {
 }
 
 // patchClaim patches the claim of the stage.
-func (s *staged) patchClaim(t *testing.T, by *replica, patch string) {
+func (s *staged) patchClaim(t *testing.T, by *replicas.Replica, patch string) {
 	t.Helper()
 	_, err := by.Client.AgentsV1alpha1().SandboxClaims(crashNamespace).
 		Patch(t.Context(), s.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})

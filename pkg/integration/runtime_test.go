@@ -233,6 +233,7 @@ func TestManySandboxesAtOnce(t *testing.T) {
 // TestThreeOfAHundredFailForGood: they are replaced as long as the pool has others, and
 // then the claim ends with what it has.
 func TestThreeOfAHundredFailForGood(t *testing.T) {
+	t.Parallel()
 	const n, bad = 100, 3
 	for name, reserve := range map[string]int{"replaced": bad, "missing": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -273,6 +274,7 @@ func shorten(t *testing.T, s *testutil.Server, name string) {
 // TestAllOrNothingWithARuntimeThatFails: nothing counts before all are set up, and with one
 // that fails and no other, nothing ever does.
 func TestAllOrNothingWithARuntimeThatFails(t *testing.T) {
+	t.Parallel()
 	for name, reserve := range map[string]int{"replaced": 1, "missing": 0} {
 		t.Run(name, func(t *testing.T) {
 			const n = 4
