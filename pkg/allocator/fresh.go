@@ -86,38 +86,10 @@ type freshModel struct {
 func (t *templates) freshModel(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
 ) (*freshModel, error) {
-	var model *v1alpha1.Sandbox
-	var most []*int32
-	var limit claims.FreshLimit
-	var policy *v1alpha1.PodMetadataPolicy
+	model, most, err := t.plainModel(ctx, claim, e, lookup)
 	var refused *RefusedError
-	var err error
-	if e.MakeFrom != nil {
-		model, most, err = t.modelOf(ctx, e.MakeFrom, lookup)
-	} else {
-		model, most, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
-	}
-	if err == nil && bringsPodMetadata(claim) {
-		if e.MakeFrom != nil {
-			policy, err = t.podMetadataOf(ctx, e.MakeFrom, lookup)
-		} else {
-			policy, err = t.podMetadataOfTemplate(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
-		}
-	}
 	if err == nil {
-		refused, err = changeModel(claim, model)
-	}
-	if err == nil && refused == nil {
-		refused, err = inject(ctx, claim, e, model, lookup)
-	}
-	if err == nil {
-		limit, err = t.freshLimit(claim, model, most)
-	}
-	if err == nil && refused == nil {
-		refused = metadataRefusal(claim, model.Spec.Template)
-	}
-	if err == nil && refused == nil {
-		refused = tooMany(claim, e, limit)
+		refused, err = t.complete(ctx, claim, e, model, most, lookup)
 	}
 	switch {
 	case isAboutTemplates(err):
@@ -127,7 +99,49 @@ func (t *templates) freshModel(
 	case refused != nil:
 		return &freshModel{broken: refused, refused: refused}, nil //nolint:nilerr // the model says so
 	}
-	return &freshModel{sandbox: model, limit: limit, podMetadata: policy}, nil
+	return model, nil
+}
+
+// plainModel finds what sandboxes made for a claim look like but for what the claim adds,
+// and what set and template say of their number.
+func (t *templates) plainModel(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
+) (model *freshModel, most []*int32, err error) {
+	model = &freshModel{}
+	if e.MakeFrom != nil {
+		model.sandbox, most, err = t.modelOf(ctx, e.MakeFrom, lookup)
+	} else {
+		model.sandbox, most, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+	}
+	if err != nil || !bringsPodMetadata(claim) {
+		return model, most, err
+	}
+	if e.MakeFrom != nil {
+		model.podMetadata, err = t.podMetadataOf(ctx, e.MakeFrom, lookup)
+	} else {
+		model.podMetadata, err = t.podMetadataOfTemplate(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+	}
+	return model, most, err
+}
+
+// complete puts into a model what the claim adds, or returns why it cannot have that.
+func (t *templates) complete(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *freshModel, most []*int32, lookup podtemplate.Lookup,
+) (*RefusedError, error) {
+	if refused, err := changeModel(claim, model.sandbox); refused != nil || err != nil {
+		return refused, err
+	}
+	if refused, err := inject(ctx, claim, e, model.sandbox, lookup); refused != nil || err != nil {
+		return refused, err
+	}
+	var err error
+	if model.limit, err = t.freshLimit(claim, model.sandbox, most); err != nil {
+		return nil, err
+	}
+	if refused := metadataRefusal(claim, model.sandbox.Spec.Template); refused != nil {
+		return refused, nil
+	}
+	return tooMany(claim, e, model.limit), nil
 }
 
 // freshLimit is how many sandboxes like the model a claim may hold. said is what set and

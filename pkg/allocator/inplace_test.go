@@ -38,14 +38,14 @@ func inPlaceOf(replicas int32, image, cpu string) func(*v1alpha1.SandboxClaim) {
 	}
 }
 
-// withOwn is a desk whose pool has sandboxes with a template of their own.
-func withOwn(t *testing.T, cpu string, names ...string) *desk {
+// withOwn is a desk whose pool has sandboxes with a template of their own, of two cpus.
+func withOwn(t *testing.T, names ...string) *desk {
 	d := newDesk(t, setOf("a", "py"))
 	d.shelf.templates["py"] = templateOfPod("py")
-	d.shelf.templates["py"].Spec.Template = imageOne(cpu)
+	d.shelf.templates["py"].Spec.Template = imageOne("2")
 	for _, name := range names {
 		d.stocks(name, d.sets[0], pods)
-		d.sandboxes[name].Spec.TemplateRef, d.sandboxes[name].Spec.Template = nil, imageOne(cpu)
+		d.sandboxes[name].Spec.TemplateRef, d.sandboxes[name].Spec.Template = nil, imageOne("2")
 	}
 	return d
 }
@@ -64,7 +64,7 @@ func TestBoundInPlace(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := withOwn(t, "2", "x", "y")
+			d := withOwn(t, "x", "y")
 			patches := podtemplate.Patched()
 			p := d.planned(d.newTurn(inPlaceOf(2, tc.image, tc.cpu)))
 			if done := podtemplate.Patched() - patches; done > 1 {
@@ -121,7 +121,7 @@ func TestAboveTheLimit(t *testing.T) {
 	const why = `spec.inplaceUpdate.resources.requests[cpu]: Invalid value: "9": must not be more than the cpu limit of the first container, 8`
 	change := inPlaceOf(1, "two", "9")
 	fresh := func(c *v1alpha1.SandboxClaim) { change(c); orFresh(c) }
-	d := withOwn(t, "2", "x")
+	d := withOwn(t, "x")
 	var refused *RefusedError
 	if _, err := d.newTurn(change).plan(t.Context()); !errors.As(err, &refused) || refused.Errors.ToAggregate().Error() != why {
 		t.Errorf("a new claim: %v", err)
@@ -129,7 +129,7 @@ func TestAboveTheLimit(t *testing.T) {
 	if _, err := d.Preview(t.Context(), claimOf(change)); !errors.As(err, &refused) {
 		t.Errorf("a dry run: %v", err)
 	}
-	d = withOwn(t, "2", "x")
+	d = withOwn(t, "x")
 	sb := d.planned(d.nextTurn(change)).Bound[0]
 	if got := string(sb.Spec.Template.Raw); !strings.Contains(got, `"image":"two"`) || !strings.Contains(got, `"requests":{"cpu":"2"}`) {
 		t.Errorf("bound as %s", got)
@@ -137,18 +137,18 @@ func TestAboveTheLimit(t *testing.T) {
 	if got := inplace.GoalOf(sb); got != (inplace.Goal{Image: true, Failed: why}) {
 		t.Errorf("goal %+v", got)
 	}
-	d = withOwn(t, "2", "x")
+	d = withOwn(t, "x")
 	sb = d.planned(d.nextTurn(inPlaceOf(1, "", "9"))).Bound[0]
 	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
 	if plan.IsStarting(sb) || update == nil || update.Message != "in-place resource resize failed: "+why {
 		t.Errorf("with the cpu alone: %+v", update)
 	}
 
-	d = withOwn(t, "2")
+	d = withOwn(t)
 	if _, err := d.newTurn(fresh).plan(t.Context()); !errors.As(err, &refused) {
 		t.Errorf("a new claim that nothing is there for: %v", err)
 	}
-	d = withOwn(t, "2")
+	d = withOwn(t)
 	if p := d.planned(d.nextTurn(fresh)); len(p.Made) > 0 || !errors.As(p.Broken, &refused) || !strings.Contains(p.Claim.Status.Message, why) {
 		t.Errorf("one that waits: %v, %s", p.Broken, p.Claim.Status.Message)
 	}
@@ -176,7 +176,7 @@ func TestRaisedAndInPlace(t *testing.T) {
 // TestEditedInPlace: what was found for a claim before its inplaceUpdate was edited is not
 // bound as it was to be then.
 func TestEditedInPlace(t *testing.T) {
-	d := withOwn(t, "2", "x")
+	d := withOwn(t, "x")
 	next := d.nextTurn(inPlaceOf(1, "two", ""))
 	d.planned(next)
 	edited := next.state.Claim.DeepCopy()

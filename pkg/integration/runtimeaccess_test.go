@@ -18,11 +18,12 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-func access(t *testing.T, s *testutil.Server, claim string, spec v1alpha1.SandboxClaimRuntimeAccessSpec) []v1alpha1.SandboxRuntimeAccess {
+// access is what the user of the claim mine is told.
+func access(t *testing.T, s *testutil.Server, spec v1alpha1.SandboxClaimRuntimeAccessSpec) []v1alpha1.SandboxRuntimeAccess {
 	t.Helper()
-	answer, err := claims(s).RuntimeAccess(t.Context(), claim, &v1alpha1.SandboxClaimRuntimeAccess{Spec: spec}, metav1.CreateOptions{})
+	answer, err := claims(s).RuntimeAccess(t.Context(), "mine", &v1alpha1.SandboxClaimRuntimeAccess{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("asking for the runtimes of %s: %v", claim, err)
+		t.Fatalf("asking for the runtimes of the claim: %v", err)
 	}
 	return answer.Status.Sandboxes
 }
@@ -33,7 +34,7 @@ func TestRuntimeAccess(t *testing.T) {
 	mine := create(t, s, testutil.Claim(set, "mine", 3, nil))
 	other := create(t, s, testutil.Claim(set, "other", 2, nil))
 
-	told := access(t, s, "mine", v1alpha1.SandboxClaimRuntimeAccessSpec{ClaimUID: mine.UID})
+	told := access(t, s, v1alpha1.SandboxClaimRuntimeAccessSpec{ClaimUID: mine.UID})
 	var names []string
 	tokens := map[string]bool{}
 	for i, one := range told {
@@ -51,13 +52,13 @@ func TestRuntimeAccess(t *testing.T) {
 		t.Errorf("told of %v with %d tokens, want %v", names, len(tokens), namesOf(mine))
 	}
 
-	one := access(t, s, "mine", v1alpha1.SandboxClaimRuntimeAccessSpec{SandboxNames: names[1:2]})
+	one := access(t, s, v1alpha1.SandboxClaimRuntimeAccessSpec{SandboxNames: names[1:2]})
 	if len(one) != 1 || one[0] != told[1] {
 		t.Errorf("asked for %s, told of %+v", names[1], one)
 	}
 	// A server that starts on the same store tells the same.
 	second := testutil.Start(t, testutil.WithEtcd(s.EtcdServers))
-	if got := access(t, second, "mine", v1alpha1.SandboxClaimRuntimeAccessSpec{}); !slices.Equal(got, told) {
+	if got := access(t, second, v1alpha1.SandboxClaimRuntimeAccessSpec{}); !slices.Equal(got, told) {
 		t.Errorf("another server tells %+v, want %+v", got, told)
 	}
 
@@ -83,12 +84,12 @@ func TestRuntimeAccess(t *testing.T) {
 func TestRuntimeAccessOfAClaimMadeAgain(t *testing.T) {
 	s, set := stocked(t, 2)
 	earlier := create(t, s, testutil.Claim(set, "mine", 1, nil))
-	token := access(t, s, "mine", v1alpha1.SandboxClaimRuntimeAccessSpec{})[0].AccessToken
+	token := access(t, s, v1alpha1.SandboxClaimRuntimeAccessSpec{})[0].AccessToken
 	if err := claims(s).Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	create(t, s, testutil.Claim(set, "mine", 1, nil))
-	told := access(t, s, "mine", v1alpha1.SandboxClaimRuntimeAccessSpec{})
+	told := access(t, s, v1alpha1.SandboxClaimRuntimeAccessSpec{})
 	if len(told) != 1 || told[0].Name == namesOf(earlier)[0] || told[0].AccessToken == token {
 		t.Errorf("told of %+v", told)
 	}

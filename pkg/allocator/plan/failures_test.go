@@ -22,7 +22,7 @@ func TestCauses(t *testing.T) {
 	failing := func(names string) string {
 		s.Setups.Results = map[types.UID]SetupResult{}
 		s.Held = nil
-		for _, name := range strings.Split(names, "") {
+		for name := range strings.SplitSeq(names, "") {
 			s.holds(t, name, hasRuntime)
 			s.Setups.Results[types.UID(name)] = SetupResult{Failed: noInit}
 		}
@@ -117,7 +117,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := stateOf(append(tc.claim, func(c *v1alpha1.SandboxClaim) { c.Status.FailedReplicas = tc.failed })...)
-			for _, name := range strings.Split(tc.held, "") {
+			for name := range strings.SplitSeq(tc.held, "") {
 				s.holds(t, name, isPending)
 			}
 			if most := Assess(s).Needs().Take; most < len(tc.bound) || tc.pooled != "" && most > len(tc.bound) {

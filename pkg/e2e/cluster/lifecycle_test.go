@@ -20,11 +20,10 @@ import (
 )
 
 // awaitClaim waits until a condition of a claim is true, or not, for a reason.
-func (c *clients) awaitClaim(t testing.TB, namespace, name, kind string, status metav1.ConditionStatus, reason string) *v1alpha1.SandboxClaim {
+func (c *clients) awaitClaim(t testing.TB, namespace, name, kind string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
-	var claim *v1alpha1.SandboxClaim
-	expect.Eventually(t.Context(), t, func(ctx context.Context) (err error) {
-		claim, err = c.SandboxClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		claim, err := c.SandboxClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -33,7 +32,6 @@ func (c *clients) awaitClaim(t testing.TB, namespace, name, kind string, status 
 		}
 		return nil
 	})
-	return claim
 }
 
 // A pod that dies makes its claim not ready and finished; the lifecycle counts from that.

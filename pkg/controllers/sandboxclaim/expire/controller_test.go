@@ -63,7 +63,15 @@ func newFixture(t *testing.T, server *testutil.Server, name string, lifecycle v1
 	}
 	f.set = server.Set(t, "default", "pool-"+name, 3)
 	server.Stock(t, f.set, 0, 3)
-	f.mine = f.claim("mine-"+name, 2, func(c *v1alpha1.SandboxClaim) { c.Spec.Lifecycle = &lifecycle })
+	f.mine = f.claim("mine-"+name, 2, func(c *v1alpha1.SandboxClaim) {
+		c.Spec.Lifecycle = lifecycle.DeepCopy()
+		if lifecycle.ShutdownTime != nil {
+			c.Spec.Lifecycle.ShutdownTime = in(time.Hour) // a time that has passed would bind nothing
+		}
+	})
+	if lifecycle.ShutdownTime != nil {
+		f.change(func(c *v1alpha1.SandboxClaim) { c.Spec.Lifecycle.ShutdownTime = lifecycle.ShutdownTime })
+	}
 	f.other = f.claim("other-"+name, 1, nil)
 	f.restart()
 	return f

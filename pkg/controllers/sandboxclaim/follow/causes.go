@@ -62,10 +62,16 @@ func causeOf(sandbox *v1alpha1.Sandbox) cause {
 		return cause{paused, v1alpha1.ReasonSandboxPaused, "Sandbox is being resumed"}
 	case ready.Status == metav1.ConditionTrue && phase == v1alpha1.SandboxRunning:
 		return cause{rank: well}
-	case ready.Reason != "" && ready.Reason != v1alpha1.ReasonPodReady && ready.Status == metav1.ConditionFalse:
-		return cause{notReady, ready.Reason, detailed("Sandbox is not ready")}
 	}
-	return cause{notReady, v1alpha1.ReasonSandboxNotReady, detailed("Sandbox is not ready")}
+	return cause{notReady, unreadyReason(ready), detailed("Sandbox is not ready")}
+}
+
+// unreadyReason is why a sandbox is not ready, as far as it says so itself.
+func unreadyReason(ready *metav1.Condition) string {
+	if ready.Status != metav1.ConditionFalse || ready.Reason == v1alpha1.ReasonPodReady {
+		return v1alpha1.ReasonSandboxNotReady
+	}
+	return cmp.Or(ready.Reason, v1alpha1.ReasonSandboxNotReady)
 }
 
 // tally counts the members of a claim by what is wrong with them.

@@ -94,19 +94,8 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
 			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
-			if !okBefore || !okAfter {
-				return
-			}
-			was, is := newsOf(before), newsOf(after)
-			if was == is {
-				return
-			}
-			moved := was.uid != is.uid || was.claim != is.claim || before.UID != after.UID
-			if moved && was.isBound() {
-				c.enqueue(reconcile.Request{NamespacedName: was.claim}, q)
-			}
-			if is.isBound() && !is.starting && !((moved || was.starting) && is.isExpected()) {
-				c.enqueue(reconcile.Request{NamespacedName: is.claim}, q)
+			if okBefore && okAfter {
+				c.sandboxChanged(before, after, q)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue.Interface) {
@@ -116,6 +105,21 @@ func (c *Controller) sandboxEvents() handler.EventHandler {
 				}
 			}
 		},
+	}
+}
+
+func (c *Controller) sandboxChanged(before, after *v1alpha1.Sandbox, q queue.Interface) {
+	was, is := newsOf(before), newsOf(after)
+	if was == is {
+		return
+	}
+	moved := was.uid != is.uid || was.claim != is.claim || before.UID != after.UID
+	if moved && was.isBound() {
+		c.enqueue(reconcile.Request{NamespacedName: was.claim}, q)
+	}
+	begins := (moved || was.starting) && is.isExpected()
+	if is.isBound() && !is.starting && !begins {
+		c.enqueue(reconcile.Request{NamespacedName: is.claim}, q)
 	}
 }
 

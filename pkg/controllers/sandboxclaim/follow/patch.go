@@ -72,7 +72,7 @@ func entryChanges(before []v1alpha1.ClaimedSandbox, all []member) []operation {
 			patch = append(patch, operation{"add", path, m.entry.PodIPs})
 		}
 	}
-	for i := len(before) - 1; i >= 0; i-- {
+	for i := range slices.Backward(before) {
 		if !kept[i] {
 			patch = append(patch, operation{Op: "remove", Path: fmt.Sprintf("%s/%d", list, i)})
 		}
