@@ -19,10 +19,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// imageOne is a pod template with an image, so much cpu, and what is not to be changed.
-func imageOne(cpu string) *runtime.RawExtension {
-	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"one","name":"main","new":7,"resources":{"limits":{"cpu":"8"},"requests":{"cpu":"` + cpu +
-		`"}}},{"image":"side","name":"side","resources":{"requests":{"cpu":"1"}}}],"initContainers":[{"image":"init","name":"init"}]}}`)}
+// imageOne is a pod template with an image, two cpus, and what is not to be changed.
+func imageOne() *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"image":"one","name":"main","new":7,"resources":{"limits":{"cpu":"8"},"requests":{"cpu":"2"}}},{"image":"side","name":"side","resources":{"requests":{"cpu":"1"}}}],"initContainers":[{"image":"init","name":"init"}]}}`)}
 }
 
 // inPlaceOf is a claim that asks for an image and a request of cpu.
@@ -42,10 +41,10 @@ func inPlaceOf(replicas int32, image, cpu string) func(*v1alpha1.SandboxClaim) {
 func withOwn(t *testing.T, names ...string) *desk {
 	d := newDesk(t, setOf("a", "py"))
 	d.shelf.templates["py"] = templateOfPod("py")
-	d.shelf.templates["py"].Spec.Template = imageOne("2")
+	d.shelf.templates["py"].Spec.Template = imageOne()
 	for _, name := range names {
 		d.stocks(name, d.sets[0], pods)
-		d.sandboxes[name].Spec.TemplateRef, d.sandboxes[name].Spec.Template = nil, imageOne("2")
+		d.sandboxes[name].Spec.TemplateRef, d.sandboxes[name].Spec.Template = nil, imageOne()
 	}
 	return d
 }
@@ -74,7 +73,7 @@ func TestBoundInPlace(t *testing.T) {
 				t.Fatalf("bound %d", len(p.Bound))
 			}
 			for _, sb := range p.Bound {
-				want := string(imageOne("2").Raw)
+				want := string(imageOne().Raw)
 				if tc.goal.Image {
 					want = strings.Replace(want, `"one"`, `"two"`, 1)
 				}
@@ -99,7 +98,7 @@ func TestMadeInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, sets...)
 			d.shelf.templates["py"] = templateOfPod("py")
-			d.shelf.templates["py"].Spec.Template = imageOne("2")
+			d.shelf.templates["py"].Spec.Template = imageOne()
 			p := d.planned(d.newTurn(func(c *v1alpha1.SandboxClaim) { inPlaceOf(1, "two", "1")(c); orFresh(c) }))
 			if len(p.Made) != 1 {
 				t.Fatalf("made %d", len(p.Made))

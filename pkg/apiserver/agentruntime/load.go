@@ -47,12 +47,12 @@ func Load(ctx context.Context, kv clientv3.KV, storagePrefix string, transformer
 	secret, stale := found[0].Value, false
 	if transformer != nil {
 		if secret, stale, err = transformer.TransformFromStorage(ctx, secret, value.DefaultContext(key)); err != nil {
-			return nil, fmt.Errorf("decrypting %s: %w", key, err)
+			return nil, fmt.Errorf("decrypting %s, for which --encryption-provider-config must have the keys that it was written with: %w", key, err)
 		}
 	}
 	keyring, err := NewKeyring(secret)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return nil, fmt.Errorf("%s, which is in plain text unless --encryption-provider-config says how it is encrypted: %w", key, err)
 	}
 	if stale {
 		return keyring, rewrite(ctx, kv, transformer, key, secret, found[0].ModRevision)
