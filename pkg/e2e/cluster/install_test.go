@@ -187,7 +187,8 @@ func TestAccess(t *testing.T) {
 		{"update", group, "sandboxsets", "scale", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"create", group, "sandboxsets", "", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"patch", group, "sandboxes", "status", ns, "", "controller-manager"},
-		{"patch", group, "sandboxclaims", "status", ns, "", ""},
+		{"patch", group, "sandboxclaims", "status", ns, "", "controller-manager"},
+		{"update", group, "sandboxclaims", "status", ns, "", ""},
 		{"update", group, "sandboxes", "finalizers", ns, "", "controller-manager admin sandlot-admin"},
 
 		// The API server only as a dry run, which a policy sees to: see TestOnlyDryRuns.
