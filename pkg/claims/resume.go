@@ -90,14 +90,15 @@ func SetupOverdue() *SetupError {
 // why it is not.
 func EndSetupAgain(status *v1alpha1.SandboxStatus, failed *SetupError, now time.Time) {
 	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
-		c := meta.FindStatusCondition(status.Conditions, kind)
-		if c == nil {
-			return
+		c := metav1.Condition{
+			Type: kind, Status: value, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 		}
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: message,
-			ObservedGeneration: c.ObservedGeneration, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
-		})
+		if before := meta.FindStatusCondition(status.Conditions, kind); before != nil {
+			c.ObservedGeneration = before.ObservedGeneration
+		} else if failed == nil || failed.Condition != kind {
+			return // nothing was to be done
+		}
+		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	const initialized, mounted = v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.SandboxConditionVolumesMounted
 	switch {
