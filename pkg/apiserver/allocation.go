@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
@@ -33,6 +34,7 @@ import (
 // connection to etcd, and the watches that keep its index.
 type allocation struct {
 	allocator *allocator.Allocator
+	resumer   *agentruntime.Resumer
 	etcd      *etcdConnection
 	sandboxes *feed[*v1alpha1.Sandbox]
 	sets      *feed[*v1alpha1.SandboxSet]
@@ -99,14 +101,27 @@ func newAllocator(
 
 // newAllocation returns the allocation of an allocator that binds the claims of a
 // store.
-func newAllocation(a *allocator.Allocator, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
+func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
 	feeds := a.Feeds()
+	resumer := agentruntime.NewResumer(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
 	return &allocation{
 		allocator: a,
+		resumer:   resumer,
 		etcd:      etcd,
 		sandboxes: &feed[*v1alpha1.Sandbox]{
 			name: "sandboxes", store: stores.Sandboxes,
-			listed: feeds.SandboxListed, changed: feeds.SandboxChanged, deleted: feeds.SandboxDeleted,
+			listed: func(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+				feeds.SandboxListed(all, resourceVersion)
+				resumer.SandboxListed(all)
+			},
+			changed: func(sb *v1alpha1.Sandbox) {
+				feeds.SandboxChanged(sb)
+				resumer.SandboxChanged(sb)
+			},
+			deleted: func(sb *v1alpha1.Sandbox) {
+				feeds.SandboxDeleted(sb)
+				resumer.SandboxDeleted(sb)
+			},
 		},
 		sets: &feed[*v1alpha1.SandboxSet]{
 			name: "sandboxsets", store: stores.SandboxSets,
@@ -120,7 +135,10 @@ func newAllocation(a *allocator.Allocator, etcd *etcdConnection, stores *sandbox
 			name: "sandboxclaims", store: claims,
 			listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
 		},
-		members: newMembership(etcd.Client, etcd.prefix, a.PeersChanged),
+		members: newMembership(etcd.Client, etcd.prefix, func(self string, servers []string) {
+			a.PeersChanged(self, servers)
+			resumer.PeersChanged(self, servers)
+		}),
 	}
 }
 
@@ -134,6 +152,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.claims.run(hook) })
 		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
+		a.running.Go(func() { a.resumer.Run(hook) })
 		return nil
 	})
 	if err != nil {

@@ -199,7 +199,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.allocation = newAllocation(alloc, etcd, stores, claims)
+	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
 	if err := c.addRuntimeCertificates(s.GenericAPIServer); err != nil {
 		return nil, err
 	}

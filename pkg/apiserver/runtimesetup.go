@@ -9,8 +9,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -23,10 +26,10 @@ import (
 // the store has none. Where volumes is nil, without a cluster, no volumes can be mounted, and without certificates
 // no runtime be called that speaks TLS.
 func newRuntimeSetup(
-	ctx context.Context, etcd *clientv3.Client, storage *storagebackend.ConfigForResource, volumes corev1client.PersistentVolumesGetter,
+	ctx context.Context, etcd *clientv3.Client, config *storagebackend.ConfigForResource, volumes corev1client.PersistentVolumesGetter,
 	sandboxes *genericregistry.Store, certificates *agentruntime.Certificates,
 ) (*agentruntime.Setup, error) {
-	keyring, err := agentruntime.Load(ctx, etcd, storage.Prefix, storage.Transformer)
+	keyring, err := agentruntime.Load(ctx, etcd, config.Prefix, config.Transformer)
 	if err != nil {
 		return nil, fmt.Errorf("the key for agent-runtimes: %w", err)
 	}
@@ -42,6 +45,29 @@ func newRuntimeSetup(
 			return get[*v1alpha1.Sandbox](ctx, sandboxes, namespace, name, "0")
 		},
 	}, nil
+}
+
+// changeIn changes sandboxes of a store, each at the resourceVersion at which it was seen.
+func changeIn(sandboxes *genericregistry.Store) agentruntime.Change {
+	return func(ctx context.Context, namespace, name string, change func(*v1alpha1.Sandbox) error) error {
+		ctx = genericapirequest.WithNamespace(ctx, namespace)
+		key, err := sandboxes.KeyFunc(ctx, name)
+		if err != nil {
+			return err
+		}
+		update := func(obj apiruntime.Object, _ storage.ResponseMeta) (apiruntime.Object, *uint64, error) {
+			sb, err := typed[*v1alpha1.Sandbox](obj)
+			if err == nil {
+				err = change(sb)
+			}
+			return sb, nil, err
+		}
+		err = sandboxes.Storage.GuaranteedUpdate(ctx, key, &v1alpha1.Sandbox{}, false, nil, update, false, nil)
+		if storage.IsNotFound(err) {
+			return agentruntime.ErrObsolete
+		}
+		return err
+	}
 }
 
 // addRuntimeCertificates lets the server follow changes of the files.

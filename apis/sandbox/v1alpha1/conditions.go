@@ -130,10 +130,11 @@ const (
 	// whether it did, once that is known: a failed InplaceUpdate may be about the cpu alone.
 	SandboxConditionImageUpdated = "ImageUpdated"
 	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
-	// the claim.
+	// the claim. While a sandbox is resumed it is about the new pod, and the sandbox is
+	// Resuming for as long as it is False/Pending.
 	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
 	// SandboxConditionVolumesMounted tells whether the dynamicVolumesMount of the claim
-	// were mounted.
+	// were mounted, after a resume into the new pod.
 	SandboxConditionVolumesMounted = "VolumesMounted"
 	// SandboxConditionRecycling tells how the return to the pool goes. It is true when the
 	// sandbox is back.

@@ -43,18 +43,11 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 	if sb, err = s.addressed(ctx, sb); err != nil {
 		return err
 	}
-	target, token := TargetOf(sb), s.Token(claim.UID, sb.UID)
-	err = s.Client.Init(ctx, target, runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: token})
+	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: s.Token(claim.UID, sb.UID)})
 	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
-	for _, volume := range volumes {
-		volume.PodUID = string(sb.Status.PodInfo.PodUID)
-		if err := s.Client.Mount(ctx, target, token, volume); err != nil {
-			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
-		}
-	}
-	return nil
+	return s.mount(ctx, claim, sb, volumes)
 }
 
 // Access returns where the agent-runtime of a sandbox is called that a claim holds, and the

@@ -63,6 +63,9 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 		// Waiting for a pod of which there may be no event.
 		again = max(again, c.expectations.left(key), c.creates.left(key))
 	}
+	if p.again > 0 && (again == 0 || p.again < again) {
+		again = p.again
+	}
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 

@@ -65,6 +65,8 @@ type plan struct {
 	// resize is the patch that asks for other resources, and image the one that asks for
 	// another image, beside the action.
 	resize, image []byte
+	// again is after what time to look again although nothing happens; 0 is not at all.
+	again time.Duration
 }
 
 // decide makes the plan for a sandbox:
@@ -74,7 +76,8 @@ type plan struct {
 //	Recycling            remove the pod; back in its pool, create another (recycle.go)
 //	spec.paused          remove the pod; when it is gone, Paused for good
 //	Paused               likewise, and then on to Resuming
-//	Pending, Resuming    create the pod, wait until it runs
+//	Pending, Resuming    create the pod, wait until it runs; resumed, until its
+//	                     agent-runtime is set up (resume.go)
 //	any other            follow the pod; without it, Failed
 func decide(o *observation) plan {
 	phase := o.sandbox.Status.Phase
@@ -139,15 +142,6 @@ func (o *observation) pause(p *plan) {
 	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
 }
 
-// resume begins to resume a sandbox whose pause is complete.
-func (o *observation) resume(p *plan) {
-	p.status.Phase = v1alpha1.SandboxResuming
-	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionPaused)
-	o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
-	o.run(p)
-}
-
 // takeUp tells that the sandbox has been taken up, which sets wait for before they make
 // more.
 func (o *observation) takeUp(p *plan) {
@@ -160,6 +154,7 @@ func (o *observation) takeUp(p *plan) {
 func (o *observation) run(p *plan) {
 	starting := isStartPhase(p.status.Phase)
 	o.takeUp(p)
+	o.forgetLostPod(p)
 	switch {
 	case starting && o.pod == nil:
 		o.start(p)
@@ -211,13 +206,14 @@ func (o *observation) follow(p *plan, starting bool) {
 		o.waiting(p)
 		return
 	}
+	if o.awaitsRuntime(p) {
+		return
+	}
 	if p.status.Phase == v1alpha1.SandboxResuming {
 		o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
 	}
 	p.status.Phase, p.status.Message = v1alpha1.SandboxRunning, ""
-	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	p.status.PodInfo.PodUID = o.pod.UID
+	o.address(p)
 	if inplace.InProgress(o.sandbox) {
 		o.updateInPlace(p)
 		return

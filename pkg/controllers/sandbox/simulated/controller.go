@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
@@ -97,6 +98,8 @@ func (c *Controller) events() handler.EventHandler {
 				q.AddAfter(queue.RequestFor(sandbox), c.options.StartDelay)
 			case step == start:
 				q.AddAfter(queue.RequestFor(sandbox), c.left(sandbox))
+			case step == settingUp:
+				q.AddAfter(queue.RequestFor(sandbox), claims.SetupAgainLeft(&sandbox.Status, c.clock.Now()))
 			case step != none:
 				q.Add(queue.RequestFor(sandbox))
 			}
@@ -110,7 +113,9 @@ func (c *Controller) events() handler.EventHandler {
 			switch stepOf(after) {
 			case start:
 				q.AddAfter(queue.RequestFor(after), c.options.StartDelay)
-			case pause, resume, resized, observe, clean, release:
+			case settingUp:
+				q.AddAfter(queue.RequestFor(after), claims.SetupAgainLeft(&after.Status, c.clock.Now()))
+			case pause, resume, resumed, resized, observe, clean, release:
 				q.Add(queue.RequestFor(after))
 			}
 		},
@@ -132,6 +137,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if step == start {
 		if left := c.left(sandbox); left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
+	}
+	if step == settingUp {
+		if left := claims.SetupAgainLeft(&sandbox.Status, c.clock.Now()); left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 	}

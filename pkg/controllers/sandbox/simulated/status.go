@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -67,6 +68,17 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionPaused)
 		set(v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is being resumed")
+		claims.BeginSetupAgain(sandbox, &status, now)
+		return status, nil
+	case settingUp: // for too long
+		claims.EndSetupAgain(&status, claims.SetupOverdue(), now)
+		runs(&status, sandbox, now)
+		return status, nil
+	case resumed:
+		if !claims.SetsUpAgain(sandbox) {
+			claims.BeginSetupAgain(sandbox, &status, now)
+		}
+		runs(&status, sandbox, now)
 		return status, nil
 	}
 	fails, err := wantsToFail(template)
@@ -81,19 +93,34 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		}
 		return status, nil
 	}
-	if status.Phase == v1alpha1.SandboxResuming {
-		set(v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
+	addressed(&status, sandbox)
+	if status.Phase == v1alpha1.SandboxResuming && claims.SetsUpAgain(sandbox) {
+		claims.BeginSetupAgain(sandbox, &status, now)
+		return status, nil
 	}
-	if status.Phase == v1alpha1.SandboxRecycling {
-		recycle.Finish(&status, sandbox.Generation, now)
+	runs(&status, sandbox, now)
+	return status, nil
+}
+
+// runs makes a status that of a sandbox that runs.
+func runs(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, now time.Time) {
+	set := setter(status, sandbox.Generation, now)
+	switch status.Phase {
+	case v1alpha1.SandboxResuming:
+		set(v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
+	case v1alpha1.SandboxRecycling:
+		recycle.Finish(status, sandbox.Generation, now)
 	}
 	status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
 	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
+}
+
+// addressed gives a sandbox an address.
+func addressed(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox) {
 	status.SandboxIP = addressOf(sandbox.UID)
 	status.NodeName = NodeName
 	status.PodInfo.PodIP, status.PodInfo.NodeName = status.SandboxIP, NodeName
 	status.PodInfo.PodUID = sandbox.UID // there is no pod to have one of its own
-	return status, nil
 }
 
 // setter returns a function that sets conditions of a status.

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
@@ -19,6 +20,10 @@ const (
 	start
 	pause
 	resume
+	// settingUp: its new pod would be ready, and its agent-runtime is to be set up.
+	settingUp
+	// resumed: it was resumed, and nothing is left to wait for.
+	resumed
 	// resized: it runs, and gets the resources and the image that its claim asks for.
 	resized
 	// observe: it runs, and its spec has changed in fields without an effect here.
@@ -46,6 +51,11 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		return recyclingStep(sandbox)
 	case phase == v1alpha1.SandboxPaused || sandbox.Spec.Paused:
 		return pauseStep(sandbox)
+	case phase == v1alpha1.SandboxResuming && sandbox.Status.PodInfo.PodIP != "":
+		if claims.SetsUpAgain(sandbox) && claims.SetupPending(&sandbox.Status) {
+			return settingUp
+		}
+		return resumed
 	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
 		return start
 	case phase == v1alpha1.SandboxRunning:
