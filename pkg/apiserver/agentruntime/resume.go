@@ -6,6 +6,7 @@ package agentruntime
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -194,12 +195,7 @@ func (r *Resumer) begin(known *resuming) {
 func (r *Resumer) lives(server string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, name := range r.servers {
-		if name == server {
-			return true
-		}
-	}
-	return r.servers == nil // or it is not known
+	return r.servers == nil || slices.Contains(r.servers, server)
 }
 
 // attemptOf returns what a sandbox waits for, and reports whether it waits for its runtime

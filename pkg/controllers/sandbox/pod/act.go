@@ -59,6 +59,11 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
+	return reconcile.Result{RequeueAfter: c.lookAgain(key, o, &p, again)}, nil
+}
+
+// lookAgain is after what time to look again, if what was done asks for again.
+func (c *Controller) lookAgain(key types.NamespacedName, o *observation, p *plan, again time.Duration) time.Duration {
 	if o.pod == nil {
 		// Waiting for a pod of which there may be no event.
 		again = max(again, c.expectations.left(key), c.creates.left(key))
@@ -66,7 +71,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 	if p.again > 0 && (again == 0 || p.again < again) {
 		again = p.again
 	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return again
 }
 
 // remove deletes this very pod, unless that was refused a moment ago. It returns after

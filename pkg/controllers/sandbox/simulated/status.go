@@ -49,6 +49,8 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 			status.Conditions[i].ObservedGeneration = sandbox.Generation
 		}
 		return status, nil
+	case start:
+		return statusStarted(&status, sandbox, template, now)
 	case pause:
 		status.Phase, status.Message = v1alpha1.SandboxPaused, ""
 		status.PodInfo, status.NodeName, status.SandboxIP = v1alpha1.PodInfo{}, "", ""
@@ -81,6 +83,14 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		runs(&status, sandbox, now)
 		return status, nil
 	}
+	return status, nil
+}
+
+// statusStarted returns the status of a sandbox that has started, or failed to, from the
+// one before.
+func statusStarted(before *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension, now time.Time) (v1alpha1.SandboxStatus, error) {
+	status := *before
+	set := setter(&status, sandbox.Generation, now)
 	fails, err := wantsToFail(template)
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, fmt.Errorf("reading the template of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)

@@ -51,12 +51,9 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		return recyclingStep(sandbox)
 	case phase == v1alpha1.SandboxPaused || sandbox.Spec.Paused:
 		return pauseStep(sandbox)
-	case phase == v1alpha1.SandboxResuming && sandbox.Status.PodInfo.PodIP != "":
-		if claims.SetsUpAgain(sandbox) && claims.SetupPending(&sandbox.Status) {
-			return settingUp
-		}
-		return resumed
-	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
+	case phase == v1alpha1.SandboxResuming:
+		return resumingStep(sandbox)
+	case phase == "" || phase == v1alpha1.SandboxPending:
 		return start
 	case phase == v1alpha1.SandboxRunning:
 		return runningStep(sandbox)
@@ -73,6 +70,17 @@ func runningStep(sandbox *v1alpha1.Sandbox) step {
 		return observe
 	}
 	return none
+}
+
+// resumingStep returns the next step of a sandbox that is resumed.
+func resumingStep(sandbox *v1alpha1.Sandbox) step {
+	switch {
+	case sandbox.Status.PodInfo.PodIP == "":
+		return start
+	case claims.SetsUpAgain(sandbox) && claims.SetupPending(&sandbox.Status):
+		return settingUp
+	}
+	return resumed
 }
 
 // recyclingStep returns the next step of a sandbox that is being recycled. Once it is
