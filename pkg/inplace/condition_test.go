@@ -70,8 +70,7 @@ func TestCondition(t *testing.T) {
 
 func TestAborted(t *testing.T) {
 	for phase, want := range map[v1alpha1.SandboxPhase]string{
-		v1alpha1.SandboxPending: "", v1alpha1.SandboxRunning: "", v1alpha1.SandboxResuming: "",
-		v1alpha1.SandboxPaused: "in-place resource resize failed: the sandbox is paused",
+		v1alpha1.SandboxPending: "", v1alpha1.SandboxRunning: "", v1alpha1.SandboxPaused: "", v1alpha1.SandboxResuming: "",
 		v1alpha1.SandboxFailed: "in-place resource resize failed: the sandbox is failed",
 	} {
 		sb := &v1alpha1.Sandbox{Status: v1alpha1.SandboxStatus{Phase: phase}}

@@ -73,6 +73,8 @@ func validatePodAnnotationKey(path *field.Path, key string) *field.Error {
 	switch {
 	case reservedAnnotations.Has(key), isSandlotKey(key):
 		return reserved(path, key)
+	case key == v1alpha1.AnnotationCleanup:
+		return cleanupForbidden(path)
 	case isOf(key, v1alpha1.GroupName):
 		return field.Forbidden(path.Key(key), fmt.Sprintf(
 			"annotations of %s are for Sandboxes: put it into spec.annotations", v1alpha1.GroupName))

@@ -79,12 +79,14 @@ func TestValidateAdditionalPodMetadata(t *testing.T) {
 			},
 			annotations: map[string]string{
 				v1alpha1.AnnotationTemplateMetadata: "x", v1alpha1.AnnotationCreatedBy: "x", v1alpha1.AnnotationCleanupEnabled: "true",
+				v1alpha1.AnnotationCleanup: "true",
 			},
 			want: []string{
 				labels + "[agents.kruise.io/owner]: Forbidden: agents.kruise.io/owner is reserved: the system writes it itself",
 				labels + "[e2b.agents.kruise.io/x]: Forbidden: e2b.agents.kruise.io/x is reserved: ",
 				labels + "[pod-template-hash]: Forbidden: pod-template-hash is reserved: ",
 				labels + "[sandlot.io/x]: Forbidden: sandlot.io/x is reserved: ",
+				annotations + "[agents.kruise.io/cleanup]: Forbidden: agents.kruise.io/cleanup is reserved for Sandboxes: annotate the Sandbox",
 				annotations + "[agents.kruise.io/cleanup-enabled]: Forbidden: annotations of agents.kruise.io are for Sandboxes: put it into spec.annotations",
 				annotations + "[agents.kruise.io/created-by]: Forbidden: agents.kruise.io/created-by is reserved: ",
 				annotations + "[sandlot.io/template-metadata]: Forbidden: sandlot.io/template-metadata is reserved: ",

@@ -19,7 +19,7 @@ type Assessment struct {
 	// claim is the next state.
 	claim *v1alpha1.SandboxClaim
 	// listed are the sandboxes that count, and unlisted how many more count that cannot
-	// be named, because a client rewrote the status.
+	// be named, because a client rewrote the status, or are named as what they became.
 	listed   []v1alpha1.ClaimedSandbox
 	unlisted int
 	// starting is how many sandboxes the claim holds that do not count; ready are those
@@ -180,11 +180,14 @@ func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 }
 
 // list lists a sandbox that counts from now on, once: it may be one that the claim had
-// before, and that came back to its pool since.
+// before, and that came back to its pool since. What it was then still counts, as what is
+// gone does, or a claim could be given the same sandboxes again and again.
 func (a *Assessment) list(sb *v1alpha1.Sandbox) {
 	if sb.Status.RecycledCount > 0 {
 		isSame := func(entry v1alpha1.ClaimedSandbox) bool { return entry.Name == sb.Name }
-		a.listed = slices.DeleteFunc(slices.Clone(a.listed), isSame)
+		others := slices.DeleteFunc(slices.Clone(a.listed), isSame)
+		a.unlisted += len(a.listed) - len(others)
+		a.listed = others
 	}
 	a.listed = append(a.listed, claimed(sb))
 }

@@ -10,19 +10,21 @@ import (
 )
 
 // TestRecycledSandboxComesBack: a claim that gets a sandbox again, which its user gave back
-// while the claim went on, has it once.
+// while the claim went on, lists it once. What it had before still counts, and so the claim
+// ends.
 func TestRecycledSandboxComesBack(t *testing.T) {
 	s := stateOf(of(2), lists(0, "a"))
 	again := stocked("a")
 	again.Status.RecycledCount = 1
 	p := s.next(t, Offer{Candidates: []Candidate{{Sandbox: again, Template: again.Spec.Template, Lock: "lock"}}}, "", "")
 	got := p.Claim.Status
-	if got.ClaimedReplicas != 1 || len(got.Sandboxes) != 1 || got.Sandboxes[0].UID != again.UID || got.Phase != v1alpha1.SandboxClaimPhaseClaiming {
+	if got.ClaimedReplicas != 2 || len(got.Sandboxes) != 1 || got.Sandboxes[0].UID != again.UID || !p.Ends() {
 		t.Errorf("the claim has %+v", got)
 	}
-	// Another one completes it.
-	if p := s.next(t, Offer{}, "b", ""); p.Claim.Status.ClaimedReplicas != 2 || !p.Ends() {
-		t.Errorf("with another one the claim has %+v", p.Claim.Status)
+	// It is the same where the sandbox had a step left.
+	s.holds(t, "a", func(sb *v1alpha1.Sandbox) { sb.Status.RecycledCount = 1 })
+	if p := s.next(t, Offer{}, "", ""); p.Claim.Status.ClaimedReplicas != 2 || len(p.Claim.Status.Sandboxes) != 1 {
+		t.Errorf("after its start the claim has %+v", p.Claim.Status)
 	}
 }
 

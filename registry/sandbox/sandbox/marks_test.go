@@ -121,6 +121,10 @@ func TestMarks(t *testing.T) {
 			old:   changes{annotated(v1alpha1.AnnotationOwner, "1"), labelled(v1alpha1.LabelClaimName, "pool")},
 			write: changes{ownedBy("SandboxClaim", true)},
 		},
+		"its claim waits for it": {
+			old:   changes{annotated(v1alpha1.AnnotationOwner, "1"), labelled(v1alpha1.LabelClaimName, "pool"), ownedBy("SandboxClaim", false)},
+			write: changes{func(sb *v1alpha1.Sandbox) { sb.OwnerReferences[0].BlockOwnerDeletion = new(true) }},
+		},
 		"owned by another claim of the name": {
 			old:   changes{annotated(v1alpha1.AnnotationOwner, "2"), labelled(v1alpha1.LabelClaimName, "pool")},
 			write: changes{ownedBy("SandboxClaim", true)}, want: bind, field: "metadata.ownerReferences",

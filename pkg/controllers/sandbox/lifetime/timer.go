@@ -20,10 +20,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-// longestWait is after what time an object is looked at again at the latest. A time
-// may be a hundred years away, and a queue keeps what waits in it, even if the object is
-// deleted meanwhile.
-const longestWait = time.Hour
+// longestWait is after what time an object is looked at again at the latest. A wait does
+// not see that the clock is set, and a queue keeps what waits in it, even if the object is
+// deleted meanwhile. To look costs no request.
+const longestWait = 5 * time.Minute
 
 // AgainError is what Timer.Act returns where it is to be called once more, after this time.
 type AgainError time.Duration

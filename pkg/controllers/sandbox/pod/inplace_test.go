@@ -92,7 +92,12 @@ func TestDecideImage(t *testing.T) {
 		},
 		"paused": {
 			sandbox: newSandbox(append(updating, paused)...), unknown: true,
-			want: []metav1.Condition{readyPaused, updateFailed("in-place image update failed: the sandbox is paused"), isPaused},
+			want: []metav1.Condition{readyPaused, isUpdating, isPaused},
+		},
+		"resumed": {
+			sandbox: newSandbox(phase("Resuming"), held(readyPaused, isUpdating), wants), cores: "2",
+			pod:  newPod(runs("True"), withImage("two", false, runningAs("id-3"))),
+			want: []metav1.Condition{isReady, updatedInplace, cond("SandboxResumed", yes, "CreatePod", ""), imageUpdated},
 		},
 	}
 	for name, test := range tests {

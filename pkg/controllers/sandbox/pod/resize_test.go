@@ -57,6 +57,7 @@ func updateFailed(message string) metav1.Condition {
 func TestDecideResize(t *testing.T) {
 	const ask = `{"metadata":{"resourceVersion":"7"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]}}`
 	updating := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(readyUpdating, isUpdating)}
+	resumed := cond("SandboxResumed", yes, "CreatePod", "")
 	tests := map[string]struct {
 		sandbox *v1alpha1.Sandbox
 		pod     *corev1.Pod
@@ -116,7 +117,15 @@ func TestDecideResize(t *testing.T) {
 		},
 		"paused": {
 			sandbox: newSandbox(append(updating, paused)...), unknown: true,
-			want: []metav1.Condition{readyPaused, updateFailed("in-place resource resize failed: the sandbox is paused"), isPaused},
+			want: []metav1.Condition{readyPaused, isUpdating, isPaused},
+		},
+		"resumed, to be looked at": {
+			sandbox: newSandbox(phase("Resuming"), held(readyPaused, isUpdating)), pod: newPod(runs("True"), has("4", "4")), unknown: true,
+			action: inspect, want: []metav1.Condition{readyUpdating, isUpdating, resumed},
+		},
+		"resumed, made as it is to be": {
+			sandbox: newSandbox(phase("Resuming"), held(readyPaused, isUpdating)), pod: newPod(runs("True"), has("4", "4")),
+			want: []metav1.Condition{isReady, updatedInplace, resumed},
 		},
 		"not to be resized": {
 			sandbox: newSandbox(phase("Running"), addressed, held(isReady, updateFailed("x"))), pod: newPod(runs("True"), has("2", "2")), unknown: true,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -100,7 +102,7 @@ func TestResize(t *testing.T) {
 			revision: "rev", resources: four, change: func(s *v1alpha1.Sandbox) { s.Spec.Paused = true },
 			want: []metav1.Condition{
 				cond("Ready", metav1.ConditionFalse, "PodReady", "The sandbox is paused"),
-				cond("InplaceUpdate", metav1.ConditionFalse, "Failed", "in-place resource resize failed: the sandbox is paused"),
+				updating("InplaceUpdate"),
 				cond("SandboxPaused", metav1.ConditionTrue, "StopPauseSucceed", ""),
 			},
 		},
@@ -147,5 +149,29 @@ func TestResize(t *testing.T) {
 				t.Errorf("observed generation %d of %d", got.Status.ObservedGeneration, got.Generation)
 			}
 		})
+	}
+}
+
+// An update goes on after a pause, unless what is resumed cannot start.
+func TestResizeOverAPause(t *testing.T) {
+	for image, want := range map[string]string{"i": "InplaceUpdating", FailImage: "Failed"} {
+		sandbox := newSandbox("box", image)
+		sandbox.Status.Phase = v1alpha1.SandboxRunning
+		inplace.Begin(sandbox, inplace.Goal{}, time.Unix(1, 0))
+		sandbox.Spec.Paused = true
+		for _, next := range []step{pause, resume, start} {
+			if got := stepOf(sandbox); got != next {
+				t.Fatalf("image %s: the next step is %d, want %d", image, got, next)
+			}
+			status, err := statusAfter(next, sandbox, sandbox.Spec.Template, time.Unix(2, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sandbox.Status, sandbox.Spec.Paused = status, false
+		}
+		got := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+		if goesOn := stepOf(sandbox) == resized; got == nil || got.Reason != want || goesOn != (want == v1alpha1.ReasonInplaceUpdating) {
+			t.Errorf("image %s: goes on: %t, with %+v", image, goesOn, got)
+		}
 	}
 }

@@ -57,10 +57,6 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
-		if progress, aborted := inplace.Aborted(&status, inplace.GoalOf(sandbox)); aborted {
-			c := progress.Condition()
-			set(c.Type, c.Status, c.Reason, c.Message)
-		}
 		return status, nil
 	case clean:
 		recycle.Clean(&status, sandbox.Generation, now)
@@ -98,6 +94,10 @@ func statusStarted(before *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, te
 	if fails {
 		status.Phase, status.Message = v1alpha1.SandboxFailed, failedMessage
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, failedMessage)
+		if progress, aborted := inplace.Aborted(&status, inplace.GoalOf(sandbox)); aborted {
+			c := progress.Condition()
+			set(c.Type, c.Status, c.Reason, c.Message)
+		}
 		if sandbox.Status.Phase == v1alpha1.SandboxRecycling {
 			recycle.Fail(&status, v1alpha1.ReasonRecyclingFailed, failedMessage, sandbox.Generation, now)
 		}

@@ -5,6 +5,8 @@ package expire
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,8 +52,8 @@ type fixture struct {
 	c      *Controller
 	events *reasons
 	lags   bool
-	// raced runs before a sandbox is deleted.
-	raced func(name string)
+	// raced runs before a sandbox is deleted, and where it fails that does.
+	raced func(name string) error
 	mine  *v1alpha1.SandboxClaim
 	other *v1alpha1.SandboxClaim
 }
@@ -82,7 +84,9 @@ func (f *fixture) restart() {
 	f.c = New(interceptor.NewClient(f.api, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if f.raced != nil {
-				f.raced(o.GetName())
+				if err := f.raced(o.GetName()); err != nil {
+					return err
+				}
 			}
 			return c.Delete(ctx, o, opts...)
 		},
@@ -343,9 +347,10 @@ func TestWhatStays(t *testing.T) {
 	}
 	patch(f.mine.Status.Sandboxes[0].Name, `{"metadata":{"labels":{"`+v1alpha1.LabelReservedFailedSandbox+`":"true"}}}`)
 	f.step()
-	f.raced = func(name string) {
+	f.raced = func(name string) error {
 		f.raced = nil
 		patch(name, `{"metadata":{"annotations":{"moved":"yes"}}}`)
+		return nil
 	}
 	if again := f.step(); again <= 0 {
 		t.Error("a sandbox that changed is not looked at again")
@@ -382,4 +387,52 @@ func TestForegroundWaitsForWhatIsBeingDeleted(t *testing.T) {
 		t.Errorf("the claim is deleted %s after its sandboxes became its own", again)
 	}
 	f.wants("owned", "sandbox 0 owned deleting", "sandbox 1 owned", "claim expired")
+}
+
+// A sandbox that cannot be deleted keeps its claim, and no other sandbox.
+func TestOneThatCannotBeDeleted(t *testing.T) {
+	server := testutil.Start(t)
+	f := newFixture(t, server, "refused", v1alpha1.SandboxClaimLifecycle{ShutdownTime: in(0), ShutdownPolicy: v1alpha1.ShutdownDelete})
+	f.step()
+	refused := make(chan struct{})
+	f.raced = func(name string) error {
+		if name == f.mine.Status.Sandboxes[0].Name {
+			close(refused)
+			return errors.New("a webhook says no")
+		}
+		<-refused
+		time.Sleep(50 * time.Millisecond) // by then it is known
+		return nil
+	}
+	if _, err := f.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f.mine)}); err == nil {
+		t.Error("the end of the claim is not tried again")
+	}
+	f.wants("one is left", "sandbox 0", "claim expired")
+}
+
+// Where a user made the claim an owner, without the right to bind, it stays that one, for
+// which the claim waits.
+func TestForegroundKeepsItsReference(t *testing.T) {
+	server := testutil.Start(t)
+	f := newFixture(t, server, "reference", v1alpha1.SandboxClaimLifecycle{ShutdownTime: in(0), ShutdownPolicy: v1alpha1.ShutdownDeleteForeground})
+	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.mine.Status.Sandboxes[0].Name}}
+	owner := metav1.OwnerReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxClaim", Name: f.mine.Name, UID: f.mine.UID,
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{owner}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.api.Patch(t.Context(), sb, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+	f.step()
+	f.step()
+	if err := f.api.Get(t.Context(), client.ObjectKeyFromObject(sb), sb); err != nil {
+		t.Fatal(err)
+	}
+	owner.BlockOwnerDeletion = new(true)
+	if diff := cmp.Diff([]metav1.OwnerReference{owner}, sb.OwnerReferences); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
 }

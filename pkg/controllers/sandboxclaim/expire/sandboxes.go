@@ -46,23 +46,36 @@ func (c *Controller) deleteSandboxes(ctx context.Context, claim *v1alpha1.Sandbo
 }
 
 // ownSandboxes makes the claim the owner of what it has, so that its deletion waits for
-// them and, as each of them waits for its pod, for these too. Other owners go: the
+// them and, as each of them waits for its pod, for these too. Where somebody has made it
+// that, it stays as it is: to change it takes the right to bind. Other owners go: the
 // garbage collector would keep a sandbox for their sake.
 func (c *Controller) ownSandboxes(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	owner := *metav1.NewControllerRef(claim, v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"))
 	return c.each(ctx, claim,
 		func(sandbox metav1.Object) bool { return !isOwned(sandbox.GetOwnerReferences(), claim.UID) },
 		func(ctx context.Context, sandbox *metav1.PartialObjectMetadata) error {
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 				"uid":             sandbox.UID,
 				"resourceVersion": sandbox.ResourceVersion,
-				"ownerReferences": []metav1.OwnerReference{owner},
+				"ownerReferences": []metav1.OwnerReference{ownership(sandbox, claim)},
 			}})
 			if err != nil {
 				return err
 			}
 			return c.Client.Patch(ctx, sandbox, client.RawPatch(types.MergePatchType, patch))
 		}, graphLag)
+}
+
+// ownership returns the owner reference of a sandbox to its claim, for whose deletion it
+// counts.
+func ownership(sandbox metav1.Object, claim *v1alpha1.SandboxClaim) metav1.OwnerReference {
+	owners := sandbox.GetOwnerReferences()
+	at := slices.IndexFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == claim.UID })
+	if at < 0 {
+		return *metav1.NewControllerRef(claim, v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"))
+	}
+	owner := owners[at]
+	owner.BlockOwnerDeletion = new(true)
+	return owner
 }
 
 // isOwned reports whether a claim is the only owner, and its deletion waits for what it
@@ -81,7 +94,7 @@ func (c *Controller) each(ctx context.Context, claim *v1alpha1.SandboxClaim, nee
 	}
 	has = slices.DeleteFunc(has, func(sandbox *metav1.PartialObjectMetadata) bool { return !needs(sandbox) })
 	var moved atomic.Bool
-	writes, ctx := errgroup.WithContext(ctx)
+	var writes errgroup.Group // one that cannot be written keeps no other alive
 	writes.SetLimit(atOnce)
 	for _, sandbox := range has[:min(len(has), batch)] {
 		writes.Go(func() error {

@@ -81,6 +81,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	all := members(claim, bound)
 	patch := changes(claim, all, conditionsOf(claim, all, c.clock.Now()))
 	if len(patch) == 0 {
+		c.pace.trust(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if left := c.pace.left(req.NamespacedName); left > 0 {

@@ -260,12 +260,38 @@ func TestCacheThatLags(t *testing.T) {
 	}
 	f.wantWrites(0)
 
+	// However late it is, the server is not asked all the time.
+	asked := f.lists
+	for range 9 {
+		f.clock.SetTime(f.clock.Now().Add(patience / 10))
+		f.reconcile(claim)
+	}
+	if f.lists != asked {
+		t.Errorf("the server is asked %d times more within %s", f.lists-asked, patience)
+	}
+	f.clock.SetTime(f.clock.Now().Add(patience / 10))
+
 	// What is gone from the server is gone.
 	f.remove(claim, 0)
 	f.remove(claim, 1)
 	f.reconcile(claim)
 	f.wantWrites(1)
 	f.wantCondition(claim, v1alpha1.ClaimConditionReady, "False SandboxMissing")
+}
+
+// A cache that was late once has its time again.
+func TestCacheThatLagsAgain(t *testing.T) {
+	f := newFixture(t, 1)
+	claim := f.claim("c", 1)
+	f.lags = true
+	f.reconcile(claim)
+	f.lags = false
+	f.reconcile(claim)
+	f.clock.SetTime(f.clock.Now().Add(2 * patience))
+	f.lags = true
+	if f.reconcile(claim); f.lists != 0 {
+		t.Error("the server is asked before the cache had time")
+	}
 }
 
 // A cache that shows a sandbox as it was before it counted is behind.

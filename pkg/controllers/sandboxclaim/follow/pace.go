@@ -37,7 +37,8 @@ type pace struct {
 type paced struct {
 	// next is when the claim may be written again.
 	next time.Time
-	// doubted is since when the cache is not believed, or zero.
+	// doubted is since when the cache is not believed, or when the server was asked last
+	// since; zero while it is believed.
 	doubted time.Time
 }
 
@@ -72,15 +73,29 @@ func (p *pace) written(claim types.NamespacedName, sandboxes int) {
 	*p.of(claim) = paced{next: p.clock.Now().Add(spacing + time.Duration(sandboxes)*perSandbox)}
 }
 
-// doubt reports whether the cache had time enough to show all sandboxes of a claim.
+// doubt reports whether the cache had time enough to show all sandboxes of a claim, since
+// the server was asked for them last.
 func (p *pace) doubt(claim types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, now := p.of(claim), p.clock.Now()
-	if known.doubted.IsZero() {
+	switch {
+	case known.doubted.IsZero():
 		known.doubted = now
+	case now.Sub(known.doubted) >= patience:
+		known.doubted = now
+		return true
 	}
-	return now.Sub(known.doubted) >= patience
+	return false
+}
+
+// trust notes that what the cache shows of a claim is what the claim says.
+func (p *pace) trust(claim types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.claims[claim]; known != nil {
+		known.doubted = time.Time{}
+	}
 }
 
 // forget forgets a claim that is deleted.

@@ -93,7 +93,7 @@ func (c *Controller) hasSandboxes(ctx context.Context, claim *v1alpha1.SandboxCl
 
 // expiryOf returns when a claim is to be deleted, and whether it ever is. Where the end of
 // its lifecycle has come as well, that is first: nobody would end the sandboxes of a claim
-// that is gone.
+// that is gone. And unless it retains the claim, it deletes that as well, in its own way.
 func expiryOf(claim *v1alpha1.SandboxClaim, now time.Time) (time.Time, bool) {
 	if claim.DeletionTimestamp != nil ||
 		claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted ||
@@ -104,7 +104,12 @@ func expiryOf(claim *v1alpha1.SandboxClaim, now time.Time) (time.Time, bool) {
 	if ttl < 0 {
 		return time.Time{}, false
 	}
-	if end, ok := v1alpha1.LifecycleEnd(claim); ok && !now.Before(end) && !v1alpha1.HasExpired(claim) {
+	if v1alpha1.HasExpired(claim) {
+		switch claim.Spec.Lifecycle.ShutdownPolicy {
+		case v1alpha1.ShutdownDelete, v1alpha1.ShutdownDeleteForeground:
+			return time.Time{}, false
+		}
+	} else if end, ok := v1alpha1.LifecycleEnd(claim); ok && !now.Before(end) {
 		return time.Time{}, false // there is an event when it has expired
 	}
 	return claim.Status.CompletionTime.Add(ttl), true

@@ -77,3 +77,23 @@ func TestTTLBeforeLifecycle(t *testing.T) {
 		t.Errorf("it is deleted at %s, %t", at, ok)
 	}
 }
+
+// A claim that has expired and goes by its shutdownPolicy is left to that: it may have to
+// wait for its sandboxes.
+func TestLeftToTheLifecycle(t *testing.T) {
+	now := time.Now()
+	for policy, want := range map[v1alpha1.ShutdownPolicy]bool{
+		v1alpha1.ShutdownRetain: true, v1alpha1.ShutdownDelete: false, v1alpha1.ShutdownDeleteForeground: false,
+	} {
+		claim := &v1alpha1.SandboxClaim{}
+		claim.Status.Phase, claim.Status.CompletionTime = v1alpha1.SandboxClaimPhaseCompleted, &metav1.Time{Time: now.Add(-time.Hour)}
+		claim.Spec.TTLAfterCompleted = &metav1.Duration{Duration: time.Minute}
+		claim.Spec.Lifecycle = &v1alpha1.SandboxClaimLifecycle{ShutdownTime: &metav1.Time{Time: now.Add(-time.Minute)}, ShutdownPolicy: policy}
+		meta.SetStatusCondition(&claim.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ClaimConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonClaimExpired,
+		})
+		if _, ok := expiryOf(claim, now); ok != want {
+			t.Errorf("%s: is deleted because of its ttlAfterCompleted: %t, want %t", policy, ok, want)
+		}
+	}
+}
