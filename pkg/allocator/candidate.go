@@ -204,6 +204,7 @@ func (c *candidates) size(ctx context.Context, from poolindex.Candidate) (*sized
 			return nil, err
 		}
 	}
+	s.podMetadata = &v1alpha1.PodMetadataPolicy{} // it brings nothing, so nothing is let through
 	if bringsPodMetadata(c.claim) {
 		var err error
 		if s.podMetadata, err = c.podMetadataFor(ctx, from); err != nil {

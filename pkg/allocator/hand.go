@@ -27,8 +27,8 @@ type hand struct {
 	// gets no more, as far as that was found out by trying.
 	room    int
 	refused *RefusedError
-	// inPlace is the inplaceUpdate of the claim that taken and made are prepared for.
-	inPlace *v1alpha1.SandboxClaimInplaceUpdateOptions
+	// generation is that of the claim that taken and made are prepared for.
+	generation int64
 	// unknown is ErrIdentityUnknown once that was found out: who made the claim does not
 	// come to be known later.
 	unknown error

@@ -179,7 +179,7 @@ func TestEditedInPlace(t *testing.T) {
 	next := d.nextTurn(inPlaceOf(1, "two", ""))
 	d.planned(next)
 	edited := next.state.Claim.DeepCopy()
-	edited.Spec.InplaceUpdate.Image = "three"
+	edited.Spec.InplaceUpdate.Image, edited.Generation = "three", edited.Generation+1
 	next.state.Claim = edited
 	p := d.planned(next)
 	if len(p.Bound) != 1 || !strings.Contains(string(p.Bound[0].Spec.Template.Raw), `"image":"three"`) {

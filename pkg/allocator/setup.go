@@ -106,7 +106,10 @@ func (s *setups) inHand() bool {
 	return len(s.calls) > 0
 }
 
-// keep cancels and forgets all calls but those of sandboxes that are starting.
+// keep cancels and forgets all calls but those of sandboxes that are starting, and whose
+// runtime is the one that was called: one that has started anew knows nothing of it, and
+// at the address may be another pod by now. Where volumes may have been mounted into it,
+// it has failed: they are not mounted twice.
 func (s *setups) keep(held []*v1alpha1.Sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,16 +118,37 @@ func (s *setups) keep(held []*v1alpha1.Sandbox) {
 	}
 	before := maps.Clone(s.calls)
 	for _, sb := range held {
-		if plan.IsStarting(sb) && sb.DeletionTimestamp == nil {
+		call := before[sb.UID]
+		if call == nil || !plan.IsStarting(sb) || sb.DeletionTimestamp != nil {
+			continue
+		}
+		if plan.RuntimeOf(sb) == plan.RuntimeOf(call.sb) {
 			delete(before, sb.UID)
+		} else if claims.Mounts(call.claim) {
+			delete(before, sb.UID)
+			call.drop()
+			call.result = &plan.SetupResult{Failed: startedAnew()}
 		}
 	}
 	for uid, call := range before {
-		call.canceled = true
-		if call.cancel != nil {
-			call.cancel()
-		}
+		call.drop()
 		delete(s.calls, uid)
+	}
+}
+
+// drop cancels a call.
+func (c *setupCall) drop() {
+	c.canceled = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// startedAnew is why volumes may be mounted into a runtime that is gone.
+func startedAnew() *claims.SetupError {
+	return &claims.SetupError{
+		Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed,
+		Message: "its pod, or a container of it, started anew while its volumes were mounted",
 	}
 }
 
@@ -218,9 +242,10 @@ func setupError(err error) *claims.SetupError {
 	return failed
 }
 
-// setupsOf is what this server knows of the setups of a claim, and why no sandbox of it
-// can be set up; nil if that is not known.
-func (w *worker) setupsOf(u *unfinished) (plan.Setups, *RefusedError) {
+// setupsOf is what this server knows of the setups of a claim that holds these sandboxes,
+// and why none of them can be set up; nil if that is not known.
+func (w *worker) setupsOf(u *unfinished, held []*v1alpha1.Sandbox) (plan.Setups, *RefusedError) {
+	u.work.setups.keep(held)
 	results, hopeless := u.work.setups.results()
 	known := plan.Setups{Results: results}
 	if peers := w.peers.Load(); peers != nil {
@@ -233,12 +258,12 @@ func (w *worker) setupsOf(u *unfinished) (plan.Setups, *RefusedError) {
 // due. It is called when what was planned is written, and makes no transaction wait.
 func (w *worker) setUpRuntimes(u *unfinished) {
 	seen := u.look()
-	u.work.setups.keep(seen.held)
 	if len(seen.held) == 0 {
+		u.work.setups.keep(nil)
 		return
 	}
 	state := plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Now: w.committer.clock.Now()}
-	state.Setups, _ = w.setupsOf(u)
+	state.Setups, _ = w.setupsOf(u, seen.held)
 	u.work.setups.add(&state, state.ToSetUp())
 	w.callRuntimes(u)
 }

@@ -10,7 +10,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
@@ -62,7 +61,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	s.Now = t.clock.Now()
 	s.Room, s.Refused, s.MayMake, s.Broken = t.room, t.refused, t.making.over(s.Now), nil
 	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
-	t.forInPlace(s.Claim.Spec.InplaceUpdate)
+	t.preparedFor(s.Claim.Generation)
 	var err error
 	marked := s.Claim
 	if t.dry { // what it adds to thousands of sandboxes is not shown
@@ -101,14 +100,14 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	return p, nil
 }
 
-// forInPlace gives back what is in the hand if the claim's inplaceUpdate was edited since
-// that was prepared.
-func (t *turn) forInPlace(wants *v1alpha1.SandboxClaimInplaceUpdateOptions) {
-	if !apiequality.Semantic.DeepEqual(t.inPlace, wants) {
+// preparedFor gives back what is in the hand if the claim was edited since that was
+// prepared: it has the labels, metadata, image and times of before.
+func (t *turn) preparedFor(generation int64) {
+	if t.generation != generation {
 		t.letGo()
 		t.made = nil
 	}
-	t.inPlace = wants
+	t.generation = generation
 }
 
 // lookAgain lets sandboxes be taken again, when it is time, whose template could not be

@@ -128,13 +128,26 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	if prefers == nil || *prefers == nil {
 		return true // it is alone
 	}
-	if u.work != nil && u.work.setups.inHand() {
+	if u.work != nil && (u.work.setups.inHand() || w.hasMarked(u)) {
 		return true
 	}
 	if w.committer.clock.Now().Before(w.youngUntil(u)) {
 		return !u.created.IsZero()
 	}
 	return (*prefers)("", string(uid))
+}
+
+// hasMarked reports whether a sandbox that the claim holds is marked as one into which
+// this work at the claim mounts volumes. Nobody else does then.
+func (w *worker) hasMarked(u *unfinished) bool {
+	peers, claim := w.peers.Load(), u.latest()
+	if peers == nil || claim == nil || !claims.Mounts(claim) {
+		return false
+	}
+	mark := peers.mark(u.work.setups)
+	return slices.ContainsFunc(u.look().held, func(sb *v1alpha1.Sandbox) bool {
+		return plan.IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Annotations[v1alpha1.AnnotationMounting] == mark
+	})
 }
 
 // youngUntil is until when the server that created a claim works at it.
@@ -300,7 +313,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
 	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
-	if t.state.Setups, hopeless = w.setupsOf(u); u.work.refused == nil {
+	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.refused == nil {
 		u.work.refused = hopeless
 	}
 	p, err := t.plan(ctx)
@@ -324,8 +337,8 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
-		if u.work.refused != nil {
-			return 0, err // not even its end fits
+		if u.work.refused != nil && u.work.refused.Reason == v1alpha1.ReasonTooLarge {
+			return w.endApart(ctx, u, seen, err)
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
@@ -344,6 +357,22 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 	}
 	w.setUpRuntimes(u)
 	w.wait(t, p)
+	return soon, nil
+}
+
+// endApart lets go of what is starting for a claim whose end does not fit into one
+// transaction with that; tooLarge says so. The end is written by the next turn.
+func (w *worker) endApart(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
+	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
+		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
+	})
+	if len(starting) == 0 {
+		return 0, tooLarge
+	}
+	if _, err := w.letGoOf(ctx, starting); err != nil {
+		return 0, err
+	}
+	u.incomplete()
 	return soon, nil
 }
 

@@ -108,11 +108,14 @@ func originOf(sb *v1alpha1.Sandbox) string {
 // up, and reports whether it has to. atOnce says that this can begin as soon as it is
 // written.
 func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bool, error) {
+	asked := a.asksForRuntime(sb, a.runtimes)
+	if !asked {
+		m.withoutRuntime(sb)
+	}
 	if a.Setups.LeftOut {
 		return false, nil
 	}
-	if !a.asksForRuntime(sb, a.runtimes) {
-		m.withoutRuntime(sb)
+	if !asked {
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionVolumesMounted)
 		return false, nil
@@ -186,6 +189,23 @@ func (s *State) mountsAreLost(sb *v1alpha1.Sandbox) bool {
 	server, _, _ := strings.Cut(mark, "/")
 	self, _, _ := strings.Cut(s.Setups.Mounting, "/")
 	return server == self || !slices.Contains(s.Setups.Servers, server)
+}
+
+// Runtime tells the agent-runtime of a sandbox from those that the sandbox had before and
+// will have: it is as old as the pod is ready.
+type Runtime struct {
+	podUID     types.UID
+	podIP      string
+	readySince int64
+}
+
+// RuntimeOf returns which agent-runtime a sandbox has.
+func RuntimeOf(sb *v1alpha1.Sandbox) Runtime {
+	is := Runtime{podUID: sb.Status.PodInfo.PodUID, podIP: sb.Status.PodInfo.PodIP}
+	if ready := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady); ready != nil {
+		is.readySince = ready.LastTransitionTime.Unix()
+	}
+	return is
 }
 
 // ToSetUp are the sandboxes of Held whose setup can begin, or go on, in the order of
