@@ -109,6 +109,13 @@ func TestVolumesThatCannotBeMounted(t *testing.T) {
 		"an attribute of the volume": {
 			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"share": "/others"}}, want: "has the attribute share itself",
 		},
+		"an attribute of the volume, spelled otherwise": {
+			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"Share": "/others"}}, want: "has the attribute Share itself",
+		},
+		"a subPath of the volume, spelled otherwise": {
+			change: func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeAttributes["subpath"] = "own" },
+			mount:  v1alpha1.CSIMountConfig{SubPath: "theirs"}, want: "has the attribute subPath itself",
+		},
 		"a subPath of the volume": {
 			change: func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeAttributes["subPath"] = "own" },
 			mount:  v1alpha1.CSIMountConfig{SubPath: "theirs"}, want: "has the attribute subPath itself",
