@@ -106,25 +106,45 @@ func (s *setups) inHand() bool {
 	return len(s.calls) > 0
 }
 
-// keep cancels and forgets all calls but those of sandboxes that are starting.
-func (s *setups) keep(held []*v1alpha1.Sandbox) {
+// keep cancels and forgets all calls but those of sandboxes that are starting. One whose
+// sandbox is not ready any more, or has another pod, is canceled and has failed: its address
+// may be another's, and volumes are mounted once. It reports whether there is such a one.
+func (s *setups) keep(held []*v1alpha1.Sandbox, now time.Time) (failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.calls) == 0 {
-		return
+		return false
 	}
 	before := maps.Clone(s.calls)
 	for _, sb := range held {
-		if plan.IsStarting(sb) && sb.DeletionTimestamp == nil {
-			delete(before, sb.UID)
+		call := s.calls[sb.UID]
+		if call == nil || !plan.IsStarting(sb) || sb.DeletionTimestamp != nil {
+			continue
+		}
+		delete(before, sb.UID)
+		was, is := call.sb.Status.PodInfo, sb.Status.PodInfo
+		samePod := was.PodUID == is.PodUID && was.PodIP == is.PodIP
+		if !call.canceled && (!samePod || call.result == nil && !plan.IsReady(sb, now)) {
+			call.stop()
+			call.result = &plan.SetupResult{Failed: setupError(errPodChanged)}
+			failed = true
 		}
 	}
 	for uid, call := range before {
-		call.canceled = true
-		if call.cancel != nil {
-			call.cancel()
-		}
+		call.stop()
 		delete(s.calls, uid)
+	}
+	return failed
+}
+
+// errPodChanged is why a setup is given up.
+var errPodChanged = errors.New("the sandbox got another pod, or became unready, while its agent-runtime was set up")
+
+// stop cancels a call.
+func (c *setupCall) stop() {
+	c.canceled = true
+	if c.cancel != nil {
+		c.cancel()
 	}
 }
 
@@ -233,7 +253,9 @@ func (w *worker) setupsOf(u *unfinished) (plan.Setups, *RefusedError) {
 // due. It is called when what was planned is written, and makes no transaction wait.
 func (w *worker) setUpRuntimes(u *unfinished) {
 	seen := u.look()
-	u.work.setups.keep(seen.held)
+	if u.work.setups.keep(seen.held, w.committer.clock.Now()) {
+		w.known.turns.Add(seen.claim.UID)
+	}
 	if len(seen.held) == 0 {
 		return
 	}

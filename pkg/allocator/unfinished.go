@@ -374,7 +374,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 // forget ends the work at a claim.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.letGo(c.queue)
-	u.work.setups.keep(nil)
+	u.work.setups.keep(nil, time.Time{})
 	c.queue.Leave(u.waiter)
 	c.mu.Lock()
 	delete(c.byUID, uid)

@@ -430,7 +430,7 @@ func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen
 	u.work.letGo(w.committer.queue)
 	w.committer.queue.Leave(u.waiter)
 	isMine := w.isMine(uid, u)
-	u.work.setups.keep(nil)
+	u.work.setups.keep(nil, time.Time{})
 	if isMine {
 		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {

@@ -46,6 +46,10 @@ func progressOf(sb *v1alpha1.Sandbox, now time.Time) Progress {
 	return all
 }
 
+// IsReady reports whether a sandbox is done with all that comes before its runtime is set
+// up.
+func IsReady(sb *v1alpha1.Sandbox, now time.Time) bool { return progressOf(sb, now) == Done }
+
 // readiness waits until a sandbox runs, is ready and has an address.
 type readiness struct{}
 
