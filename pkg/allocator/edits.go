@@ -31,7 +31,7 @@ const editWorkers = 16
 // edits are the claims that are Completed and have been given other metadata since, on
 // every server, and with those that this server works at what it knows of them. A claim
 // that nobody changes is not among them, and one leaves when its sandboxes have what it
-// says and the next pass may begin at once. It is level-triggered: what is left to do is
+// says and nothing has been written for a while. It is level-triggered: what is left to do is
 // in the claim's observedGeneration, and which sandboxes have it is in these.
 type edits struct {
 	*passer
@@ -209,9 +209,11 @@ func (e *edits) turn(ctx context.Context, uid types.UID, known *edited, claim *v
 		if !known.pass.isDone(claim) {
 			known.pass.begin(claim, now)
 		}
-	case known.pass.spacing.over(now):
+	case known.pass.isQuiet(now):
 		e.forget(uid)
 		return 0, nil
+	case known.pass.spacing.over(now) && known.pass.isDone(claim):
+		return known.pass.spacing.until.Add(quietTime).Sub(now), nil
 	}
 	if !known.pass.spacing.over(now) {
 		return known.pass.spacing.until.Sub(now), nil

@@ -177,7 +177,11 @@ func TestEditsAreSpaced(t *testing.T) {
 	if last := pauses[7]; last < 20*time.Second || last > 40*time.Second || pauses[0] > 5*time.Second {
 		t.Errorf("the pauses are %v", pauses)
 	}
-	d.clock.Step(time.Minute)
+	d.clock.Step(pauses[7])
+	if rest := d.untilRest(); len(d.edits.all()) == 0 || rest != quietTime {
+		t.Errorf("it is forgotten when the pause is over, or seen to after %s", rest)
+	}
+	d.clock.Step(quietTime)
 	d.untilRest()
 	if len(d.edits.all()) != 0 {
 		t.Error("it is not forgotten")

@@ -20,6 +20,10 @@ import (
 // lookedAtOnce is how many sandboxes one turn compares with their claim.
 const lookedAtOnce = 1000
 
+// quietTime is how long after a pause a claim has to rest before its next pause is as short
+// as the first: as long as the longest, so that to wait for the end of each gains nothing.
+const quietTime = 30 * time.Second
+
 // metadataPass brings the labels, annotations and additionalPodMetadata of a claim, which
 // have been changed, to the sandboxes that it holds: some in each turn, in the order of
 // their names. It is used by one goroutine at a time, and all of it can be lost.
@@ -57,6 +61,9 @@ func (p *metadataPass) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 		p.generation, p.checked, p.report, p.heldBack = claim.Generation, map[string]struct{}{}, plan.MetadataReport{}, map[string]struct{}{}
 	}
 }
+
+// isQuiet reports whether the pauses so far need not be remembered.
+func (p *metadataPass) isQuiet(now time.Time) bool { return p.spacing.over(now.Add(-quietTime)) }
 
 // isDone reports whether the pass has been through for the claim as it is.
 func (p *metadataPass) isDone(claim *v1alpha1.SandboxClaim) bool {

@@ -18,7 +18,7 @@ func (w *worker) bringMetadata(ctx context.Context, u *unfinished, seen view, no
 	claim, pass := seen.claim, u.work.metadata
 	switch {
 	case claim.Status.ObservedGeneration == claim.Generation:
-		if pass != nil && pass.spacing.over(now) {
+		if pass != nil && pass.isQuiet(now) {
 			u.work.metadata = nil
 		}
 		return change, false, nil

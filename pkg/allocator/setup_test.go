@@ -692,3 +692,29 @@ func TestExpiredClaims(t *testing.T) {
 		t.Errorf("says %q", claim.Status.Message)
 	}
 }
+
+// A call is given up when its sandbox has another pod or is not ready any more, and is not
+// begun again.
+func TestSetupsOfOtherPodsAreGivenUp(t *testing.T) {
+	queued := &v1alpha1.Sandbox{}
+	queued.UID, queued.Annotations = "uid", map[string]string{v1alpha1.AnnotationStarting: "true"}
+	queued.Status.Phase = v1alpha1.SandboxRunning
+	queued.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}}
+	queued.Status.PodInfo.PodIP, queued.Status.PodInfo.PodUID = "10.0.0.1", "pod"
+	for name, change := range map[string]func(sb *v1alpha1.Sandbox){
+		"the same":    func(*v1alpha1.Sandbox) {},
+		"another IP":  func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = "10.0.0.2" },
+		"another pod": func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodUID = "other" },
+		"not ready":   func(sb *v1alpha1.Sandbox) { sb.Status.Conditions = nil },
+	} {
+		s, canceled := newSetups(), false
+		s.calls["uid"] = &setupCall{claim: &v1alpha1.SandboxClaim{}, sb: queued, cancel: func() { canceled = true }}
+		sb := queued.DeepCopy()
+		change(sb)
+		want := name != "the same"
+		s.keep([]*v1alpha1.Sandbox{sb})
+		if canceled != want || s.inHand() == want {
+			t.Errorf("%s: canceled %t, still in hand %t", name, canceled, s.inHand())
+		}
+	}
+}

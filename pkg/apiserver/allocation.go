@@ -19,7 +19,6 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -54,7 +53,7 @@ type etcdConnection struct {
 // allocation has synced its index, and what sets up the runtimes of its sandboxes.
 func newAllocator(
 	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter,
-	volumes corev1client.PersistentVolumesGetter, extra *ExtraConfig,
+	volumes agentruntime.VolumesGetter, extra *ExtraConfig,
 ) (*allocator.Allocator, *etcdConnection, *agentruntime.Setup, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
@@ -26,7 +25,7 @@ import (
 // the store has none. Where volumes is nil, without a cluster, no volumes can be mounted, and without certificates
 // no runtime be called that speaks TLS.
 func newRuntimeSetup(
-	ctx context.Context, etcd *clientv3.Client, config *storagebackend.ConfigForResource, volumes corev1client.PersistentVolumesGetter,
+	ctx context.Context, etcd *clientv3.Client, config *storagebackend.ConfigForResource, volumes agentruntime.VolumesGetter,
 	sandboxes *genericregistry.Store, certificates *agentruntime.Certificates,
 ) (*agentruntime.Setup, error) {
 	keyring, err := agentruntime.Load(ctx, etcd, config.Prefix, config.Transformer)

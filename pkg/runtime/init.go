@@ -18,6 +18,9 @@ type InitRequest struct {
 	// AccessToken is what later calls of the runtime need. A runtime that was never
 	// initialized takes any; afterwards it takes that one only.
 	AccessToken string `json:"accessToken,omitempty"`
+	// Before is called before each attempt; its error ends the call and is the error of it.
+	// It may be nil.
+	Before func(ctx context.Context) error `json:"-"`
 }
 
 // Init initializes a runtime. It tries 5 times where the runtime cannot be reached or
@@ -39,6 +42,12 @@ func (c *Client) Init(ctx context.Context, t Target, request InitRequest) error 
 			return false, err
 		}
 		defer c.inits.end(t.Namespace)
+		if request.Before != nil {
+			if err := request.Before(ctx); err != nil {
+				last = nil // it is not what the call fails for
+				return false, err
+			}
+		}
 		attempts++
 		if last = c.initOnce(ctx, address, request); last == nil {
 			return true, nil

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"unicode"
 )
 
 const (
@@ -23,8 +22,6 @@ const (
 	storageBinary = "/mnt/envd/sandbox-runtime-storage"
 	// maxStreamBytes bounds what is read of the output of a process.
 	maxStreamBytes = 1 << 20
-	// maxStderrBytes bounds what is told of it.
-	maxStderrBytes = 256
 	// exitNotFound is the exit code of a shell that does not find a command.
 	exitNotFound = 127
 )
@@ -50,9 +47,6 @@ type processConfig struct {
 // processMessage is what comes back: an event of the process, or at the end an error.
 type processMessage struct {
 	Event struct {
-		Data struct {
-			Stderr []byte `json:"stderr"`
-		} `json:"data"`
 		End *struct {
 			ExitCode int32 `json:"exitCode"`
 		} `json:"end"`
@@ -90,7 +84,7 @@ func (c *Client) mountByProcess(ctx context.Context, address, token string, v Vo
 		}
 		return &Error{kind: unreachable, message: "the agent-runtime broke off before " + storageBinary + " had ended, or its answer cannot be read"}
 	}
-	return result.failure(secretsOf(v, token, config))
+	return result.failure()
 }
 
 func envelope(content []byte) []byte {
@@ -104,7 +98,6 @@ type result struct {
 	// not started for another reason.
 	missing, notStarted bool
 	exitCode            int32
-	stderr              []byte
 }
 
 // readResult reads the events of a process up to its end.
@@ -114,9 +107,6 @@ func readResult(stream io.Reader) (result, error) {
 		message, last, err := readMessage(stream)
 		if err != nil {
 			return r, err
-		}
-		if room := maxStderrBytes*4 - len(r.stderr); room > 0 { // some of it may be taken out
-			r.stderr = append(r.stderr, message.Event.Data.Stderr[:min(room, len(message.Event.Data.Stderr))]...)
 		}
 		switch {
 		case message.Error != nil:
@@ -151,49 +141,16 @@ func readMessage(stream io.Reader) (processMessage, bool, error) {
 	return message, head[0]&flagEnd != 0, json.Unmarshal(content.Bytes(), &message)
 }
 
-// failure is the error of a process that did not succeed, without secrets.
-func (r result) failure(secrets []string) *Error {
+// failure is the error of a process that did not succeed. What the process wrote is not
+// told: it may repeat what it was given, in whatever form, and errors are read by many.
+func (r result) failure() *Error {
 	switch {
 	case r.missing:
 		return &Error{kind: rejected, message: storageBinary + " is not in the sandbox: it comes with the runtime csi, which the SandboxSet has to name"}
 	case r.notStarted:
 		return &Error{kind: rejected, message: "the agent-runtime could not start " + storageBinary}
 	case r.exitCode != 0:
-		message := fmt.Sprintf("%s ended with exit code %d", storageBinary, r.exitCode)
-		if stderr := clean(string(r.stderr), secrets); stderr != "" {
-			message += ": " + stderr
-		}
-		return &Error{kind: rejected, message: message}
+		return &Error{kind: rejected, message: fmt.Sprintf("%s ended with exit code %d", storageBinary, r.exitCode)}
 	}
 	return nil
-}
-
-// secretsOf are what no error may have: what a driver was given may have a password.
-func secretsOf(v Volume, token, config string) []string {
-	secrets := []string{token, config}
-	for _, value := range v.Request.GetVolumeContext() {
-		secrets = append(secrets, value)
-	}
-	return secrets
-}
-
-// clean makes one short line of an output, without secrets. Values of a few characters
-// are not kept out: they are in every text.
-func clean(output string, secrets []string) string {
-	for _, secret := range secrets {
-		if len(secret) > 3 {
-			output = strings.ReplaceAll(output, secret, "***")
-		}
-	}
-	output = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, output)
-	output = strings.Join(strings.Fields(output), " ")
-	if len(output) > maxStderrBytes {
-		output = strings.ToValidUTF8(output[:maxStderrBytes], "") + "..."
-	}
-	return output
 }

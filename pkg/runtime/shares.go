@@ -19,6 +19,20 @@ type shares struct {
 	all map[string]*share
 }
 
+// Shares lets a number of calls run at a time. A namespace may have as many as it leaves
+// free for others.
+type Shares struct{ s *shares }
+
+// NewShares returns the shares of a number of calls.
+func NewShares(calls int) *Shares { return &Shares{newShares(calls)} }
+
+// Begin waits until a call of a namespace may run, or ctx is done, which is the error.
+// After nil, the call must be ended by End.
+func (s *Shares) Begin(ctx context.Context, namespace string) error { return s.s.begin(ctx, namespace) }
+
+// End ends a call of a namespace.
+func (s *Shares) End(namespace string) { s.s.end(namespace) }
+
 // share is one namespace's.
 type share struct {
 	running int

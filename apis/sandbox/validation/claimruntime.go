@@ -178,18 +178,24 @@ func validateSubPath(value string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateAttributes checks attributes. Their values are in no message.
+// validateAttributes checks attributes. Their values are in no message. Drivers commonly
+// take keys that differ only in case for the same.
 func validateAttributes(attributes map[string]string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	seen := sets.Set[string]{}
 	for _, key := range slices.Sorted(maps.Keys(attributes)) {
+		folded := strings.ToLower(key)
 		switch {
+		case seen.Has(folded):
+			errs = append(errs, field.Invalid(at, key, "differs from another key only in case"))
 		case key == "":
 			errs = append(errs, field.Invalid(at, key, "a key must not be empty"))
-		case strings.HasPrefix(key, csiKeyPrefix):
+		case strings.HasPrefix(folded, csiKeyPrefix):
 			errs = append(errs, field.Invalid(at, key, "keys under "+csiKeyPrefix+" are the system's"))
-		case slices.Contains(mountKeys, key):
+		case slices.ContainsFunc(mountKeys, func(own string) bool { return strings.ToLower(own) == folded }):
 			errs = append(errs, field.Invalid(at, key, "is a field of the mount"))
 		}
+		seen.Insert(folded)
 	}
 	return errs
 }

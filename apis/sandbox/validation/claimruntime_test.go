@@ -103,6 +103,18 @@ func TestValidateClaimRuntime(t *testing.T) {
 				`spec.dynamicVolumesMount[1].subPath: Invalid value: "/a": must be a relative path without ..`,
 			},
 		},
+		"attributes of the system, spelled otherwise": {
+			change: attributes(map[string]string{"CSI.storage.k8s.io/pod.name": "hidden", "SubPath": "hidden", "mountid": "hidden"}),
+			want: []string{
+				`spec.dynamicVolumesMount[0].attributes: Invalid value: "CSI.storage.k8s.io/pod.name": keys under`,
+				`spec.dynamicVolumesMount[0].attributes: Invalid value: "SubPath": is a field of the mount`,
+				`spec.dynamicVolumesMount[0].attributes: Invalid value: "mountid": is a field of the mount`,
+			},
+		},
+		"attributes that differ only in case": {
+			change: attributes(map[string]string{"Share": "hidden", "share": "hidden"}),
+			want:   []string{`spec.dynamicVolumesMount[0].attributes: Invalid value: "share": differs from another key only in case`},
+		},
 		"attributes of the system": {
 			change: attributes(map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": "hidden", "subPath": "hidden", "": "hidden"}),
 			want: []string{

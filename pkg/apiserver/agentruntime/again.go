@@ -44,14 +44,20 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	if err := mounting(ctx); err != nil {
 		return err
 	}
-	return s.mount(ctx, claim, sb, volumes)
+	return s.mount(ctx, claim, sb, volumes, func(context.Context) error { return nil })
 }
 
-// mount mounts the volumes of a claim into a sandbox, in their order.
-func (s *Setup) mount(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, volumes []runtime.Volume) error {
+// mount mounts the volumes of a claim into a sandbox, in their order. before each of them
+// may say why it is not to be done.
+func (s *Setup) mount(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, volumes []runtime.Volume, before func(context.Context) error,
+) error {
 	target, token := TargetOf(sb), s.Token(claim.UID, sb.UID)
 	for _, volume := range volumes {
 		volume.PodUID = string(sb.Status.PodInfo.PodUID)
+		if err := before(ctx); err != nil {
+			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
+		}
 		if err := s.Client.Mount(ctx, target, token, volume); err != nil {
 			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
 		}

@@ -6,6 +6,9 @@ package agentruntime
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -43,11 +46,14 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 	if sb, err = s.addressed(ctx, sb); err != nil {
 		return err
 	}
-	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: s.Token(claim.UID, sb.UID)})
+	unchanged := func(ctx context.Context) error { return s.unchanged(ctx, sb) }
+	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{
+		EnvVars: claim.Spec.EnvVars, AccessToken: s.Token(claim.UID, sb.UID), Before: unchanged,
+	})
 	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
-	return s.mount(ctx, claim, sb, volumes)
+	return s.mount(ctx, claim, sb, volumes, unchanged)
 }
 
 // Access returns where the agent-runtime of a sandbox is called that a claim holds, and the
@@ -87,6 +93,34 @@ func (s *Setup) addressed(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.
 		return sb, nil // the client says what is missing
 	}
 	return sb, err
+}
+
+// errChanged means that a sandbox is not what it was when its setup was due. Its address
+// may be another pod's, which must not get what is this claim's.
+var errChanged = errors.New("the sandbox was paused, replaced or deleted, or has become unready, while its agent-runtime was set up")
+
+// unchanged returns an error unless a sandbox still runs, is ready and has the pod that it
+// had. It costs no read of etcd: what it sees may be some milliseconds old.
+func (s *Setup) unchanged(ctx context.Context, queued *v1alpha1.Sandbox) error {
+	now, err := s.Sandbox(ctx, queued.Namespace, queued.Name)
+	if err != nil {
+		return fmt.Errorf("reading the sandbox: %w", err)
+	}
+	if now != nil && now.UID == queued.UID && version(now) < version(queued) {
+		now = queued // the cache has not heard yet
+	}
+	if now == nil || now.UID != queued.UID || now.DeletionTimestamp != nil || now.Spec.Paused ||
+		now.Status.PodInfo.PodUID != queued.Status.PodInfo.PodUID || now.Status.PodInfo.PodIP != queued.Status.PodInfo.PodIP ||
+		v1alpha1.StateOf(now, time.Now()) != v1alpha1.StateRunning {
+		return errChanged
+	}
+	return nil
+}
+
+// version is the revision of a sandbox; 0 if it has none.
+func version(sb *v1alpha1.Sandbox) uint64 {
+	revision, _ := strconv.ParseUint(sb.ResourceVersion, 10, 64) // 0 is older than all
+	return revision
 }
 
 // TargetOf is where the agent-runtime of a sandbox is called.

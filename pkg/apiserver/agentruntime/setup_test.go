@@ -28,12 +28,54 @@ func newSetup(t *testing.T, options runtime.Options) *agentruntime.Setup {
 	options.AttemptTimeout = time.Minute
 	return &agentruntime.Setup{
 		Keyring: newKeyring(t, 1), Client: runtime.New(options), Volumes: agentruntime.NewVolumes(nil),
-		Sandbox: func(context.Context, string, string) (*v1alpha1.Sandbox, error) { return nil, nil },
+	}
+}
+
+// setsUp sets up a sandbox that is stored as it is, unless the setup reads another.
+func setsUp(ctx context.Context, setup *agentruntime.Setup, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
+	with := *setup
+	if with.Sandbox == nil {
+		with.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) { return sb, nil }
+	}
+	return with.SetUp(ctx, claim, sb)
+}
+
+// An address may be another pod's by the time that its turn comes.
+func TestASandboxThatHasChangedIsNotCalled(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(sb *v1alpha1.Sandbox)
+		called bool
+	}{
+		"the same":       {func(*v1alpha1.Sandbox) {}, true},
+		"an older state": {func(sb *v1alpha1.Sandbox) { sb.ResourceVersion, sb.Status.PodInfo.PodIP = "9", "" }, true},
+		"another":        {func(sb *v1alpha1.Sandbox) { sb.UID = "other" }, false},
+		"another pod":    {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodUID = "other" }, false},
+		"another IP":     {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = "10.0.0.1" }, false},
+		"paused":         {func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true }, false},
+		"being deleted":  {func(sb *v1alpha1.Sandbox) { sb.DeletionTimestamp = new(metav1.Now()) }, false},
+		"not ready":      {func(sb *v1alpha1.Sandbox) { sb.Status.Conditions = nil }, false},
+		"not running":    {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxPaused }, false},
+	} {
+		rt, setup := runtimetest.Start(t).Next(), newSetup(t, runtime.Options{})
+		queued := claimed(rt)
+		queued.ResourceVersion = "10"
+		setup.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) {
+			now := queued.DeepCopy()
+			now.ResourceVersion = "11"
+			test.change(now)
+			return now, nil
+		}
+		err := setsUp(t.Context(), setup, envClaim(), queued)
+		if (err == nil) != test.called || (len(rt.Calls()) > 0) != test.called {
+			t.Errorf("%s: got %v, %d calls", name, err, len(rt.Calls()))
+		}
 	}
 }
 
 func claimed(rt *runtimetest.Runtime) *v1alpha1.Sandbox {
 	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "sb", UID: "sandbox-uid", Annotations: map[string]string{}}}
+	sb.Status.Phase = v1alpha1.SandboxRunning
+	sb.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}}
 	sb.Status.PodInfo.PodIP, sb.Status.PodInfo.PodUID = rt.IP, "pod-uid"
 	return sb
 }
@@ -47,7 +89,7 @@ func envClaim() *v1alpha1.SandboxClaim {
 func TestSetUpDeliversTheEnvironmentAndSetsTheToken(t *testing.T) {
 	rt, setup := runtimetest.Start(t).Next(), newSetup(t, runtime.Options{})
 	for range 2 { // as after a crash
-		if err := setup.SetUp(t.Context(), envClaim(), claimed(rt)); err != nil {
+		if err := setsUp(t.Context(), setup, envClaim(), claimed(rt)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +104,7 @@ func TestSetUpDeliversTheEnvironmentAndSetsTheToken(t *testing.T) {
 func TestARuntimeWithAForeignTokenFailsForGood(t *testing.T) {
 	rt := runtimetest.Start(t).Next()
 	rt.SetToken("somebody-elses")
-	err := newSetup(t, runtime.Options{}).SetUp(t.Context(), envClaim(), claimed(rt))
+	err := setsUp(t.Context(), newSetup(t, runtime.Options{}), envClaim(), claimed(rt))
 	failed := setupError(t, err)
 	if failed.Hopeless || failed.Condition != v1alpha1.SandboxConditionRuntimeInitialized || failed.Reason != v1alpha1.ReasonRuntimeInitFailed {
 		t.Errorf("got %+v", failed)
@@ -75,7 +117,7 @@ func TestAURLOfAnotherAddressIsNotCalled(t *testing.T) {
 	for _, key := range []string{v1alpha1.AnnotationRuntimeURL, v1alpha1.AnnotationE2BEnvdURL} {
 		sb := claimed(own)
 		sb.Annotations[key] = foreign.URL()
-		failed := setupError(t, newSetup(t, runtime.Options{}).SetUp(t.Context(), envClaim(), sb))
+		failed := setupError(t, setsUp(t.Context(), newSetup(t, runtime.Options{}), envClaim(), sb))
 		if failed.Hopeless || !strings.Contains(failed.Message, "own pod IP") {
 			t.Errorf("%s: got %+v", key, failed)
 		}
@@ -120,7 +162,7 @@ func TestTLSWithoutCertificatesIsHopeless(t *testing.T) {
 	rt := runtimetest.Start(t).Next()
 	sb := claimed(rt)
 	sb.Annotations[v1alpha1.AnnotationRuntimeTLSPort] = fmt.Sprint(runtimetest.Port)
-	failed := setupError(t, newSetup(t, runtime.Options{}).SetUp(t.Context(), envClaim(), sb))
+	failed := setupError(t, setsUp(t.Context(), newSetup(t, runtime.Options{}), envClaim(), sb))
 	if !failed.Hopeless || len(rt.Calls()) != 0 {
 		t.Errorf("got %+v, %d calls", failed, len(rt.Calls()))
 	}
@@ -146,7 +188,7 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	setUp := func(ctx context.Context, fleet *runtimetest.Fleet) error {
 		sb := claimed(fleet.Next())
 		sb.Annotations[v1alpha1.AnnotationRuntimeTLSPort] = fmt.Sprint(runtimetest.Port)
-		return setup.SetUp(ctx, envClaim(), sb)
+		return setsUp(ctx, setup, envClaim(), sb)
 	}
 	if err := setUp(t.Context(), old.StartTLS(t)); err != nil {
 		t.Fatal(err)
@@ -169,7 +211,7 @@ func TestASandboxWithoutAddressIsReadAgain(t *testing.T) {
 	setup.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) { return claimed(rt), nil }
 	sb := claimed(rt)
 	sb.Status.PodInfo.PodIP = ""
-	if err := setup.SetUp(t.Context(), envClaim(), sb); err != nil {
+	if err := setsUp(t.Context(), setup, envClaim(), sb); err != nil {
 		t.Fatal(err)
 	}
 	if rt.Inits() != 1 {
@@ -179,7 +221,7 @@ func TestASandboxWithoutAddressIsReadAgain(t *testing.T) {
 
 func TestVolumesNeedACluster(t *testing.T) {
 	rt := runtimetest.Start(t).Next()
-	failed := setupError(t, newSetup(t, runtime.Options{}).SetUp(t.Context(), sealedClaim(), claimed(rt)))
+	failed := setupError(t, setsUp(t.Context(), newSetup(t, runtime.Options{}), sealedClaim(), claimed(rt)))
 	if !failed.Hopeless || failed.Reason != v1alpha1.ReasonMountFailed || failed.Condition != v1alpha1.SandboxConditionVolumesMounted ||
 		!strings.Contains(failed.Message, "there is no cluster to read PersistentVolumes from") {
 		t.Errorf("got %+v", failed)

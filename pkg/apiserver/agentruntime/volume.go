@@ -6,6 +6,7 @@ package agentruntime
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -63,14 +64,19 @@ func volumeOf(pv *corev1.PersistentVolume, mount *v1alpha1.CSIMountConfig) (runt
 }
 
 // contextOf is the attributes of the volume and those of the mount. A claim adds
-// attributes and changes none: those of the volume say what it is.
+// attributes and changes none: those of the volume say what it is. Drivers commonly take
+// keys that differ only in case for the same, so they are.
 func contextOf(pv *corev1.PersistentVolume, mount *v1alpha1.CSIMountConfig) (map[string]string, error) {
 	all := maps.Clone(pv.Spec.CSI.VolumeAttributes)
 	if all == nil {
 		all = map[string]string{}
 	}
+	taken := make(map[string]bool, len(all))
+	for key := range all {
+		taken[strings.ToLower(key)] = true
+	}
 	add := func(key, value string) error {
-		if _, taken := all[key]; taken {
+		if taken[strings.ToLower(key)] {
 			return &errVolume{fmt.Sprintf("PersistentVolume %s has the attribute %s itself", pv.Name, key)}
 		}
 		all[key] = value

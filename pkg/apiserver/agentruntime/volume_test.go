@@ -32,7 +32,8 @@ func persistentVolume(change func(*corev1.PersistentVolume)) *corev1.PersistentV
 func TestMayMount(t *testing.T) {
 	boundTo := func(namespace string) func(*corev1.PersistentVolume) {
 		return func(pv *corev1.PersistentVolume) {
-			pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: "data"}
+			pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: "data", UID: "claim-uid"}
+			pv.Status.Phase = corev1.VolumeBound
 		}
 	}
 	listing := func(value string) func(*corev1.PersistentVolume) {
@@ -53,7 +54,8 @@ func TestMayMount(t *testing.T) {
 		"a part of the name":       {listing("team"), false},
 		"a list without separator": {listing("team-a team-b"), false},
 	} {
-		if got := mayMount(persistentVolume(tc.change), "team-a"); got != tc.want {
+		pv := persistentVolume(tc.change)
+		if got := isListed(pv, "team-a") || isBoundIn(pv, "team-a"); got != tc.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
@@ -108,6 +110,13 @@ func TestVolumesThatCannotBeMounted(t *testing.T) {
 		"a block device": {change: func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }, want: "volumeMode Block"},
 		"an attribute of the volume": {
 			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"share": "/others"}}, want: "has the attribute share itself",
+		},
+		"an attribute of the volume, spelled otherwise": {
+			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"Share": "/others"}}, want: "has the attribute Share itself",
+		},
+		"a subPath of the volume, spelled otherwise": {
+			change: func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeAttributes["subpath"] = "own" },
+			mount:  v1alpha1.CSIMountConfig{SubPath: "theirs"}, want: "has the attribute subPath itself",
 		},
 		"a subPath of the volume": {
 			change: func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeAttributes["subPath"] = "own" },

@@ -195,6 +195,8 @@ func TestAccess(t *testing.T) {
 		{"create", "", "pods", "", ns, "", "apiserver controller-manager edit admin"},
 		{"create", "", "pods", "exec", ns, "", "edit admin"},
 		{"get", "", "persistentvolumes", "", "", "", "apiserver"},
+		{"get", "", "persistentvolumeclaims", "", ns, "", "apiserver controller-manager edit admin"},
+		{"list", "", "persistentvolumeclaims", "", ns, "", "edit admin"},
 		{"list", "", "persistentvolumes", "", "", "", ""},
 		{"get", "", "secrets", "", ns, "", "edit admin"},
 		{"get", "", "secrets", "", own, "sandlot-signer", "controller-manager"},
