@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -111,7 +112,7 @@ func (s *Setup) unchanged(ctx context.Context, queued *v1alpha1.Sandbox) error {
 	}
 	if now == nil || now.UID != queued.UID || now.DeletionTimestamp != nil || now.Spec.Paused ||
 		now.Status.PodInfo.PodUID != queued.Status.PodInfo.PodUID || now.Status.PodInfo.PodIP != queued.Status.PodInfo.PodIP ||
-		v1alpha1.StateOf(now, time.Now()) != v1alpha1.StateRunning {
+		now.Status.Phase != v1alpha1.SandboxRunning || !meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.SandboxConditionReady) {
 		return errChanged
 	}
 	return nil
