@@ -69,18 +69,24 @@ func starting(since int64) *v1alpha1.Sandbox {
 func TestRuntimeThatStartedAnew(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mounts  []v1alpha1.CSIMountConfig
+		begun   bool
 		now     int64
 		results int
 		failed  bool
 	}{
-		"the same":         {nil, 1, 1, false},
-		"anew":             {nil, 2, 0, false},
-		"anew with mounts": {make([]v1alpha1.CSIMountConfig, 1), 2, 1, true},
+		"the same":                     {nil, true, 1, 1, false},
+		"anew":                         {nil, true, 2, 0, false},
+		"anew with mounts":             {make([]v1alpha1.CSIMountConfig, 1), true, 2, 1, true},
+		"anew before mounts can begin": {make([]v1alpha1.CSIMountConfig, 1), false, 2, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: tc.mounts}}
 			s := newSetups()
-			s.calls["x"] = &setupCall{claim: claim, sb: starting(1), result: &plan.SetupResult{}}
+			call := &setupCall{claim: claim, sb: starting(1)}
+			if tc.begun {
+				call.result, call.cancel = &plan.SetupResult{}, func() {}
+			}
+			s.calls["x"] = call
 			s.keep([]*v1alpha1.Sandbox{starting(tc.now)})
 			results, _ := s.results()
 			if len(results) != tc.results || (results["x"].Failed != nil) != tc.failed {

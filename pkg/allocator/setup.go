@@ -124,7 +124,7 @@ func (s *setups) keep(held []*v1alpha1.Sandbox) {
 		}
 		if plan.RuntimeOf(sb) == plan.RuntimeOf(call.sb) {
 			delete(before, sb.UID)
-		} else if claims.Mounts(call.claim) {
+		} else if claims.Mounts(call.claim) && call.cancel != nil { // it had begun
 			delete(before, sb.UID)
 			call.drop()
 			call.result = &plan.SetupResult{Failed: startedAnew()}
@@ -148,7 +148,7 @@ func (c *setupCall) drop() {
 func startedAnew() *claims.SetupError {
 	return &claims.SetupError{
 		Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed,
-		Message: "its pod, or a container of it, started anew while its volumes were mounted",
+		Message: "its pod, or a container of it, started anew or became unready while its volumes were mounted",
 	}
 }
 

@@ -39,7 +39,7 @@ func (w *work) mounting(ctx context.Context) error {
 			}
 			return &claims.SetupError{
 				Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed,
-				Message: "a server ended while it mounted the volumes, and they are mounted once only; pause and resume the sandbox to try again",
+				Message: "mounting the volumes into this pod had begun before, and they are mounted once only; pause and resume the sandbox to try again",
 			}
 		}
 		if sb.Annotations == nil {

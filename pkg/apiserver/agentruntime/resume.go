@@ -30,8 +30,9 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// writeBackoff is how writes that fail are tried again, until there is no need any more.
-var writeBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 1 << 20, Cap: 5 * time.Second}
+// writeBackoff is how writes that fail are tried again, at the end every Cap, until there
+// is no need any more.
+var writeBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: time.Second}
 
 // Resumer sets up the agent-runtimes of sandboxes that are resumed. It is level-triggered:
 // what is to be done is in the sandboxes, and what it remembers can be lost. Each sandbox is
@@ -259,7 +260,7 @@ func (w *work) tell(ctx context.Context, failed *claims.SetupError) error {
 // the store are tried again.
 func (w *work) write(ctx context.Context, change func(*v1alpha1.Sandbox) error) error {
 	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, writeBackoff, func(ctx context.Context) (bool, error) {
+	return writeBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		within, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		last = w.change(within, w.sb.Namespace, w.sb.Name, func(sb *v1alpha1.Sandbox) error {
@@ -280,5 +281,4 @@ func (w *work) write(ctx context.Context, change func(*v1alpha1.Sandbox) error) 
 		}
 		return last == nil, nil
 	})
-	return err
 }

@@ -33,6 +33,8 @@ type box struct {
 	servers []*agentruntime.Resumer
 	// fails is how many more writes get no answer, although they are done.
 	fails int
+	// away is how many more writes are not done.
+	away int
 }
 
 // resumed returns a sandbox of a claim whose new pod is ready, with a runtime.
@@ -56,6 +58,10 @@ func resumed(t *testing.T, claim *v1alpha1.SandboxClaim, rt *runtimetest.Runtime
 func (b *box) change(_ context.Context, _, _ string, change func(*v1alpha1.Sandbox) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.away > 0 {
+		b.away--
+		return errors.New("it is away")
+	}
 	next := b.sb.DeepCopy()
 	if err := change(next); err != nil {
 		return err
@@ -143,6 +149,17 @@ func TestAResumeInitializesAndMounts(t *testing.T) {
 	}
 }
 
+// A store that is away for long keeps a resume from nothing.
+func TestAResumeOutlastsTheStore(t *testing.T) {
+	rt := runtimetest.Start(t).Next()
+	b := resumed(t, sealedClaim(), rt)
+	b.away = 8
+	b.serve(t, "a")
+	if c := b.await(t, mounted); c.Status != metav1.ConditionTrue || len(rt.Mounts()) != 1 {
+		t.Errorf("told %+v, mounted %v", c, rt.Mounts())
+	}
+}
+
 func TestAResumeTellsWhatFailed(t *testing.T) {
 	for name, test := range map[string]struct {
 		breaks     func(*runtimetest.Runtime)
@@ -214,7 +231,7 @@ func TestVolumesOfAResumeAreMountedOnce(t *testing.T) {
 	b.sb.Annotations[v1alpha1.AnnotationMounting] = "gone/pod-uid.0"
 	r, _ := b.serve(t, "a", "a", "gone")
 	r.PeersChanged("a", []string{"a"})
-	if c := b.await(t, mounted); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "while it mounted") || len(rt.Mounts()) != 0 {
+	if c := b.await(t, mounted); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "had begun before") || len(rt.Mounts()) != 0 {
 		t.Errorf("told %+v, mounted %v", c, rt.Mounts())
 	}
 	// The note of another pod does not matter.
