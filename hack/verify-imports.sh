@@ -38,18 +38,18 @@ install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
 edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|controllers|manager|standalone)"
 product="apis/sandbox|cmd/[^/]+|registry/sandbox|$parts"
-product+='|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|generated|manager|podresize|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
+product+='|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
 never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|$etcd"
 # Pure cores: nothing behind them does I/O.
-never 'pkg/(claims|podresize|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|etcdtxn|generated|runtime)|$clients|$server|$etcd"
+never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|etcdtxn|generated|runtime)|$clients|$server|$etcd"
 # Tools and parts that know nothing of sandboxes.
 never 'pkg/(etcdtxn|revisioncache)' 'apis|pkg|registry'
 never 'pkg/certificates' "apis|pkg|registry|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
-never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|controllers|etcdtxn|generated|manager|podresize|podtemplate|poolindex|runtime|standalone)'
+never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
 # The way of a request. Only the server sees the second registration of the types.
 never 'pkg/allocator|registry' "$edge|$install"
 never 'pkg/allocator' 'registry'
@@ -57,7 +57,7 @@ never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|controllers|manager|standalone
 # The background is a client of the API like any other.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$server|$etcd"
-never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|podresize|podtemplate|poolindex|runtime)|$server|$etcd"
+never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
 # Tests and tools stay out of what is shipped.
 never "$product" "hack|artifacts|$tests"
 

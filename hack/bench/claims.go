@@ -26,6 +26,8 @@ func newName(prefix string) string { return fmt.Sprintf("%s-%07d", prefix, names
 type claimer struct {
 	server *server
 	pool   pool
+	// change, if set, makes the claims others than the smallest.
+	change func(*v1alpha1.SandboxClaim)
 
 	mu sync.Mutex
 	// owners are the UIDs of claims by the sandboxes that they were given.
@@ -42,22 +44,33 @@ func newClaimer(s *server, p pool) *claimer {
 // arm creates count claims of so many sandboxes a round.
 func (c *claimer) arm(name string, count, replicas int) arm {
 	return arm{name: name, count: count, reset: c.reset, cpu: c.server.cpu, do: func(ctx context.Context, client int) error {
-		claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.pool.namespace, Name: newName("claim")}}
-		if c.pool.template != "" {
-			claim.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: c.pool.template}
-		} else {
-			claim.Spec.TemplateName = c.pool.name()
-		}
-		claim.Spec.Replicas = new(int32(replicas))
-		// An empty pool is an error here, not something to wait for.
-		claim.Spec.OnShortage = v1alpha1.ShortageFail
-		answer, err := c.server.client(client).AgentsV1alpha1().SandboxClaims(c.pool.namespace).
-			Create(ctx, claim, metav1.CreateOptions{})
+		answer, err := c.create(ctx, client, c.claim(replicas))
 		if err != nil {
 			return err
 		}
 		return c.take(answer, replicas)
 	}}
+}
+
+// claim is a new claim of so many sandboxes.
+func (c *claimer) claim(replicas int) *v1alpha1.SandboxClaim {
+	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.pool.namespace, Name: newName("claim")}}
+	if c.pool.template != "" {
+		claim.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: c.pool.template}
+	} else {
+		claim.Spec.TemplateName = c.pool.name()
+	}
+	claim.Spec.Replicas = new(int32(replicas))
+	// An empty pool is an error here, not something to wait for.
+	claim.Spec.OnShortage = v1alpha1.ShortageFail
+	if c.change != nil {
+		c.change(claim)
+	}
+	return claim
+}
+
+func (c *claimer) create(ctx context.Context, client int, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
+	return c.server.client(client).AgentsV1alpha1().SandboxClaims(c.pool.namespace).Create(ctx, claim, metav1.CreateOptions{})
 }
 
 // take judges the answer to a claim.

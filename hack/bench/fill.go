@@ -59,6 +59,8 @@ type pool struct {
 	template string
 	// pods is the pod template; podTemplate if it is "".
 	pods string
+	// runtime gives the sandboxes an agent-runtime.
+	runtime bool
 }
 
 func (p pool) name() string { return cmp.Or(p.set, setName) }
@@ -76,7 +78,9 @@ func (p pool) of(size int) pool {
 // To make 100,000 sandboxes through the API would take minutes. So the server
 // makes the first sandbox of each pool, and while it is stopped copies of what it
 // stored are written into its etcd.
-func filledServer(ctx context.Context, o *settings, dir string, pools []pool) (*server, error) {
+//
+// The server that is returned is run with more arguments, where there are any.
+func filledServer(ctx context.Context, o *settings, dir string, pools []pool, more ...string) (*server, error) {
 	began := time.Now()
 	models, err := makeModels(ctx, o, dir, pools)
 	if err != nil {
@@ -87,7 +91,7 @@ func filledServer(ctx context.Context, o *settings, dir string, pools []pool) (*
 		return nil, fmt.Errorf("filling the pools: %w", err)
 	}
 	logf("copies written after %s", since(began))
-	s, err := startServer(ctx, o.program, dir, o.connections)
+	s, err := startServer(ctx, o.program, dir, o.connections, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +133,9 @@ func (s *server) makeModel(ctx context.Context, p pool) (*v1alpha1.Sandbox, erro
 	api := s.clients[0].AgentsV1alpha1()
 	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name()}}
 	set.Spec.Replicas = new(int32(1))
+	if p.runtime {
+		set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: agentRuntime}}
+	}
 	pods := &runtime.RawExtension{Raw: []byte(cmp.Or(p.pods, podTemplate))}
 	if p.template == "" {
 		set.Spec.Template = pods

@@ -25,6 +25,8 @@ type arm struct {
 	name string
 	// count is how many operations a round has.
 	count int
+	// ready, if set, comes before each operation of a client, and is not timed.
+	ready func(ctx context.Context, client int) error
 	// do is one operation of one client.
 	do func(ctx context.Context, client int) error
 	// before and after, if set, surround a round and are not timed.
@@ -156,10 +158,8 @@ func (a arm) run(ctx context.Context, clients int) (sample, error) {
 				if i >= a.count || ctx.Err() != nil {
 					return
 				}
-				began := time.Now()
-				err := a.do(ctx, client)
-				latencies[i] = time.Since(began)
-				if err != nil {
+				var err error
+				if latencies[i], err = a.one(ctx, client); err != nil {
 					cancel(err) // the first one stays
 					return
 				}
@@ -168,6 +168,18 @@ func (a arm) run(ctx context.Context, clients int) (sample, error) {
 	}
 	wg.Wait()
 	return sample{latencies: latencies, elapsed: time.Since(start)}, context.Cause(ctx)
+}
+
+// one does one operation and returns how long it took.
+func (a arm) one(ctx context.Context, client int) (time.Duration, error) {
+	if a.ready != nil {
+		if err := a.ready(ctx, client); err != nil {
+			return 0, err
+		}
+	}
+	began := time.Now()
+	err := a.do(ctx, client)
+	return time.Since(began), err
 }
 
 func (s sample) p50() float64 { return percentile(s.latencies, 50) }

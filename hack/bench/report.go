@@ -113,6 +113,31 @@ type refillFigures struct {
 	WritesPerClaim number `json:"refill_writes_per_claim"`
 }
 
+// waitingFigures are what claims that wait on an empty pool cost the server: its
+// processor time, in milliseconds a second, with them and without. Growth is the median
+// over the rounds of the difference.
+type waitingFigures struct {
+	Waiting int    `json:"waiting_claims"`
+	With    number `json:"waiting_cpu_ms_per_s"`
+	Without number `json:"idle_cpu_ms_per_s"`
+	Growth  number `json:"waiting_cpu_growth_ms_per_s"`
+}
+
+// answerFigures are about claims that wait for a sandbox. The p50 and p99 of claims are
+// then from the write that makes one available to the answer of the create.
+type answerFigures struct {
+	// AnswerRatio is the p99 by the p50 of plain creates.
+	AnswerRatio number `json:"answer_ratio"`
+}
+
+// runtimeFigures compare claims with envVars, which the runtimes of sandboxes have to be
+// given, with claims of one sandbox: without any, or in the case of 100 with them too.
+type runtimeFigures struct {
+	Calls        int    `json:"runtime_calls"`
+	OtherP50     number `json:"other_p50_ms"`
+	RuntimeRatio number `json:"runtime_ratio"`
+}
+
 // writeFigures are what is written for one sandbox or one claim.
 type writeFigures struct {
 	FillS    number `json:"fill_s,omitempty"`
@@ -145,6 +170,9 @@ type result struct {
 	*setFigures
 	*refillFigures
 	*fillFigures
+	*waitingFigures
+	*answerFigures
+	*runtimeFigures
 	*etcdFigures
 	*writeFigures
 	// Goal is what is to be reached, and OK whether it is, without any failed claim.

@@ -40,12 +40,13 @@ type server struct {
 	stop  context.CancelFunc
 }
 
-// startServer runs the program on dir and returns when it is ready. The server
-// lives until ctx is done or it is closed.
-func startServer(ctx context.Context, program, dir string, connections int) (*server, error) {
+// startServer runs the program on dir, with more arguments where there are any, and
+// returns when it is ready. The server lives until ctx is done or it is closed.
+func startServer(ctx context.Context, program, dir string, connections int, more ...string) (*server, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	cmd := exec.CommandContext(ctx, program, "up", "--data-dir", dir, "--kubeconfig", kubeconfig, "--secure-port", "0")
+	args := []string{"up", "--data-dir", dir, "--kubeconfig", kubeconfig, "--secure-port", "0"}
+	cmd := exec.CommandContext(ctx, program, append(args, more...)...)
 	logs := &lastLines{}
 	cmd.Stderr = logs
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

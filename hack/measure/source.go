@@ -125,7 +125,7 @@ func largest(types map[string]size, all bool) []string {
 const module = "github.com/sandlot-io/sandlot/"
 
 // planImports are what the pure planner may import of this module and of Kubernetes.
-var planImports = regexp.MustCompile(`^(` + module + `(apis/sandbox/v1alpha1|pkg/claims|pkg/podtemplate|pkg/podresize)|k8s\.io/(apimachinery|utils)/.*)$`)
+var planImports = regexp.MustCompile(`^(` + module + `(apis/sandbox/v1alpha1|pkg/claims|pkg/podtemplate|pkg/inplace)|k8s\.io/(apimachinery|utils)/.*)$`)
 
 // impure are packages that are allowed by that, or are of the standard library, and that
 // a function of values has no use for.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,15 @@ type Options struct {
 	// them, as the API does with all that is created; nil lets all pass. The claim is not
 	// to be changed.
 	Admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
+	// SetUp sets up the agent-runtime of a sandbox that a claim holds: envVars and access
+	// token, and then the volumes to mount, in order. It ends with ctx, and does what can be
+	// tried again by itself. A *claims.SetupError says that this sandbox cannot be set up,
+	// and any other error that it was not. Where it is nil, a claim whose sandboxes have an
+	// agent-runtime ends with an error.
+	SetUp func(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error
+	// Seal returns what is kept on the sandboxes of a claim, encrypted, for SetUp to be
+	// repeated; nil keeps nothing.
+	Seal func(claim *v1alpha1.SandboxClaim) (string, error)
 }
 
 // Allocator binds sandboxes to claims, in the call and in the background.
@@ -70,6 +80,7 @@ type Allocator struct {
 	planner   *planner
 	committer *committer
 	worker    *worker
+	edits     *edits
 	stock     *stock
 	feeds     *Feeds
 	lag       *lag
@@ -104,13 +115,14 @@ func New(o Options) *Allocator {
 			cache: podtemplate.NewCache(), sizes: newSizes(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
 			podMetadata: o.PodMetadata,
 		},
-		stock: a.stock, clock: o.Clock, admit: o.Admit,
+		stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal,
 	}
 	a.committer = &committer{
 		store: store, clock: o.Clock, queue: lines, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
-	a.worker = newWorker(a.planner, a.committer, o.SyncWindow)
-	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, lag: a.lag}
+	a.worker = newWorker(a.planner, a.committer, o.SyncWindow, o.SetUp)
+	a.edits = newEdits(o.Clock, a.worker.passer, &a.worker.prefers)
+	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, edits: a.edits, lag: a.lag}
 	return a
 }
 
@@ -119,7 +131,10 @@ func New(o Options) *Allocator {
 // the next server that runs.
 func (a *Allocator) Run(ctx context.Context) {
 	defer live.add(a)()
+	var edits sync.WaitGroup
+	edits.Go(func() { a.edits.run(ctx) })
 	a.worker.run(ctx)
+	edits.Wait()
 }
 
 // Feeds returns what the watches are to tell of.
@@ -132,7 +147,9 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	prefers := poolindex.Share(self, servers)
 	a.stock.index.Prefer(prefers)
 	a.worker.prefers.Store(&prefers)
+	a.worker.peers.Store(&peers{self: self, servers: servers})
 	a.worker.known.wake(func(*unfinished) bool { return true })
+	a.edits.wake()
 }
 
 // IndexBehind is for how long the index has been waiting to hear of a sandbox that
@@ -166,16 +183,23 @@ func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 	if err != nil || !claims.Unfinished(stored) {
 		known.forget(u, claim.UID)
 		if err == nil {
-			warnOfHeldBack(ctx, u.keptFromPods())
+			a.warn(ctx, claim, u)
 		}
 		return stored, a.refusal(ctx, claim, err)
 	}
+	a.worker.setUpRuntimes(u)
 	known.begin(u, claim.UID)
 	if waits && a.worker.isRunning() {
 		a.await(ctx, u)
 	}
-	warnOfHeldBack(ctx, u.keptFromPods())
+	a.warn(ctx, claim, u)
 	return u.latest().DeepCopy(), nil
+}
+
+// warn tells the client of a claim what of it does not reach its sandboxes.
+func (a *Allocator) warn(ctx context.Context, claim *v1alpha1.SandboxClaim, u *unfinished) {
+	warnOfHeldBack(ctx, u.keptFromPods())
+	warnOfRuntimes(ctx, claim, u.runtimeless())
 }
 
 // toldHeldBack is how many fields one warning names.
@@ -199,6 +223,7 @@ func warnOfHeldBack(ctx context.Context, fields []string) {
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
 	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
+	t.state.Setups, _ = a.worker.setupsOf(u, nil)
 	detached := false
 	for {
 		if err := ctx.Err(); err != nil {
@@ -330,6 +355,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	if err != nil {
 		return nil, a.refusal(ctx, claim, err)
 	}
+	warnOfRuntimes(ctx, claim, t.marks.WithoutRuntime())
 	return p.Claim, nil
 }
 
@@ -346,22 +372,26 @@ func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
 		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
-	if !fails && !onlyFresh(claim) {
+	if !fails && !onlyFresh(claim) && !bringsAdditional(claim) || plan.Expired(claim, a.options.Clock.Now()) {
 		return nil
 	}
 	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
-	err := a.check(ctx, claim)
+	err := a.check(ctx, claim, fails)
 	if err != nil {
 		answered(nil, err) // otherwise it is Create that answers
 	}
 	return err
 }
 
-// check finds the refusals of a claim. What cannot be read now is for Create to tell.
-func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+// check finds the refusals of a claim, which fails if there are too few sandboxes for it.
+// What cannot be read now is for Create to tell.
+func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fails bool) error {
 	e, err := a.stock.eligible(ctx, claim, true)
 	if err != nil {
 		return err
+	}
+	if err := a.planner.checkMetadata(ctx, claim, &e); err != nil {
+		return a.refusal(ctx, claim, err)
 	}
 	if onlyFresh(claim) {
 		if !e.CanMake() {
@@ -373,7 +403,7 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 		return nil
 	}
 	wanted := claims.Replicas(claim)
-	if a.stock.queue.Free(sourcesOf(&e)) >= wanted {
+	if !fails || a.stock.queue.Free(sourcesOf(&e)) >= wanted {
 		return nil
 	}
 	if e, err = a.stock.lookAgain(ctx, claim, e, wanted); err != nil {

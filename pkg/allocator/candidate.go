@@ -21,7 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -69,11 +69,16 @@ type sizedRevision struct {
 	// have the same one, unless a user changed one of them.
 	have   *runtime.RawExtension
 	raised raised
+	// applied is what comes of that with the claim's inplaceUpdate, and refused why the
+	// template takes nothing of it.
+	applied inplace.Applied
+	refused error
 	// podMetadata says which of the claim's labels and annotations reach their pods.
 	podMetadata *v1alpha1.PodMetadataPolicy
 }
 
-// prepare returns a candidate as it is to be bound, errMoved, or a noTemplateError.
+// prepare returns a candidate as it is to be bound, errMoved, a noTemplateError, or a
+// RefusedError.
 func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*plan.Candidate, error) {
 	sb, err := c.stock.store.Sandbox(ctx, from.Pool.Namespace, from.Name, from.ResourceVersion)
 	if err != nil {
@@ -104,7 +109,9 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 		if err != nil {
 			return nil, err
 		}
-		size.apply(ready, c.sizes)
+		if err := size.apply(ready, c.sizes, c.claim); err != nil {
+			return nil, err
+		}
 	}
 	return ready, nil
 }
@@ -197,6 +204,7 @@ func (c *candidates) size(ctx context.Context, from poolindex.Candidate) (*sized
 			return nil, err
 		}
 	}
+	s.podMetadata = &v1alpha1.PodMetadataPolicy{} // it brings nothing, so nothing is let through
 	if bringsPodMetadata(c.claim) {
 		var err error
 		if s.podMetadata, err = c.podMetadataFor(ctx, from); err != nil {
@@ -217,17 +225,30 @@ func (c *candidates) podMetadataFor(ctx context.Context, from poolindex.Candidat
 	return c.podMetadataOf(ctx, set, c.late)
 }
 
-// apply sets the template that a candidate is bound with.
-func (s *sizedRevision) apply(ready *plan.Candidate, sizes *sizes) {
+// apply sets the template that a candidate is bound with: raised to what it is to have,
+// and with the claim's inplaceUpdate. Errors are those of inPlace.
+func (s *sizedRevision) apply(ready *plan.Candidate, sizes *sizes, claim *v1alpha1.SandboxClaim) error {
 	ready.PodMetadata = s.podMetadata
-	if s.want == nil {
+	if s.want == nil && claim.Spec.InplaceUpdate == nil {
 		ready.ResizeFailed = s.failed
-		return
+		return nil
 	}
 	if s.have == nil || !bytes.Equal(s.have.Raw, ready.Template.Raw) {
-		s.have, s.raised = ready.Template, sizes.raise(ready.Template, s.want)
+		s.have, s.raised = ready.Template, raised{template: ready.Template, failed: s.failed}
+		if s.want != nil {
+			s.raised = sizes.raise(ready.Template, s.want)
+		}
+		s.applied, s.refused = inPlace(s.raised.template, claim)
 	}
-	ready.Template, ready.Resize, ready.ResizeFailed = s.raised.template, s.raised.changed, s.raised.failed
+	if s.refused != nil {
+		return s.refused
+	}
+	ready.Resize, ready.ResizeFailed = s.raised.changed, s.raised.failed
+	ready.Template, ready.InPlace = s.applied.Template, s.applied.Goal
+	if err := s.applied.Rejected.ToAggregate(); err != nil {
+		ready.ResizeFailed = err
+	}
+	return nil
 }
 
 // unpatched is the template that a set refers to, without the set's patch.
@@ -303,7 +324,7 @@ func (s *sizes) raise(have, want *runtime.RawExtension) raised {
 	key := sums{sha256.Sum256(have.Raw), sha256.Sum256(want.Raw)}
 	known, ok := s.raises.Get(key)
 	if !ok {
-		template, changed, err := podresize.Raise(have, want)
+		template, changed, err := inplace.Raise(have, want)
 		if !changed {
 			template = nil // nothing is kept of one that stays as it is
 		}
@@ -322,7 +343,7 @@ func (s *sizes) patched(set *v1alpha1.SandboxSet) bool {
 	key := setState{set.UID, set.Generation}
 	known, ok := s.patches.Get(key)
 	if !ok {
-		known = podresize.PatchesResources(set.Spec.Patch)
+		known = inplace.PatchesResources(set.Spec.Patch)
 		s.patches.Add(key, known)
 	}
 	return known.(bool)

@@ -143,7 +143,7 @@ func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
 
 // putAside takes what moved out of the hand.
 func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.Moved) error {
-	held := len(p.Released) + len(p.Counted)
+	held := len(p.Released) + len(p.Counted) + len(p.Marked)
 	again := errAgain
 	var lost []int
 	var names []string

@@ -143,6 +143,8 @@ func (s *slip) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, _ 
 	return s.CreateClaim(ctx, claim)
 }
 
+func (s *slip) ExpectClaim(*v1alpha1.SandboxClaim, int64) error { return nil }
+
 func (s *slip) CreateSandbox(_ context.Context, sb *v1alpha1.Sandbox) error {
 	s.sandboxes = append(s.sandboxes, sb)
 	return nil

@@ -21,6 +21,7 @@ import (
 type Feeds struct {
 	stock *stock
 	known *unfinishedClaims
+	edits *edits
 	lag   *lag
 }
 
@@ -37,6 +38,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 			f.known.turns.Add(uid)
 		}
 	}
+	f.edits.listed(listed, resourceVersion)
 }
 
 // ClaimChanged takes in the current state of a claim.
@@ -47,6 +49,7 @@ func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) {
 	case u == nil && claims.Unfinished(claim):
 		f.known.adopt(claim)
 	}
+	f.edits.claimIs(claim)
 }
 
 // ClaimDeleted takes in that a claim is gone.
@@ -55,6 +58,7 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 		u.claimIsGone()
 		f.known.turns.Add(claim.UID)
 	}
+	f.edits.claimIsGone(claim.UID)
 }
 
 // SandboxListed takes in all sandboxes.

@@ -61,9 +61,10 @@ func (t *templates) podMetadataOfTemplate(ctx context.Context, namespace, name s
 	return t.podMetadata, nil
 }
 
-// bringsPodMetadata reports whether a claim has any labels or annotations for pods.
+// bringsPodMetadata reports whether a claim has anything for the metadata of pods.
 func bringsPodMetadata(claim *v1alpha1.SandboxClaim) bool {
-	return len(claim.Spec.Labels)+len(claim.Spec.Annotations) > 0
+	additional := v1alpha1.AdditionalPodMetadataOf(&claim.Spec)
+	return len(claim.Spec.Labels)+len(claim.Spec.Annotations)+len(additional.Labels)+len(additional.Annotations) > 0
 }
 
 // freshModel is what the sandboxes made for a claim look like, or why there can be
@@ -85,32 +86,10 @@ type freshModel struct {
 func (t *templates) freshModel(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
 ) (*freshModel, error) {
-	var model *v1alpha1.Sandbox
-	var most []*int32
-	var limit claims.FreshLimit
-	var policy *v1alpha1.PodMetadataPolicy
+	model, most, err := t.plainModel(ctx, claim, e, lookup)
 	var refused *RefusedError
-	var err error
-	if e.MakeFrom != nil {
-		model, most, err = t.modelOf(ctx, e.MakeFrom, lookup)
-	} else {
-		model, most, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
-	}
-	if err == nil && bringsPodMetadata(claim) {
-		if e.MakeFrom != nil {
-			policy, err = t.podMetadataOf(ctx, e.MakeFrom, lookup)
-		} else {
-			policy, err = t.podMetadataOfTemplate(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
-		}
-	}
 	if err == nil {
-		refused, err = inject(ctx, claim, e, model, lookup)
-	}
-	if err == nil {
-		limit, err = t.freshLimit(claim, model, most)
-	}
-	if err == nil && refused == nil {
-		refused = tooMany(claim, e, limit)
+		refused, err = t.complete(ctx, claim, e, model, most, lookup)
 	}
 	switch {
 	case isAboutTemplates(err):
@@ -120,7 +99,49 @@ func (t *templates) freshModel(
 	case refused != nil:
 		return &freshModel{broken: refused, refused: refused}, nil //nolint:nilerr // the model says so
 	}
-	return &freshModel{sandbox: model, limit: limit, podMetadata: policy}, nil
+	return model, nil
+}
+
+// plainModel finds what sandboxes made for a claim look like but for what the claim adds,
+// and what set and template say of their number.
+func (t *templates) plainModel(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
+) (model *freshModel, most []*int32, err error) {
+	model = &freshModel{}
+	if e.MakeFrom != nil {
+		model.sandbox, most, err = t.modelOf(ctx, e.MakeFrom, lookup)
+	} else {
+		model.sandbox, most, err = modelFrom(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+	}
+	if err != nil || !bringsPodMetadata(claim) {
+		return model, most, err
+	}
+	if e.MakeFrom != nil {
+		model.podMetadata, err = t.podMetadataOf(ctx, e.MakeFrom, lookup)
+	} else {
+		model.podMetadata, err = t.podMetadataOfTemplate(ctx, claim.Namespace, e.MakeFromTemplate, lookup)
+	}
+	return model, most, err
+}
+
+// complete puts into a model what the claim adds, or returns why it cannot have that.
+func (t *templates) complete(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *freshModel, most []*int32, lookup podtemplate.Lookup,
+) (*RefusedError, error) {
+	if refused, err := changeModel(claim, model.sandbox); refused != nil || err != nil {
+		return refused, err
+	}
+	if refused, err := inject(ctx, claim, e, model.sandbox, lookup); refused != nil || err != nil {
+		return refused, err
+	}
+	var err error
+	if model.limit, err = t.freshLimit(claim, model.sandbox, most); err != nil {
+		return nil, err
+	}
+	if refused := metadataRefusal(claim, model.sandbox.Spec.Template); refused != nil {
+		return refused, nil
+	}
+	return tooMany(claim, e, model.limit), nil
 }
 
 // freshLimit is how many sandboxes like the model a claim may hold. said is what set and
@@ -128,7 +149,12 @@ func (t *templates) freshModel(
 func (t *templates) freshLimit(claim *v1alpha1.SandboxClaim, model *v1alpha1.Sandbox, said []*int32) (claims.FreshLimit, error) {
 	each := int64(0)
 	// The claim's metadata is on the sandbox, and on its pod template.
-	for _, part := range []any{model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations} {
+	additional := v1alpha1.AdditionalPodMetadataOf(&claim.Spec)
+	parts := []any{model, claim.Spec.Labels, claim.Spec.Labels, claim.Spec.Annotations, claim.Spec.Annotations}
+	if bringsAdditional(claim) {
+		parts = append(parts, additional)
+	}
+	for _, part := range parts {
 		raw, err := json.Marshal(part)
 		if err != nil {
 			return claims.FreshLimit{}, malformed(err)
@@ -336,8 +362,11 @@ func refusal(reason string, errs field.ErrorList) *RefusedError {
 		why += fmt.Sprintf("; and %d more", more)
 	}
 	message := v1alpha1.EnvVarsInjectionRejectedMessage(why)
-	if reason == v1alpha1.ReasonVolumeClaimTemplatesRejected {
+	switch reason {
+	case v1alpha1.ReasonVolumeClaimTemplatesRejected:
 		message = v1alpha1.VolumeClaimTemplatesRejectedMessage(why)
+	case v1alpha1.ReasonInplaceUpdateRejected:
+		message = v1alpha1.InplaceUpdateRejectedMessage(why)
 	}
 	return &RefusedError{Reason: reason, Message: message, Errors: errs}
 }

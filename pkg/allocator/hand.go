@@ -27,11 +27,15 @@ type hand struct {
 	// gets no more, as far as that was found out by trying.
 	room    int
 	refused *RefusedError
+	// generation is that of the claim that taken and made are prepared for.
+	generation int64
 	// unknown is ErrIdentityUnknown once that was found out: who made the claim does not
 	// come to be known later.
 	unknown error
 	// heldBack are the fields of the claim that were kept from pods so far.
 	heldBack sets.Set[string]
+	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.
+	withoutRuntime sets.Set[string]
 	// making spaces out the making of sandboxes that fail, looking the looks at what is
 	// in the way and no watch may tell of.
 	making, looking pause
@@ -46,9 +50,9 @@ type taken struct {
 func newHand() *hand {
 	return &hand{
 		room:     etcdtxn.MaxOps - 1,
-		heldBack: sets.Set[string]{},
-		making:   newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
-		looking:  newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
+		heldBack: sets.Set[string]{}, withoutRuntime: sets.Set[string]{},
+		making:  newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+		looking: newPause(wait.Backoff{Duration: 2 * time.Second, Factor: 1.5, Jitter: 0.2, Steps: 6, Cap: 5 * time.Second}),
 	}
 }
 

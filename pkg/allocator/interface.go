@@ -133,6 +133,9 @@ type Store interface {
 type Txn interface {
 	CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error
 	UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error
+	// ExpectClaim lets the transaction fail unless the claim, which it leaves as it is, is
+	// still at a revision.
+	ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error
 	CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error
 	UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error
 	// Len and Bytes say how much the transaction holds.

@@ -47,6 +47,7 @@ const (
 	resultDeleted   = "deleted"
 	resultRejected  = "rejected" // it adds what its template does not take
 
+	resultOK        = "ok"
 	resultSucceeded = "succeeded"
 	resultFailed    = "failed"
 	resultLetGo     = "let_go" // it failed, or was not ready in time
@@ -108,7 +109,15 @@ var (
 	claimResizes = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace:      namespace,
 		Name:           "claim_resizes_total",
-		Help:           "Sandboxes of smaller pools that claims had resized, by how it went.",
+		Help:           "Sandboxes that claims had resized or otherwise changed in place, by how it went.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+
+	runtimeSetups = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace:      namespace,
+		Name:           "runtime_setup_duration_seconds",
+		Help:           "Time that it took to set up the agent-runtime of a sandbox for a claim, mounts and retries with it, by how it went.",
+		Buckets:        fromMillisecond,
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 
@@ -150,7 +159,7 @@ var (
 	})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound, claimResizes,
+		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound, claimResizes, runtimeSetups,
 			transactionDuration, transactionConflicts, unknownOutcomes, poolReads, indexLag)
 		legacyregistry.CustomMustRegister(&live)
 		// A rate needs a 0 to begin with.
@@ -162,6 +171,9 @@ var (
 		}
 		for _, result := range []string{resultCommitted, resultConflict, resultTooLarge, resultUnknown, resultError} {
 			transactionDuration.WithLabelValues(result)
+		}
+		for _, result := range []string{resultOK, resultFailed} {
+			runtimeSetups.WithLabelValues(result)
 		}
 		addZero(transactionConflicts, movedClaim, movedSandbox)
 		addZero(sandboxesBound, sourcePool, sourceFresh)

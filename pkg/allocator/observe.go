@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
@@ -85,12 +86,12 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 func endOf(claim *v1alpha1.SandboxClaim) string {
 	completed := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionCompleted)
 	switch conditions := claim.Status.Conditions; {
-	case completed != nil && (completed.Reason == v1alpha1.ReasonEnvVarsInjectionRejected || completed.Reason == v1alpha1.ReasonVolumeClaimTemplatesRejected || completed.Reason == v1alpha1.ReasonTooLarge):
-		return resultRejected
 	case meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionTimedOut):
 		return resultTimedOut
-	case meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionCompleted):
+	case completed != nil && completed.Status == metav1.ConditionTrue && completed.Reason == v1alpha1.ReasonAllReplicasClaimed:
 		return resultCompleted
+	case completed != nil && completed.Status == metav1.ConditionTrue:
+		return resultRejected
 	}
 	return resultDeleted
 }
@@ -106,6 +107,15 @@ func observeWritten(isNew bool, p *plan.Plan) {
 	if !isNew && p.Ends() {
 		observeEnd(p.Claim, p.Took())
 	}
+}
+
+// observeSetup counts the setting up of a runtime.
+func observeSetup(err error, took time.Duration) {
+	result := resultOK
+	if err != nil {
+		result = resultFailed
+	}
+	runtimeSetups.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // observeEnd counts the end of a claim that took more than one transaction.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -170,7 +170,7 @@ func TestCandidatesAreRaised(t *testing.T) {
 				t.Fatal(err)
 			}
 			sb := p.Bound[0]
-			if podresize.InProgress(sb) != tc.resize || plan.IsStarting(sb) != tc.resize || strings.Contains(string(sb.Spec.Template.Raw), `"cpu":"4"`) != tc.resize {
+			if inplace.InProgress(sb) != tc.resize || plan.IsStarting(sb) != tc.resize || strings.Contains(string(sb.Spec.Template.Raw), `"cpu":"4"`) != tc.resize {
 				t.Errorf("bound as %s, %+v", sb.Spec.Template.Raw, sb.Status.Conditions)
 			}
 			if update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate); !tc.resize &&
@@ -200,7 +200,7 @@ func TestLikeCandidatesAreRaisedOnce(t *testing.T) {
 	}
 	for _, sb := range p.Bound {
 		got := string(sb.Spec.Template.Raw)
-		if !podresize.InProgress(sb) || !strings.Contains(got, `"cpu":"4"`) || strings.Contains(got, "mine") != (sb.Name == "own") {
+		if !inplace.InProgress(sb) || !strings.Contains(got, `"cpu":"4"`) || strings.Contains(got, "mine") != (sb.Name == "own") {
 			t.Errorf("%s is bound as %s", sb.Name, got)
 		}
 	}
@@ -248,8 +248,8 @@ func BenchmarkRaiseAnother(b *testing.B) {
 			b.Fatal(err)
 		}
 		ready := plan.Candidate{Template: own[i%len(own)]}
-		if size.apply(&ready, c.sizes); !ready.Resize {
-			b.Fatal(ready)
+		if err := size.apply(&ready, c.sizes, c.claim); err != nil || !ready.Resize {
+			b.Fatal(ready, err)
 		}
 	}
 }

@@ -31,6 +31,8 @@ type planner struct {
 	// admit judges the sandboxes that are about to be made for a claim, and may change
 	// them; nil lets all pass.
 	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
+	// seal returns what a sandbox keeps of how its runtime is set up; nil is nothing.
+	seal func(*v1alpha1.SandboxClaim) (string, error)
 }
 
 // turn is one step of a claim: it finds what the claim needs and plans what to write.
@@ -59,6 +61,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	s.Now = t.clock.Now()
 	s.Room, s.Refused, s.MayMake, s.Broken = t.room, t.refused, t.making.over(s.Now), nil
 	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
+	t.preparedFor(s.Claim.Generation)
 	var err error
 	marked := s.Claim
 	if t.dry { // what it adds to thousands of sandboxes is not shown
@@ -69,6 +72,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if t.marks, err = plan.NewMarks(marked); err != nil {
 		return nil, err
 	}
+	t.marks.Seal, s.Setups.LeftOut = t.seal, t.dry
 	if s.Eligible, err = t.stock.eligible(ctx, s.Claim, s.New); err != nil {
 		if s.New || s.Now.Before(plan.Deadline(s.Claim, s.Start)) || ctx.Err() != nil {
 			return nil, err
@@ -79,20 +83,31 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if err := t.checkRefused(ctx); err != nil {
 		return nil, err
 	}
-	a := plan.Assess(*s)
-	offer, err := t.find(ctx, a)
-	if err != nil {
-		return nil, err
+	if s.New {
+		if err := t.checkMetadata(ctx, s.Claim, &s.Eligible); err != nil {
+			return nil, err
+		}
 	}
-	p, err := a.Next(offer, t.marks)
+	a, p, err := t.draftOrEnd(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t.state.Eligible = a.Eligible
 	t.heldBack.Insert(t.marks.HeldBack()...)
+	t.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
 	t.planLook(p)
 	span.AddEvent("Found", attribute.Int("from pool", len(p.Bound)), attribute.Int("made", len(p.Made)), attribute.Int("missing", p.Wants.Need))
 	return p, nil
+}
+
+// preparedFor gives back what is in the hand if the claim was edited since that was
+// prepared: it has the labels, metadata, image and times of before.
+func (t *turn) preparedFor(generation int64) {
+	if t.generation != generation {
+		t.letGo()
+		t.made = nil
+	}
+	t.generation = generation
 }
 
 // lookAgain lets sandboxes be taken again, when it is time, whose template could not be
@@ -280,7 +295,7 @@ func (t *turn) needModel(ctx context.Context, a *plan.Assessment) (broken, err e
 			return unread(ctx, a.Claim, err), nil
 		}
 	}
-	if a.New && t.model.refused != nil {
+	if t.model.refused != nil && (a.New || t.model.refused.Reason == v1alpha1.ReasonInvalidMetadata) {
 		return nil, t.model.refused
 	}
 	return t.model.broken, nil

@@ -52,8 +52,9 @@ type unfinished struct {
 	// deleted reports whether the claim is gone.
 	deleted bool
 	outlook outlook
-	// heldBack are the fields of the claim, sorted, that were kept from pods by this server.
-	heldBack []string
+	// heldBack are the fields of the claim, sorted, that were kept from pods by this server,
+	// and withoutRuntime the pools, sorted, whose sandboxes have no agent-runtime.
+	heldBack, withoutRuntime []string
 }
 
 // outlook is what a plan says of what may help a claim.
@@ -70,6 +71,10 @@ type work struct {
 	wroteAt time.Time
 	// notes spaces out writes that bind nothing and end nothing.
 	notes pause
+	// setups are the runtimes that are set up for the claim.
+	setups *setups
+	// metadata brings changed metadata to what the claim holds; nil if it was not changed.
+	metadata *metadataPass
 	// span is that of the create, in whose trace the work is; nil if there was none here.
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
@@ -82,8 +87,9 @@ const progressInterval = 500 * time.Millisecond
 
 func newWork() *work {
 	return &work{
-		hand:  *newHand(),
-		notes: newPause(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
+		hand:   *newHand(),
+		setups: newSetups(),
+		notes:  newPause(wait.Backoff{Duration: progressInterval, Factor: 2, Steps: 5, Cap: 5 * time.Second}),
 	}
 }
 
@@ -252,6 +258,16 @@ func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
 	if len(u.heldBack) != u.work.heldBack.Len() {
 		u.heldBack = sets.List(u.work.heldBack)
 	}
+	if len(u.withoutRuntime) != u.work.withoutRuntime.Len() {
+		u.withoutRuntime = sets.List(u.work.withoutRuntime)
+	}
+}
+
+// runtimeless are the pools of which the claim has sandboxes without an agent-runtime.
+func (u *unfinished) runtimeless() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.withoutRuntime
 }
 
 // keptFromPods are the fields of the claim that were kept from pods so far.
@@ -358,6 +374,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 // forget ends the work at a claim.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.letGo(c.queue)
+	u.work.setups.keep(nil)
 	c.queue.Leave(u.waiter)
 	c.mu.Lock()
 	delete(c.byUID, uid)

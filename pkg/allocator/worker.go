@@ -43,13 +43,18 @@ const (
 type worker struct {
 	*planner
 	*committer
+	passer     *passer
 	syncWindow time.Duration
 	// prefers says which claims are this server's; nil, or a nil function, is all.
 	prefers atomic.Pointer[func(namespace, name string) bool]
+	// peers are the servers of the store; nil before they are known.
+	peers atomic.Pointer[peers]
 	// known are the claims that are not at their end.
 	known *unfinishedClaims
-	// share keeps workers free of the turns of one namespace.
-	share *workShare
+	// share keeps workers free of the turns of one namespace, and setupShare the setting up
+	// of runtimes from being one namespace's.
+	share, setupShare *workShare
+	setUp             setupFunc
 
 	mu sync.Mutex
 	// ctx is that of run; nil before and after.
@@ -57,9 +62,13 @@ type worker struct {
 	running sync.WaitGroup
 }
 
-func newWorker(p *planner, c *committer, syncWindow time.Duration) *worker {
+func newWorker(p *planner, c *committer, syncWindow time.Duration, setUp setupFunc) *worker {
+	if setUp == nil {
+		setUp = noSetUp
+	}
 	return &worker{
-		planner: p, committer: c, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue), share: newWorkShare(workers),
+		planner: p, committer: c, passer: &passer{p.templates, c}, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue),
+		share: newWorkShare(workers), setupShare: newWorkShare(setupsAtOnce), setUp: setUp,
 	}
 }
 
@@ -112,16 +121,33 @@ func (w *worker) background(f func(context.Context)) bool {
 
 // isMine reports whether this server works at a claim. The one that created it does,
 // for as long as that may be answered and a little longer, and then the one that all
-// agree on.
+// agree on. One that has set up runtimes for it, or is about it, goes on until that is
+// written.
 func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	prefers := w.prefers.Load()
 	if prefers == nil || *prefers == nil {
 		return true // it is alone
 	}
+	if u.work != nil && (u.work.setups.inHand() || w.hasMarked(u)) {
+		return true
+	}
 	if w.committer.clock.Now().Before(w.youngUntil(u)) {
 		return !u.created.IsZero()
 	}
 	return (*prefers)("", string(uid))
+}
+
+// hasMarked reports whether a sandbox that the claim holds is marked as one into which
+// this work at the claim mounts volumes. Nobody else does then.
+func (w *worker) hasMarked(u *unfinished) bool {
+	peers, claim := w.peers.Load(), u.latest()
+	if peers == nil || claim == nil || !claims.Mounts(claim) {
+		return false
+	}
+	mark := peers.mark(u.work.setups)
+	return slices.ContainsFunc(u.look().held, func(sb *v1alpha1.Sandbox) bool {
+		return plan.IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Annotations[v1alpha1.AnnotationMounting] == mark
+	})
 }
 
 // youngUntil is until when the server that created a claim works at it.
@@ -279,8 +305,17 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		u.listed(seen, held)
 		seen.held = u.look().held
 	}
+	u.work.setups.heard()
+	metadata, stepped, err := w.bringMetadata(ctx, u, seen, now)
+	if stepped || err != nil {
+		return soon, err
+	}
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
-	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held}
+	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Metadata: metadata}
+	var hopeless *RefusedError
+	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.refused == nil {
+		u.work.refused = hopeless
+	}
 	p, err := t.plan(ctx)
 	if err != nil {
 		return 0, err
@@ -291,6 +326,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		hold = u.work.holdBack(p, now)
 	}
 	if !p.Changes() || hold > 0 {
+		w.setUpRuntimes(u)
 		w.wait(t, p)
 		return w.until(u, t, p, hold), nil
 	}
@@ -301,8 +337,8 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p *plan.Plan, now time.Time) (time.Duration, error) {
 	written, err := w.committer.write(ctx, false, p, &u.work.hand)
 	if errors.Is(err, ErrTooLarge) || errors.Is(err, etcdtxn.ErrTooLarge) {
-		if u.work.refused != nil {
-			return 0, err // not even its end fits
+		if u.work.refused != nil && u.work.refused.Reason == v1alpha1.ReasonTooLarge {
+			return w.endApart(ctx, u, seen, err)
 		}
 		// It never fits: the claim gets no more, and others can have what it holds.
 		u.work.refused = &RefusedError{Reason: v1alpha1.ReasonTooLarge, Message: err.Error()}
@@ -319,7 +355,24 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 		w.known.forget(u, p.Claim.UID)
 		return 0, nil
 	}
+	w.setUpRuntimes(u)
 	w.wait(t, p)
+	return soon, nil
+}
+
+// endApart lets go of what is starting for a claim whose end does not fit into one
+// transaction with that; tooLarge says so. The end is written by the next turn.
+func (w *worker) endApart(ctx context.Context, u *unfinished, seen view, tooLarge error) (time.Duration, error) {
+	starting := slices.DeleteFunc(slices.Clone(seen.held), func(sb *v1alpha1.Sandbox) bool {
+		return !plan.IsStarting(sb) || sb.DeletionTimestamp != nil
+	})
+	if len(starting) == 0 {
+		return 0, tooLarge
+	}
+	if _, err := w.letGoOf(ctx, starting); err != nil {
+		return 0, err
+	}
+	u.incomplete()
 	return soon, nil
 }
 
@@ -342,6 +395,9 @@ func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration)
 		if !pause.over(now) {
 			next = append(next, pause.until.Sub(now))
 		}
+	}
+	if t.state.Metadata.Behind && !u.work.metadata.spacing.over(now) {
+		next = append(next, u.work.metadata.spacing.until.Sub(now))
 	}
 	if young := w.youngUntil(u).Sub(now); young > 0 {
 		next = append(next, young)
@@ -402,7 +458,9 @@ func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
 func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
 	u.work.letGo(w.committer.queue)
 	w.committer.queue.Leave(u.waiter)
-	if w.isMine(uid, u) {
+	isMine := w.isMine(uid, u)
+	u.work.setups.keep(nil)
+	if isMine {
 		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
 		if err != nil {
 			return err

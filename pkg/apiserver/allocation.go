@@ -20,9 +20,11 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -31,6 +33,7 @@ import (
 // connection to etcd, and the watches that keep its index.
 type allocation struct {
 	allocator *allocator.Allocator
+	resumer   *agentruntime.Resumer
 	etcd      *etcdConnection
 	sandboxes *feed[*v1alpha1.Sandbox]
 	sets      *feed[*v1alpha1.SandboxSet]
@@ -47,24 +50,29 @@ type etcdConnection struct {
 }
 
 // newAllocator connects to etcd and returns the allocator, which serves once an
-// allocation has synced its index.
+// allocation has synced its index, and what sets up the runtimes of its sandboxes.
 func newAllocator(
-	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter, extra *ExtraConfig,
-) (*allocator.Allocator, *etcdConnection, error) {
+	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter,
+	volumes agentruntime.VolumesGetter, extra *ExtraConfig,
+) (*allocator.Allocator, *etcdConnection, *agentruntime.Setup, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	sandboxes, _, err := newResource(getter, "sandboxes")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	client, err := newEtcdClient(options.StorageConfig.Transport)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
-		return nil, nil, errors.Join(err, client.Close())
+		return nil, nil, nil, errors.Join(err, client.Close())
+	}
+	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, stores.Sandboxes, extra.RuntimeCertificates)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, client.Close())
 	}
 	registerMetrics()
 	a := allocator.New(allocator.Options{
@@ -84,20 +92,35 @@ func newAllocator(
 		PodMetadata:       extra.podMetadata(),
 		MaxWaiting:        extra.MaxWaitingClaims,
 		MaxWaitingCreates: extra.MaxWaitingCreates,
+		SetUp:             runtimes.SetUp,
+		Seal:              runtimes.Seal,
 	})
-	return a, &etcdConnection{client, options.StorageConfig.Prefix}, nil
+	return a, &etcdConnection{client, options.StorageConfig.Prefix}, runtimes, nil
 }
 
 // newAllocation returns the allocation of an allocator that binds the claims of a
 // store.
-func newAllocation(a *allocator.Allocator, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
+func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
 	feeds := a.Feeds()
+	resumer := agentruntime.NewResumer(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
 	return &allocation{
 		allocator: a,
+		resumer:   resumer,
 		etcd:      etcd,
 		sandboxes: &feed[*v1alpha1.Sandbox]{
 			name: "sandboxes", store: stores.Sandboxes,
-			listed: feeds.SandboxListed, changed: feeds.SandboxChanged, deleted: feeds.SandboxDeleted,
+			listed: func(all []*v1alpha1.Sandbox, resourceVersion uint64) {
+				feeds.SandboxListed(all, resourceVersion)
+				resumer.SandboxListed(all)
+			},
+			changed: func(sb *v1alpha1.Sandbox) {
+				feeds.SandboxChanged(sb)
+				resumer.SandboxChanged(sb)
+			},
+			deleted: func(sb *v1alpha1.Sandbox) {
+				feeds.SandboxDeleted(sb)
+				resumer.SandboxDeleted(sb)
+			},
 		},
 		sets: &feed[*v1alpha1.SandboxSet]{
 			name: "sandboxsets", store: stores.SandboxSets,
@@ -111,7 +134,10 @@ func newAllocation(a *allocator.Allocator, etcd *etcdConnection, stores *sandbox
 			name: "sandboxclaims", store: claims,
 			listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
 		},
-		members: newMembership(etcd.Client, etcd.prefix, a.PeersChanged),
+		members: newMembership(etcd.Client, etcd.prefix, func(self string, servers []string) {
+			a.PeersChanged(self, servers)
+			resumer.PeersChanged(self, servers)
+		}),
 	}
 }
 
@@ -125,6 +151,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.claims.run(hook) })
 		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
+		a.running.Go(func() { a.resumer.Run(hook) })
 		return nil
 	})
 	if err != nil {

@@ -191,6 +191,12 @@ func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim
 	return t.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, at)
 }
 
+// ExpectClaim implements allocator.Txn.
+func (t *claimTxn) ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error {
+	r := t.store.claimResource
+	return t.Expect(r, r.Key(claim.Namespace, claim.Name), at)
+}
+
 // CreateSandbox implements allocator.Txn.
 func (t *claimTxn) CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	r := t.store.sandboxResource

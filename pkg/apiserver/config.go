@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -64,6 +65,8 @@ type ExtraConfig struct {
 	// MaxWaitingCreates is how many creates of claims wait at the same time. Others are
 	// answered Claiming at once. 0 is no limit.
 	MaxWaitingCreates int
+	// RuntimeCertificates are for the agent-runtimes that speak TLS; nil is none.
+	RuntimeCertificates *agentruntime.Certificates
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
@@ -184,19 +187,22 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	}
 	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster}
 	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-	alloc, etcd, err := newAllocator(getter, stores, lookup, admitter, c.extraConfig)
+	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster, c.extraConfig)
 	if err != nil {
 		return nil, err
 	}
 	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
-		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits,
+		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, RuntimeAccess: runtimes.Access,
 		Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {
 		return nil, err
 	}
-	s.allocation = newAllocation(alloc, etcd, stores, claims)
+	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
+	if err := c.addRuntimeCertificates(s.GenericAPIServer); err != nil {
+		return nil, err
+	}
 	return storage, s.allocation.addTo(s.GenericAPIServer)
 }
 

@@ -29,7 +29,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	}
 	extra := NewConfig().ExtraConfig
 	extra.SyncWindow = syncWindow
-	a, etcd, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, &extra)
+	a, etcd, runtimes, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil, &extra)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	return &Storage{Resources: resources, allocation: newAllocation(a, etcd, stores, claims)}, nil
+	return &Storage{Resources: resources, allocation: newAllocation(a, runtimes, etcd, stores, claims)}, nil
 }
 
 // Run runs the allocation, as the server's hook does, until ctx is done.
@@ -51,6 +51,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	a.running.Go(func() { a.templates.run(ctx) })
 	a.running.Go(func() { a.claims.run(ctx) })
 	a.running.Go(func() { a.allocator.Run(ctx) })
+	a.running.Go(func() { a.resumer.Run(ctx) })
 	a.running.Wait()
 	for _, resource := range s.Resources {
 		resource.Destroy()

@@ -15,9 +15,12 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/garbagecollector"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/lifetime"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/expire"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/follow"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/ttl"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxset/replenish"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxtemplate/networkpolicy"
@@ -50,6 +53,8 @@ type Options struct {
 	// begins anyway when less than half of the pool is left, and five seconds after the
 	// first of them. Negative is no time.
 	QuietPeriod time.Duration
+	// RecycleTimeout is how long it may take to recycle a sandbox.
+	RecycleTimeout time.Duration
 	// ClaimEvents is which claims get events in a cluster.
 	ClaimEvents ClaimEvents
 	// Namespace is where Sandlot is installed. Runtimes are looked for there, and its
@@ -72,8 +77,8 @@ const (
 	// ClaimEventsWaiting records events on the claims that had to wait for
 	// sandboxes: a burst that the pools can serve costs nothing.
 	ClaimEventsWaiting ClaimEvents = "Waiting"
-	// ClaimEventsAll records the completion of every claim, and its deletion after
-	// its time to live, as well.
+	// ClaimEventsAll records the completion of every claim, and its expiry and its
+	// deletion after its time to live, as well.
 	ClaimEventsAll ClaimEvents = "All"
 )
 
@@ -89,6 +94,7 @@ func DefaultOptions() Options {
 		PodWorkers:          32,
 		RefillConcurrency:   16,
 		QuietPeriod:         100 * time.Millisecond,
+		RecycleTimeout:      recycle.DefaultTimeout,
 		ClaimEvents:         ClaimEventsWaiting,
 		Namespace:           DefaultNamespace,
 	}
@@ -108,8 +114,13 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 			Events: !o.Simulate, // without a cluster there is no API for them
 		}),
 		ttl.New(c, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
+		follow.New(c, reader, clk, o.SandboxClaimWorkers),
+		expire.New(c, reader, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
 		lifetime.NewShutdown(c, clk, o.SandboxWorkers),
 		lifetime.NewPause(c, clk, o.SandboxWorkers),
+		recycle.New(recycle.Options{
+			Client: c, Reader: reader, Lookup: lookup, Clock: clk, Workers: o.SandboxWorkers, Timeout: o.RecycleTimeout, Events: !o.Simulate,
+		}),
 	}
 	if o.Simulate {
 		return append(all,

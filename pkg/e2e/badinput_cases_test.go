@@ -111,15 +111,29 @@ func badClaims() map[string]badCase {
 	for _, field := range []string{"createOnNoStock", "skipInitRuntime", "reserveFailedSandbox"} {
 		add(field, "spec."+field, object{field: "yes"})
 	}
-	for field, value := range map[string]any{
-		"envVars":               object{"A": "b"},
-		"additionalPodMetadata": object{"labels": object{"a": "b"}}, "inplaceUpdate": object{"image": "busybox:2"},
-		"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}, "lifecycle": object{"ttlSecondsAfterFinished": 5},
-	} {
-		add("not served: "+field, "spec."+field, object{field: value})
-	}
+	add("variable of a runtime", "spec.envVars", object{"envVars": object{"A=B": "b"}})
+	add("volume without a cluster", "spec.dynamicVolumesMount", object{"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}})
+	add("mount over the system", "spec.dynamicVolumesMount[0].mountPath", object{"dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/proc"}}})
+	add("mounts without a runtime", "spec.skipInitRuntime", object{"skipInitRuntime": true, "dynamicVolumesMount": []any{object{"pvName": "pv", "mountPath": "/data"}}})
 	addInjection(add)
+	for _, key := range []string{"k8s.io/x", "app.kubernetes.io/name", "agents.x-k8s.io/claim-uid", "sidecar.istio.io/inject", v1alpha1.LabelOwner} {
+		add("pod label "+key, "spec.additionalPodMetadata.labels["+key+"]", object{"additionalPodMetadata": object{"labels": object{key: "b"}}})
+	}
+	add("pod label and label", "spec.additionalPodMetadata.labels[a]", object{"labels": object{"a": "b"}, "additionalPodMetadata": object{"labels": object{"a": "c"}}})
+	add("pod annotation of a type", "spec.additionalPodMetadata.annotations", object{"additionalPodMetadata": object{"annotations": object{"a": 1}}})
 	add("lifecycle time", "spec.lifecycle.shutdownTime", object{"lifecycle": object{"shutdownTime": "x"}})
+	for name, update := range map[string]object{
+		"": {}, ".image": {"image": " busybox:2"}, ".resources.requests[cpu]": {"resources": object{"requests": object{"cpu": "0"}}},
+		".resources.limits[cpu]": {"image": "busybox:2", "resources": object{"limits": object{"cpu": "-1"}}},
+	} {
+		add("in place"+name, "spec.inplaceUpdate"+name, object{"inplaceUpdate": update})
+	}
+	for _, value := range []any{-1, 2147483648, "5s", 1.5} {
+		add(fmt.Sprintf("lifecycle TTL %v", value), "spec.lifecycle.ttlSecondsAfterFinished", object{"lifecycle": object{"ttlSecondsAfterFinished": value}})
+	}
+	for _, value := range []any{"delete", "Keep", 1} {
+		add(fmt.Sprintf("lifecycle policy %v", value), "spec.lifecycle.shutdownPolicy", object{"lifecycle": object{"shutdownPolicy": value}})
+	}
 	add("quantity", "spec.inplaceUpdate.resources.limits", object{"inplaceUpdate": object{"resources": object{"limits": object{"cpu": "many"}}}})
 	add("too many runtimes", "spec.runtimes", object{"runtimes": many(65, object{"name": "csi"})})
 	add("runtime without name", "spec.runtimes[0].name", object{"runtimes": []any{object{}}})

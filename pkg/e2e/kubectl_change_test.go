@@ -201,7 +201,7 @@ func testErrors(t *testing.T, k *kubectl) {
 		"duration":      {builders.ClaimYAML + "  claimTimeout: soon\n", []string{"spec.claimTimeout", `"soon"`}},
 		"unknown field": {builders.ClaimYAML + "  replicaz: 2\n", []string{"strict decoding error", `unknown field "spec.replicaz"`}},
 		"no template":   {strings.Split(builders.PoolYAML, "  template:")[0], []string{"spec.template", "template is required"}},
-		"not served":    {builders.ClaimYAML + "  envVars: {A: b}\n", []string{"spec.envVars", "not supported by this version of Sandlot yet"}},
+		"variable":      {builders.ClaimYAML + "  envVars: {A=B: hidden}\n", []string{"spec.envVars", `"A=B"`}},
 		"other version": {strings.Replace(builders.ClaimYAML, "v1alpha1", "v9", 1), []string{`no matches for kind "SandboxClaim" in version "agents.kruise.io/v9"`}},
 		"not YAML":      {"{", []string{"error"}},
 	} {

@@ -38,7 +38,7 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Objec
 		return t.guard.settle(ctx, t.client.kv)
 	}
 	for _, w := range t.writes {
-		if w.at == 0 {
+		if w.at == 0 || w.obj == nil {
 			continue
 		}
 		for {

@@ -49,8 +49,9 @@ type Txn struct {
 type write struct {
 	resource *Resource
 	key      string
-	obj      runtime.Object
-	data     []byte
+	// obj is nil where the key is only looked at.
+	obj  runtime.Object
+	data []byte
 	// at is the revision that the key must have; 0 where it must be free.
 	at int64
 }
@@ -73,6 +74,21 @@ func (t *Txn) Update(ctx context.Context, r *Resource, key string, obj runtime.O
 	return t.add(ctx, r, key, obj, at)
 }
 
+// Expect lets the transaction fail unless an object, which it leaves as it is, is still at
+// revision at. A transaction cannot be settled by such an object.
+func (t *Txn) Expect(r *Resource, key string, at int64) error {
+	if at <= 0 {
+		return fmt.Errorf("expecting %s: the revision is missing", key)
+	}
+	etcdKey, err := r.etcdKey(key)
+	if err != nil {
+		return err
+	}
+	t.writes = append(t.writes, write{resource: r, key: etcdKey, at: at})
+	t.bytes += len(etcdKey) * 2
+	return nil
+}
+
 func (t *Txn) add(ctx context.Context, r *Resource, key string, obj runtime.Object, at int64) error {
 	etcdKey, err := r.etcdKey(key)
 	if err != nil {
@@ -87,7 +103,7 @@ func (t *Txn) add(ctx context.Context, r *Resource, key string, obj runtime.Obje
 	return nil
 }
 
-// Len is the number of objects added so far.
+// Len is the number of objects added so far, with those that are only looked at.
 func (t *Txn) Len() int { return len(t.writes) }
 
 // Bytes is about the size of the request so far.
@@ -105,7 +121,9 @@ func (t *Txn) Commit(ctx context.Context) error {
 	reads := make([]clientv3.Op, 0, len(t.writes)+1)
 	for _, w := range t.writes {
 		compares = append(compares, clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at))
-		puts = append(puts, clientv3.OpPut(w.key, string(w.data)))
+		if w.obj != nil {
+			puts = append(puts, clientv3.OpPut(w.key, string(w.data)))
+		}
 		reads = append(reads, clientv3.OpGet(w.key, clientv3.WithKeysOnly()))
 	}
 	if g := t.guard; g != nil {
@@ -134,6 +152,9 @@ func (t *Txn) Commit(ctx context.Context) error {
 		t.guard.isAt(resp.Header.Revision)
 	}
 	for _, w := range t.writes {
+		if w.obj == nil {
+			continue
+		}
 		if err := w.resource.versioner.UpdateObject(w.obj, uint64(resp.Header.Revision)); err != nil {
 			return fmt.Errorf("%s was written at revision %d: %w", w.key, resp.Header.Revision, err)
 		}

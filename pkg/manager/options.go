@@ -80,6 +80,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.PodWorkers, defaults.PodWorkers)
 	orDefault(&o.RefillConcurrency, defaults.RefillConcurrency)
 	orDefault(&o.QuietPeriod, defaults.QuietPeriod)
+	orDefault(&o.RecycleTimeout, defaults.RecycleTimeout)
 	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
 	orDefault(&o.Namespace, cmp.Or(o.LeaderElectionNamespace, defaults.Namespace))
 	return o
@@ -120,6 +121,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Sandboxes of one set to create or delete at the same time. While claims go on taking from the set, fewer, down to 1 if the pool is full.")
 	fs.DurationVar(&o.QuietPeriod, "refill-quiet-period", o.QuietPeriod,
 		"How long claims on a set must pause before its refill begins, while half of the pool is left, but at most five seconds. Negative is no time.")
+	fs.DurationVar(&o.RecycleTimeout, "recycle-timeout", o.RecycleTimeout,
+		"How long it may take to recycle a sandbox, from the request until its new pod is ready. One that takes longer is given up.")
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),
 		"Which claims get events, each a write to the cluster's etcd: None, those Waiting for sandboxes, or All.")
 	fs.BoolVar(&o.ManageCertificates, "manage-certificates", o.ManageCertificates,
@@ -152,6 +155,9 @@ func (o *Options) Validate() error {
 	}
 	if o.KubeAPIQPS > 0 && o.KubeAPIBurst < 1 {
 		errs = append(errs, errors.New("--kube-api-burst must be at least 1 where --kube-api-qps is a limit"))
+	}
+	if o.RecycleTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--recycle-timeout must not be negative, is %s", o.RecycleTimeout))
 	}
 	if o.SimulatedStartDelay < 0 {
 		errs = append(errs, fmt.Errorf("--simulated-start-delay must not be negative, is %s", o.SimulatedStartDelay))

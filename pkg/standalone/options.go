@@ -33,6 +33,8 @@ type Options struct {
 	SyncWindow time.Duration
 	// ClaimLimits bound what claims may ask for and bring.
 	ClaimLimits options.ClaimLimits
+	// Runtimes are the certificates for agent-runtimes.
+	Runtimes options.Runtimes
 }
 
 // NewOptions returns the defaults.
@@ -58,6 +60,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
 	o.ClaimLimits.AddFlags(fs)
+	o.Runtimes.AddFlags(fs)
 }
 
 // Complete fills in what is derived from other options.

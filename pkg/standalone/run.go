@@ -106,6 +106,7 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	opts.Alone = true
 	opts.SyncWindow = o.SyncWindow
 	opts.ClaimLimits = o.ClaimLimits
+	opts.Runtimes = o.Runtimes
 	opts.Etcd.StorageConfig.Transport.ServerList = etcd
 	opts.SecureServing.BindAddress = o.BindAddress
 	opts.SecureServing.BindPort = o.SecurePort

@@ -93,6 +93,12 @@ func (s *Server) SetOf(t testing.TB, template *v1alpha1.SandboxTemplate, name, p
 // first numbers the first of them.
 func (s *Server) Stock(t testing.TB, set *v1alpha1.SandboxSet, first, n int) []string {
 	t.Helper()
+	return s.StockWith(t, set, first, n, func(int, *v1alpha1.Sandbox) {})
+}
+
+// StockWith is Stock of sandboxes that change makes others, by their numbers.
+func (s *Server) StockWith(t testing.TB, set *v1alpha1.SandboxSet, first, n int, change func(i int, sb *v1alpha1.Sandbox)) []string {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: s.EtcdServers})
 	if err != nil {
 		t.Fatalf("connecting to etcd: %v", err)
@@ -110,6 +116,7 @@ func (s *Server) Stock(t testing.TB, set *v1alpha1.SandboxSet, first, n int) []s
 		txn := etcdtxn.NewClient(client).Txn()
 		for i := begin; i < min(n, begin+etcdtxn.MaxOps); i++ {
 			sb := AvailableSandbox(set, first+i)
+			change(first+i, sb)
 			names = append(names, sb.Name)
 			if err := txn.Create(t.Context(), resource, resource.Key(sb.Namespace, sb.Name), sb); err != nil {
 				t.Fatalf("stocking: %v", err)
@@ -146,7 +153,7 @@ func AvailableSandbox(set *v1alpha1.SandboxSet, i int) *v1alpha1.Sandbox {
 				*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet")),
 			},
 		},
-		Spec:   v1alpha1.SandboxSpec{EmbeddedSandboxTemplate: source},
+		Spec:   v1alpha1.SandboxSpec{EmbeddedSandboxTemplate: source, Runtimes: set.Spec.Runtimes},
 		Status: ReadyStatus(i, now.Time),
 	}
 }

@@ -77,18 +77,8 @@ func Unready() Option {
 // Both are stopped when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	var s settings
-	for _, opt := range opts {
-		opt(&s)
-	}
-	if s.etcdServers == nil {
-		s.etcdServers = StartEtcd(t)
-	}
-	pki, err := localpki.Ensure(filepath.Join(t.TempDir(), "pki"), []string{"127.0.0.1"}, clock.RealClock{})
-	if err != nil {
-		t.Fatalf("making certificates: %v", err)
-	}
-	server, err := build(t, &s, pki)
+	s, pki := settle(t, opts)
+	server, err := build(t, s, pki)
 	if err != nil {
 		t.Fatalf("building the API server: %v", err)
 	}
@@ -123,6 +113,31 @@ func Start(t testing.TB, opts ...Option) *Server {
 		started.waitReady(t)
 	}
 	return started
+}
+
+// Refusal returns why an API server that Start would run does not start; nil if it does.
+func Refusal(t testing.TB, opts ...Option) error {
+	t.Helper()
+	s, pki := settle(t, opts)
+	_, err := build(t, s, pki)
+	return err
+}
+
+// settle applies options, and makes what the server needs.
+func settle(t testing.TB, opts []Option) (*settings, *localpki.PKI) {
+	t.Helper()
+	s := &settings{}
+	for _, opt := range opts {
+		opt(s)
+	}
+	if s.etcdServers == nil {
+		s.etcdServers = StartEtcd(t)
+	}
+	pki, err := localpki.Ensure(filepath.Join(t.TempDir(), "pki"), []string{"127.0.0.1"}, clock.RealClock{})
+	if err != nil {
+		t.Fatalf("making certificates: %v", err)
+	}
+	return s, pki
 }
 
 // StartEtcd runs an etcd on a temporary folder and returns its endpoints.

@@ -41,18 +41,22 @@ func TestEveryKindIsKnownTwice(t *testing.T) {
 	}
 
 	own := map[string]bool{}
-	// A release is not stored, so there are no lists of it.
-	if release, err := scheme.New(internal.WithKind("SandboxClaimRelease")); err != nil {
-		t.Error(err)
-	} else if _, ok := release.(*v1alpha1.SandboxClaimRelease); !ok {
-		t.Errorf("SandboxClaimRelease is %T in __internal", release)
+	// These are not stored, so there are no lists of them.
+	requests := map[string]runtime.Object{
+		"SandboxClaimRelease":       &v1alpha1.SandboxClaimRelease{},
+		"SandboxClaimRuntimeAccess": &v1alpha1.SandboxClaimRuntimeAccess{},
+	}
+	for name, want := range requests {
+		if got, err := scheme.New(internal.WithKind(name)); err != nil || reflect.TypeOf(got) != reflect.TypeOf(want) {
+			t.Errorf("%s is %T in __internal, %v", name, got, err)
+		}
 	}
 	for name, goType := range scheme.KnownTypes(v1alpha1.SchemeGroupVersion) {
 		if strings.HasSuffix(goType.PkgPath(), "/apis/sandbox/v1alpha1") && !strings.HasSuffix(name, "List") {
 			own[name] = true
 		}
 	}
-	if len(own) != len(kinds)+1 {
+	if len(own) != len(kinds)+len(requests) {
 		t.Errorf("v1alpha1 has kinds %v, tested are %v", own, kinds)
 	}
 }

@@ -13,9 +13,12 @@ const (
 	// ClaimConditionReady is true when all wanted sandboxes are claimed and usable.
 	ClaimConditionReady = "Ready"
 	// ClaimConditionInplaceUpdate is true when the claimed sandboxes that had less cpu
-	// or memory than the template were resized, and false when some could not be, or
-	// are not yet. It is there only if there were any.
+	// or memory than the template, or not what inplaceUpdate says, were changed in place,
+	// and false when some could not be, or are not yet. It is there only if there were any.
 	ClaimConditionInplaceUpdate = "InplaceUpdate"
+	// ClaimConditionFinished is true when the claimed sandboxes have ended. It is there
+	// only then, and ttlSecondsAfterFinished counts from its transition.
+	ClaimConditionFinished = "Finished"
 )
 
 // Reasons of SandboxClaim conditions. Clients compare them.
@@ -41,9 +44,35 @@ const (
 	// ReasonVolumeClaimTemplatesRejected goes with Completed true when the template does
 	// not let the claim add its volumeClaimTemplates.
 	ReasonVolumeClaimTemplatesRejected = "VolumeClaimTemplatesRejected"
+	// ReasonInplaceUpdateRejected goes with Completed true when the inplaceUpdate of the
+	// claim makes no pod of what it can only have fresh sandboxes of.
+	ReasonInplaceUpdateRejected = "InplaceUpdateRejected"
 	// ReasonTooLarge goes with Completed true when the sandboxes do not fit into one
 	// transaction, as the claim demands, or not even one of them does.
 	ReasonTooLarge = "TooLarge"
+	// ReasonTooManyFailures goes with Completed true when so many sandboxes failed while
+	// they were prepared that the claim gets no others.
+	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonRuntimeInitFailed goes with Completed true when no runtime of its sandboxes
+	// can be set up for the claim, whichever sandbox it is.
+	ReasonRuntimeInitFailed = "RuntimeInitFailed"
+	// ReasonMountFailed goes with Completed true when the volumes of the claim cannot be
+	// mounted, whichever sandbox it is.
+	ReasonMountFailed = "MountFailed"
+	// ReasonInvalidMetadata goes with Completed true when additionalPodMetadata gives
+	// another value to a key of the pod template.
+	ReasonInvalidMetadata = "InvalidMetadata"
+	// ReasonClaimExpired goes with Ready false when the claim's lifecycle is over.
+	ReasonClaimExpired = "ClaimExpired"
+	// ReasonSandboxMissing goes with Ready false when a claimed sandbox does not exist.
+	ReasonSandboxMissing = "SandboxMissing"
+	// ReasonSandboxNotReady goes with Ready false when a claimed sandbox is not ready and
+	// does not say why.
+	ReasonSandboxNotReady = "SandboxNotReady"
+	// ReasonPodSucceeded goes with Finished true when all claimed sandboxes succeeded.
+	ReasonPodSucceeded = "PodSucceeded"
+	// ReasonPodFailed goes with Finished true when a claimed sandbox failed.
+	ReasonPodFailed = "PodFailed"
 )
 
 // Condition types of a SandboxSet.
@@ -97,6 +126,19 @@ const (
 	SandboxConditionResumed = "SandboxResumed"
 	// SandboxConditionInplaceUpdate tells how an update in place went.
 	SandboxConditionInplaceUpdate = "InplaceUpdate"
+	// SandboxConditionImageUpdated tells of an update in place that was to change the image
+	// whether it did, once that is known: a failed InplaceUpdate may be about the cpu alone.
+	SandboxConditionImageUpdated = "ImageUpdated"
+	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
+	// the claim. While a sandbox is resumed it is about the new pod, and the sandbox is
+	// Resuming for as long as it is False/Pending.
+	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
+	// SandboxConditionVolumesMounted tells whether the dynamicVolumesMount of the claim
+	// were mounted, after a resume into the new pod.
+	SandboxConditionVolumesMounted = "VolumesMounted"
+	// SandboxConditionRecycling tells how the return to the pool goes. It is true when the
+	// sandbox is back.
+	SandboxConditionRecycling = "Recycling"
 )
 
 // Reasons of the condition Ready of a Sandbox.
@@ -133,4 +175,23 @@ const (
 	ReasonStopPauseSucceed = "StopPauseSucceed"
 	// ReasonCreatePod means that a resume makes the pod.
 	ReasonCreatePod = "CreatePod"
+)
+
+// Reasons of the condition Recycling of a Sandbox.
+const (
+	// ReasonRecyclingStarted goes with Recycling false: the sandbox's pod is being deleted.
+	ReasonRecyclingStarted = "RecyclingStarted"
+	// ReasonRecyclingCompleted goes with Recycling false: the pod is gone, and nothing is
+	// left of what was in the sandbox. It gets a new pod before it is back in its pool.
+	ReasonRecyclingCompleted = "RecyclingCompleted"
+	// ReasonRecyclingSucceeded goes with Recycling true: the sandbox can be claimed again.
+	ReasonRecyclingSucceeded = "RecyclingSucceeded"
+	// ReasonRecyclingFailed goes with Recycling false when the sandbox cannot go back to a
+	// pool.
+	ReasonRecyclingFailed = "RecyclingFailed"
+	// ReasonRecyclingTimeout goes with Recycling false when that took too long.
+	ReasonRecyclingTimeout = "RecyclingTimeout"
+	// ReasonRecyclingRejected goes with Recycling false when the sandbox is not recycled
+	// and goes on as it is.
+	ReasonRecyclingRejected = "RecyclingRejected"
 )

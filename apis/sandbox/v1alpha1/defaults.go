@@ -16,7 +16,8 @@ const (
 	DefaultClaimReplicas int32 = 1
 	// DefaultClaimTimeout is the default of a claim's claimTimeout.
 	DefaultClaimTimeout = time.Minute
-	// DefaultTTLAfterCompleted is the default of a claim's ttlAfterCompleted.
+	// DefaultTTLAfterCompleted is the default of a claim's ttlAfterCompleted without a
+	// lifecycle. With one the claim is kept: its lifecycle says when it ends.
 	DefaultTTLAfterCompleted = 60 * time.Minute
 	// DefaultWaitReadyTimeout is the default of a claim's waitReadyTimeout.
 	DefaultWaitReadyTimeout = 30 * time.Second
@@ -60,7 +61,7 @@ func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 		spec.ReclaimPolicy = ReclaimRetain
 	}
 	defaultDuration(&spec.ClaimTimeout, DefaultClaimTimeout)
-	defaultDuration(&spec.TTLAfterCompleted, DefaultTTLAfterCompleted)
+	defaultDuration(&spec.TTLAfterCompleted, TTLAfterCompletedOf(spec))
 	defaultDuration(&spec.WaitReadyTimeout, DefaultWaitReadyTimeout)
 	if spec.Lifecycle != nil && spec.Lifecycle.ShutdownPolicy == "" {
 		spec.Lifecycle.ShutdownPolicy = ShutdownRetain

@@ -106,13 +106,24 @@ func TestDefaultsOfClaim(t *testing.T) {
 		},
 		"lifecycle": {
 			`{"lifecycle":{}}`,
-			base(func(s *SandboxClaimSpec) { s.Lifecycle = &SandboxClaimLifecycle{ShutdownPolicy: ShutdownRetain} }),
+			base(func(s *SandboxClaimSpec) {
+				s.Lifecycle = &SandboxClaimLifecycle{ShutdownPolicy: ShutdownRetain}
+				s.TTLAfterCompleted.Duration = -time.Second
+			}),
+		},
+		"lifecycle beside a TTL": {
+			`{"lifecycle":{},"ttlAfterCompleted":"5m"}`,
+			base(func(s *SandboxClaimSpec) {
+				s.Lifecycle = &SandboxClaimLifecycle{ShutdownPolicy: ShutdownRetain}
+				s.TTLAfterCompleted.Duration = 5 * time.Minute
+			}),
 		},
 		"nothing to default": {
 			`{"allocation":"AllOrNothing","warmPool":"none","reclaimPolicy":"Delete","lifecycle":{"shutdownPolicy":"Delete"}}`,
 			base(func(s *SandboxClaimSpec) {
 				s.Allocation, s.WarmPool, s.ReclaimPolicy = AllocationAllOrNothing, WarmPoolNone, ReclaimDelete
 				s.Lifecycle = &SandboxClaimLifecycle{ShutdownPolicy: ShutdownDelete}
+				s.TTLAfterCompleted.Duration = -time.Second
 			}),
 		},
 	}

@@ -68,3 +68,15 @@ const InplaceUpdatingMessage = "inplace update is incompleted"
 func ResizeFailedMessage(why string) string {
 	return "in-place resource resize failed: " + why
 }
+
+// ImageUpdateFailedMessage is the message of InplaceUpdate of a sandbox that could not be
+// given another image, where no container says why.
+func ImageUpdateFailedMessage(why string) string {
+	return "in-place image update failed: " + why
+}
+
+// InplaceUpdateRejectedMessage is the status message of a claim whose inplaceUpdate does
+// not fit the pod template.
+func InplaceUpdateRejectedMessage(why string) string {
+	return "in-place update rejected: " + why
+}

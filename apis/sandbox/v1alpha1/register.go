@@ -33,7 +33,7 @@ func Resource(resource string) schema.GroupResource {
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
-		&SandboxClaim{}, &SandboxClaimList{}, &SandboxClaimRelease{},
+		&SandboxClaim{}, &SandboxClaimList{}, &SandboxClaimRelease{}, &SandboxClaimRuntimeAccess{},
 		&SandboxSet{}, &SandboxSetList{},
 		&SandboxTemplate{}, &SandboxTemplateList{},
 		&Sandbox{}, &SandboxList{},

@@ -15,6 +15,7 @@ import (
 // replaced.
 // +genclient
 // +genclient:method=Release,verb=create,subresource=release,input=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRelease,result=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRelease
+// +genclient:method=RuntimeAccess,verb=create,subresource=runtimeaccess,input=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRuntimeAccess,result=github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1.SandboxClaimRuntimeAccess
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type SandboxClaim struct {
 	metav1.TypeMeta `json:",inline"`
@@ -99,7 +100,7 @@ type SandboxClaimSpec struct {
 
 	// ttlAfterCompleted is how long the claim is kept after it is Completed; a
 	// negative value keeps it for ever. Its sandboxes are not touched, unless
-	// reclaimPolicy is Delete. Default 60m.
+	// reclaimPolicy is Delete. Default 60m, or with a lifecycle for ever.
 	// +optional
 	TTLAfterCompleted *metav1.Duration `json:"ttlAfterCompleted,omitempty"`
 
@@ -117,21 +118,24 @@ type SandboxClaimSpec struct {
 
 	// labels are put on every claimed sandbox, on its pod template and on its pod.
 	// Keys that the system writes itself, under agents.kruise.io,
-	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations at most
-	// 64 keys of 8 KiB.
+	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and
+	// additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods
+	// that are claimed already: status.observedGeneration tells when.
 	// +optional
 	// +mapType=granular
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// annotations are put on every claimed sandbox and, except for keys under
 	// agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the
-	// system writes itself are refused. Together with labels at most 64 keys of 8 KiB.
+	// system writes itself are refused. Together with labels and additionalPodMetadata at
+	// most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already.
 	// +optional
 	// +mapType=granular
 	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// envVars are environment variables handed to the agent-runtime of each claimed
-	// sandbox, for the processes that it starts.
+	// sandbox, for the processes that it starts. Sandboxes without an agent-runtime do
+	// without. At most 256, of 32 KiB in all. Immutable.
 	// +optional
 	// +mapType=granular
 	EnvVars map[string]string `json:"envVars,omitempty"`
@@ -144,8 +148,11 @@ type SandboxClaimSpec struct {
 	// +listType=atomic
 	Env []SandboxClaimEnvVar `json:"env,omitempty"`
 
-	// additionalPodMetadata is put on the pods of the claimed sandboxes. A key that
-	// the template sets to another value is refused rather than overridden.
+	// additionalPodMetadata is put on the pods of the claimed sandboxes, and not on the
+	// sandboxes, as far as the podMetadataPolicy lets it. A key that the pod template sets
+	// to another value is refused rather than overridden. Keys of kubernetes.io, k8s.io and
+	// agents.x-k8s.io are refused, and those that the system or platforms act on. Counts
+	// with labels and annotations. A change reaches pods that are claimed already.
 	// +optional
 	AdditionalPodMetadata *PodMetadata `json:"additionalPodMetadata,omitempty"`
 
@@ -156,12 +163,16 @@ type SandboxClaimSpec struct {
 	// +listType=atomic
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
 
-	// inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.
+	// inplaceUpdate changes image or cpu of the first container of each claimed sandbox
+	// without a new pod; sandboxes made for the claim are made with them. An edit is for
+	// the sandboxes that the claim gets from then on, and changes nothing on a claim that
+	// is Completed.
 	// +optional
 	InplaceUpdate *SandboxClaimInplaceUpdateOptions `json:"inplaceUpdate,omitempty"`
 
-	// dynamicVolumesMount are volumes mounted into each claimed sandbox while it
-	// runs. null means none.
+	// dynamicVolumesMount are volumes that the agent-runtime of each claimed sandbox
+	// mounts, in this order, after it was initialized. A sandbox counts when all are
+	// mounted. null means none. At most 16, of 16 KiB in all. Immutable.
 	// +optional
 	// +listType=map
 	// +listMapKey=mountPath
@@ -173,7 +184,8 @@ type SandboxClaimSpec struct {
 	// +listType=atomic
 	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
 
-	// skipInitRuntime leaves out the initialization of the agent-runtime.
+	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and
+	// no access token. It goes not together with dynamicVolumesMount. Immutable.
 	// Default false.
 	// +optional
 	SkipInitRuntime bool `json:"skipInitRuntime,omitempty"`
@@ -186,7 +198,8 @@ type SandboxClaimSpec struct {
 	ReserveFailedSandbox bool `json:"reserveFailedSandbox,omitempty"`
 
 	// lifecycle says when the claim itself ends, and what becomes of its sandboxes
-	// then. Unset means never, apart from ttlAfterCompleted.
+	// then. Unset means never, apart from ttlAfterCompleted. It can be changed until the
+	// claim has expired.
 	// +optional
 	Lifecycle *SandboxClaimLifecycle `json:"lifecycle,omitempty"`
 }
@@ -227,19 +240,26 @@ type PodMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// SandboxClaimInplaceUpdateOptions change a sandbox while its pod runs.
+// SandboxClaimInplaceUpdateOptions change a sandbox while its pod is there. At least one
+// of image and resources is required.
 type SandboxClaimInplaceUpdateOptions struct {
-	// image is the new image of the first container.
+	// image is the new image of the first container, which is restarted with it. At most
+	// 1024 characters, without spaces around it. A sandbox that cannot run it does not
+	// count, and another one takes its place.
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// resources are the new resources of the first container.
+	// resources are the new resources of the first container. A sandbox that cannot be
+	// given them counts all the same, as it is; its condition InplaceUpdate and that of
+	// the claim say why.
 	// +optional
 	Resources *SandboxClaimInplaceUpdateResources `json:"resources,omitempty"`
 }
 
 // SandboxClaimInplaceUpdateResources are resources for the first container. Only
-// cpu is applied, and only where the container already sets it.
+// cpu is applied, be it more or less than before, and only where the container already
+// sets it, requests and limits each for itself. It must be greater than 0. Other
+// resources, such as memory, are ignored with a warning.
 type SandboxClaimInplaceUpdateResources struct {
 	// requests are the new resource requests.
 	// +optional
@@ -254,19 +274,24 @@ type SandboxClaimInplaceUpdateResources struct {
 
 // CSIMountConfig is a volume to mount into a running sandbox.
 type CSIMountConfig struct {
-	// mountID identifies the mount to the storage driver.
+	// mountID identifies the mount to the storage driver, which gets it as the attribute
+	// mountID.
 	// +optional
 	MountID string `json:"mountID,omitempty"`
 
-	// pvName is the name of the PersistentVolume to mount.
+	// pvName is the name of the PersistentVolume to mount. It must be of a CSI driver, and
+	// bound to a PersistentVolumeClaim of the namespace, or have the annotation
+	// sandlot.io/mount-namespaces that lists the namespace.
 	// +required
 	PvName string `json:"pvName"`
 
-	// mountPath is the absolute path inside the sandbox. One volume a path.
+	// mountPath is the absolute path inside the sandbox. One volume a path. Not "/", and
+	// nothing of the system, such as /proc.
 	// +required
 	MountPath string `json:"mountPath"`
 
-	// subPath is the folder of the volume to mount. Empty means its root.
+	// subPath is the folder of the volume to mount, a relative path without "..". The
+	// storage driver gets it as the attribute subPath. Empty means its root.
 	// +optional
 	SubPath string `json:"subPath,omitempty"`
 
@@ -274,16 +299,19 @@ type CSIMountConfig struct {
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
 
-	// attributes are handed to the storage driver as they are.
+	// attributes are handed to the storage driver as they are, beside those of the
+	// PersistentVolume, of which they may change none.
 	// +optional
 	// +mapType=granular
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
 // SandboxClaimLifecycle says when a claim ends. It ends at the earlier of
-// shutdownTime and ttlSecondsAfterFinished.
+// shutdownTime and ttlSecondsAfterFinished. Its condition Ready is then False with the
+// reason ClaimExpired, for good.
 type SandboxClaimLifecycle struct {
-	// shutdownTime is when the claim ends. It is not copied to the sandboxes.
+	// shutdownTime is when the claim ends, in whole seconds. It is not copied to the
+	// sandboxes. A claim that is still being claimed ends with what it has.
 	// +optional
 	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
 
@@ -293,9 +321,9 @@ type SandboxClaimLifecycle struct {
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// shutdownPolicy says what happens at the end: Delete removes the claim and
-	// with it the sandboxes; DeleteForeground does so, and the claim stays visible
-	// until the sandboxes are gone; Retain removes the sandboxes and keeps the
-	// claim. Default Retain.
+	// its sandboxes; DeleteForeground does so, and the claim stays visible until the
+	// sandboxes and their pods are gone; Retain removes the sandboxes and keeps the
+	// claim. Sandboxes that failed and are kept for debugging stay. Default Retain.
 	// +optional
 	ShutdownPolicy ShutdownPolicy `json:"shutdownPolicy,omitempty"`
 }

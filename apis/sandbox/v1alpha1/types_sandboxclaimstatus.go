@@ -10,7 +10,9 @@ import (
 
 // SandboxClaimStatus says what has been claimed.
 type SandboxClaimStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about. After a
+	// change of labels, annotations or additionalPodMetadata it stays behind until all
+	// claimed sandboxes have them.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -29,6 +31,12 @@ type SandboxClaimStatus struct {
 	// +optional
 	ClaimedReplicas int32 `json:"claimedReplicas"`
 
+	// failedReplicas is how many sandboxes have failed while they were prepared for the
+	// claim, and were let go or kept for debugging. A claim of which too many fail gets
+	// no more.
+	// +optional
+	FailedReplicas int32 `json:"failedReplicas,omitempty"`
+
 	// claimStartTime is when claiming began; claimTimeout counts from it.
 	// +optional
 	ClaimStartTime *metav1.Time `json:"claimStartTime,omitempty"`
@@ -45,8 +53,10 @@ type SandboxClaimStatus struct {
 	Sandboxes []ClaimedSandbox `json:"sandboxes,omitempty"`
 
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
-	// InplaceUpdate (how the resize of those went that had less than the template) and
+	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable),
+	// InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the
+	// last change of labels, annotations or additionalPodMetadata went of a claim that has
+	// sandboxes) and
 	// Finished (the claimed sandboxes have ended).
 	// +optional
 	// +listType=map
@@ -67,7 +77,8 @@ type ClaimedSandbox struct {
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 
-	// podIPs are the addresses of the sandbox's pod when it was claimed.
+	// podIPs are the addresses of the sandbox's pod. A sandbox that is paused or gone
+	// has none.
 	// +optional
 	// +listType=atomic
 	PodIPs []string `json:"podIPs,omitempty"`

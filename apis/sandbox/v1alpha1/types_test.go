@@ -21,6 +21,7 @@ func TestJSON(t *testing.T) {
 		want string
 	}{
 		"claim":    {&SandboxClaim{}, `{` + meta + `,"spec":{},"status":{"claimedReplicas":0}}`},
+		"access":   {&SandboxClaimRuntimeAccess{}, `{` + meta + `,"spec":{},"status":{}}`},
 		"release":  {&SandboxClaimRelease{}, `{` + meta + `,"spec":{},"status":{"remaining":0}}`},
 		"set":      {&SandboxSet{}, `{` + meta + `,"spec":{},"status":{"replicas":0,"availableReplicas":0}}`},
 		"template": {&SandboxTemplate{}, `{` + meta + `,"spec":{}}`},

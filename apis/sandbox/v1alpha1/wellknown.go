@@ -82,10 +82,21 @@ const (
 	// claim added, so that they can be taken away again.
 	AnnotationUpdatedMetadataInClaim = KeyPrefix + "updated-metadata-in-claim"
 	// AnnotationStarting is "true" on a sandbox that a claim holds but does not
-	// count yet: one that was made for it and is not ready, one that is being resized
-	// for it, or one of a claim that takes all or nothing and has not got all. Until it
-	// counts, the claim is its controller, so that it goes with a claim that is deleted.
+	// count yet: one that was made for it and is not ready, one that is being changed in
+	// place for it, one whose agent-runtime is being set up, or one of a claim that takes
+	// all or nothing and has not got all. Until it counts, the claim is its controller, so
+	// that it goes with a claim that is deleted.
 	AnnotationStarting = SandlotKeyPrefix + "starting"
+	// AnnotationMounting is the server that has volumes mounted into a sandbox that is
+	// starting or resumed: its name, and after a slash what tells its work at the claim from any
+	// other. It is written before the first of the calls, which are made once.
+	AnnotationMounting = SandlotKeyPrefix + "mounting"
+	// AnnotationInplaceUpdate says what of its pod template a sandbox is given in place for
+	// the claim: JSON, {"image":true,"cpu":true}.
+	AnnotationInplaceUpdate = SandlotKeyPrefix + "inplace-update"
+	// AnnotationPoolUID is the UID of the SandboxSet from whose pool the sandbox was
+	// taken. One that was made for a claim, past the pool, has none.
+	AnnotationPoolUID = SandlotKeyPrefix + "pool-uid"
 	// AnnotationClaimedBy is the name of the user who created the claim.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
 	// AnnotationClaimedByIdentity is the user who created the claim, on a claim that is not
@@ -103,8 +114,11 @@ const (
 	AnnotationRuntimeTLSPort = KeyPrefix + "runtime-tls-port"
 	// AnnotationCleanupEnabled is "true" where the sandbox may be recycled.
 	AnnotationCleanupEnabled = KeyPrefix + "cleanup-enabled"
+	// AnnotationCleanup is "true" where the sandbox is to be recycled: cleaned, and given
+	// back to its pool. It is taken away when that has ended in any way.
+	AnnotationCleanup = KeyPrefix + "cleanup"
 	// AnnotationCleanupRetainOnFailure is how long to keep a sandbox that could not
-	// be recycled.
+	// be recycled; see CleanupRetention.
 	AnnotationCleanupRetainOnFailure = KeyPrefix + "cleanup-retain-on-failure"
 	// AnnotationReservePausedSandboxDuration is how long a paused sandbox is kept.
 	AnnotationReservePausedSandboxDuration = KeyPrefix + "reserve-paused-sandbox-duration"
@@ -144,6 +158,10 @@ const (
 	AnnotationE2BEnvdURL = E2BKeyPrefix + "envd-url"
 )
 
+// AnnotationMountNamespaces lists, on a PersistentVolume of the cluster, the namespaces
+// whose claims may mount it into their sandboxes, separated by commas; "*" is all.
+const AnnotationMountNamespaces = SandlotKeyPrefix + "mount-namespaces"
+
 // FinalizerSandbox holds a paused sandbox until its pod is gone.
 const FinalizerSandbox = KeyPrefix + "sandbox"
 
@@ -155,6 +173,8 @@ const FinalizerPool = "sandlot.io/pool"
 
 // Values of the keys above.
 const (
+	// CleanupTrue is the value of AnnotationCleanupEnabled and AnnotationCleanup that counts.
+	CleanupTrue = "true"
 	// ClaimedTrue is the value of LabelSandboxClaimed on a claimed sandbox.
 	ClaimedTrue = "true"
 	// ClaimedFalse is the value of LabelSandboxClaimed on a sandbox in a pool.
@@ -197,6 +217,21 @@ func PausedRetention(value string) (time.Duration, error) {
 		return 0, fmt.Errorf("must be %q or a positive duration such as 24h", RetainPausedForever)
 	}
 	return retention, nil
+}
+
+// MaxCleanupRetention is the longest time for which a sandbox is kept that could not be
+// recycled.
+const MaxCleanupRetention = 7 * 24 * time.Hour
+
+// CleanupRetention reads a value of AnnotationCleanupRetainOnFailure: how long a sandbox
+// is kept that could not be recycled, at most MaxCleanupRetention. What is no positive
+// duration is 0: the sandbox is deleted at once.
+func CleanupRetention(value string) time.Duration {
+	retention, err := time.ParseDuration(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(retention, 0), MaxCleanupRetention)
 }
 
 // TemplateLabel is the value of LabelSandboxTemplate for the template of a

@@ -109,6 +109,21 @@ func (in SandboxClaimReleaseStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimRuntimeAccess) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimRuntimeAccess"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimRuntimeAccessSpec) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimRuntimeAccessSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimRuntimeAccessStatus) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimRuntimeAccessStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SandboxClaimSpec) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.SandboxClaimSpec"
 }
@@ -136,6 +151,11 @@ func (in SandboxList) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SandboxNetworkPolicy) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.SandboxNetworkPolicy"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxRuntimeAccess) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxRuntimeAccess"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

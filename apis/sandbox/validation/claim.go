@@ -87,6 +87,7 @@ func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim, limits ClaimL
 	if claim.Spec.ReclaimPolicy != old.Spec.ReclaimPolicy {
 		errs = append(errs, field.Invalid(specPath.Child("reclaimPolicy"), claim.Spec.ReclaimPolicy, "reclaimPolicy is immutable"))
 	}
+	errs = append(errs, validateRuntimeUnchanged(&claim.Spec, &old.Spec, specPath)...)
 	return append(errs, validateInjectionUnchanged(&claim.Spec, &old.Spec, specPath)...)
 }
 
@@ -99,6 +100,7 @@ func ValidateSandboxClaimStatusUpdate(claim, old *v1alpha1.SandboxClaim) field.E
 		errs = append(errs, validateEnum(status.Phase, claimPhases, statusPath.Child("phase"))...)
 	}
 	errs = append(errs, validateCount(int64(status.ClaimedReplicas), statusPath.Child("claimedReplicas"))...)
+	errs = append(errs, validateCount(int64(status.FailedReplicas), statusPath.Child("failedReplicas"))...)
 	errs = append(errs, validateCount(status.ObservedGeneration, statusPath.Child("observedGeneration"))...)
 	errs = append(errs, metav1validation.ValidateConditions(status.Conditions, statusPath.Child("conditions"))...)
 	return append(errs, validateClaimedSandboxes(status.Sandboxes, statusPath.Child("sandboxes"))...)
@@ -120,7 +122,10 @@ func validateClaimSpec(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLimits,
 	errs = append(errs, validateTimeout(spec.WaitReadyTimeout, old.WaitReadyTimeout, limits.MaxWaitReadyTimeout, path, "waitReadyTimeout")...)
 	errs = append(errs, validateClaimMetadata(spec, old, limits, path)...)
 	errs = append(errs, validateRuntimes(spec.Runtimes, path.Child("runtimes"))...)
-	return append(errs, refuseUnserved(unservedInClaim(spec), path)...)
+	errs = append(errs, validateClaimRuntime(spec, old, path)...)
+	errs = append(errs, validateInplaceUpdate(spec, old, path)...)
+	errs = append(errs, validateAdditionalPodMetadata(spec, old, path)...)
+	return append(errs, validateLifecycle(spec, old, path)...)
 }
 
 // validateClaimSource checks that the claim says where its sandboxes come from,
@@ -238,16 +243,6 @@ func validateClaimVolumes(volumes []runtime.RawExtension, path *field.Path) fiel
 		return field.ErrorList{field.TooMany(path, len(volumes), maxClaimVolumes)}
 	}
 	return validateVolumeClaimTemplates(volumes, path)
-}
-
-func unservedInClaim(spec *v1alpha1.SandboxClaimSpec) []unserved {
-	return []unserved{
-		{"envVars", len(spec.EnvVars) > 0, "environment variables for the runtime"},
-		{"additionalPodMetadata", spec.AdditionalPodMetadata != nil, "metadata for the pod alone; use labels and annotations"},
-		{"inplaceUpdate", spec.InplaceUpdate != nil, "changing claimed sandboxes in place"},
-		{"dynamicVolumesMount", len(spec.DynamicVolumesMount) > 0, "mounting volumes into running sandboxes"},
-		{"lifecycle", spec.Lifecycle != nil, "the lifecycle of a claim; use shutdownTime and ttlAfterCompleted"},
-	}
 }
 
 // validateInjectionUnchanged keeps what was put into sandboxes already, and may be

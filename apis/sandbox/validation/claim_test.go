@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -173,32 +172,6 @@ func TestValidateSandboxClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expect(t, ValidateSandboxClaim(claim(tc.change), DefaultClaimLimits()), tc.want)
 		})
-	}
-}
-
-// Every field without behaviour is refused by name, and nothing else is.
-func TestUnservedInClaim(t *testing.T) {
-	tests := map[string]func(*v1alpha1.SandboxClaimSpec){
-		"envVars":               func(s *v1alpha1.SandboxClaimSpec) { s.EnvVars = map[string]string{"A": "b"} },
-		"additionalPodMetadata": func(s *v1alpha1.SandboxClaimSpec) { s.AdditionalPodMetadata = &v1alpha1.PodMetadata{} },
-		"inplaceUpdate": func(s *v1alpha1.SandboxClaimSpec) {
-			s.InplaceUpdate = &v1alpha1.SandboxClaimInplaceUpdateOptions{
-				Resources: &v1alpha1.SandboxClaimInplaceUpdateResources{Requests: corev1.ResourceList{}},
-			}
-		},
-		"dynamicVolumesMount": func(s *v1alpha1.SandboxClaimSpec) { s.DynamicVolumesMount = make([]v1alpha1.CSIMountConfig, 1) },
-		"lifecycle":           func(s *v1alpha1.SandboxClaimSpec) { s.Lifecycle = &v1alpha1.SandboxClaimLifecycle{} },
-	}
-	for name, change := range tests {
-		t.Run(name, func(t *testing.T) {
-			c := claim(func(c *v1alpha1.SandboxClaim) { change(&c.Spec) })
-			expect(t, ValidateSandboxClaim(c, DefaultClaimLimits()), []string{"spec." + name + ": " + yet})
-			// Not by an update either.
-			expect(t, ValidateSandboxClaimUpdate(c, claim(nil), DefaultClaimLimits()), []string{"spec." + name + ": " + yet})
-		})
-	}
-	if got := len(unservedInClaim(&v1alpha1.SandboxClaimSpec{})); got != len(tests) {
-		t.Errorf("%d unserved fields, %d tested", got, len(tests))
 	}
 }
 

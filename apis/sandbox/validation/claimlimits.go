@@ -20,8 +20,9 @@ type ClaimLimits struct {
 	// MaxTimeout is the longest claimTimeout, and MaxWaitReadyTimeout the longest
 	// waitReadyTimeout.
 	MaxTimeout, MaxWaitReadyTimeout time.Duration
-	// MaxBytes is how many bytes of labels, annotations, env and volumeClaimTemplates
-	// one claim may put on its sandboxes, all copies together.
+	// MaxBytes is how many bytes of labels, annotations, additionalPodMetadata, env,
+	// volumeClaimTemplates, envVars and dynamicVolumesMount one claim may put on its
+	// sandboxes, all copies together.
 	MaxBytes int64
 }
 
@@ -32,9 +33,9 @@ func DefaultClaimLimits() ClaimLimits {
 }
 
 const (
-	// maxClaimMetadataBytes and maxClaimMetadataKeys bound the labels and annotations
-	// that a claim puts on each of its sandboxes, together: they are written twice a
-	// sandbox, for it and for its pod.
+	// maxClaimMetadataBytes and maxClaimMetadataKeys bound the labels, annotations and
+	// additionalPodMetadata that a claim puts on each of its sandboxes, together: most are
+	// written twice a sandbox, for it and for its pod.
 	maxClaimMetadataBytes = 8 << 10
 	maxClaimMetadataKeys  = 64
 
@@ -53,26 +54,62 @@ func validateOwnAnnotations(annotations, old map[string]string) field.ErrorList 
 }
 
 // validateCopied checks how much a claim puts on its sandboxes, if that is more than
-// old does, which is empty for a new claim. replicas, env and volumeClaimTemplates are
-// immutable.
+// old does, which is empty for a new claim. Of the rest,
+// everything is immutable.
 func (l ClaimLimits) validateCopied(spec, old *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
-	blame := path.Child("labels")
-	if size(spec.Annotations) > size(spec.Labels) {
-		blame = path.Child("annotations")
-	}
-	switch keys := len(spec.Labels) + len(spec.Annotations); {
-	case size(spec.Labels)+size(spec.Annotations) > max(maxClaimMetadataBytes, size(old.Labels)+size(old.Annotations)):
+	now, before := metadataOf(spec), metadataOf(old)
+	switch {
+	case now.bytes > max(maxClaimMetadataBytes, before.bytes):
 		return field.ErrorList{{
-			Type: field.ErrorTypeTooLong, Field: blame.String(), BadValue: field.OmitValueType{},
-			Detail: fmt.Sprintf("labels and annotations together may not be more than %d bytes: each sandbox gets them", maxClaimMetadataBytes),
+			Type: field.ErrorTypeTooLong, Field: now.largest(path).String(), BadValue: field.OmitValueType{},
+			Detail: fmt.Sprintf("labels, annotations and additionalPodMetadata together may not be more than %d bytes: each sandbox gets them",
+				maxClaimMetadataBytes),
 		}}
-	case keys > max(maxClaimMetadataKeys, len(old.Labels)+len(old.Annotations)):
+	case now.keys > max(maxClaimMetadataKeys, before.keys):
 		return field.ErrorList{{
-			Type: field.ErrorTypeTooMany, Field: blame.String(), BadValue: keys,
-			Detail: fmt.Sprintf("labels and annotations together must have at most %d keys: each sandbox gets them", maxClaimMetadataKeys),
+			Type: field.ErrorTypeTooMany, Field: now.largest(path).String(), BadValue: now.keys,
+			Detail: fmt.Sprintf("labels, annotations and additionalPodMetadata together must have at most %d keys: each sandbox gets them",
+				maxClaimMetadataKeys),
 		}}
 	}
 	return l.validateWrites(spec, old, path)
+}
+
+// fitsOn reports whether a claim puts no more keys and bytes on its sandboxes than it may.
+func fitsOn(spec, old *v1alpha1.SandboxClaimSpec) bool {
+	now, before := metadataOf(spec), metadataOf(old)
+	return now.bytes <= max(maxClaimMetadataBytes, before.bytes) && now.keys <= max(maxClaimMetadataKeys, before.keys)
+}
+
+// copiedMetadata is how much metadata a claim puts on each of its sandboxes.
+type copiedMetadata struct {
+	bytes, keys int
+	// parts are the bytes by where they are in the spec.
+	parts map[string]int
+}
+
+func metadataOf(spec *v1alpha1.SandboxClaimSpec) copiedMetadata {
+	additional := v1alpha1.AdditionalPodMetadataOf(spec)
+	m := copiedMetadata{parts: map[string]int{
+		"labels": size(spec.Labels), "annotations": size(spec.Annotations),
+		"additionalPodMetadata": size(additional.Labels) + size(additional.Annotations),
+	}}
+	for _, n := range m.parts {
+		m.bytes += n
+	}
+	m.keys = len(spec.Labels) + len(spec.Annotations) + len(additional.Labels) + len(additional.Annotations)
+	return m
+}
+
+// largest is the field that is to blame if there is too much.
+func (m *copiedMetadata) largest(path *field.Path) *field.Path {
+	most := "labels"
+	for _, part := range []string{"annotations", "additionalPodMetadata"} {
+		if m.parts[part] > m.parts[most] {
+			most = part
+		}
+	}
+	return path.Child(most)
 }
 
 // validateWrites checks what the copies of a claim's parts come to.
@@ -80,16 +117,19 @@ func (l ClaimLimits) validateWrites(spec, old *v1alpha1.SandboxClaimSpec, path *
 	each, replicas := copiedBytes(spec), int64(replicasOf(spec.Replicas))
 	if all := each * replicas; all > l.MaxBytes && each > copiedBytes(old) {
 		return field.ErrorList{field.Invalid(path.Child("replicas"), replicas, fmt.Sprintf(
-			"labels, annotations, env and volumeClaimTemplates are %d bytes for each sandbox and %d for all, but one claim may write %d; ask for fewer sandboxes, or for less on each",
+			"labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount are %d bytes for each sandbox and %d for all, but one claim may write %d; ask for fewer sandboxes, or for less on each",
 			each, all, l.MaxBytes))}
 	}
 	return nil
 }
 
 // copiedBytes is how much a claim puts on each of its sandboxes. Both the sandbox and its
-// pod template hold the metadata, as JSON, which escapes some characters in six bytes.
+// pod template hold labels and annotations, and the template alone what is additional, as
+// JSON, which escapes some characters in six bytes.
 func copiedBytes(spec *v1alpha1.SandboxClaimSpec) int64 {
-	each := 2*(encoded(spec.Labels)+encoded(spec.Annotations)) + encoded(spec.Env)
+	additional := v1alpha1.AdditionalPodMetadataOf(spec)
+	each := 2*(encoded(spec.Labels)+encoded(spec.Annotations)) + encoded(spec.Env) +
+		encoded(additional.Labels) + encoded(additional.Annotations) + sealedBytes(spec)
 	for _, volume := range spec.VolumeClaimTemplates {
 		each += int64(len(volume.Raw))
 	}

@@ -58,12 +58,12 @@ func TestClaimLimits(t *testing.T) {
 			change: func(c *v1alpha1.SandboxClaim) {
 				c.Spec.Labels, c.Spec.Annotations = keys(10, 60), map[string]string{"note": strings.Repeat("x", 8<<10-10*62-3)}
 			},
-			want: []string{"spec.annotations: Too long: labels and annotations together may not be more than 8192 bytes: each sandbox gets them"},
+			want: []string{"spec.annotations: Too long: labels, annotations and additionalPodMetadata together may not be more than 8192 bytes: each sandbox gets them"},
 		},
 		"most keys": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.Labels, c.Spec.Annotations = keys(32, 1), keys(32, 1) }},
 		"more keys": {
 			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Labels, c.Spec.Annotations = keys(33, 1), keys(32, 1) },
-			want:   []string{"spec.labels: Too many: 65: labels and annotations together must have at most 64 keys"},
+			want:   []string{"spec.labels: Too many: 65: labels, annotations and additionalPodMetadata together must have at most 64 keys"},
 		},
 		"most annotations of its own": {change: func(c *v1alpha1.SandboxClaim) {
 			c.Annotations = map[string]string{"n": strings.Repeat("x", 64<<10-1)}
@@ -82,7 +82,7 @@ func TestClaimLimits(t *testing.T) {
 			change: func(c *v1alpha1.SandboxClaim) {
 				c.Spec.Replicas, c.Spec.Annotations = new(int32(10000)), map[string]string{"note": strings.Repeat("x", 8000)}
 			},
-			want: []string{"spec.replicas: Invalid value: 10000: labels, annotations, env and volumeClaimTemplates are 16022 bytes for each sandbox " +
+			want: []string{"spec.replicas: Invalid value: 10000: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount are 16022 bytes for each sandbox " +
 				"and 160220000 for all, but one claim may write 67108864; ask for fewer sandboxes, or for less on each"},
 		},
 		"escaped in six bytes": {

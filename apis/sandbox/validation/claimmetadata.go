@@ -72,7 +72,23 @@ func validateClaimMetadata(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLim
 		return errs
 	}
 	errs := validateClaimLabels(spec.Labels, path.Child("labels"))
+	errs = append(errs, validateCleanup(spec.Annotations, old.Annotations, path.Child("annotations"))...)
 	return append(errs, validateClaimAnnotations(spec.Annotations, path.Child("annotations"))...)
+}
+
+// validateCleanup lets no claim ask that its own sandboxes be recycled: it would ask for
+// each anew that it is given.
+func validateCleanup(annotations, old map[string]string, path *field.Path) field.ErrorList {
+	value, asks := annotations[v1alpha1.AnnotationCleanup]
+	if before, asked := old[v1alpha1.AnnotationCleanup]; !asks || asked && before == value {
+		return nil
+	}
+	return field.ErrorList{cleanupForbidden(path)}
+}
+
+func cleanupForbidden(path *field.Path) *field.Error {
+	return field.Forbidden(path.Key(v1alpha1.AnnotationCleanup), fmt.Sprintf(
+		"%s is reserved for Sandboxes: annotate the Sandbox that is to be recycled, or release the claim", v1alpha1.AnnotationCleanup))
 }
 
 func validateClaimLabels(labels map[string]string, path *field.Path) field.ErrorList {

@@ -63,6 +63,13 @@ func TestValidateClaimMetadata(t *testing.T) {
 				"spec.annotations[sandlot.io/anything-to-come]: " + reserved,
 			},
 		},
+		"a request to recycle": {
+			annotations: map[string]string{v1alpha1.AnnotationCleanup: "true"},
+			want: []string{
+				"spec.annotations[agents.kruise.io/cleanup]: Forbidden: agents.kruise.io/cleanup is reserved for Sandboxes: " +
+					"annotate the Sandbox that is to be recycled, or release the claim",
+			},
+		},
 		"too much": {
 			annotations: map[string]string{"a": strings.Repeat("x", 2<<20)},
 			want:        []string{"spec.annotations: Too long: "},
@@ -75,6 +82,19 @@ func TestValidateClaimMetadata(t *testing.T) {
 			}), DefaultClaimLimits()), tc.want)
 		})
 	}
+}
+
+// A claim that asks to recycle its sandboxes already can be edited, but none begins to.
+func TestCleanupOfAStoredClaim(t *testing.T) {
+	asks := claim(func(c *v1alpha1.SandboxClaim) {
+		c.ResourceVersion, c.Spec.Annotations = "1", map[string]string{v1alpha1.AnnotationCleanup: "true"}
+	})
+	edited := asks.DeepCopy()
+	edited.Spec.Annotations["example.com/note"] = "x"
+	expect(t, ValidateSandboxClaimUpdate(edited, asks, DefaultClaimLimits()), nil)
+	plain := claim(func(c *v1alpha1.SandboxClaim) { c.ResourceVersion = "1" })
+	expect(t, ValidateSandboxClaimUpdate(asks, plain, DefaultClaimLimits()),
+		[]string{"spec.annotations[agents.kruise.io/cleanup]: Forbidden: "})
 }
 
 // One error, and not one for every key besides.

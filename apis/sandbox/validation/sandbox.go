@@ -41,16 +41,19 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	if sandbox.Annotations[retention] != old.Annotations[retention] {
 		errs = append(errs, validateRetention(sandbox.Annotations, metadataPath.Child("annotations"))...)
 	}
+	returns := ReturnsToPool(sandbox, old)
 	// The pod has it from birth, and what selects pods by it is to be relied on.
-	if sandbox.Labels[v1alpha1.LabelSandboxTemplate] != old.Labels[v1alpha1.LabelSandboxTemplate] {
+	if !returns && sandbox.Labels[v1alpha1.LabelSandboxTemplate] != old.Labels[v1alpha1.LabelSandboxTemplate] {
 		errs = append(errs, field.Forbidden(metadataPath.Child("labels").Key(v1alpha1.LabelSandboxTemplate), "is immutable"))
 	}
-	errs = append(errs, validateBindingUnchanged(&sandbox.ObjectMeta, &old.ObjectMeta)...)
+	if !returns {
+		errs = append(errs, validateBindingUnchanged(&sandbox.ObjectMeta, &old.ObjectMeta)...)
+	}
 	if sandbox.DeletionTimestamp == nil {
 		errs = append(errs, validateChangedTemplate(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
 		errs = append(errs, validateSandboxSpec(&sandbox.Spec, &old.Spec, specPath)...)
 	}
-	if len(errs) > 0 {
+	if len(errs) > 0 || returns {
 		return errs // the comparison is of things that decode
 	}
 	errs = validateUnchanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)
@@ -61,8 +64,8 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 }
 
 // validateBindingUnchanged refuses updates that would take a bound sandbox from its
-// claim, or hand it to another. The allocator writes these keys in transactions,
-// which do not pass validation.
+// claim, or hand it to another, or give it another pool to go back to. The allocator
+// writes these keys in transactions, which do not pass validation.
 func validateBindingUnchanged(meta, old *metav1.ObjectMeta) field.ErrorList {
 	if owner := old.Annotations[v1alpha1.AnnotationOwner]; owner == "" || owner == v1alpha1.OwnerScaleDown {
 		return nil
@@ -74,7 +77,9 @@ func validateBindingUnchanged(meta, old *metav1.ObjectMeta) field.ErrorList {
 			errs = append(errs, field.Forbidden(metadataPath.Child("annotations").Key(key), detail))
 		}
 	}
-	for _, key := range []string{v1alpha1.LabelClaimName, v1alpha1.LabelSandboxClaimed} {
+	for _, key := range []string{
+		v1alpha1.LabelClaimName, v1alpha1.LabelSandboxClaimed, v1alpha1.LabelSandboxPool, v1alpha1.LabelTemplateHash,
+	} {
 		if meta.Labels[key] != old.Labels[key] {
 			errs = append(errs, field.Forbidden(metadataPath.Child("labels").Key(key), detail))
 		}

@@ -19,15 +19,15 @@ type Assessment struct {
 	// claim is the next state.
 	claim *v1alpha1.SandboxClaim
 	// listed are the sandboxes that count, and unlisted how many more count that cannot
-	// be named, because a client rewrote the status.
+	// be named, because a client rewrote the status, or are named as what they became.
 	listed   []v1alpha1.ClaimedSandbox
 	unlisted int
 	// starting is how many sandboxes the claim holds that do not count; ready are those
 	// of them that have no step left, and waiting those that have.
 	starting       int
 	ready, waiting []*v1alpha1.Sandbox
-	// released are let go, counted count from now on.
-	released, counted []*v1alpha1.Sandbox
+	// released are let go, counted count from now on, and marked are mounted into.
+	released, counted, marked []*v1alpha1.Sandbox
 	// missing is how many sandboxes the claim lacks that are neither counted nor on
 	// their way.
 	missing int
@@ -35,6 +35,13 @@ type Assessment struct {
 	expired bool
 	// resized tells how the resizes of what counts went.
 	resized resizes
+	// causes are why the first sandboxes failed.
+	causes []string
+	// mayHave is how many more sandboxes the claim may have, so that no more can fail than
+	// may.
+	mayHave int
+	// runtimes are known to be in pod templates, or not.
+	runtimes agentRuntimes
 }
 
 // Assess works out what becomes of what a claim holds.
@@ -51,9 +58,10 @@ type Assessment struct {
 //   - What is starting and not needed any more, because a client raised the status, is
 //     let go.
 //   - One that is kept for debugging is not the claim's any more.
+//   - A claim of which too many sandboxes have failed gets no more.
 func Assess(s State) *Assessment {
 	next := *s.Claim
-	a := &Assessment{State: s, claim: &next}
+	a := &Assessment{State: s, claim: &next, runtimes: agentRuntimes{}}
 	if s.New {
 		begin(a.claim, s.Now)
 	} else {
@@ -62,14 +70,17 @@ func Assess(s State) *Assessment {
 	if next.Status.ClaimStartTime == nil { // a client rewrote the status
 		next.Status.ClaimStartTime = &metav1.Time{Time: s.Start}
 	}
-	a.expired = !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
+	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
+	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
 		a.count(a.ready[:min(len(a.ready), a.Room-len(a.released))])
 	}
+	a.mark()
 	reportOn(a, nil)
 	onTheWay := a.starting - len(a.counted) - len(a.released)
 	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
+	a.mayHave = a.credit(onTheWay)
 	return a
 }
 
@@ -80,9 +91,8 @@ func (a *Assessment) sort() {
 	for _, entry := range a.listed {
 		named[entry.Name] = true
 	}
-	over := a.expired || a.Refused != nil && claims.AllOrNothing(a.claim)
 	var found []v1alpha1.ClaimedSandbox
-	var failed []*v1alpha1.Sandbox
+	var failed []failure
 	for _, sb := range a.Held {
 		switch {
 		case sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" || sb.DeletionTimestamp != nil:
@@ -93,29 +103,51 @@ func (a *Assessment) sort() {
 			}
 		default:
 			a.starting++
-			switch progress := progressOf(sb, a.Now); {
-			case progress == Done:
-				a.ready = append(a.ready, sb)
-			case over, progress == Failed, !a.Now.Before(readyBy(a.claim, sb)):
-				failed = append(failed, letGo(sb, a.claim.Spec.ReserveFailedSandbox, a.Now))
-			default:
-				a.waiting = append(a.waiting, sb)
+			if f := a.judge(sb); f != nil {
+				failed = append(failed, *f)
 			}
 		}
 	}
 	a.unlisted = max(0, int(a.claim.Status.ClaimedReplicas)-len(a.listed)-len(found))
 	a.listed = append(slices.Clip(a.listed), found...)
-	for _, sb := range a.useless(over) {
-		failed = append(failed, letGo(sb, false, a.Now))
+	a.fail(failed)
+	a.bound()
+	for _, sb := range a.useless() {
+		if len(a.released) < a.Room {
+			a.released = append(a.released, letGo(sb, false, a.Now))
+		}
 	}
-	a.released = failed[:min(len(failed), a.Room)]
+}
+
+// judge finds out how far a sandbox is that is starting, and returns why it failed if it
+// did.
+func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
+	steps := progressOf(sb, a.Now)
+	progress, why := steps, (*claims.SetupError)(nil)
+	if steps == Done {
+		progress, why = a.setupProgress(sb, a.runtimes)
+	}
+	late := a.expired || !a.Now.Before(readyBy(a.claim, sb))
+	switch {
+	case progress == Done:
+		a.ready = append(a.ready, sb)
+		return nil
+	case progress == Failed:
+		return &failure{sb, why}
+	case late && steps == Done:
+		return &failure{sb, notSetUp()}
+	case late:
+		return &failure{sb, nil}
+	}
+	a.waiting = append(a.waiting, sb)
+	return nil
 }
 
 // useless takes those that can never count out of ready and waiting, and returns them:
 // what is not needed any more because a client raised the status, and with AllOrNothing
 // everything, if the claim gets no more and not all are there; and what does not fit.
-func (a *Assessment) useless(over bool) (all []*v1alpha1.Sandbox) {
-	lacks := a.lacks()
+func (a *Assessment) useless() (all []*v1alpha1.Sandbox) {
+	lacks, over := a.lacks(), a.expired || a.Refused != nil
 	if over && claims.AllOrNothing(a.claim) && len(a.ready) < lacks || a.tooLarge() {
 		lacks = 0
 	}
@@ -141,9 +173,23 @@ func (a *Assessment) count(ready []*v1alpha1.Sandbox) {
 	for _, sb := range ready {
 		next := shallowCopy(sb)
 		stand(next, a.claim, true)
+		a.setUp(next)
 		a.counted = append(a.counted, next)
-		a.listed = append(a.listed, claimed(next))
+		a.list(next)
 	}
+}
+
+// list lists a sandbox that counts from now on, once: it may be one that the claim had
+// before, and that came back to its pool since. What it was then still counts, as what is
+// gone does, or a claim could be given the same sandboxes again and again.
+func (a *Assessment) list(sb *v1alpha1.Sandbox) {
+	if sb.Status.RecycledCount > 0 {
+		isSame := func(entry v1alpha1.ClaimedSandbox) bool { return entry.Name == sb.Name }
+		others := slices.DeleteFunc(slices.Clone(a.listed), isSame)
+		a.unlisted += len(a.listed) - len(others)
+		a.listed = others
+	}
+	a.listed = append(a.listed, claimed(sb))
 }
 
 // room is how many more sandboxes the transaction may change. With AllOrNothing all go
@@ -152,7 +198,15 @@ func (a *Assessment) room() int {
 	if claims.AllOrNothing(a.claim) {
 		return claims.Replicas(a.claim)
 	}
-	return max(0, a.Room-len(a.released)-len(a.counted))
+	return max(0, a.Room-len(a.released)-len(a.counted)-len(a.marked))
+}
+
+// takes is how many sandboxes the transaction may bind.
+func (a *Assessment) takes() int {
+	if a.expired || a.Refused != nil {
+		return 0
+	}
+	return min(a.missing, a.mayHave, a.room())
 }
 
 // Missing is how many sandboxes the claim lacks that are neither counted nor on
@@ -190,11 +244,11 @@ func (a *Assessment) Needs() Needs {
 	case a.missing == 0 || a.Refused != nil:
 		return Needs{}
 	case a.expired:
-		return Needs{Explain: claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()}
+		return Needs{Explain: !Expired(a.claim, a.Now) && claims.CreatesOnNoStock(a.claim) && a.Eligible.CanMake()}
 	case a.LetsGo() && claims.AllOrNothing(a.claim):
 		return Needs{} // first let go, then begin again
 	}
-	return Needs{Take: min(a.missing, a.room()), Make: a.makes()}
+	return Needs{Take: a.takes(), Make: a.makes()}
 }
 
 // FailsOnShortage reports whether the claim would rather not be stored than lack

@@ -182,7 +182,7 @@ func TestAssess(t *testing.T) {
 		},
 		"refused, all or nothing": {
 			claim: []change{of(3), atOnce}, held: map[string]held{"a": isReady, "b": isPending}, state: func(s *State) { s.Refused = reason },
-			want: outcome{Released: "ba", Missing: 3},
+			want: outcome{Released: "ab", Missing: 3},
 		},
 		"refused, and all are ready": {
 			claim: []change{of(2), atOnce}, held: map[string]held{"a": isReady, "b": isReady}, state: func(s *State) { s.Refused = reason },

@@ -4,18 +4,15 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -32,30 +29,34 @@ type Marks struct {
 	// templates remembers, by the template before and the policy, the template after: the
 	// sandboxes of a pool share theirs.
 	templates map[poolTemplate]boundTemplate
-	// heldBack are the fields of the claim's labels and annotations that are not in all of
-	// the pod templates.
+	// heldBack are the fields of the claim's metadata that are not in all of the pod
+	// templates.
 	heldBack sets.Set[string]
+	// Seal returns what a sandbox keeps of how its runtime is set up, encrypted; nil is
+	// nothing.
+	Seal func(*v1alpha1.SandboxClaim) (string, error)
+	// request is what Seal returned, and sealed whether it was asked.
+	request string
+	sealed  bool
+	// noRuntime are the pools of which sandboxes had no agent-runtime, which the claim
+	// would set up.
+	noRuntime sets.Set[string]
 }
 
 // poolTemplate is a pod template, and what it takes of a claim's metadata.
 type poolTemplate struct {
 	raw    string
 	policy *v1alpha1.PodMetadataPolicy
-}
-
-// boundTemplate is a pod template with a claim's metadata in it, and its hash.
-type boundTemplate struct {
-	raw      []byte
-	revision string
+	// before lists what the claim has put into it already; "" is nothing.
+	before string
 }
 
 // NewMarks works out what a claim writes on its sandboxes. The fields are
 // OpenKruise's, which other tools read (reference: its claim controller).
 func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
-	added, err := json.Marshal(map[string][]string{
-		"labels":      slices.Sorted(maps.Keys(claim.Spec.Labels)),
-		"annotations": slices.Sorted(maps.Keys(claim.Spec.Annotations)),
-	})
+	added, err := claimKeys{
+		Labels: slices.Sorted(maps.Keys(claim.Spec.Labels)), Annotations: slices.Sorted(maps.Keys(claim.Spec.Annotations)),
+	}.encode()
 	if err != nil {
 		return nil, err
 	}
@@ -67,17 +68,42 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		}),
 		annotations: merged(claim.Spec.Annotations, map[string]string{
 			v1alpha1.AnnotationOwner:                  string(claim.UID),
-			v1alpha1.AnnotationUpdatedMetadataInClaim: string(added),
+			v1alpha1.AnnotationUpdatedMetadataInClaim: added,
 		}),
 		templates: map[poolTemplate]boundTemplate{},
 		heldBack:  sets.Set[string]{},
+		noRuntime: sets.Set[string]{},
 	}
 	return m, nil
 }
 
-// HeldBack returns the fields of the claim's labels and annotations, sorted, that some of
-// the sandboxes so far have and their pods have not.
+// HeldBack returns the fields of the claim's metadata, sorted, that are not on the pods of
+// some of the sandboxes so far.
 func (m *Marks) HeldBack() []string { return sets.List(m.heldBack) }
+
+// WithoutRuntime returns what some of the sandboxes so far were made from, sorted, that
+// have no agent-runtime, which the claim would have set up.
+func (m *Marks) WithoutRuntime() []string { return sets.List(m.noRuntime) }
+
+// withoutRuntime notes that a sandbox of the claim has no agent-runtime.
+func (m *Marks) withoutRuntime(sb *v1alpha1.Sandbox) {
+	if claims.SetsUpRuntime(m.claim) {
+		m.noRuntime.Insert(originOf(sb))
+	}
+}
+
+// initRequest is what a sandbox keeps of how its runtime is set up.
+func (m *Marks) initRequest() (string, error) {
+	if m.sealed || m.Seal == nil {
+		return m.request, nil
+	}
+	var err error
+	if m.request, err = m.Seal(m.claim); err != nil {
+		return "", fmt.Errorf("sealing the request that sets up runtimes: %w", err)
+	}
+	m.sealed = true
+	return m.request, nil
+}
 
 // bind returns what a candidate becomes when it is the claim's: locked, labelled,
 // detached from its set and from the template that it referred to, and whether a step
@@ -92,7 +118,13 @@ func (m *Marks) bind(c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits b
 	for _, step := range steps {
 		waits = step.begin(sb, c, now) || waits
 	}
-	return sb, waits, m.apply(sb, c.PodMetadata, c.Lock, waits, now)
+	if err := m.apply(sb, c.PodMetadata, c.Lock, waits, now); err != nil {
+		return nil, false, err
+	}
+	if pool := v1alpha1.PoolOf(c.Sandbox); pool != nil {
+		sb.Annotations[v1alpha1.AnnotationPoolUID] = string(pool.UID)
+	}
+	return sb, waits, nil
 }
 
 // NewSandbox returns a sandbox made for the claim like model, which is the claim's
@@ -148,10 +180,11 @@ func (m *Marks) apply(sb *v1alpha1.Sandbox, policy *v1alpha1.PodMetadataPolicy, 
 	if sb.Spec.Template == nil {
 		return nil
 	}
-	template, err := m.template(sb.Spec.Template.Raw, policy)
+	template, err := m.template(sb.Spec.Template.Raw, policy, "")
 	if err != nil {
 		return fmt.Errorf("template of sandbox %s/%s: %w", sb.Namespace, sb.Name, err)
 	}
+	template.noteKeys(sb, "")
 	sb.Spec.Template = &runtime.RawExtension{Raw: template.raw}
 	if observed {
 		// Spares the sandbox's controller a write for each claim.
@@ -235,83 +268,6 @@ func shallowCopy(sb *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 	next.OwnerReferences = slices.Clone(sb.OwnerReferences)
 	next.Status.Conditions = slices.Clone(sb.Status.Conditions)
 	return &next
-}
-
-// template returns the pod template with the claim's metadata in it, which is
-// how labels, annotations and the owner reach the Pod.
-func (m *Marks) template(raw []byte, policy *v1alpha1.PodMetadataPolicy) (boundTemplate, error) {
-	if done, ok := m.templates[poolTemplate{string(raw), policy}]; ok {
-		return done, nil
-	}
-	bound, err := m.mergedTemplate(raw, policy)
-	if err != nil {
-		return boundTemplate{}, err
-	}
-	revision, err := podtemplate.TemplateRevision(&runtime.RawExtension{Raw: bound})
-	if err != nil {
-		return boundTemplate{}, err
-	}
-	done := boundTemplate{raw: bound, revision: revision}
-	m.templates[poolTemplate{string(raw), policy}] = done
-	return done, nil
-}
-
-// mergedTemplate puts what the policy lets through of the claim's metadata into a
-// template, which keeps its own.
-func (m *Marks) mergedTemplate(raw []byte, policy *v1alpha1.PodMetadataPolicy) ([]byte, error) {
-	var template map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &template); err != nil {
-		return nil, err
-	}
-	var meta map[string]json.RawMessage
-	if m, ok := template["metadata"]; ok {
-		if err := json.Unmarshal(m, &meta); err != nil {
-			return nil, fmt.Errorf("metadata: %w", err)
-		}
-	}
-	if meta == nil {
-		meta = map[string]json.RawMessage{}
-	}
-	owner := map[string]string{v1alpha1.LabelOwner: string(m.claim.UID)}
-	if err := m.mergeInto(meta, "labels", m.claim.Spec.Labels, owner, policy); err != nil {
-		return nil, err
-	}
-	annotations := maps.Clone(m.claim.Spec.Annotations)
-	maps.DeleteFunc(annotations, func(key, _ string) bool { // what is for the sandbox alone
-		return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.E2BKeyPrefix)
-	})
-	if err := m.mergeInto(meta, "annotations", annotations, nil, policy); err != nil {
-		return nil, err
-	}
-	var err error
-	if template["metadata"], err = json.Marshal(meta); err != nil {
-		return nil, err
-	}
-	return json.Marshal(template)
-}
-
-// mergeInto adds to the string map that meta holds at a field what the claim may bring of
-// its own, and the marks of the system.
-func (m *Marks) mergeInto(meta map[string]json.RawMessage, name string, brings, marks map[string]string, policy *v1alpha1.PodMetadataPolicy) error {
-	if len(brings)+len(marks) == 0 {
-		return nil
-	}
-	var have map[string]string
-	if raw, ok := meta[name]; ok {
-		if err := json.Unmarshal(raw, &have); err != nil {
-			return fmt.Errorf("metadata.%s: %w", name, err)
-		}
-	}
-	added, heldBack := claims.PodMetadata(brings, have, claims.AllowedKeys(policy, name))
-	for _, key := range heldBack {
-		m.heldBack.Insert(field.NewPath("spec", name).Key(key).String())
-	}
-	raw, err := json.Marshal(merged(merged(have, added), marks))
-	if err != nil {
-		return err
-	}
-	meta[name] = raw
-	return nil
 }
 
 // merged returns a new map with the entries of base and, over them, of more.

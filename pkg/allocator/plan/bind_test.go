@@ -147,6 +147,7 @@ func TestBinding(t *testing.T) {
 				wantAnnotations := map[string]string{
 					v1alpha1.AnnotationLock: "lock", v1alpha1.AnnotationOwner: "claim-uid", v1alpha1.AnnotationClaimTimestamp: "2026-03-04T05:06:07Z",
 					v1alpha1.AnnotationUpdatedMetadataInClaim: `{"annotations":null,"labels":null}`,
+					v1alpha1.AnnotationPoolUID:                "set-uid",
 				}
 				if diff := cmp.Diff(wantAnnotations, sb.Annotations); diff != "" {
 					t.Errorf("annotations (-want +got):\n%s", diff)
@@ -232,7 +233,7 @@ func TestBindingTemplate(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second time from memory
-				got, err := m.template([]byte(tt.before), nil)
+				got, err := m.template([]byte(tt.before), nil, "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -251,7 +252,7 @@ func TestBindingTemplate(t *testing.T) {
 			}
 		})
 	}
-	if _, err := m.template([]byte(`{"metadata":{"labels":[]}}`), nil); err == nil {
+	if _, err := m.template([]byte(`{"metadata":{"labels":[]}}`), nil, ""); err == nil {
 		t.Error("labels that are no map were taken")
 	}
 }
@@ -312,6 +313,7 @@ func TestNewSandbox(t *testing.T) {
 		Annotations: map[string]string{
 			v1alpha1.AnnotationLock: "lock", v1alpha1.AnnotationOwner: "claim-uid", v1alpha1.AnnotationClaimTimestamp: "2026-03-04T05:06:07Z",
 			v1alpha1.AnnotationUpdatedMetadataInClaim: `{"annotations":null,"labels":["run"]}`, v1alpha1.AnnotationStarting: "true",
+			v1alpha1.AnnotationPodMetadataInClaim: `{"annotations":null,"labels":["run"]}`,
 		},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(claim, v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"))},
 	}
@@ -357,7 +359,7 @@ func TestPodMetadata(t *testing.T) {
 		},
 		{
 			"none", plain, &v1alpha1.PodMetadataPolicy{},
-			`{"metadata":{"annotations":{},"labels":{` + own + `,"run":"7"}}}`,
+			`{"metadata":{"labels":{` + own + `,"run":"7"}}}`,
 			[]string{"spec.annotations[note]", "spec.annotations[sidecar.istio.io/inject]", "spec.labels[app]", "spec.labels[run]"},
 		},
 		{

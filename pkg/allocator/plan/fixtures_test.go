@@ -47,6 +47,13 @@ func setResized(sb *v1alpha1.Sandbox, failure string) {
 	meta.SetStatusCondition(&sb.Status.Conditions, c)
 }
 
+// setImageFailed says of a sandbox that it could not be given its image.
+func setImageFailed(sb *v1alpha1.Sandbox) {
+	meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.SandboxConditionImageUpdated, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFailed, LastTransitionTime: metav1.NewTime(birth),
+	})
+}
+
 // setOf is a set of 2 that may serve the claims of these tests.
 func setOf(burst int32) *v1alpha1.SandboxSet {
 	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool"}}

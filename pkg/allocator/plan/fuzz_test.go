@@ -194,6 +194,11 @@ func (w *world) check(s *State, o *Offer, p *Plan) {
 	for _, sb := range s.Held {
 		after[sb.Name] = sb
 	}
+	for _, sb := range p.Marked {
+		if was := after[sb.Name]; was == nil || !IsStarting(was) || !IsStarting(sb) || was.Annotations[v1alpha1.AnnotationMounting] != "" {
+			w.Errorf("%s is marked", sb.Name)
+		}
+	}
 	for _, some := range [][]*v1alpha1.Sandbox{p.Released, p.Counted} {
 		for _, sb := range some {
 			if was := after[sb.Name]; was == nil || !IsStarting(was) || IsStarting(sb) {
@@ -205,6 +210,22 @@ func (w *world) check(s *State, o *Offer, p *Plan) {
 		if progressOf(after[sb.Name], s.Now) != Done {
 			w.Errorf("%s counts, and is not ready", sb.Name)
 		}
+	}
+	for _, sb := range slices.Concat(p.Counted, p.Bound) {
+		result, ended := s.Setups.Results[sb.UID]
+		if !IsStarting(sb) && !s.Claim.Spec.SkipInitRuntime && claims.HasAgentRuntime(sb) && (!ended || result.Failed != nil) {
+			w.Errorf("%s counts, and is not set up", sb.Name)
+		}
+	}
+	onTheWay := 0
+	for _, sb := range slices.Concat(s.Held, p.Bound, p.Made) {
+		if isOnTheWay(sb) {
+			onTheWay++
+		}
+	}
+	if most := mayFail(s.Claim); !w.rewritten && len(p.Bound)+len(p.Made) > 0 &&
+		int(status.FailedReplicas)+onTheWay-len(p.Released)-len(p.Counted) > most {
+		w.Errorf("has %d on the way, of which %d failed before, and %d may fail", onTheWay, status.FailedReplicas, most)
 	}
 	for i, sb := range slices.Concat(p.Bound, p.Made) {
 		switch was := w.sandboxes[sb.Name]; {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // Next works out the next true state that can be written now: what the claim holds,
@@ -27,25 +28,20 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if a.Broken != nil {
 		p.Broken = a.Broken
 	}
-	candidates, made := use(a, &o)
-	waits := make([]bool, len(candidates))
-	for i := range candidates {
-		sb, mustWait, err := marks.bind(&candidates[i], a.Now)
-		if err != nil {
-			return nil, err
-		}
-		p.Bound, waits[i] = append(p.Bound, sb), mustWait
-	}
-	for _, sb := range made {
-		p.Made = append(p.Made, dated(sb, a.Now))
+	waits, err := a.take(p, &o, marks)
+	if err != nil {
+		return nil, err
 	}
 	standAll(a, p.Bound, waits)
-	p.Released, p.Counted = a.released, a.counted
+	p.Released, p.Counted, p.Marked = a.released, a.counted, a.marked
 	left := max(0, a.missing-len(p.Bound)-len(p.Made)-o.WouldMake)
 	reportOn(a, p.Problem)
 	settle(a, p)
 	conclude(a, p)
 	forgetIdentity(a.claim)
+	if claims.Unfinished(a.claim) || a.Refused == nil && int(a.claim.Status.ClaimedReplicas) < claims.Replicas(a.claim) {
+		a.tellFailures()
+	}
 	if a.Refused != nil && claims.Unfinished(a.claim) {
 		p.Broken = a.Refused // which it may be no more when all that starts is ready
 	}
@@ -55,14 +51,40 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if left == 0 {
 		p.Broken, p.Problem = nil, nil
 	}
-	p.Wants = wants(a, left, p.Broken)
+	p.Wants = wants(a, min(left, max(0, a.mayHave-len(p.Bound)-len(p.Made)-o.WouldMake)), p.Broken)
 	return p, nil
+}
+
+// take adds to a plan what of an offer becomes the claim's, and returns which of the
+// sandboxes from the pools wait for a step.
+func (a *Assessment) take(p *Plan, o *Offer, marks *Marks) (waits []bool, err error) {
+	candidates, made := use(a, o)
+	waits = make([]bool, len(candidates))
+	for i := range candidates {
+		sb, mustWait, err := marks.bind(&candidates[i], a.Now)
+		if err != nil {
+			return nil, err
+		}
+		setsUp, err := a.beginSetup(sb, marks, !mustWait)
+		if err != nil {
+			return nil, err
+		}
+		p.Bound, waits[i] = append(p.Bound, sb), mustWait || setsUp
+	}
+	for _, sb := range made {
+		next, err := a.beginMade(dated(sb, a.Now), marks)
+		if err != nil {
+			return nil, err
+		}
+		p.Made = append(p.Made, next)
+	}
+	return waits, nil
 }
 
 // use returns what of an offer fits into the transaction and is of use.
 func use(a *Assessment, o *Offer) (candidates []Candidate, made []*v1alpha1.Sandbox) {
 	atOnce := claims.AllOrNothing(a.claim)
-	n := min(a.missing, a.room())
+	n := a.takes()
 	candidates = o.Candidates[:min(n, len(o.Candidates))]
 	if a.New && len(candidates) == 0 && !atOnce && n == a.Room && n > 1 {
 		n-- // so that the transaction can have a guard
@@ -89,13 +111,13 @@ func standAll(a *Assessment, bound []*v1alpha1.Sandbox, waits []bool) {
 		counts := all || !atOnce && !waits[i]
 		stand(sb, a.claim, counts)
 		if counts {
-			a.listed = append(a.listed, claimed(sb))
+			a.list(sb)
 		}
 	}
 }
 
 // settle tells in the claim's status how the resizes went of what the claim holds
-// after the plan.
+// after the plan, or if there are none, of what it lets go because of its image.
 func settle(a *Assessment, p *Plan) {
 	left := a.resized
 	leaving := make(map[string]bool, len(p.Counted)+len(p.Released))
@@ -103,8 +125,12 @@ func settle(a *Assessment, p *Plan) {
 		leaving[sb.Name] = true
 		left.add(sb)
 	}
+	var lost resizes
 	for _, sb := range p.Released {
 		leaving[sb.Name] = true
+		if inplace.LacksImage(sb) {
+			lost.add(sb)
+		}
 	}
 	for _, sb := range p.Bound {
 		left.add(sb)
@@ -113,6 +139,9 @@ func settle(a *Assessment, p *Plan) {
 		if isOnTheWay(sb) && !leaving[sb.Name] {
 			left.add(sb)
 		}
+	}
+	if left.succeeded+left.failed+left.running == 0 {
+		left = lost
 	}
 	left.report(a.claim, a.Now)
 }
@@ -127,6 +156,8 @@ func conclude(a *Assessment, p *Plan) {
 	case !a.expired && a.Refused == nil:
 	case a.Refused != nil:
 		reject(a.claim, a.Now, a.Refused)
+	case Expired(a.claim, a.Now):
+		lapse(a.claim, a.Now)
 	default:
 		timeOut(a.claim, a.Now, a.Now.Sub(StartOf(a.claim, a.Start)), p.Problem)
 	}
@@ -142,7 +173,7 @@ func forgetIdentity(claim *v1alpha1.SandboxClaim) {
 }
 
 // Wants is what the claim waits for before anything is found for it.
-func (a *Assessment) Wants() Wants { return wants(a, a.missing, nil) }
+func (a *Assessment) Wants() Wants { return wants(a, min(a.missing, a.mayHave), nil) }
 
 // wants is what the claim waits for if it lacks missing sandboxes.
 func wants(a *Assessment, missing int, broken error) Wants {
@@ -160,14 +191,14 @@ func wants(a *Assessment, missing int, broken error) Wants {
 // Sandboxes are those that the plan changes, in the order of the transaction, and how
 // many of them exist already: the rest is made.
 func (p *Plan) Sandboxes() (all []*v1alpha1.Sandbox, existing int) {
-	all = make([]*v1alpha1.Sandbox, 0, len(p.Released)+len(p.Counted)+len(p.Bound)+len(p.Made))
-	all = append(append(append(all, p.Released...), p.Counted...), p.Bound...)
+	all = make([]*v1alpha1.Sandbox, 0, len(p.Released)+len(p.Counted)+len(p.Marked)+len(p.Bound)+len(p.Made))
+	all = append(append(append(append(all, p.Released...), p.Counted...), p.Marked...), p.Bound...)
 	return append(all, p.Made...), len(all)
 }
 
 // Binds reports whether any sandbox changes with the plan.
 func (p *Plan) Binds() bool {
-	return len(p.Released)+len(p.Counted)+len(p.Bound)+len(p.Made) > 0
+	return len(p.Released)+len(p.Counted)+len(p.Marked)+len(p.Bound)+len(p.Made) > 0
 }
 
 // Ends reports whether the plan ends the claim.
@@ -182,7 +213,7 @@ func (p *Plan) Changes() bool {
 // ready, or as resized, which can wait a moment, so that a claim of thousands is not
 // written again for each of them.
 func (p *Plan) OnlyProgress(room int) bool {
-	if p.Ends() || len(p.Bound)+len(p.Made)+len(p.Released) > 0 || len(p.Counted) >= room/2 {
+	if p.Ends() || len(p.Bound)+len(p.Made)+len(p.Released)+len(p.Marked) > 0 || len(p.Counted) >= room/2 {
 		return false
 	}
 	return len(p.Counted) > 0 || onlyResizes(&p.before.Status, &p.Claim.Status)
@@ -195,7 +226,7 @@ func (p *Plan) Observes() bool {
 
 // Divisible reports whether a part of the plan is as true as the whole.
 func (p *Plan) Divisible() bool {
-	return !claims.AllOrNothing(p.Claim) || len(p.Counted)+len(p.Bound)+len(p.Made) == 0
+	return !claims.AllOrNothing(p.Claim) || len(p.Counted)+len(p.Marked)+len(p.Bound)+len(p.Made) == 0
 }
 
 // onlyResizes reports whether two statuses differ in nothing but how resizes go.

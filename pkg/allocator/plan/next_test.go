@@ -173,11 +173,14 @@ func TestNext(t *testing.T) {
 		},
 		"it lets go before it begins again": {
 			claim: []change{of(2), atOnce}, held: map[string]held{"a": isReady, "b": isTooLate},
-			want: planned{Released: "b", Message: "Claiming sandboxes: 0/2 claimed", Wants: Wants{Need: 1, AtOnce: true}, Until: soon},
+			want: planned{
+				Released: "b", Message: "Claiming sandboxes: 0/2 claimed; 1 failed in preparation: b: it was not ready in time",
+				Wants: Wants{Need: 1, AtOnce: true}, Until: soon,
+			},
 		},
 		"or counts": {
 			claim: []change{of(1), atOnce}, held: map[string]held{"a": isReady, "b": isTooLate},
-			want: planned{Released: "b", Message: "Claiming sandboxes: 0/1 claimed", Until: soon},
+			want: planned{Released: "b", Message: "Claiming sandboxes: 0/1 claimed; 1 failed in preparation: b: it was not ready in time", Until: soon},
 		},
 		"what a client counted is not waited for": {
 			claim: []change{of(3), atOnce, lists(1)}, held: map[string]held{"a": isReady}, pooled: "b",
@@ -243,7 +246,10 @@ func TestNext(t *testing.T) {
 
 		"its time is up": {
 			claim: []change{of(3), lists(0, "a")}, held: map[string]held{"b": isReady, "c": isPending}, state: expire,
-			want: planned{Released: "c", Counted: "b", Listed: "ab", Message: "Timeout reached after 1m0s, claimed 2/3 sandboxes", Ended: "TimeoutReached"},
+			want: planned{
+				Released: "c", Counted: "b", Listed: "ab", Ended: "TimeoutReached",
+				Message: "Timeout reached after 1m0s, claimed 2/3 sandboxes; 1 failed in preparation: c: it was not ready in time",
+			},
 		},
 		"its time is up, and it has all": {
 			claim: []change{of(1)}, held: map[string]held{"a": isReady}, state: expire,
@@ -251,12 +257,13 @@ func TestNext(t *testing.T) {
 		},
 		"its time is up, and it has more to let go": {
 			claim: []change{of(3)}, held: map[string]held{"a": isPending, "b": isPending}, state: both(expire, room(1)),
-			want: planned{Released: "a", Message: "Claiming sandboxes: 0/3 claimed"},
+			want: planned{Released: "a", Message: "Claiming sandboxes: 0/3 claimed; 1 failed in preparation: a: it was not ready in time"},
 		},
 		"its time is up before all is there": {
 			claim: []change{of(3), atOnce}, held: map[string]held{"a": isReady, "b": isPending}, state: expire,
 			want: planned{
-				Released: "ba", Message: "Timeout reached after 1m0s, claimed 0/3 sandboxes", Ended: "TimeoutReached",
+				Released: "ba", Message: "Timeout reached after 1m0s, claimed 0/3 sandboxes; 1 failed in preparation: b: it was not ready in time",
+				Ended: "TimeoutReached",
 			},
 		},
 		"its time is up just when all is there": {

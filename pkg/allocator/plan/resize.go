@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // resize waits until the pod of a sandbox is as large as the template that the claim
-// asks for.
+// asks for, and has the image and the cpu that its inplaceUpdate says.
 //
 // A claim on a template may be served from a pool whose patch makes its sandboxes
 // smaller, because they are cheaper to keep. What such a claim gets is as large as the
@@ -26,25 +26,39 @@ import (
 // resizes the pod, and the sandbox counts when it is ready again. A resize that fails
 // leaves the sandbox as it was, and it counts all the same; the claim's condition
 // InplaceUpdate tells. A claim that names the set itself asks for what the set says.
+//
+// The inplaceUpdate of a claim takes the same way. An image that the pod cannot have is
+// different from a resize that fails: the sandbox is not what was asked for, and is let
+// go.
 type resize struct{}
 
 func (resize) progress(sb *v1alpha1.Sandbox, _ time.Time) Progress {
-	if podresize.InProgress(sb) {
+	switch {
+	case inplace.InProgress(sb):
 		return Pending
+	case inplace.LacksImage(sb):
+		return Failed
 	}
 	return Done
 }
 
-// begin notes what becomes of the sandbox's size. The
+// begin notes what becomes of the sandbox's size and image. The
 // binding counts up the generation, which is the one that the conditions are about.
 func (resize) begin(sb *v1alpha1.Sandbox, c *Candidate, now time.Time) bool {
-	switch {
-	case c.Resize:
-		podresize.Begin(sb, now)
-	case c.ResizeFailed != nil:
-		podresize.Fail(sb, now, c.ResizeFailed)
+	inplace.Forget(sb)
+	if c.Resize || c.InPlace.Any() {
+		goal := c.InPlace
+		goal.Size = c.Resize
+		if c.ResizeFailed != nil {
+			goal.Failed = c.ResizeFailed.Error()
+		}
+		inplace.Begin(sb, goal, now)
+		return true
 	}
-	return c.Resize
+	if c.ResizeFailed != nil {
+		inplace.Fail(sb, now, c.ResizeFailed)
+	}
+	return false
 }
 
 const (
@@ -54,7 +68,7 @@ const (
 	maxReason = 256
 )
 
-// resizes counts how the resizes of a claim's sandboxes went.
+// resizes counts how the updates in place of a claim's sandboxes went.
 type resizes struct {
 	succeeded, failed, running int
 	// reasons are those of the first that failed, ordered by name: the order in which
@@ -62,14 +76,14 @@ type resizes struct {
 	reasons []string
 }
 
-// add takes in a sandbox. One that never was to be resized changes nothing.
+// add takes in a sandbox. One that never was to be changed changes nothing.
 func (r *resizes) add(sb *v1alpha1.Sandbox) {
 	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
 	switch {
 	case update == nil:
 	case update.Status == metav1.ConditionTrue:
 		r.succeeded++
-	case podresize.InProgress(sb):
+	case inplace.InProgress(sb):
 		r.running++
 	default:
 		r.failed++
@@ -87,22 +101,36 @@ func (r *resizes) add(sb *v1alpha1.Sandbox) {
 	}
 }
 
-// report tells in the claim's status how resizes went; nothing, if there were none.
+// lacksForImage reports whether a claim lacks sandboxes, and tells of some that it let go
+// because of their image.
+func lacksForImage(claim *v1alpha1.SandboxClaim) bool {
+	told := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+	return told != nil && told.Reason == v1alpha1.ReasonFailed && claim.Status.ClaimedReplicas < replicas(claim)
+}
+
+// report tells in the claim's status how resizes went; nothing, if there were none. Why
+// sandboxes with a bad image were let go stays until there is something else to tell.
 func (r *resizes) report(claim *v1alpha1.SandboxClaim, now time.Time) {
+	notDone, doing, done := "could not be resized", "Resizing %d sandboxes", "Resized %d sandboxes"
+	asked := claim.Spec.InplaceUpdate != nil
+	if asked {
+		notDone, doing, done = "could not be updated in place", "Updating %d sandboxes in place", "Updated %d sandboxes in place"
+	}
 	switch {
 	case r.failed > 0:
-		message := fmt.Sprintf("%d of %d sandboxes could not be resized: %s",
-			r.failed, r.failed+r.succeeded+r.running, strings.Join(r.reasons, "; "))
+		message := fmt.Sprintf("%d of %d sandboxes %s: %s",
+			r.failed, r.failed+r.succeeded+r.running, notDone, strings.Join(r.reasons, "; "))
 		if more := r.failed - len(r.reasons); more > 0 {
 			message += fmt.Sprintf("; and %d more", more)
 		}
 		condition(claim, now, v1alpha1.ClaimConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
 	case r.running > 0:
 		condition(claim, now, v1alpha1.ClaimConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating,
-			fmt.Sprintf("Resizing %d sandboxes", r.running))
+			fmt.Sprintf(doing, r.running))
 	case r.succeeded > 0:
 		condition(claim, now, v1alpha1.ClaimConditionInplaceUpdate, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
-			fmt.Sprintf("Resized %d sandboxes", r.succeeded))
+			fmt.Sprintf(done, r.succeeded))
+	case asked && lacksForImage(claim):
 	default:
 		meta.RemoveStatusCondition(&claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	}

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 func TestResizingLeavesSomethingToObserve(t *testing.T) {
@@ -57,7 +57,7 @@ func TestResizingLeavesSomethingToObserve(t *testing.T) {
 			if sb.Generation != 4 || sb.Status.ObservedGeneration != tc.observed || (sb.Status.UpdateRevision == "before") != tc.candidate.Resize {
 				t.Errorf("generation %d, observed %d, revision %s", sb.Generation, sb.Status.ObservedGeneration, sb.Status.UpdateRevision)
 			}
-			if waits != tc.candidate.Resize || podresize.InProgress(sb) != waits {
+			if waits != tc.candidate.Resize || inplace.InProgress(sb) != waits {
 				t.Errorf("waits: %t", waits)
 			}
 			if diff := cmp.Diff(before, from); diff != "" {

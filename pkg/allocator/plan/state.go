@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // State is what is known of a claim. None of its objects is changed.
@@ -31,10 +32,14 @@ type State struct {
 	Broken error
 	// Refused is why the claim gets no more than it has; nil otherwise.
 	Refused *RefusedError
+	// Metadata is what is known of a change of the claim's metadata.
+	Metadata MetadataChange
 	// Room is how many sandboxes one transaction may change.
 	Room int
 	// MayMake reports whether sandboxes may be made for the claim at this time.
 	MayMake bool
+	// Setups is what this server knows of the runtimes that it sets up for the claim.
+	Setups Setups
 	// Now is the time.
 	Now time.Time
 }
@@ -71,8 +76,10 @@ type Candidate struct {
 	// Resize reports whether Template says more than what the pod runs with.
 	Resize bool
 	// ResizeFailed is why the pod stays smaller than the template that the claim asks
-	// for; nil otherwise.
+	// for, or has not the cpu of its inplaceUpdate; nil otherwise.
 	ResizeFailed error
+	// InPlace is what of Template the claim's inplaceUpdate has put there.
+	InPlace inplace.Goal
 	// Lock is the value of the sandbox's lock.
 	Lock string
 	// PodMetadata says which of the claim's labels and annotations reach the pod, as its
@@ -90,6 +97,9 @@ type Plan struct {
 	Released []*v1alpha1.Sandbox
 	// Counted are sandboxes that the claim held and that count from now on.
 	Counted []*v1alpha1.Sandbox
+	// Marked are sandboxes that the claim holds and that this server is about to have
+	// volumes mounted into.
+	Marked []*v1alpha1.Sandbox
 	// Bound are the next states of the first candidates of the offer, and Made the
 	// first of those that were made.
 	Bound, Made []*v1alpha1.Sandbox
@@ -130,12 +140,6 @@ type RefusedError struct {
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
-
-// Deadline is when a claim ends with what it has. start is its start where that is
-// known better than to the second.
-func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
-	return StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
-}
 
 // StartOf is the start that a claim's status says, or start where that is the same
 // but for the fraction of the second.

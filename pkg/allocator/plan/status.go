@@ -30,7 +30,10 @@ func begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 // goes on: what is in its way, if nothing can serve it as things are.
 func reportOn(a *Assessment, p *claims.Problem) {
 	status := &a.claim.Status
-	status.ObservedGeneration = a.claim.Generation
+	if !a.Metadata.Behind {
+		status.ObservedGeneration = a.claim.Generation
+		a.Metadata.Report.tell(a.claim, a.Now)
+	}
 	status.Phase = v1alpha1.SandboxClaimPhaseClaiming
 	status.Sandboxes = a.listed
 	status.ClaimedReplicas = int32(len(a.listed) + a.unlisted)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 var errModel = errors.New("no template")
@@ -44,6 +45,12 @@ type world struct {
 	room    int
 	refused *RefusedError
 	pause   time.Time
+	// results are how the setups ended that this caller began, and mark is what it marks
+	// mounts with. mounted are sandboxes that were mounted into.
+	results map[types.UID]SetupResult
+	mark    string
+	marks   int
+	mounted map[string]bool
 	// fit is how many sandboxes do fit.
 	fit int
 
@@ -68,7 +75,7 @@ func (w *world) chance(oneIn int) bool { return w.draw(oneIn) == oneIn-1 }
 func newWorld(t testing.TB, data []byte) *world {
 	w := &world{
 		TB: t, data: data, now: birth.Add(300 * time.Millisecond), sandboxes: map[string]*v1alpha1.Sandbox{}, eligible: served(),
-		counted: map[string]bool{}, gone: map[string]bool{},
+		counted: map[string]bool{}, gone: map[string]bool{}, mark: "me/0", mounted: map[string]bool{},
 	}
 	replicas := int32(1 + w.draw(6))
 	w.claim = claimOf(func(c *v1alpha1.SandboxClaim) {
@@ -84,8 +91,15 @@ func newWorld(t testing.TB, data []byte) *world {
 			c.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 		}
 		c.Spec.ReserveFailedSandbox = w.chance(3)
+		c.Spec.SkipInitRuntime = w.chance(3)
+		if w.chance(3) {
+			withMounts(c)
+		}
 		if w.chance(4) {
 			c.Spec.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: "b"}}
+		}
+		if w.chance(2) {
+			inPlace(c)
 		}
 		c.Spec.ClaimTimeout = &metav1.Duration{Duration: time.Duration(20+w.draw(60)) * time.Second}
 		c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: time.Duration(5+w.draw(40)) * time.Second}
@@ -106,6 +120,9 @@ func newWorld(t testing.TB, data []byte) *world {
 func (w *world) stock() {
 	w.names++
 	sb := stocked(fmt.Sprintf("s%03d", (w.names*37)%1000)) // in no order
+	if w.names%2 == 0 {
+		hasRuntime(sb)
+	}
 	w.sandboxes[sb.Name] = sb
 }
 
@@ -135,7 +152,7 @@ func startsStill(sb *v1alpha1.Sandbox) bool { return isLive(sb) && IsStarting(sb
 
 // happens lets something happen.
 func (w *world) happens() {
-	switch w.draw(18) {
+	switch w.draw(22) {
 	case 0, 1, 2:
 		w.stock()
 	case 3, 4:
@@ -178,6 +195,11 @@ func (w *world) happens() {
 		}
 	case 14:
 		w.fit = 1 + w.draw(8)
+	case 15, 16, 17:
+		w.setsUp()
+	case 18: // another server, or this one after a restart, goes on
+		w.marks++
+		w.mark, w.results = fmt.Sprintf("me/%d", w.marks), nil
 	default:
 		w.now = w.now.Add(time.Duration(w.draw(10_000)) * time.Duration(1+w.draw(20)) * time.Millisecond)
 	}
@@ -188,6 +210,32 @@ func (w *world) becomesReady(sb *v1alpha1.Sandbox) {
 	becomeReady(sb)
 	if meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil {
 		setResized(sb, []string{"", "no room"}[w.draw(2)])
+	}
+	if inplace.GoalOf(sb).Image && w.chance(2) {
+		lacksImage(sb)
+	}
+}
+
+// setsUp lets some of the calls end that can have begun.
+func (w *world) setsUp() {
+	s := w.state()
+	for _, sb := range s.ToSetUp() {
+		if claims.Mounts(w.claim) {
+			if sb.Annotations[v1alpha1.AnnotationMounting] != w.mark {
+				w.Errorf("%s is mounted into without a mark", sb.Name)
+			}
+			if w.mounted[sb.Name] {
+				w.Errorf("%s is mounted into twice", sb.Name)
+			}
+			w.mounted[sb.Name] = true
+		}
+		if w.results == nil {
+			w.results = map[types.UID]SetupResult{}
+		}
+		w.results[sb.UID] = SetupResult{}
+		if w.chance(3) {
+			w.results[sb.UID] = SetupResult{Failed: noInit}
+		}
 	}
 }
 
@@ -221,6 +269,7 @@ func (w *world) state() State {
 	s := State{
 		Claim: w.claim, New: !w.stored, Start: w.start, Held: w.those(isHeld), Eligible: w.eligible,
 		Refused: w.refused, Room: w.room, MayMake: !w.now.Before(w.pause), Now: w.now,
+		Setups: Setups{Results: w.results, Mounting: w.mark, Servers: []string{"me"}},
 	}
 	if w.disallowed && NeedsModel(&s) {
 		s.Refused = &RefusedError{Reason: v1alpha1.ReasonEnvVarsInjectionRejected, Message: "not allowed"}
@@ -258,6 +307,8 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 			c.Resize = true
 		case '2', '3':
 			c.ResizeFailed = errors.New("no goal")
+		case '4':
+			c.InPlace.Image = a.Claim.Spec.InplaceUpdate != nil
 		}
 		o.Candidates = append(o.Candidates, c)
 	}
@@ -267,7 +318,11 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 	for makes && len(o.Candidates)+len(w.made) < needs.Take {
 		w.names++
 		name := fmt.Sprintf("f%03d", (w.names*37)%1000)
-		sb, err := marks.NewSandbox(stocked("model"), nil, name, types.UID(name), "lock", w.now)
+		model := stocked("model")
+		if w.names%2 == 0 {
+			hasRuntime(model)
+		}
+		sb, err := marks.NewSandbox(model, nil, name, types.UID(name), "lock", w.now)
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func (l *ClaimLimits) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&l.MaxWaitReadyTimeout, "max-wait-ready-timeout", l.MaxWaitReadyTimeout, ""+
 		"The longest waitReadyTimeout that a claim may have. Claims that are there already keep theirs.")
 	fs.Int64Var(&l.MaxBytes, "max-claim-bytes", l.MaxBytes, ""+
-		"How many bytes one claim may put on its sandboxes, all together: labels, annotations, env and volumeClaimTemplates, "+
+		"How many bytes one claim may put on its sandboxes, all together: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount, "+
 		"and of sandboxes made for it everything.")
 	fs.IntVar(&l.MaxFreshSandboxes, "max-fresh-sandboxes", l.MaxFreshSandboxes, ""+
 		"How many sandboxes one claim may hold at a time that were made for it because the pools had too few. "+

@@ -33,6 +33,10 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.ClaimPodMetadata = o.ClaimLimits.PodMetadata
 	cfg.ExtraConfig.MaxWaitingClaims = o.ClaimLimits.MaxWaiting
 	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
+	var err error
+	if cfg.ExtraConfig.RuntimeCertificates, err = o.Runtimes.certificates(); err != nil {
+		return nil, err
+	}
 	if err := o.apply(cfg.GenericConfig); err != nil {
 		if serving := cfg.GenericConfig.SecureServing; serving != nil && serving.Listener != nil {
 			_ = serving.Listener.Close() // the first error is the one that matters

@@ -73,6 +73,8 @@ type Options struct {
 	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is what
 	// leaves the seats of other claims free, in kube-apiserver and here.
 	MaxWaitingCreates int
+	// Runtimes are the certificates for agent-runtimes.
+	Runtimes Runtimes
 	// Alone makes a server without a cluster even where one could be found.
 	Alone bool
 }
@@ -139,6 +141,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
 	o.ClaimLimits.AddFlags(fs)
+	o.Runtimes.AddFlags(fs)
 	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
 		"How many creations of claims wait at the same time. Beyond that, they are answered Claiming at once. "+
 		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+
@@ -187,6 +190,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--sync-window must be between 0s and %s", maxSyncWindow))
 	}
 	errs = append(errs, o.ClaimLimits.Validate()...)
+	errs = append(errs, o.Runtimes.Validate()...)
 	if o.MaxWaitingCreates < 0 {
 		errs = append(errs, errors.New("--max-waiting-creates must not be negative"))
 	}

@@ -110,6 +110,10 @@ func TestClaimer(t *testing.T) {
 					_, err := tc.who.SandboxClaims(other).Release(ctx, "any", &v1alpha1.SandboxClaimRelease{}, metav1.CreateOptions{})
 					return err
 				},
+				"reach runtimes": func() error { // of all claims of the namespace
+					_, err := tc.who.SandboxClaims(ns).RuntimeAccess(ctx, claim.Name, &v1alpha1.SandboxClaimRuntimeAccess{}, metav1.CreateOptions{})
+					return err
+				},
 				"claim by apply": func() error { // which needs patch as well
 					_, err := tc.who.SandboxClaims(ns).Patch(ctx, "applied", types.ApplyPatchType,
 						[]byte(`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaim","spec":{"templateName":"pool"}}`), metav1.PatchOptions{FieldManager: "test"})

@@ -162,7 +162,7 @@ func TestAccess(t *testing.T) {
 		"apiserver":          "system:serviceaccount:" + controlplane.Namespace + ":sandlot-apiserver",
 		"controller-manager": "system:serviceaccount:" + controlplane.Namespace + ":sandlot-controller-manager",
 	}
-	for _, role := range []string{"view", "edit", "admin", "sandlot-view", "sandlot-edit", "sandlot-admin", "sandlot-claimer", "sandlot-sandbox-reader"} {
+	for _, role := range []string{"view", "edit", "admin", "sandlot-view", "sandlot-edit", "sandlot-admin", "sandlot-claimer", "sandlot-runtime-user", "sandlot-sandbox-reader"} {
 		subjects[role] = uniqueUser(t, role)
 		grant(t, ns, role, subjects[role])
 	}
@@ -181,17 +181,23 @@ func TestAccess(t *testing.T) {
 		{"patch", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"delete", group, "sandboxclaims", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin sandlot-claimer"},
 		{"create", group, "sandboxclaims", "release", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-claimer"},
+		{"create", group, "sandboxclaims", "runtimeaccess", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-runtime-user"},
 		{"deletecollection", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"create", group, "sandboxes", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin"},
 		{"update", group, "sandboxsets", "scale", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"create", group, "sandboxsets", "", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"patch", group, "sandboxes", "status", ns, "", "controller-manager"},
-		{"patch", group, "sandboxclaims", "status", ns, "", ""},
+		{"patch", group, "sandboxclaims", "status", ns, "", "controller-manager"},
+		{"update", group, "sandboxclaims", "status", ns, "", ""},
 		{"update", group, "sandboxes", "finalizers", ns, "", "controller-manager admin sandlot-admin"},
 
 		// The API server only as a dry run, which a policy sees to: see TestOnlyDryRuns.
 		{"create", "", "pods", "", ns, "", "apiserver controller-manager edit admin"},
 		{"create", "", "pods", "exec", ns, "", "edit admin"},
+		{"get", "", "persistentvolumes", "", "", "", "apiserver"},
+		{"get", "", "persistentvolumeclaims", "", ns, "", "apiserver controller-manager edit admin"},
+		{"list", "", "persistentvolumeclaims", "", ns, "", "edit admin"},
+		{"list", "", "persistentvolumes", "", "", "", ""},
 		{"get", "", "secrets", "", ns, "", "edit admin"},
 		{"get", "", "secrets", "", own, "sandlot-signer", "controller-manager"},
 		{"get", "", "secrets", "", "kube-system", "", ""},

@@ -152,12 +152,20 @@ func TestQuotaOfInstall(t *testing.T) {
 		t.Fatal("docs/install.md has no quota")
 	}
 	kubectl(t, ns, "", strings.Fields(strings.ReplaceAll(command, "\\\n", " "))...)
+	quotas := c.kube.CoreV1().ResourceQuotas(ns)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // until then what it counts is refused
+		quota, err := quotas.Get(ctx, "sandlot", metav1.GetOptions{})
+		if err == nil && len(quota.Status.Hard) < len(quota.Spec.Hard) {
+			err = fmt.Errorf("of %v the status has %v", quota.Spec.Hard, quota.Status.Hard)
+		}
+		return err
+	})
 
 	expect.FilledPool(t, c, ns, 2)
 	c.claim(t, ns, builders.Claim("one", 1))
 	expect.FullPool(t, c, ns, "pool", 2)
 	want := map[corev1.ResourceName]int64{countClaims: 1, countSandboxes: 3, "count/sandboxsets.agents.kruise.io": 1, corev1.ResourcePods: 3}
-	quotas, touched := c.kube.CoreV1().ResourceQuotas(ns), time.Now()
+	touched := time.Now()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		quota, err := quotas.Get(ctx, "sandlot", metav1.GetOptions{})
 		if err != nil {

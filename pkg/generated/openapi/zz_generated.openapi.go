@@ -43,12 +43,16 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SandboxClaimRelease{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRelease(ref),
 		v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseSpec(ref),
 		v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref),
+		v1alpha1.SandboxClaimRuntimeAccess{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref),
+		v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName():       schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref),
+		v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName():     schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref),
 		v1alpha1.SandboxClaimSpec{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref),
 		v1alpha1.SandboxClaimStatus{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref),
 		v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimTemplateRef(ref),
 		v1alpha1.SandboxLifecycle{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxLifecycle(ref),
 		v1alpha1.SandboxList{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_SandboxList(ref),
 		v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxNetworkPolicy(ref),
+		v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref),
 		v1alpha1.SandboxSet{}.OpenAPIModelName():                          schema_sandlot_apis_sandbox_v1alpha1_SandboxSet(ref),
 		v1alpha1.SandboxSetList{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_SandboxSetList(ref),
 		v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref),
@@ -188,14 +192,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"mountID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mountID identifies the mount to the storage driver.",
+							Description: "mountID identifies the mount to the storage driver, which gets it as the attribute mountID.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"pvName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "pvName is the name of the PersistentVolume to mount.",
+							Description: "pvName is the name of the PersistentVolume to mount. It must be of a CSI driver, and bound to a PersistentVolumeClaim of the namespace, or have the annotation sandlot.io/mount-namespaces that lists the namespace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -203,7 +207,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 					},
 					"mountPath": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mountPath is the absolute path inside the sandbox. One volume a path.",
+							Description: "mountPath is the absolute path inside the sandbox. One volume a path. Not \"/\", and nothing of the system, such as /proc.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -211,7 +215,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 					},
 					"subPath": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subPath is the folder of the volume to mount. Empty means its root.",
+							Description: "subPath is the folder of the volume to mount, a relative path without \"..\". The storage driver gets it as the attribute subPath. Empty means its root.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -230,7 +234,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "attributes are handed to the storage driver as they are.",
+							Description: "attributes are handed to the storage driver as they are, beside those of the PersistentVolume, of which they may change none.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -279,7 +283,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_ClaimedSandbox(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "podIPs are the addresses of the sandbox's pod when it was claimed.",
+							Description: "podIPs are the addresses of the sandbox's pod. A sandbox that is paused or gone has none.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -766,19 +770,19 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateOptions(ref c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimInplaceUpdateOptions change a sandbox while its pod runs.",
+				Description: "SandboxClaimInplaceUpdateOptions change a sandbox while its pod is there. At least one of image and resources is required.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"image": {
 						SchemaProps: spec.SchemaProps{
-							Description: "image is the new image of the first container.",
+							Description: "image is the new image of the first container, which is restarted with it. At most 1024 characters, without spaces around it. A sandbox that cannot run it does not count, and another one takes its place.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resources are the new resources of the first container.",
+							Description: "resources are the new resources of the first container. A sandbox that cannot be given them counts all the same, as it is; its condition InplaceUpdate and that of the claim say why.",
 							Ref:         ref(v1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName()),
 						},
 					},
@@ -794,7 +798,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateResources(ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimInplaceUpdateResources are resources for the first container. Only cpu is applied, and only where the container already sets it.",
+				Description: "SandboxClaimInplaceUpdateResources are resources for the first container. Only cpu is applied, be it more or less than before, and only where the container already sets it, requests and limits each for itself. It must be greater than 0. Other resources, such as memory, are ignored with a warning.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"requests": {
@@ -847,12 +851,12 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimLifecycle(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimLifecycle says when a claim ends. It ends at the earlier of shutdownTime and ttlSecondsAfterFinished.",
+				Description: "SandboxClaimLifecycle says when a claim ends. It ends at the earlier of shutdownTime and ttlSecondsAfterFinished. Its condition Ready is then False with the reason ClaimExpired, for good.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"shutdownTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shutdownTime is when the claim ends. It is not copied to the sandboxes.",
+							Description: "shutdownTime is when the claim ends, in whole seconds. It is not copied to the sandboxes. A claim that is still being claimed ends with what it has.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -865,7 +869,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimLifecycle(ref common.Refer
 					},
 					"shutdownPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shutdownPolicy says what happens at the end: Delete removes the claim and with it the sandboxes; DeleteForeground does so, and the claim stays visible until the sandboxes are gone; Retain removes the sandboxes and keeps the claim. Default Retain.\n\nPossible enum values:\n - `\"Delete\"` removes the claim and its sandboxes.\n - `\"DeleteForeground\"` does too, and shows the claim until they are gone.\n - `\"Retain\"` removes the sandboxes and keeps the claim.",
+							Description: "shutdownPolicy says what happens at the end: Delete removes the claim and its sandboxes; DeleteForeground does so, and the claim stays visible until the sandboxes and their pods are gone; Retain removes the sandboxes and keeps the claim. Sandboxes that failed and are kept for debugging stay. Default Retain.\n\nPossible enum values:\n - `\"Delete\"` removes the claim and its sandboxes.\n - `\"DeleteForeground\"` does too, and shows the claim until they are gone.\n - `\"Retain\"` removes the sandboxes and keeps the claim.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Delete", "DeleteForeground", "Retain"},
@@ -1059,6 +1063,128 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref common.R
 	}
 }
 
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimRuntimeAccess tells how to reach the agent-runtimes in the sandboxes of a claim: address and access token, which stand in no object. It is created at the subresource runtimeaccess of a SandboxClaim, and is not stored. It tells of sandboxes only that are bound to this very claim.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. Name and namespace are the claim's, and may be left out.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says which sandboxes are asked for. Empty is all that the claim has.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the answer of the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName(), v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimRuntimeAccessSpec says which sandboxes are asked for.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"sandboxNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxNames are the sandboxes to tell of, at most 1000. Empty means all that are bound to the claim and count, but for failed ones that it keeps for debugging, which have to be named. A claim that has more than 1000 needs names.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"claimUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimUID is the UID that the claim must have. Otherwise, because it is another claim of the same name, the answer is 409.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimRuntimeAccessStatus tells how to reach the agent-runtimes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"sandboxes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxes are those that were asked for and are there, ordered by name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()},
+	}
+}
+
 func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1132,7 +1258,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"ttlAfterCompleted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ttlAfterCompleted is how long the claim is kept after it is Completed; a negative value keeps it for ever. Its sandboxes are not touched, unless reclaimPolicy is Delete. Default 60m.",
+							Description: "ttlAfterCompleted is how long the claim is kept after it is Completed; a negative value keeps it for ever. Its sandboxes are not touched, unless reclaimPolicy is Delete. Default 60m, or with a lifecycle for ever.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
@@ -1155,7 +1281,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations at most 64 keys of 8 KiB.",
+							Description: "labels are put on every claimed sandbox, on its pod template and on its pod. Keys that the system writes itself, under agents.kruise.io, e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already: status.observedGeneration tells when.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1175,7 +1301,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "annotations are put on every claimed sandbox and, except for keys under agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the system writes itself are refused. Together with labels at most 64 keys of 8 KiB.",
+							Description: "annotations are put on every claimed sandbox and, except for keys under agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the system writes itself are refused. Together with labels and additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1195,7 +1321,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "envVars are environment variables handed to the agent-runtime of each claimed sandbox, for the processes that it starts.",
+							Description: "envVars are environment variables handed to the agent-runtime of each claimed sandbox, for the processes that it starts. Sandboxes without an agent-runtime do without. At most 256, of 32 KiB in all. Immutable.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1228,7 +1354,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"additionalPodMetadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "additionalPodMetadata is put on the pods of the claimed sandboxes. A key that the template sets to another value is refused rather than overridden.",
+							Description: "additionalPodMetadata is put on the pods of the claimed sandboxes, and not on the sandboxes, as far as the podMetadataPolicy lets it. A key that the pod template sets to another value is refused rather than overridden. Keys of kubernetes.io, k8s.io and agents.x-k8s.io are refused, and those that the system or platforms act on. Counts with labels and annotations. A change reaches pods that are claimed already.",
 							Ref:         ref(v1alpha1.PodMetadata{}.OpenAPIModelName()),
 						},
 					},
@@ -1252,7 +1378,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"inplaceUpdate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.",
+							Description: "inplaceUpdate changes image or cpu of the first container of each claimed sandbox without a new pod; sandboxes made for the claim are made with them. An edit is for the sandboxes that the claim gets from then on, and changes nothing on a claim that is Completed.",
 							Ref:         ref(v1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName()),
 						},
 					},
@@ -1266,7 +1392,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "dynamicVolumesMount are volumes mounted into each claimed sandbox while it runs. null means none.",
+							Description: "dynamicVolumesMount are volumes that the agent-runtime of each claimed sandbox mounts, in this order, after it was initialized. A sandbox counts when all are mounted. null means none. At most 16, of 16 KiB in all. Immutable.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1297,7 +1423,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"skipInitRuntime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "skipInitRuntime leaves out the initialization of the agent-runtime. Default false.",
+							Description: "skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and no access token. It goes not together with dynamicVolumesMount. Immutable. Default false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1311,7 +1437,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycle says when the claim itself ends, and what becomes of its sandboxes then. Unset means never, apart from ttlAfterCompleted.",
+							Description: "lifecycle says when the claim itself ends, and what becomes of its sandboxes then. Unset means never, apart from ttlAfterCompleted. It can be changed until the claim has expired.",
 							Ref:         ref(v1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName()),
 						},
 					},
@@ -1332,7 +1458,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation of the spec that this status is about.",
+							Description: "observedGeneration is the generation of the spec that this status is about. After a change of labels, annotations or additionalPodMetadata it stays behind until all claimed sandboxes have them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1356,6 +1482,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 						SchemaProps: spec.SchemaProps{
 							Description: "claimedReplicas is the number of sandboxes claimed so far. It does not go down when a claimed sandbox is deleted later.",
 							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failedReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failedReplicas is how many sandboxes have failed while they were prepared for the claim, and were let go or kept for debugging. A claim of which too many fail gets no more.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1405,7 +1538,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable), InplaceUpdate (how the resize of those went that had less than the template) and Finished (the claimed sandboxes have ended).",
+							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable), InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1571,6 +1704,50 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxNetworkPolicy(ref common.Refere
 		},
 		Dependencies: []string{
 			networkingv1.NetworkPolicyEgressRule{}.OpenAPIModelName(), networkingv1.NetworkPolicyIngressRule{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxRuntimeAccess tells how to reach the agent-runtime of one sandbox.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the sandbox.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid of the sandbox.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "url is the base URL of the agent-runtime, at the address of the pod. Empty where the sandbox has no address at the moment.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"accessToken": {
+						SchemaProps: spec.SchemaProps{
+							Description: "accessToken is what calls of the agent-runtime need, in the header X-Access-Token. Empty with skipInitRuntime, where no token is set.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "uid"},
+			},
+		},
 	}
 }
 

@@ -31,6 +31,14 @@ const AnnotationResize = "testing.sandlot.io/resize"
 // ResizeNever is the value of AnnotationResize of a pod whose resize is never done.
 const ResizeNever = "Never"
 
+// AnnotationImage on a pod says what its node makes of another image: the reason for which
+// the container waits then, or ImageNever, which leaves it undone. Without it the
+// container is run anew at once.
+const AnnotationImage = "testing.sandlot.io/image"
+
+// ImageNever is the value of AnnotationImage of a pod whose image is never changed.
+const ImageNever = "Never"
+
 // createNodes creates the simulated nodes, or leaves those of the last time.
 func createNodes(ctx context.Context, client kubernetes.Interface, count int) error {
 	for i := range count {

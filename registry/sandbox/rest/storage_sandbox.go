@@ -13,12 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
@@ -67,6 +69,10 @@ type Provider struct {
 	Binder sandboxclaim.Binder
 	// AdmitDelete admits the deletion of a sandbox that is released.
 	AdmitDelete sandboxclaim.AdmitDelete
+	// CheckVolumes looks at the volumes that claims mount; nil leaves that out.
+	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
+	// RuntimeAccess tells how to reach the agent-runtimes of sandboxes.
+	RuntimeAccess sandboxclaim.RuntimeAccess
 	// ClaimLimits bound what a claim may ask for.
 	ClaimLimits validation.ClaimLimits
 	// Authorizer is asked who may write the marks of sandboxes and the revisions of sets.
@@ -80,19 +86,21 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	if err != nil {
 		return nil, nil, err
 	}
+	claims.SandboxClaim.CheckVolumes = p.CheckVolumes
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
 	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
 	return map[string]rest.Storage{
-		"sandboxclaims":         claims.SandboxClaim,
-		"sandboxclaims/release": sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),
-		"sandboxclaims/status":  claims.Status,
-		"sandboxes":             sandboxes.Sandbox,
-		"sandboxes/status":      sandboxes.Status,
-		"sandboxsets":           sets.SandboxSet,
-		"sandboxsets/scale":     sets.Scale,
-		"sandboxsets/status":    sets.Status,
-		"sandboxtemplates":      sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods, p.Authorizer, owners),
+		"sandboxclaims":               claims.SandboxClaim,
+		"sandboxclaims/release":       sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),
+		"sandboxclaims/runtimeaccess": sandboxclaim.NewRuntimeAccessREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.RuntimeAccess),
+		"sandboxclaims/status":        claims.Status,
+		"sandboxes":                   sandboxes.Sandbox,
+		"sandboxes/status":            sandboxes.Status,
+		"sandboxsets":                 sets.SandboxSet,
+		"sandboxsets/scale":           sets.Scale,
+		"sandboxsets/status":          sets.Status,
+		"sandboxtemplates":            sandboxtemplate.NewREST(scheme, p.Stores.SandboxTemplates, p.Pods, p.Authorizer, owners),
 	}, claims.SandboxClaim.Store, nil
 }
 

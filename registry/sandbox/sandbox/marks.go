@@ -5,13 +5,17 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
@@ -27,6 +31,7 @@ var (
 		v1alpha1.AnnotationLock,
 		v1alpha1.AnnotationOwner,
 		v1alpha1.AnnotationClaimTimestamp,
+		v1alpha1.AnnotationInitRuntimeRequest,
 		v1alpha1.AnnotationUpdatedMetadataInClaim,
 	)
 	claimLabels = sets.New(
@@ -50,14 +55,36 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 			return nil, fmt.Errorf("checking a write: %T is not a Sandbox", old)
 		}
 	}
+	if validation.ReturnsToPool(sandbox, before) {
+		before = letGo(before, sandbox)
+	}
 	return rightsFor(sandbox, before), nil
+}
+
+// letGo is a sandbox without the marks of claims that are taken away when it goes back to
+// its pool: that is a part of the return, which the right to adopt is asked for.
+func letGo(old, returned *v1alpha1.Sandbox) *v1alpha1.Sandbox {
+	free := *old
+	free.OwnerReferences = slices.DeleteFunc(slices.Clone(old.OwnerReferences), func(ref metav1.OwnerReference) bool {
+		return ref.Kind == "SandboxClaim" && !slices.ContainsFunc(returned.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == ref.Kind && r.UID == ref.UID })
+	})
+	free.Labels, free.Annotations = maps.Clone(old.Labels), maps.Clone(old.Annotations)
+	gone := func(kept map[string]string) func(key, _ string) bool {
+		return func(key, _ string) bool { _, ok := kept[key]; return !ok }
+	}
+	maps.DeleteFunc(free.Labels, gone(returned.Labels))
+	maps.DeleteFunc(free.Annotations, gone(returned.Annotations))
+	if _, ok := free.Labels[v1alpha1.LabelSandboxClaimed]; ok {
+		free.Labels[v1alpha1.LabelSandboxClaimed] = v1alpha1.ClaimedFalse
+	}
+	return &free
 }
 
 // rightsFor returns the rights that a write takes beyond the one to write sandboxes. A
 // new sandbox has an empty one before it.
 func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 	meta := field.NewPath("metadata")
-	needed := rights.ForOwners(sandbox.OwnerReferences, old.OwnerReferences)
+	needed := rights.ForOwners(beyondTheBinding(sandbox, old), old.OwnerReferences)
 	pool := v1alpha1.PoolOf(old)
 	change := func(path *field.Path, key string, claims bool) {
 		switch {
@@ -79,4 +106,16 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 		needed = append(needed, rights.Adopt(pool.Name, field.NewPath("spec", "template")))
 	}
 	return needed
+}
+
+// beyondTheBinding returns the owner references of a sandbox, but for a new one to the
+// claim that it is bound to already. That one says no more than that the sandbox goes with
+// its claim, and who may write sandboxes may end each one at any time anyway.
+func beyondTheBinding(sandbox, old *v1alpha1.Sandbox) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(sandbox.OwnerReferences), func(ref metav1.OwnerReference) bool {
+		claim := &metav1.ObjectMeta{Name: ref.Name, UID: ref.UID}
+		return ref.APIVersion == v1alpha1.SchemeGroupVersion.String() && ref.Kind == "SandboxClaim" && ref.UID != "" &&
+			v1alpha1.IsBoundTo(old, claim) && v1alpha1.IsBoundTo(sandbox, claim) &&
+			!slices.ContainsFunc(old.OwnerReferences, func(had metav1.OwnerReference) bool { return had.UID == ref.UID })
+	})
 }

@@ -85,6 +85,7 @@ func TestMarks(t *testing.T) {
 		"born in a pool":                     {write: inPool, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a set, not controlled":     {write: changes{ownedBy("SandboxSet", false)}, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a claim":                   {write: changes{ownedBy("SandboxClaim", true)}, want: bind, field: "metadata.ownerReferences"},
+		"a sealed request":                   {write: changes{annotated(v1alpha1.AnnotationInitRuntimeRequest, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/init-runtime-request]"},
 		"locked":                             {write: changes{annotated(v1alpha1.AnnotationLock, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/lock]"},
 		"owner":                              {write: changes{annotated(v1alpha1.AnnotationOwner, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/owner]"},
 		"date":                               {write: changes{annotated(v1alpha1.AnnotationClaimTimestamp, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/claim-timestamp]"},
@@ -115,6 +116,31 @@ func TestMarks(t *testing.T) {
 				sb.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`)}
 			},
 		}},
+		// Who may write sandboxes may end each one anyway.
+		"owned by the claim that it is bound to": {
+			old:   changes{annotated(v1alpha1.AnnotationOwner, "1"), labelled(v1alpha1.LabelClaimName, "pool")},
+			write: changes{ownedBy("SandboxClaim", true)},
+		},
+		"its claim waits for it": {
+			old:   changes{annotated(v1alpha1.AnnotationOwner, "1"), labelled(v1alpha1.LabelClaimName, "pool"), ownedBy("SandboxClaim", false)},
+			write: changes{func(sb *v1alpha1.Sandbox) { sb.OwnerReferences[0].BlockOwnerDeletion = new(true) }},
+		},
+		"owned by another claim of the name": {
+			old:   changes{annotated(v1alpha1.AnnotationOwner, "2"), labelled(v1alpha1.LabelClaimName, "pool")},
+			write: changes{ownedBy("SandboxClaim", true)}, want: bind, field: "metadata.ownerReferences",
+		},
+		"owned by the claim under another name": {
+			old:   changes{annotated(v1alpha1.AnnotationOwner, "1"), labelled(v1alpha1.LabelClaimName, "other")},
+			write: changes{ownedBy("SandboxClaim", true)}, want: bind, field: "metadata.ownerReferences",
+		},
+		"owned by a set of the name of the claim": {
+			old:   changes{annotated(v1alpha1.AnnotationOwner, "1"), labelled(v1alpha1.LabelClaimName, "pool")},
+			write: changes{ownedBy("SandboxSet", true)}, want: adopt, field: "metadata.ownerReferences",
+		},
+		"taken from its claim": {
+			old:   changes{annotated(v1alpha1.AnnotationOwner, "1"), labelled(v1alpha1.LabelClaimName, "pool"), ownedBy("SandboxClaim", true)},
+			write: changes{disowned}, want: bind, field: "metadata.ownerReferences",
+		},
 		"unlocked": {old: changes{annotated(v1alpha1.AnnotationLock, "x")}, write: changes{func(sb *v1alpha1.Sandbox) { sb.Annotations = nil }},
 			want: bind, field: "metadata.annotations[agents.kruise.io/lock]"},
 		"no longer claimed": {old: changes{labelled(v1alpha1.LabelSandboxClaimed, "true")}, write: changes{labelled(v1alpha1.LabelSandboxClaimed, "false")},

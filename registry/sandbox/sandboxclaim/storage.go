@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -33,6 +34,9 @@ type Storage struct {
 type REST struct {
 	*base.REST
 	binder Binder
+	// CheckVolumes looks at the volumes that a new claim mounts; nil leaves that out. It
+	// returns what is wrong with them. The error is one of looking.
+	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
 }
 
 var _ rest.StandardStorage = &REST{}
@@ -59,7 +63,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 // Create stores a claim. A dry run shows what would be bound now.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := r.Store.Create(ctx, obj, r.admittedLast(r.ofFreeName(createValidation), options.DryRun), options)
+	created, err := r.Store.Create(ctx, obj, r.mountable(r.admittedLast(r.ofFreeName(createValidation), options.DryRun)), options)
 	if err != nil || !dryrun.IsDryRun(options.DryRun) {
 		return created, err
 	}
@@ -69,7 +73,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes a claim, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, created, err := r.Store.Update(ctx, name, objInfo, r.admittedLast(createValidation, options.DryRun), updateValidation, forceAllowCreate, options)
+	obj, created, err := r.Store.Update(ctx, name, objInfo, r.mountable(r.admittedLast(createValidation, options.DryRun)), updateValidation, forceAllowCreate, options)
 	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
 		return obj, created, err
 	}
@@ -93,6 +97,28 @@ func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest
 			case err != nil:
 				return statusError("", claim, err)
 			}
+		}
+		return admit(ctx, obj)
+	}
+}
+
+// mountable admits only claims whose volumes can be mounted, as far as can be seen, so that
+// nothing is charged for others.
+func (r *REST) mountable(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	if r.CheckVolumes == nil {
+		return admit
+	}
+	return func(ctx context.Context, obj runtime.Object) error {
+		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok && len(claim.Spec.DynamicVolumesMount) > 0 {
+			switch wrong, err := r.CheckVolumes(ctx, claim); {
+			case err != nil:
+				return apierrors.NewServiceUnavailable(fmt.Sprintf("the volumes of claim %s cannot be looked at now: %v", claim.Name, err))
+			case len(wrong) > 0:
+				return apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim").GroupKind(), claim.Name, wrong)
+			}
+		}
+		if admit == nil {
+			return nil
 		}
 		return admit(ctx, obj)
 	}

@@ -92,12 +92,20 @@ func (Strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 		if by, ok := genericapirequest.UserFrom(ctx); !ok || by.GetName() != stored.Annotations[v1alpha1.AnnotationClaimedBy] {
 			delete(updated.Annotations, v1alpha1.AnnotationClaimedByIdentity)
 		}
-		// Nothing is left to do for a claim that is Completed, so no controller observes
-		// the change, for which kubectl wait would wait.
-		if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
+		if nothingToDo(updated, stored) {
 			updated.Status.ObservedGeneration = updated.Generation
 		}
 	}
+}
+
+// nothingToDo reports whether a change of a claim that is Completed leaves nothing to do,
+// so that nothing observes it, for which kubectl wait would wait. Metadata is brought to
+// the sandboxes, which takes until the generation is observed; so does what was changed
+// before that.
+func nothingToDo(updated, stored *v1alpha1.SandboxClaim) bool {
+	status := &stored.Status
+	return status.Phase == v1alpha1.SandboxClaimPhaseCompleted && status.ObservedGeneration == stored.Generation &&
+		(v1alpha1.SameMetadata(&updated.Spec, &stored.Spec) || status.ClaimedReplicas == 0 && len(status.Sandboxes) == 0)
 }
 
 func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
@@ -126,7 +134,12 @@ func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []stri
 
 // WarningsOnUpdate does so for what is new.
 func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
-	return s.warnings(&obj.(*v1alpha1.SandboxClaim).Spec, &old.(*v1alpha1.SandboxClaim).Spec)
+	claim, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
+	warnings := s.warnings(&claim.Spec, &stored.Spec)
+	if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
+		warnings = append(warnings, lateInplaceUpdate(&claim.Spec, &stored.Spec)...)
+	}
+	return warnings
 }
 
 func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
@@ -135,11 +148,15 @@ func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {
 	if len(spec.Runtimes) > 0 && len(old.Runtimes) == 0 {
 		warnings = append(warnings, fmt.Sprintf("%s: has no effect on a claim; runtimes are set on the SandboxSet", path.Child("runtimes")))
 	}
+	if spec.SkipInitRuntime && len(spec.EnvVars) > 0 && len(old.EnvVars) == 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: has no effect with skipInitRuntime, because the agent-runtime is what takes them", path.Child("envVars")))
+	}
 	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
 		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, s.clock.Now(),
 			"the claimed sandboxes are deleted at once")...)
 	}
-	return warnings
+	warnings = append(warnings, ignoredResources(spec, old)...)
+	return append(warnings, lifecycleWarnings(spec, old, path, s.clock.Now())...)
 }
 
 // GetAttrs returns what selectors of lists and watches select by.

@@ -275,6 +275,40 @@ func TestUpdateOfCompletedClaimIsObserved(t *testing.T) {
 	}
 }
 
+// Other metadata is brought to the sandboxes first, and whatever changes meanwhile waits for
+// that; a claim without sandboxes has nothing to bring it to.
+func TestChangedMetadataIsObservedLater(t *testing.T) {
+	labels := func(s *v1alpha1.SandboxClaimSpec) { s.Labels = map[string]string{"a": "b"} }
+	ttl := func(s *v1alpha1.SandboxClaimSpec) { s.TTLAfterCompleted = &metav1.Duration{Duration: -1} }
+	additional := func(s *v1alpha1.SandboxClaimSpec) {
+		s.AdditionalPodMetadata = &v1alpha1.PodMetadata{Annotations: map[string]string{"a": "b"}}
+	}
+	for name, tc := range map[string]struct {
+		change         func(*v1alpha1.SandboxClaimSpec)
+		observed, want int64
+		claimed        int32
+	}{
+		"labels":                    {labels, 3, 3, 1},
+		"additional":                {additional, 3, 3, 1},
+		"labels, without sandboxes": {labels, 3, 4, 0},
+		"something else":            {ttl, 3, 4, 1},
+		"something else, meanwhile": {ttl, 2, 2, 1},
+		"nothing, meanwhile":        {func(*v1alpha1.SandboxClaimSpec) {}, 2, 2, 1},
+	} {
+		stored := registrytest.NewSandboxClaim("a")
+		stored.Generation = 3
+		stored.Status = v1alpha1.SandboxClaimStatus{
+			Phase: v1alpha1.SandboxClaimPhaseCompleted, ObservedGeneration: tc.observed, ClaimedReplicas: tc.claimed,
+		}
+		updated := stored.DeepCopy()
+		tc.change(&updated.Spec)
+		newStrategy().PrepareForUpdate(t.Context(), updated, stored)
+		if updated.Status.ObservedGeneration != tc.want {
+			t.Errorf("%s: observed %d, want %d", name, updated.Status.ObservedGeneration, tc.want)
+		}
+	}
+}
+
 func TestReplicasAreImmutable(t *testing.T) {
 	stored := registrytest.NewSandboxClaim("a")
 	stored.ResourceVersion = "1"

@@ -42,9 +42,9 @@ func TestPause(t *testing.T) {
 		deleted bool
 	}{
 		"never": {},
-		"later": {spec: spec{Pause: at(time.Hour)}, want: spec{Pause: at(time.Hour)}, requeue: time.Hour},
+		"later": {spec: spec{Pause: at(time.Hour)}, want: spec{Pause: at(time.Hour)}, requeue: 5 * time.Minute},
 		"in a lifetime": {
-			spec: spec{Pause: at(100 * 365 * 24 * time.Hour)}, want: spec{Pause: at(100 * 365 * 24 * time.Hour)}, requeue: time.Hour,
+			spec: spec{Pause: at(100 * 365 * 24 * time.Hour)}, want: spec{Pause: at(100 * 365 * 24 * time.Hour)}, requeue: 5 * time.Minute,
 		},
 		"now":        {spec: spec{Pause: at(0)}, want: spec{Paused: true, Pause: at(0)}},
 		"long ago":   {spec: spec{Pause: at(-9 * time.Hour)}, want: spec{Paused: true, Pause: at(-9 * time.Hour)}},

@@ -35,8 +35,8 @@ func TestShutdown(t *testing.T) {
 		requeue time.Duration
 	}{
 		"never":         {later: 1000 * time.Hour},
-		"later":         {shutdownTime: at(time.Hour), requeue: time.Hour},
-		"in a lifetime": {shutdownTime: at(100 * 365 * 24 * time.Hour), requeue: time.Hour},
+		"later":         {shutdownTime: at(time.Hour), requeue: 5 * time.Minute},
+		"in a lifetime": {shutdownTime: at(100 * 365 * 24 * time.Hour), requeue: 5 * time.Minute},
 		"a bit later":   {shutdownTime: at(time.Hour), later: time.Hour - time.Millisecond, requeue: time.Millisecond},
 		"now":           {shutdownTime: at(time.Hour), later: time.Hour, deleted: true},
 		"long ago":      {shutdownTime: at(time.Hour), later: 9 * time.Hour, deleted: true},

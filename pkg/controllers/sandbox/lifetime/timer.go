@@ -5,6 +5,7 @@ package lifetime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,10 +20,16 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
-// longestWait is after what time an object is looked at again at the latest. A time
-// may be a hundred years away, and a queue keeps what waits in it, even if the object is
-// deleted meanwhile.
-const longestWait = time.Hour
+// longestWait is after what time an object is looked at again at the latest. A wait does
+// not see that the clock is set, and a queue keeps what waits in it, even if the object is
+// deleted meanwhile. To look costs no request.
+const longestWait = 5 * time.Minute
+
+// AgainError is what Timer.Act returns where it is to be called once more, after this time.
+type AgainError time.Duration
+
+// Error tells when.
+func (e AgainError) Error() string { return "to be continued after " + time.Duration(e).String() }
 
 // Timer is a controller that acts on objects of one kind when their time comes, without
 // polling. All fields are required.
@@ -43,7 +50,8 @@ type Timer[T client.Object] struct {
 	Due func(object T, now time.Time) (time.Time, bool)
 	// Act acts on an object whose time, due, has come. It must act on the very version
 	// that it is given: the time may just have been extended. An error that the object
-	// is another one by now, or gone, is no failure: there is an event on its way.
+	// is another one by now, or gone, is no failure: there is an event on its way. What
+	// goes on later, without an event, is an AgainError.
 	Act func(ctx context.Context, object T, due, now time.Time) error
 }
 
@@ -99,6 +107,9 @@ func (t *Timer[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	err := t.Act(ctx, object, due, now)
+	if again := (AgainError)(0); errors.As(err, &again) {
+		return reconcile.Result{RequeueAfter: time.Duration(again)}, nil
+	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return reconcile.Result{}, nil
 	}
@@ -106,11 +117,11 @@ func (t *Timer[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 }
 
 // Delete deletes the very version of an object that was judged.
-func Delete(ctx context.Context, c client.Client, kind string, object client.Object) error {
-	err := c.Delete(ctx, object, client.Preconditions{
+func Delete(ctx context.Context, c client.Client, kind string, object client.Object, o ...client.DeleteOption) error {
+	err := c.Delete(ctx, object, append(o, client.Preconditions{
 		UID:             new(object.GetUID()),
 		ResourceVersion: new(object.GetResourceVersion()),
-	})
+	})...)
 	if err != nil {
 		return fmt.Errorf("deleting %s %s, whose time has come: %w", kind, client.ObjectKeyFromObject(object), err)
 	}

@@ -17,9 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 )
 
-// pauseGrace is how many seconds a sandbox that is paused has to end.
+// pauseGrace is how many seconds a sandbox that is paused or recycled has to end.
 const pauseGrace = 5
 
 // act carries out a plan. The finalizer comes first and the status before the deletion
@@ -36,8 +37,8 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
-	if p.resize != nil {
-		if p, again, err = c.resize(ctx, key, o, p); err != nil {
+	if p.resize != nil || p.image != nil {
+		if p, again, err = c.askInPlace(ctx, key, o, p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -58,11 +59,19 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
+	return reconcile.Result{RequeueAfter: c.lookAgain(key, o, &p, again)}, nil
+}
+
+// lookAgain is after what time to look again, if what was done asks for again.
+func (c *Controller) lookAgain(key types.NamespacedName, o *observation, p *plan, again time.Duration) time.Duration {
 	if o.pod == nil {
 		// Waiting for a pod of which there may be no event.
 		again = max(again, c.expectations.left(key), c.creates.left(key))
 	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	if p.again > 0 && (again == 0 || p.again < again) {
+		again = p.again
+	}
+	return again
 }
 
 // remove deletes this very pod, unless that was refused a moment ago. It returns after
@@ -80,13 +89,17 @@ func (c *Controller) remove(
 		c.deletes.forget(key)
 		return 0, nil // the cache is about to show it
 	case !isRefusal(err):
-		return 0, fmt.Errorf("deleting Pod %s/%s to pause its sandbox: %w", o.pod.Namespace, o.pod.Name, err)
+		return 0, fmt.Errorf("deleting Pod %s/%s of a sandbox that is %s: %w", o.pod.Namespace, o.pod.Name, p.status.Phase, err)
 	}
 	c.deletes.tried(key)
 	c.recorder.Event(o.sandbox, corev1.EventTypeWarning, reasonPodDeleteFailed, err.Error())
 	before := &v1alpha1.Sandbox{ObjectMeta: o.sandbox.ObjectMeta, Status: p.status}
 	refused := plan{status: *p.status.DeepCopy()}
-	o.setCondition(&refused, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, err.Error())
+	if isRecycling(o.sandbox) {
+		recycle.DeletionRefused(&refused.status, err.Error(), o.sandbox.Generation, o.now)
+	} else {
+		o.setCondition(&refused, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonPending, err.Error())
+	}
 	_, _, err = c.writer.writeStatus(ctx, key, before, version, &refused)
 	return c.deletes.left(key), err
 }

@@ -18,9 +18,11 @@
 // the revision, then Running), a claimed one a patch of the pod's metadata: where that
 // only names the claim, after a burst of claims (label.go).
 //
-// A sandbox that a claim left to be resized gets more through the pod's subresource
-// resize, at once (resize.go). The cache has none of what that takes; the server is
-// asked for these pods, whenever something about them changes.
+// A sandbox that a claim left to be changed in place gets other resources through the
+// pod's subresource resize, and another image by a patch of the pod, at once (resize.go).
+// The cache has none of what that takes; the server is asked for these pods, whenever
+// something about them changes. What ran before the image was asked for is noted on the
+// pod by that patch, so that any controller can tell when the container was made anew.
 //
 // A sandbox that refers to a template instead of holding one, such as an unused one
 // of a set that does, waits for that template without failing (template.go). Once

@@ -68,7 +68,7 @@ func enqueueStarting(user client.Object, q queue.Interface) {
 		return
 	}
 	switch sandbox.Status.Phase {
-	case "", v1alpha1.SandboxPending, v1alpha1.SandboxResuming:
+	case "", v1alpha1.SandboxPending, v1alpha1.SandboxResuming, v1alpha1.SandboxRecycling:
 		q.Add(queue.RequestFor(sandbox))
 	}
 }

@@ -60,9 +60,12 @@ func (l *labeler) delay(o *observation) time.Duration {
 	return labelDelay
 }
 
-// askedForMetadata reports whether the claim of a sandbox gave it labels or
-// annotations. Where that is not known, it did.
+// askedForMetadata reports whether the claim of a sandbox gave it, or its pod, labels or
+// annotations, or took some away. Where that is not known, it did.
 func askedForMetadata(sandbox *v1alpha1.Sandbox) bool {
+	if _, onPod := sandbox.Annotations[v1alpha1.AnnotationPodMetadataInClaim]; onPod {
+		return true
+	}
 	var added struct{ Labels, Annotations []string }
 	if err := json.Unmarshal([]byte(sandbox.Annotations[v1alpha1.AnnotationUpdatedMetadataInClaim]), &added); err != nil {
 		return true

@@ -12,7 +12,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -29,8 +30,8 @@ type observation struct {
 	expected bool
 	// held: a new pod must wait, because the last try failed.
 	held bool
-	// inplace is what is known for a resize, nil before inspect.
-	inplace *inplace
+	// inplace is what is known for an update in place, nil before inspect.
+	inplace *wholePod
 	now     time.Time
 }
 
@@ -42,7 +43,7 @@ const (
 	leave action = iota
 	// ask: what is known of the pod is not enough; ask the server and plan again.
 	ask
-	// inspect: the sandbox is resized; look at the whole pod and plan again.
+	// inspect: the sandbox is changed in place; look at the whole pod and plan again.
 	inspect
 	// create: create the volume claims and the pod.
 	create
@@ -61,17 +62,22 @@ type plan struct {
 	status v1alpha1.SandboxStatus
 	// mismatch: a pod that the sandbox does not own has its name.
 	mismatch bool
-	// resize is the patch that asks for other resources, beside the action.
-	resize []byte
+	// resize is the patch that asks for other resources, and image the one that asks for
+	// another image, beside the action.
+	resize, image []byte
+	// again is after what time to look again although nothing happens; 0 is not at all.
+	again time.Duration
 }
 
 // decide makes the plan for a sandbox:
 //
 //	being deleted        remove the finalizer; the pod is garbage collected
 //	Succeeded, Failed    final, nothing more happens
+//	Recycling            remove the pod; back in its pool, create another (recycle.go)
 //	spec.paused          remove the pod; when it is gone, Paused for good
 //	Paused               likewise, and then on to Resuming
-//	Pending, Resuming    create the pod, wait until it runs
+//	Pending, Resuming    create the pod, wait until it runs; resumed, until its
+//	                     agent-runtime is set up (resume.go)
 //	any other            follow the pod; without it, Failed
 func decide(o *observation) plan {
 	phase := o.sandbox.Status.Phase
@@ -88,6 +94,8 @@ func decide(o *observation) plan {
 		p.status.Phase = v1alpha1.SandboxPending
 	}
 	switch {
+	case isRecycling(o.sandbox):
+		o.recycle(&p)
 	case o.sandbox.Spec.Paused:
 		o.pause(&p)
 	case phase == v1alpha1.SandboxPaused:
@@ -99,7 +107,7 @@ func decide(o *observation) plan {
 	default:
 		o.run(&p)
 	}
-	if progress, aborted := podresize.Aborted(&p.status); aborted {
+	if progress, aborted := inplace.Aborted(&p.status, inplace.GoalOf(o.sandbox)); aborted {
 		o.setInplaceUpdate(&p, progress)
 	}
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
@@ -134,15 +142,6 @@ func (o *observation) pause(p *plan) {
 	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
 }
 
-// resume begins to resume a sandbox whose pause is complete.
-func (o *observation) resume(p *plan) {
-	p.status.Phase = v1alpha1.SandboxResuming
-	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionPaused)
-	o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
-	o.run(p)
-}
-
 // takeUp tells that the sandbox has been taken up, which sets wait for before they make
 // more.
 func (o *observation) takeUp(p *plan) {
@@ -153,8 +152,9 @@ func (o *observation) takeUp(p *plan) {
 
 // run creates the pod, if the sandbox is still to start, and follows it.
 func (o *observation) run(p *plan) {
-	starting := p.status.Phase == v1alpha1.SandboxPending || p.status.Phase == v1alpha1.SandboxResuming
+	starting := isStartPhase(p.status.Phase)
 	o.takeUp(p)
+	o.forgetLostPod(p)
 	switch {
 	case starting && o.pod == nil:
 		o.start(p)
@@ -174,6 +174,11 @@ func (o *observation) run(p *plan) {
 	default:
 		o.follow(p, starting)
 	}
+}
+
+// isStartPhase reports whether a sandbox in this phase gets a pod.
+func isStartPhase(phase v1alpha1.SandboxPhase) bool {
+	return phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming || phase == v1alpha1.SandboxRecycling
 }
 
 // start creates the pod, unless the cache is about to show one, or the last try was a
@@ -201,15 +206,16 @@ func (o *observation) follow(p *plan, starting bool) {
 		o.waiting(p)
 		return
 	}
+	if o.awaitsRuntime(p) {
+		return
+	}
 	if p.status.Phase == v1alpha1.SandboxResuming {
 		o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
 	}
 	p.status.Phase, p.status.Message = v1alpha1.SandboxRunning, ""
-	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	p.status.PodInfo.PodUID = o.pod.UID
-	if podresize.InProgress(o.sandbox) {
-		o.resizeInPlace(p)
+	o.address(p)
+	if inplace.InProgress(o.sandbox) {
+		o.updateInPlace(p)
 		return
 	}
 	o.followReadiness(p)
@@ -221,14 +227,17 @@ func (o *observation) followReadiness(p *plan) {
 	o.setReady(p, status, reason, message)
 }
 
-// hasStarted reports whether the pod is good enough for the sandbox to be Running. A sandbox that is resumed was in use, and one in use that runs without
-// being ready counts as dead, so it stays Resuming until its pod is ready.
+// hasStarted reports whether the pod is good enough for the sandbox to be Running. A
+// sandbox that is resumed was in use, and one in use that runs without being ready counts
+// as dead, so it stays Resuming until its pod is ready. One that is recycled is back only
+// when it can be claimed.
 func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 	if o.pod.Status.Phase != corev1.PodRunning || o.pod.Status.PodIP == "" {
 		return false
 	}
 	status, _, _ := readinessOf(o.pod)
-	return phase != v1alpha1.SandboxResuming || status == metav1.ConditionTrue
+	mustBeReady := phase == v1alpha1.SandboxResuming || phase == v1alpha1.SandboxRecycling
+	return !mustBeReady || status == metav1.ConditionTrue
 }
 
 // waiting reports what keeps a pod from starting, if anything does. The usual steps of a
@@ -243,8 +252,11 @@ func (o *observation) waiting(p *plan) {
 
 // startingMessage is the message of a sandbox that starts without problems.
 func startingMessage(phase v1alpha1.SandboxPhase) string {
-	if phase == v1alpha1.SandboxResuming {
+	switch phase {
+	case v1alpha1.SandboxResuming:
 		return "The sandbox is being resumed"
+	case v1alpha1.SandboxRecycling:
+		return recycle.StartingMessage
 	}
 	return ""
 }

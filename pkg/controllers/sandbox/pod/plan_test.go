@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
@@ -115,6 +116,32 @@ var (
 	readyPaused  = ready("PodReady", "The sandbox is paused")
 	readyResumes = ready("PodReady", "The sandbox is being resumed")
 	resumes      = cond("SandboxResumed", no, "CreatePod", "")
+)
+
+// request gives a sandbox a runtime that is set up again.
+func request(s *v1alpha1.Sandbox) {
+	s.Annotations = map[string]string{v1alpha1.AnnotationInitRuntimeRequest: "v1:sealed"}
+}
+
+// since gives the conditions of a sandbox a time.
+func since(at time.Time) func(*v1alpha1.Sandbox) {
+	return func(s *v1alpha1.Sandbox) {
+		for i := range s.Status.Conditions {
+			s.Status.Conditions[i].LastTransitionTime = metav1.NewTime(at)
+		}
+	}
+}
+
+var (
+	readySetup   = ready("PodReady", settingUpMessage)
+	hasResumed   = cond("SandboxResumed", yes, "CreatePod", "")
+	isSetUp      = cond("RuntimeInitialized", yes, "Succeeded", "")
+	toBeSetUp    = cond("RuntimeInitialized", no, "Pending", "")
+	toBeMounted  = cond("VolumesMounted", no, "Pending", "")
+	isMounted    = cond("VolumesMounted", yes, "Succeeded", "")
+	notSetUp     = cond("RuntimeInitialized", no, "Failed", "the agent-runtime refused the connection")
+	neverSetUp   = cond("RuntimeInitialized", no, "Failed", claims.SetupOverdue().Message)
+	neverMounted = cond("VolumesMounted", no, "Failed", claims.SetupOverdue().Message)
 )
 
 // want is a plan, without what every plan has.
@@ -396,6 +423,67 @@ func TestDecide(t *testing.T) {
 		"resumed, the status tells of the pod before": {
 			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes), func(s *v1alpha1.Sandbox) { s.Status.PodInfo.PodUID = "before" }), pod: newPod(runs("True")),
 			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, cond("SandboxResumed", yes, "CreatePod", "")}},
+		},
+		"resume, with a runtime": {
+			sandbox: newSandbox(phase("Paused"), request, held(readyPaused, isPaused, isSetUp, isMounted)),
+			want: want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{
+				readyResumes, toBeSetUp, toBeMounted, resumes,
+			}},
+		},
+		"resume, with a runtime that the claim sets up": {
+			sandbox: newSandbox(phase("Paused"), request, held(readyPaused, isPaused, toBeSetUp), func(s *v1alpha1.Sandbox) {
+				s.Annotations[v1alpha1.AnnotationStarting] = "true"
+			}),
+			want: want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readyResumes, toBeSetUp, resumes}},
+		},
+		"its pod is ready, its runtime not": {
+			sandbox: newSandbox(phase("Resuming"), request, held(readyResumes, toBeSetUp, resumes), since(now.Add(-time.Hour))), pod: newPod(runs("True")),
+			want: want{finalizer: true, phase: "Resuming", addressed: true, conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
+		},
+		"a runtime of a pod before does not count": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, isSetUp, resumes), func(s *v1alpha1.Sandbox) { s.Status.PodInfo.PodUID = "before" }),
+			pod:     newPod(runs("True")),
+			want:    want{finalizer: true, phase: "Resuming", addressed: true, conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
+		},
+		"its runtime is being set up": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, toBeSetUp, resumes), since(now.Add(-59*time.Second))), pod: newPod(runs("True")),
+			want: want{finalizer: true, phase: "Resuming", addressed: true, conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
+		},
+		"its runtime was never set up": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, toBeSetUp, resumes), since(now.Add(-time.Minute))), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, neverSetUp, hasResumed}},
+		},
+		"its volumes are being mounted": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, toBeSetUp, toBeMounted, resumes), since(now.Add(-time.Minute))), pod: newPod(runs("True")),
+			want: want{finalizer: true, phase: "Resuming", addressed: true, conditions: []metav1.Condition{readySetup, toBeSetUp, toBeMounted, resumes}},
+		},
+		"its volumes were never mounted": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, toBeSetUp, toBeMounted, resumes), since(now.Add(-10*time.Minute))), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, neverSetUp, neverMounted, hasResumed}},
+		},
+		"its runtime is set up": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, isSetUp, resumes)), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, isSetUp, hasResumed}},
+		},
+		"its runtime cannot be set up": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, notSetUp, resumes)), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, notSetUp, hasResumed}},
+		},
+		"its runtime is set up, and not ready any more": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, isSetUp, resumes)), pod: newPod(runs("False")),
+			want: want{finalizer: true, phase: "Resuming", addressed: true, conditions: []metav1.Condition{readyResumes, isSetUp, resumes}},
+		},
+		"its pod goes before its runtime is set up": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, isSetUp, resumes)), pod: newPod(runs("True"), terminating),
+			want: want{finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
+		},
+		"its pod is gone before its runtime is set up": {
+			sandbox: newSandbox(phase("Resuming"), request, addressed, held(readySetup, toBeSetUp, resumes)),
+			want:    want{action: create, finalizer: true, phase: "Resuming", conditions: []metav1.Condition{readySetup, toBeSetUp, resumes}},
+		},
+		"its request was taken away": {
+			sandbox: newSandbox(phase("Resuming"), addressed, held(readySetup, toBeSetUp, resumes)), pod: newPod(runs("True")),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{isReady, hasResumed}},
 		},
 		"failed while resuming": {
 			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(podPhase("Failed")),

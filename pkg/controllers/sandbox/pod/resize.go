@@ -19,63 +19,53 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
-// resizeAgain is when a pod is looked at again that changed while it was judged.
-const resizeAgain = 50 * time.Millisecond
+// lookAgain is when a pod is looked at again that changed while it was judged.
+const lookAgain = 50 * time.Millisecond
 
-// inplace is what is known of a pod that is resized. The cache keeps too little of
-// pods for that: few are, and only for a moment.
-type inplace struct {
+// wholePod is what is known of a pod that is changed in place. The cache keeps too little
+// of pods for that: few are, and only for a moment.
+type wholePod struct {
 	// pod is the whole pod, as the server showed it.
 	pod *corev1.Pod
-	// template has the resources that its containers are to have.
+	// template has what its containers are to have, and goal says how much of that.
 	template *runtime.RawExtension
-	// asked says that the API was asked for them just now.
-	asked bool
-	// refused tells why they cannot be had, if it is known.
-	refused string
+	goal     inplace.Goal
+	// told is what the API has answered just now.
+	told inplace.Answers
 }
 
-// resizeInPlace goes on with the resize of a sandbox that runs. Until it has ended,
+// updateInPlace goes on with the update of a sandbox that runs. Until it has ended,
 // one way or the other, the sandbox is not ready.
-func (o *observation) resizeInPlace(p *plan) {
+func (o *observation) updateInPlace(p *plan) {
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage)
 	if o.inplace == nil {
 		p.action = inspect
 		return
 	}
-	progress := o.inplace.progress()
+	progress := inplace.ProgressOf(o.inplace.pod, o.inplace.template, o.inplace.goal, o.inplace.told)
 	switch progress.Step {
-	case podresize.StepPatch:
-		p.resize = progress.Patch
-	case podresize.StepWait:
-	case podresize.StepDone, podresize.StepFailed:
+	case inplace.StepPatch:
+		p.resize, p.image = progress.Patch, progress.ImagePatch
+	case inplace.StepWait:
+	case inplace.StepDone, inplace.StepFailed:
 		o.followReadiness(p)
 	}
 	o.setInplaceUpdate(p, progress)
 }
 
-func (o *observation) setInplaceUpdate(p *plan, progress podresize.Progress) {
+func (o *observation) setInplaceUpdate(p *plan, progress inplace.Progress) {
 	c := progress.Condition()
 	o.setCondition(p, c.Type, c.Status, c.Reason, c.Message)
+	if c := progress.ImageCondition(); c != nil {
+		o.setCondition(p, c.Type, c.Status, c.Reason, c.Message)
+	}
 }
 
-func (i *inplace) progress() podresize.Progress {
-	if i.refused != "" {
-		return podresize.Failed(i.refused)
-	}
-	progress := podresize.ProgressOf(i.pod, i.template)
-	if i.asked && progress.Step == podresize.StepPatch {
-		// To ask for it again would bring the same again.
-		return podresize.Failed("the cluster set other resources than it was asked for")
-	}
-	return progress
-}
-
-// inspect looks at the pod of a sandbox that is resized, and plans with that. From
-// now on every change of the pod brings the sandbox here.
+// inspect looks at the pod of a sandbox that is changed in place, and plans with that.
+// From now on every change of the pod brings the sandbox here.
 func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *observation) (plan, error) {
 	c.resizes.begin(key)
 	pod, err := getPod(ctx, c.reader, key)
@@ -95,15 +85,30 @@ func (c *Controller) inspect(ctx context.Context, key types.NamespacedName, o *o
 	return decide(o), nil
 }
 
-func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*inplace, error) {
+func (c *Controller) inplaceOf(ctx context.Context, sandbox *v1alpha1.Sandbox, pod *corev1.Pod) (*wholePod, error) {
 	full, err := c.whole(ctx, sandbox)
 	if missing, ok := asTemplateError(err); ok {
-		return &inplace{pod: pod, refused: missing.Error()}, nil
+		told := inplace.Answers{ResizeRefused: missing.Error(), ImageRefused: missing.Error()}
+		return &wholePod{pod: pod, goal: inplace.GoalOf(sandbox), told: told}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("resizing Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+		return nil, fmt.Errorf("changing Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
-	return &inplace{pod: pod, template: full.Spec.Template}, nil
+	return &wholePod{pod: pod, template: full.Spec.Template, goal: inplace.GoalOf(sandbox)}, nil
+}
+
+// askInPlace asks the API for what a sandbox is to be given in place: the resources, and
+// once these are answered for the image.
+func (c *Controller) askInPlace(ctx context.Context, key types.NamespacedName, o *observation, p plan) (after plan, again time.Duration, err error) {
+	if p.resize != nil {
+		if p, again, err = c.resize(ctx, key, o, p); err != nil {
+			return plan{}, 0, err
+		}
+	}
+	if p.image != nil {
+		return c.changeImage(ctx, key, o, p)
+	}
+	return p, again, nil
 }
 
 // resize asks the API for the resources and returns the plan as it is then, and
@@ -118,17 +123,17 @@ func (c *Controller) resize(ctx context.Context, key types.NamespacedName, o *ob
 	err := c.client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.resize), fieldOwner)
 	switch {
 	case err == nil:
-		o.inplace = &inplace{pod: pod, template: o.inplace.template, asked: true}
+		o.inplace.pod, o.inplace.told.Resize = pod, true
 		o.pod = trim(pod)
 		return decide(o), 0, nil
 	case apierrors.IsConflict(err):
-		return p, resizeAgain, nil
+		return p, lookAgain, nil
 	case apierrors.IsNotFound(err):
 		return c.resizeNotFound(ctx, key, o, err)
 	case !isResizeRefusal(err):
 		return plan{}, 0, fmt.Errorf("resizing Pod %s: %w", key, err)
 	}
-	o.inplace.refused = err.Error()
+	o.inplace.told.ResizeRefused = err.Error()
 	return decide(o), 0, nil
 }
 
@@ -140,10 +145,30 @@ func (c *Controller) resizeNotFound(ctx context.Context, key types.NamespacedNam
 		return plan{}, 0, err
 	}
 	if o.pod != nil && o.pod.UID == asked {
-		o.inplace.refused = why.Error()
+		o.inplace.told.ResizeRefused = why.Error()
 		p = decide(o)
 	}
 	return p, 0, nil
+}
+
+// changeImage asks the API for the image and returns the plan as it is then, and after
+// what time to look again. The answers mean what those to a resize mean, but that a pod
+// that is not found is gone.
+func (c *Controller) changeImage(ctx context.Context, key types.NamespacedName, o *observation, p plan) (plan, time.Duration, error) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := c.client.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, p.image), fieldOwner)
+	switch {
+	case err == nil:
+		o.inplace.pod, o.inplace.told.Image = pod, true
+		o.pod = trim(pod)
+		return decide(o), 0, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return p, lookAgain, nil
+	case !isResizeRefusal(err):
+		return plan{}, 0, fmt.Errorf("changing the image of Pod %s: %w", key, err)
+	}
+	o.inplace.told.ImageRefused = err.Error()
+	return decide(o), 0, nil
 }
 
 // isResizeRefusal reports whether an error is about the request, so that it would not
@@ -161,7 +186,7 @@ func isResizeRefusal(err error) bool {
 	}
 }
 
-// resizes are the sandboxes that are resized: what the cache leaves out of their
+// resizes are the sandboxes that are changed in place: what the cache leaves out of their
 // pods matters.
 type resizes struct {
 	mu   sync.Mutex

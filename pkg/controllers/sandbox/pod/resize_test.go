@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 func cores(amount string) corev1.ResourceRequirements {
@@ -56,10 +57,11 @@ func updateFailed(message string) metav1.Condition {
 func TestDecideResize(t *testing.T) {
 	const ask = `{"metadata":{"resourceVersion":"7"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"4"}}}]}}`
 	updating := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(readyUpdating, isUpdating)}
+	resumed := cond("SandboxResumed", yes, "CreatePod", "")
 	tests := map[string]struct {
 		sandbox *v1alpha1.Sandbox
 		pod     *corev1.Pod
-		inplace inplace
+		inplace wholePod
 		unknown bool // nobody has looked
 		action  action
 		patch   string
@@ -78,11 +80,11 @@ func TestDecideResize(t *testing.T) {
 			action: label, patch: ask, want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"asked for": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2")), inplace: inplace{asked: true},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("4", "2")), inplace: wholePod{told: inplace.Answers{Resize: true}},
 			want: []metav1.Condition{readyUpdating, isUpdating},
 		},
 		"asked for, less came": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("3", "2")), inplace: inplace{asked: true},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("3", "2")), inplace: wholePod{told: inplace.Answers{Resize: true}},
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: the cluster set other resources than it was asked for")},
 		},
 		"given": {
@@ -98,7 +100,7 @@ func TestDecideResize(t *testing.T) {
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: pod resize is infeasible")},
 		},
 		"refused by the API": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), inplace: inplace{refused: "quota"},
+			sandbox: newSandbox(updating...), pod: newPod(runs("True"), has("2", "2")), inplace: wholePod{told: inplace.Answers{ResizeRefused: "quota"}},
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: quota")},
 		},
 		"another class": {
@@ -115,7 +117,15 @@ func TestDecideResize(t *testing.T) {
 		},
 		"paused": {
 			sandbox: newSandbox(append(updating, paused)...), unknown: true,
-			want: []metav1.Condition{readyPaused, updateFailed("in-place resource resize failed: the sandbox is paused"), isPaused},
+			want: []metav1.Condition{readyPaused, isUpdating, isPaused},
+		},
+		"resumed, to be looked at": {
+			sandbox: newSandbox(phase("Resuming"), held(readyPaused, isUpdating)), pod: newPod(runs("True"), has("4", "4")), unknown: true,
+			action: inspect, want: []metav1.Condition{readyUpdating, isUpdating, resumed},
+		},
+		"resumed, made as it is to be": {
+			sandbox: newSandbox(phase("Resuming"), held(readyPaused, isUpdating)), pod: newPod(runs("True"), has("4", "4")),
+			want: []metav1.Condition{isReady, updatedInplace, resumed},
 		},
 		"not to be resized": {
 			sandbox: newSandbox(phase("Running"), addressed, held(isReady, updateFailed("x"))), pod: newPod(runs("True"), has("2", "2")), unknown: true,

@@ -6,7 +6,6 @@ package pod
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // setCondition sets a condition. One that is the same as before keeps its time.
@@ -80,15 +80,11 @@ func startProblem(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
-// startSteps are the reasons for which containers wait in a regular start.
-var startSteps = []string{"", "ContainerCreating", "PodInitializing"}
-
 // containerProblem returns why a container waits, the first one that waits for something that may never come.
 func containerProblem(pod *corev1.Pod) (reason, message string, found bool) {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
-			waiting := statuses[i].State.Waiting
-			if waiting != nil && !slices.Contains(startSteps, waiting.Reason) {
+			if waiting := statuses[i].State.Waiting; inplace.Stuck(waiting) {
 				return v1alpha1.ReasonStartContainerFailed, cmp.Or(waiting.Message, waiting.Reason), true
 			}
 		}

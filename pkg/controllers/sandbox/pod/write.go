@@ -19,7 +19,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // fieldOwner is the manager of the fields of pods that this controller writes.
@@ -27,8 +27,8 @@ const fieldOwner = client.FieldOwner("sandlot-controller-manager")
 
 // Reasons of events.
 const (
-	// reasonInplaceUpdateFailed: the pod does not get the resources that the claim
-	// asks for.
+	// reasonInplaceUpdateFailed: the pod does not get the resources, or the image, that
+	// the claim asks for.
 	reasonInplaceUpdateFailed = "InplaceUpdateFailed"
 	// reasonInplaceUpdateForbidden: the pod cannot get them, because of its QoS class.
 	reasonInplaceUpdateForbidden = "InplaceUpdateForbidden"
@@ -36,7 +36,8 @@ const (
 	reasonPodOwnerMismatch = "PodOwnerMismatch"
 	// reasonPodUpdateFailed: the pod must not have the metadata that the sandbox wants.
 	reasonPodUpdateFailed = "PodUpdateFailed"
-	// reasonPodDeleteFailed: the pod must not be deleted, and the sandbox not paused.
+	// reasonPodDeleteFailed: the pod must not be deleted, and the sandbox neither paused nor
+	// recycled.
 	reasonPodDeleteFailed = "PodDeleteFailed"
 	// reasonTerminating: a paused sandbox is deleted.
 	reasonTerminating = "Sandbox" + string(v1alpha1.SandboxTerminating)
@@ -129,8 +130,13 @@ func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
 		message = "Start sandbox"
 	case v1alpha1.SandboxRunning:
 		message = "Sandbox started"
-		if before.Status.Phase == v1alpha1.SandboxResuming {
+		switch before.Status.Phase {
+		case v1alpha1.SandboxResuming:
 			message = "Sandbox resumed"
+		case v1alpha1.SandboxRecycling:
+			w.recorder.Event(after, kind, v1alpha1.ReasonRecyclingSucceeded, "The sandbox is back in its pool")
+			w.recorder.Event(after, kind, "Sandbox"+string(after.Status.Phase), "Sandbox recycled")
+			return
 		}
 	case v1alpha1.SandboxPaused:
 		message = "Pause sandbox"
@@ -167,7 +173,7 @@ func (w *writer) warn(before, after *v1alpha1.Sandbox, mismatch bool) {
 	w.recorder.Event(after, corev1.EventTypeWarning, reason, ready.Message)
 }
 
-// warnResize records the event of a resize that failed.
+// warnResize records the event of an update in place that failed.
 func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
 	const kind = v1alpha1.SandboxConditionInplaceUpdate
 	now := meta.FindStatusCondition(after.Status.Conditions, kind)
@@ -175,7 +181,7 @@ func (w *writer) warnResize(before, after *v1alpha1.Sandbox) {
 		return
 	}
 	reason := reasonInplaceUpdateFailed
-	if podresize.IsForbidden(now.Message) {
+	if inplace.IsForbidden(now.Message) {
 		reason = reasonInplaceUpdateForbidden
 	}
 	w.recorder.Event(after, corev1.EventTypeWarning, reason, now.Message)

@@ -68,20 +68,39 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// concerned lets through the sandboxes with a spec.service. Most have none.
+// concerned lets through the sandboxes with a spec.service, and those that are being
+// recycled or were. Most are neither.
 func concerned() predicate.Predicate {
 	hasService := func(object client.Object) bool {
 		sandbox, ok := object.(*v1alpha1.Sandbox)
-		return ok && sandbox.Spec.Service != nil && sandbox.DeletionTimestamp == nil
+		return ok && (sandbox.Spec.Service != nil || isRecycled(sandbox)) && sandbox.DeletionTimestamp == nil
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return hasService(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return ownedobject.Changed(e) && hasService(e.ObjectNew)
+			return (ownedobject.Changed(e) || recycles(e)) && hasService(e.ObjectNew)
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
+}
+
+// isRecycled reports whether a sandbox is being recycled, or is in its pool again. It keeps
+// no Service from before that which it does not want, whenever that is seen.
+func isRecycled(sandbox *v1alpha1.Sandbox) bool {
+	return isRecycling(sandbox) || sandbox.Status.RecycledCount > 0 && v1alpha1.PoolOf(sandbox) != nil
+}
+
+func isRecycling(sandbox *v1alpha1.Sandbox) bool {
+	return sandbox.Status.Phase == v1alpha1.SandboxRecycling
+}
+
+// recycles reports whether an update begins to recycle a sandbox, or ends it.
+func recycles(e event.UpdateEvent) bool {
+	before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
+	after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
+	return okBefore && okAfter && isRecycled(after) &&
+		(!isRecycled(before) || before.Status.RecycledCount != after.Status.RecycledCount)
 }
 
 // Reconcile makes the Service of one sandbox what it should be.
@@ -94,9 +113,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
 	switch wanted := sandbox.Spec.Service; {
-	case wanted == nil || sandbox.DeletionTimestamp != nil:
+	case sandbox.DeletionTimestamp != nil, wanted == nil && !isRecycled(sandbox):
 		return reconcile.Result{}, nil
-	case !*wanted:
+	case wanted == nil, !*wanted:
 		return reconcile.Result{}, c.services().Remove(ctx, c.removalReader(sandbox), sandbox, sandbox.Name, labelsOf(sandbox))
 	}
 	if problems := validation.IsDNS1123Label(sandbox.Name); len(problems) > 0 {
@@ -108,9 +127,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // removalReader returns where to look for a Service that is no longer wanted. The cache
 // does not show one that lost its labels, so the server is asked, but not for the many
-// sandboxes of a pool: they had none before.
+// sandboxes of a pool: they had none before, or lost it when they were recycled.
 func (c *Controller) removalReader(sandbox *v1alpha1.Sandbox) client.Reader {
-	if v1alpha1.PoolOf(sandbox) != nil {
+	if v1alpha1.PoolOf(sandbox) != nil && !isRecycling(sandbox) {
 		return c.Client
 	}
 	return c.Reader

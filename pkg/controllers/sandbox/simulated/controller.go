@@ -3,7 +3,7 @@
 
 // Package simulated stands in for pods where there is no cluster: a set time after its
 // creation a sandbox is Running and has an address, at which nothing listens. It is
-// paused at once, and runs again a set time after it is resumed. The API, the store and
+// paused at once, and runs again a set time after it is resumed, or given back to its pool. The API, the store and
 // the allocation around it are the real ones.
 package simulated
 
@@ -26,8 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/index"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -96,6 +98,8 @@ func (c *Controller) events() handler.EventHandler {
 				q.AddAfter(queue.RequestFor(sandbox), c.options.StartDelay)
 			case step == start:
 				q.AddAfter(queue.RequestFor(sandbox), c.left(sandbox))
+			case step == settingUp:
+				q.AddAfter(queue.RequestFor(sandbox), claims.SetupAgainLeft(&sandbox.Status, c.clock.Now()))
 			case step != none:
 				q.Add(queue.RequestFor(sandbox))
 			}
@@ -109,7 +113,9 @@ func (c *Controller) events() handler.EventHandler {
 			switch stepOf(after) {
 			case start:
 				q.AddAfter(queue.RequestFor(after), c.options.StartDelay)
-			case pause, resume, resized, observe, release:
+			case settingUp:
+				q.AddAfter(queue.RequestFor(after), claims.SetupAgainLeft(&after.Status, c.clock.Now()))
+			case pause, resume, resumed, resized, observe, clean, release:
 				q.Add(queue.RequestFor(after))
 			}
 		},
@@ -131,6 +137,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if step == start {
 		if left := c.left(sandbox); left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
+	}
+	if step == settingUp {
+		if left := claims.SetupAgainLeft(&sandbox.Status, c.clock.Now()); left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 	}
@@ -195,6 +206,9 @@ func (c *Controller) wait(ctx context.Context, sandbox *v1alpha1.Sandbox, reason
 // left returns how long it takes at most until the sandbox is to run.
 func (c *Controller) left(sandbox *v1alpha1.Sandbox) time.Duration {
 	since := sandbox.CreationTimestamp
+	if sandbox.Status.Phase == v1alpha1.SandboxRecycling {
+		return recycle.StartedAt(sandbox).Add(c.options.StartDelay).Sub(c.clock.Now())
+	}
 	if resumed := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionResumed); resumed != nil {
 		since = resumed.LastTransitionTime
 	}

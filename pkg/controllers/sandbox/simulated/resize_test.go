@@ -4,11 +4,13 @@
 package simulated
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -60,6 +63,12 @@ func TestResize(t *testing.T) {
 	cond := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 1}
 	}
+	wants := func(image string) func(*v1alpha1.Sandbox) {
+		return func(s *v1alpha1.Sandbox) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationInplaceUpdate: `{"image":true}`}
+			s.Spec.Template.Raw = []byte(strings.Replace(string(s.Spec.Template.Raw), `"image":"i"`, `"image":"`+image+`"`, 1))
+		}
+	}
 	isReady := cond("Ready", metav1.ConditionTrue, "PodReady", "")
 	tests := map[string]struct {
 		revision, resources string
@@ -73,11 +82,27 @@ func TestResize(t *testing.T) {
 			"resource resize would change QoS class from Guaranteed to Burstable, resize rejected")}},
 		"another class, under the template's name": {revision: "asis", resources: burst, want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionFalse, "Failed",
 			"resource resize would change QoS class from Guaranteed to Burstable, resize rejected")}},
+		"an image": {
+			revision: "rev", resources: four, change: wants("another"),
+			want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionTrue, "Succeeded", ""), cond("ImageUpdated", metav1.ConditionTrue, "Succeeded", "")},
+		},
+		"an image, and another class": {
+			revision: "rev", resources: burst, change: wants("another"),
+			want: []metav1.Condition{isReady, cond("InplaceUpdate", metav1.ConditionFalse, "Failed",
+				"resource resize would change QoS class from Guaranteed to Burstable, resize rejected"), cond("ImageUpdated", metav1.ConditionTrue, "Succeeded", "")},
+		},
+		"an image that fails": {
+			revision: "rev", resources: four, change: wants(FailImage),
+			want: []metav1.Condition{
+				cond("Ready", metav1.ConditionFalse, "StartContainerFailed", failedMessage),
+				cond("InplaceUpdate", metav1.ConditionFalse, "Failed", failedMessage), cond("ImageUpdated", metav1.ConditionFalse, "Failed", failedMessage),
+			},
+		},
 		"paused": {
 			revision: "rev", resources: four, change: func(s *v1alpha1.Sandbox) { s.Spec.Paused = true },
 			want: []metav1.Condition{
 				cond("Ready", metav1.ConditionFalse, "PodReady", "The sandbox is paused"),
-				cond("InplaceUpdate", metav1.ConditionFalse, "Failed", "in-place resource resize failed: the sandbox is paused"),
+				updating("InplaceUpdate"),
 				cond("SandboxPaused", metav1.ConditionTrue, "StopPauseSucceed", ""),
 			},
 		},
@@ -124,5 +149,29 @@ func TestResize(t *testing.T) {
 				t.Errorf("observed generation %d of %d", got.Status.ObservedGeneration, got.Generation)
 			}
 		})
+	}
+}
+
+// An update goes on after a pause, unless what is resumed cannot start.
+func TestResizeOverAPause(t *testing.T) {
+	for image, want := range map[string]string{"i": "InplaceUpdating", FailImage: "Failed"} {
+		sandbox := newSandbox("box", image)
+		sandbox.Status.Phase = v1alpha1.SandboxRunning
+		inplace.Begin(sandbox, inplace.Goal{}, time.Unix(1, 0))
+		sandbox.Spec.Paused = true
+		for _, next := range []step{pause, resume, start} {
+			if got := stepOf(sandbox); got != next {
+				t.Fatalf("image %s: the next step is %d, want %d", image, got, next)
+			}
+			status, err := statusAfter(next, sandbox, sandbox.Spec.Template, time.Unix(2, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sandbox.Status, sandbox.Spec.Paused = status, false
+		}
+		got := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+		if goesOn := stepOf(sandbox) == resized; got == nil || got.Reason != want || goesOn != (want == v1alpha1.ReasonInplaceUpdating) {
+			t.Errorf("image %s: goes on: %t, with %+v", image, goesOn, got)
+		}
 	}
 }

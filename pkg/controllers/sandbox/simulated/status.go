@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -47,24 +49,44 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 			status.Conditions[i].ObservedGeneration = sandbox.Generation
 		}
 		return status, nil
+	case start:
+		return statusStarted(&status, sandbox, template, now)
 	case pause:
 		status.Phase, status.Message = v1alpha1.SandboxPaused, ""
 		status.PodInfo, status.NodeName, status.SandboxIP = v1alpha1.PodInfo{}, "", ""
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
-		if progress, aborted := podresize.Aborted(&status); aborted {
-			c := progress.Condition()
-			set(c.Type, c.Status, c.Reason, c.Message)
-		}
+		return status, nil
+	case clean:
+		recycle.Clean(&status, sandbox.Generation, now)
 		return status, nil
 	case resume:
 		status.Phase = v1alpha1.SandboxResuming
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionPaused)
 		set(v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is being resumed")
+		claims.BeginSetupAgain(sandbox, &status, now)
+		return status, nil
+	case settingUp: // for too long
+		claims.EndSetupAgain(&status, claims.SetupOverdue(), now)
+		runs(&status, sandbox, now)
+		return status, nil
+	case resumed:
+		if !claims.SetsUpAgain(sandbox) {
+			claims.BeginSetupAgain(sandbox, &status, now)
+		}
+		runs(&status, sandbox, now)
 		return status, nil
 	}
+	return status, nil
+}
+
+// statusStarted returns the status of a sandbox that has started, or failed to, from the
+// one before.
+func statusStarted(before *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension, now time.Time) (v1alpha1.SandboxStatus, error) {
+	status := *before
+	set := setter(&status, sandbox.Generation, now)
 	fails, err := wantsToFail(template)
 	if err != nil {
 		return v1alpha1.SandboxStatus{}, fmt.Errorf("reading the template of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
@@ -72,18 +94,43 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	if fails {
 		status.Phase, status.Message = v1alpha1.SandboxFailed, failedMessage
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, failedMessage)
+		if progress, aborted := inplace.Aborted(&status, inplace.GoalOf(sandbox)); aborted {
+			c := progress.Condition()
+			set(c.Type, c.Status, c.Reason, c.Message)
+		}
+		if sandbox.Status.Phase == v1alpha1.SandboxRecycling {
+			recycle.Fail(&status, v1alpha1.ReasonRecyclingFailed, failedMessage, sandbox.Generation, now)
+		}
 		return status, nil
 	}
-	if status.Phase == v1alpha1.SandboxResuming {
+	addressed(&status, sandbox)
+	if status.Phase == v1alpha1.SandboxResuming && claims.SetsUpAgain(sandbox) {
+		claims.BeginSetupAgain(sandbox, &status, now)
+		return status, nil
+	}
+	runs(&status, sandbox, now)
+	return status, nil
+}
+
+// runs makes a status that of a sandbox that runs.
+func runs(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, now time.Time) {
+	set := setter(status, sandbox.Generation, now)
+	switch status.Phase {
+	case v1alpha1.SandboxResuming:
 		set(v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
+	case v1alpha1.SandboxRecycling:
+		recycle.Finish(status, sandbox.Generation, now)
 	}
 	status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
 	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
+}
+
+// addressed gives a sandbox an address.
+func addressed(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox) {
 	status.SandboxIP = addressOf(sandbox.UID)
 	status.NodeName = NodeName
 	status.PodInfo.PodIP, status.PodInfo.NodeName = status.SandboxIP, NodeName
 	status.PodInfo.PodUID = sandbox.UID // there is no pod to have one of its own
-	return status, nil
 }
 
 // setter returns a function that sets conditions of a status.

@@ -7,7 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/podresize"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // step is what happens to a sandbox next.
@@ -18,10 +20,16 @@ const (
 	start
 	pause
 	resume
-	// resized: it runs, and gets the resources that its claim asks for.
+	// settingUp: its new pod would be ready, and its agent-runtime is to be set up.
+	settingUp
+	// resumed: it was resumed, and nothing is left to wait for.
+	resumed
+	// resized: it runs, and gets the resources and the image that its claim asks for.
 	resized
 	// observe: it runs, and its spec has changed in fields without an effect here.
 	observe
+	// clean: it is being recycled, and is still as it was.
+	clean
 	// release: it is being deleted, and has the finalizer of a controller of pods.
 	release
 )
@@ -39,9 +47,13 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 	switch phase := sandbox.Status.Phase; {
 	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
 		return none
+	case phase == v1alpha1.SandboxRecycling:
+		return recyclingStep(sandbox)
 	case phase == v1alpha1.SandboxPaused || sandbox.Spec.Paused:
 		return pauseStep(sandbox)
-	case phase == "" || phase == v1alpha1.SandboxPending || phase == v1alpha1.SandboxResuming:
+	case phase == v1alpha1.SandboxResuming:
+		return resumingStep(sandbox)
+	case phase == "" || phase == v1alpha1.SandboxPending:
 		return start
 	case phase == v1alpha1.SandboxRunning:
 		return runningStep(sandbox)
@@ -52,12 +64,35 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 // runningStep returns the next step of a sandbox that runs and is to go on.
 func runningStep(sandbox *v1alpha1.Sandbox) step {
 	switch {
-	case podresize.InProgress(sandbox):
+	case inplace.InProgress(sandbox):
 		return resized
 	case sandbox.Status.ObservedGeneration != sandbox.Generation:
 		return observe
 	}
 	return none
+}
+
+// resumingStep returns the next step of a sandbox that is resumed.
+func resumingStep(sandbox *v1alpha1.Sandbox) step {
+	switch {
+	case sandbox.Status.PodInfo.PodIP == "":
+		return start
+	case claims.SetsUpAgain(sandbox) && claims.SetupPending(&sandbox.Status):
+		return settingUp
+	}
+	return resumed
+}
+
+// recyclingStep returns the next step of a sandbox that is being recycled. Once it is
+// clean, another controller gives it back to its pool.
+func recyclingStep(sandbox *v1alpha1.Sandbox) step {
+	switch {
+	case recycle.IsStarting(sandbox):
+		return start
+	case recycle.IsCleaned(sandbox):
+		return none
+	}
+	return clean
 }
 
 // pauseStep returns the next step of a sandbox that is paused, or is to be.

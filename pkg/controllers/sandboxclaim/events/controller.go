@@ -183,6 +183,8 @@ func waitingMessage(claim *v1alpha1.SandboxClaim) string {
 	switch {
 	case !strings.HasPrefix(message, progress): // there is no such pool, or it cannot serve the claim
 		return message
+	case message == progress && resizing(claim) && claim.Spec.InplaceUpdate != nil:
+		return fmt.Sprintf("Sandboxes of %s are being updated in place. %s", asked, message)
 	case message == progress && resizing(claim):
 		return fmt.Sprintf("Sandboxes of %s are being resized. %s", asked, message)
 	case message == progress && claim.Spec.WarmPool == v1alpha1.WarmPoolNone:
@@ -193,7 +195,7 @@ func waitingMessage(claim *v1alpha1.SandboxClaim) string {
 	return fmt.Sprintf("%s has too few available sandboxes. %s", asked, message)
 }
 
-// resizing reports whether sandboxes of the claim are being resized.
+// resizing reports whether sandboxes of the claim are being changed in place.
 func resizing(claim *v1alpha1.SandboxClaim) bool {
 	update := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	return update != nil && update.Reason == v1alpha1.ReasonInplaceUpdating

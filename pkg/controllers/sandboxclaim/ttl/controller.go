@@ -3,11 +3,14 @@
 
 // Package ttl deletes claims that have been Completed for longer than their
 // spec.ttlAfterCompleted. It never touches a sandbox: those of a claim with
-// reclaimPolicy Delete are owned by it and are garbage collected.
+// reclaimPolicy Delete are owned by it and are garbage collected. A claim whose lifecycle
+// is over stays until its sandboxes have gone because of that.
 package ttl
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +27,9 @@ import (
 // eventTTLDelete is the reason of the event that a claim is deleted because its
 // time to live is over. It is OpenKruise's.
 const eventTTLDelete = "SandboxClaimTTLDelete"
+
+// cleanUp is after what time to look again whether the sandboxes of a claim are gone.
+const cleanUp = time.Second
 
 // Controller deletes claims after their time to live.
 type Controller struct {
@@ -55,6 +61,11 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 func (c *Controller) deleteExpired(ctx context.Context, claim *v1alpha1.SandboxClaim, expiry, _ time.Time) error {
+	if v1alpha1.HasExpired(claim) {
+		if left, err := c.hasSandboxes(ctx, claim); err != nil || left {
+			return cmp.Or(err, error(lifetime.AgainError(cleanUp)))
+		}
+	}
 	if err := lifetime.Delete(ctx, c.Client, c.Kind, claim); err != nil {
 		return err
 	}
@@ -64,19 +75,42 @@ func (c *Controller) deleteExpired(ctx context.Context, claim *v1alpha1.SandboxC
 	return nil
 }
 
-// expiryOf returns when a claim is to be deleted, and whether it ever is.
-func expiryOf(claim *v1alpha1.SandboxClaim, _ time.Time) (time.Time, bool) {
+// hasSandboxes reports whether a claim has sandboxes that are not being deleted.
+func (c *Controller) hasSandboxes(ctx context.Context, claim *v1alpha1.SandboxClaim) (bool, error) {
+	sandbox := &v1alpha1.Sandbox{}
+	for i := range claim.Status.Sandboxes {
+		key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Status.Sandboxes[i].Name}
+		err := c.Client.Get(ctx, key, sandbox, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("getting Sandbox %s: %w", key, err)
+		}
+		if err == nil && v1alpha1.IsBoundTo(sandbox, claim) && sandbox.DeletionTimestamp == nil && !v1alpha1.IsReservedFailed(sandbox) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// expiryOf returns when a claim is to be deleted, and whether it ever is. Where the end of
+// its lifecycle has come as well, that is first: nobody would end the sandboxes of a claim
+// that is gone. And unless it retains the claim, it deletes that as well, in its own way.
+func expiryOf(claim *v1alpha1.SandboxClaim, now time.Time) (time.Time, bool) {
 	if claim.DeletionTimestamp != nil ||
 		claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted ||
 		claim.Status.CompletionTime == nil {
 		return time.Time{}, false
 	}
-	ttl := v1alpha1.DefaultTTLAfterCompleted
-	if claim.Spec.TTLAfterCompleted != nil {
-		ttl = claim.Spec.TTLAfterCompleted.Duration
-	}
+	ttl := v1alpha1.TTLAfterCompletedOf(&claim.Spec)
 	if ttl < 0 {
 		return time.Time{}, false
+	}
+	if v1alpha1.HasExpired(claim) {
+		switch claim.Spec.Lifecycle.ShutdownPolicy {
+		case v1alpha1.ShutdownDelete, v1alpha1.ShutdownDeleteForeground:
+			return time.Time{}, false
+		}
+	} else if end, ok := v1alpha1.LifecycleEnd(claim); ok && !now.Before(end) {
+		return time.Time{}, false // there is an event when it has expired
 	}
 	return claim.Status.CompletionTime.Add(ttl), true
 }

@@ -36,7 +36,7 @@ func TestController(t *testing.T) {
 	}{
 		"fresh":          {ttl: time.Minute, requeue: time.Minute},
 		"almost":         {ttl: time.Minute, later: 59 * time.Second, requeue: time.Second},
-		"long":           {ttl: 9 * time.Hour, requeue: time.Hour},
+		"long":           {ttl: 9 * time.Hour, requeue: 5 * time.Minute},
 		"due":            {ttl: time.Minute, later: time.Minute, deleted: true},
 		"long due":       {ttl: time.Minute, later: time.Hour, deleted: true},
 		"default, fresh": {later: 59 * time.Minute, requeue: time.Minute},

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -124,16 +123,12 @@ func (r *revisions) targetWithoutTemplate(
 // lastTarget is the revision that the pool was last to consist of.
 func (r *revisions) lastTarget(ctx context.Context, set *v1alpha1.SandboxSet, unresolved *problem) (targetRevision, error) {
 	t := targetRevision{revision: set.Status.UpdateRevision, current: set.Status.CurrentRevision, unresolved: unresolved}
-	holder := podtemplate.HolderOf(&set.Status)
-	if holder == "" {
-		return t, nil // no SandboxTemplate ever held it
-	}
-	template, err := r.lookup.SandboxTemplate(ctx, set.Namespace, holder)
+	template, err := r.podTemplates.Holder(ctx, set, r.lookup)
 	switch {
 	case err != nil:
 		return targetRevision{}, err
-	case template == nil || !metav1.IsControlledBy(template, set) || !r.podTemplates.HoldsRevision(template, t.revision):
-		return t, nil // a user took it away, or changed it; what is left of the pool serves on
+	case template == nil:
+		return t, nil // what is left of the pool serves on
 	}
 	t.from, t.resolved = podtemplate.AtRevision(set, template)
 	return t, nil

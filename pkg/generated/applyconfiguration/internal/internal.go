@@ -374,6 +374,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: failedReplicas
+      type:
+        scalar: numeric
     - name: message
       type:
         scalar: string

@@ -19,7 +19,8 @@ type ClaimedSandboxApplyConfiguration struct {
 	// uid of the Sandbox. It tells the sandbox from any other that has had its name or
 	// will have it. Empty in what an older version of Sandlot wrote.
 	UID *types.UID `json:"uid,omitempty"`
-	// podIPs are the addresses of the sandbox's pod when it was claimed.
+	// podIPs are the addresses of the sandbox's pod. A sandbox that is paused or gone
+	// has none.
 	PodIPs []string `json:"podIPs,omitempty"`
 }
 

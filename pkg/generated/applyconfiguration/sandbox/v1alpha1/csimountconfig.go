@@ -10,17 +10,23 @@ package v1alpha1
 //
 // CSIMountConfig is a volume to mount into a running sandbox.
 type CSIMountConfigApplyConfiguration struct {
-	// mountID identifies the mount to the storage driver.
+	// mountID identifies the mount to the storage driver, which gets it as the attribute
+	// mountID.
 	MountID *string `json:"mountID,omitempty"`
-	// pvName is the name of the PersistentVolume to mount.
+	// pvName is the name of the PersistentVolume to mount. It must be of a CSI driver, and
+	// bound to a PersistentVolumeClaim of the namespace, or have the annotation
+	// sandlot.io/mount-namespaces that lists the namespace.
 	PvName *string `json:"pvName,omitempty"`
-	// mountPath is the absolute path inside the sandbox. One volume a path.
+	// mountPath is the absolute path inside the sandbox. One volume a path. Not "/", and
+	// nothing of the system, such as /proc.
 	MountPath *string `json:"mountPath,omitempty"`
-	// subPath is the folder of the volume to mount. Empty means its root.
+	// subPath is the folder of the volume to mount, a relative path without "..". The
+	// storage driver gets it as the attribute subPath. Empty means its root.
 	SubPath *string `json:"subPath,omitempty"`
 	// readOnly mounts the volume read-only. Default false.
 	ReadOnly *bool `json:"readOnly,omitempty"`
-	// attributes are handed to the storage driver as they are.
+	// attributes are handed to the storage driver as they are, beside those of the
+	// PersistentVolume, of which they may change none.
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 

@@ -85,6 +85,12 @@ func ExtractSandboxClaimRelease(sandboxClaim *sandboxv1alpha1.SandboxClaim, fiel
 	return ExtractSandboxClaimFrom(sandboxClaim, fieldManager, "release")
 }
 
+// ExtractSandboxClaimRuntimeaccess extracts the applied configuration owned by fieldManager from
+// sandboxClaim for the runtimeaccess subresource.
+func ExtractSandboxClaimRuntimeaccess(sandboxClaim *sandboxv1alpha1.SandboxClaim, fieldManager string) (*SandboxClaimApplyConfiguration, error) {
+	return ExtractSandboxClaimFrom(sandboxClaim, fieldManager, "runtimeaccess")
+}
+
 // ExtractSandboxClaimStatus extracts the applied configuration owned by fieldManager from
 // sandboxClaim for the status subresource.
 func ExtractSandboxClaimStatus(sandboxClaim *sandboxv1alpha1.SandboxClaim, fieldManager string) (*SandboxClaimApplyConfiguration, error) {

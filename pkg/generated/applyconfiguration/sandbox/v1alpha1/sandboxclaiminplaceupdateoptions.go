@@ -8,11 +8,16 @@ package v1alpha1
 // SandboxClaimInplaceUpdateOptionsApplyConfiguration represents a declarative configuration of the SandboxClaimInplaceUpdateOptions type for use
 // with apply.
 //
-// SandboxClaimInplaceUpdateOptions change a sandbox while its pod runs.
+// SandboxClaimInplaceUpdateOptions change a sandbox while its pod is there. At least one
+// of image and resources is required.
 type SandboxClaimInplaceUpdateOptionsApplyConfiguration struct {
-	// image is the new image of the first container.
+	// image is the new image of the first container, which is restarted with it. At most
+	// 1024 characters, without spaces around it. A sandbox that cannot run it does not
+	// count, and another one takes its place.
 	Image *string `json:"image,omitempty"`
-	// resources are the new resources of the first container.
+	// resources are the new resources of the first container. A sandbox that cannot be
+	// given them counts all the same, as it is; its condition InplaceUpdate and that of
+	// the claim say why.
 	Resources *SandboxClaimInplaceUpdateResourcesApplyConfiguration `json:"resources,omitempty"`
 }
 

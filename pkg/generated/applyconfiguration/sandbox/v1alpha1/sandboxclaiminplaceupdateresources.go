@@ -13,7 +13,9 @@ import (
 // with apply.
 //
 // SandboxClaimInplaceUpdateResources are resources for the first container. Only
-// cpu is applied, and only where the container already sets it.
+// cpu is applied, be it more or less than before, and only where the container already
+// sets it, requests and limits each for itself. It must be greater than 0. Other
+// resources, such as memory, are ignored with a warning.
 type SandboxClaimInplaceUpdateResourcesApplyConfiguration struct {
 	// requests are the new resource requests.
 	Requests *v1.ResourceList `json:"requests,omitempty"`

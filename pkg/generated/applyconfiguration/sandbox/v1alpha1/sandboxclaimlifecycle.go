@@ -14,17 +14,19 @@ import (
 // with apply.
 //
 // SandboxClaimLifecycle says when a claim ends. It ends at the earlier of
-// shutdownTime and ttlSecondsAfterFinished.
+// shutdownTime and ttlSecondsAfterFinished. Its condition Ready is then False with the
+// reason ClaimExpired, for good.
 type SandboxClaimLifecycleApplyConfiguration struct {
-	// shutdownTime is when the claim ends. It is not copied to the sandboxes.
+	// shutdownTime is when the claim ends, in whole seconds. It is not copied to the
+	// sandboxes. A claim that is still being claimed ends with what it has.
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
 	// ttlSecondsAfterFinished ends the claim so many seconds after its condition
 	// Finished became true. 0 means at once. Unset means never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 	// shutdownPolicy says what happens at the end: Delete removes the claim and
-	// with it the sandboxes; DeleteForeground does so, and the claim stays visible
-	// until the sandboxes are gone; Retain removes the sandboxes and keeps the
-	// claim. Default Retain.
+	// its sandboxes; DeleteForeground does so, and the claim stays visible until the
+	// sandboxes and their pods are gone; Retain removes the sandboxes and keeps the
+	// claim. Sandboxes that failed and are kept for debugging stay. Default Retain.
 	ShutdownPolicy *sandboxv1alpha1.ShutdownPolicy `json:"shutdownPolicy,omitempty"`
 }
 

@@ -61,7 +61,7 @@ type SandboxClaimSpecApplyConfiguration struct {
 	ClaimTimeout *v1.Duration `json:"claimTimeout,omitempty"`
 	// ttlAfterCompleted is how long the claim is kept after it is Completed; a
 	// negative value keeps it for ever. Its sandboxes are not touched, unless
-	// reclaimPolicy is Delete. Default 60m.
+	// reclaimPolicy is Delete. Default 60m, or with a lifecycle for ever.
 	TTLAfterCompleted *v1.Duration `json:"ttlAfterCompleted,omitempty"`
 	// waitReadyTimeout is how long a sandbox made or changed for this claim may take
 	// to become ready. At least 1s, at most what the server's --max-wait-ready-timeout
@@ -73,37 +73,48 @@ type SandboxClaimSpecApplyConfiguration struct {
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
 	// labels are put on every claimed sandbox, on its pod template and on its pod.
 	// Keys that the system writes itself, under agents.kruise.io,
-	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations at most
-	// 64 keys of 8 KiB.
+	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and
+	// additionalPodMetadata at most 64 keys of 8 KiB. A change reaches sandboxes and pods
+	// that are claimed already: status.observedGeneration tells when.
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations are put on every claimed sandbox and, except for keys under
 	// agents.kruise.io and e2b.agents.kruise.io, on its pod template. Keys that the
-	// system writes itself are refused. Together with labels at most 64 keys of 8 KiB.
+	// system writes itself are refused. Together with labels and additionalPodMetadata at
+	// most 64 keys of 8 KiB. A change reaches sandboxes and pods that are claimed already.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// envVars are environment variables handed to the agent-runtime of each claimed
-	// sandbox, for the processes that it starts.
+	// sandbox, for the processes that it starts. Sandboxes without an agent-runtime do
+	// without. At most 256, of 32 KiB in all. Immutable.
 	EnvVars map[string]string `json:"envVars,omitempty"`
 	// env are environment variables put into the containers of the pod, as far as the
 	// envVarsInjectionPolicy of the SandboxTemplate allows that the claim, or the set it
 	// names, refers to. A running pod cannot take them, so they need fresh sandboxes. At
 	// most 256, of 32 KiB in all. Immutable.
 	Env []SandboxClaimEnvVarApplyConfiguration `json:"env,omitempty"`
-	// additionalPodMetadata is put on the pods of the claimed sandboxes. A key that
-	// the template sets to another value is refused rather than overridden.
+	// additionalPodMetadata is put on the pods of the claimed sandboxes, and not on the
+	// sandboxes, as far as the podMetadataPolicy lets it. A key that the pod template sets
+	// to another value is refused rather than overridden. Keys of kubernetes.io, k8s.io and
+	// agents.x-k8s.io are refused, and those that the system or platforms act on. Counts
+	// with labels and annotations. A change reaches pods that are claimed already.
 	AdditionalPodMetadata *PodMetadataApplyConfiguration `json:"additionalPodMetadata,omitempty"`
 	// volumeClaimTemplates are PersistentVolumeClaims made for each claimed sandbox,
 	// as far as the template's volumeClaimTemplatesPolicy allows. They need fresh
 	// sandboxes. At most 16. Immutable.
 	VolumeClaimTemplates []runtime.RawExtension `json:"volumeClaimTemplates,omitempty"`
-	// inplaceUpdate changes image or CPU of each claimed sandbox without a new pod.
+	// inplaceUpdate changes image or cpu of the first container of each claimed sandbox
+	// without a new pod; sandboxes made for the claim are made with them. An edit is for
+	// the sandboxes that the claim gets from then on, and changes nothing on a claim that
+	// is Completed.
 	InplaceUpdate *SandboxClaimInplaceUpdateOptionsApplyConfiguration `json:"inplaceUpdate,omitempty"`
-	// dynamicVolumesMount are volumes mounted into each claimed sandbox while it
-	// runs. null means none.
+	// dynamicVolumesMount are volumes that the agent-runtime of each claimed sandbox
+	// mounts, in this order, after it was initialized. A sandbox counts when all are
+	// mounted. null means none. At most 16, of 16 KiB in all. Immutable.
 	DynamicVolumesMount []CSIMountConfigApplyConfiguration `json:"dynamicVolumesMount,omitempty"`
 	// runtimes is accepted for compatibility and has no effect on claiming: what
 	// runs in a sandbox is said by the SandboxSet.
 	Runtimes []RuntimeConfigApplyConfiguration `json:"runtimes,omitempty"`
-	// skipInitRuntime leaves out the initialization of the agent-runtime.
+	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and
+	// no access token. It goes not together with dynamicVolumesMount. Immutable.
 	// Default false.
 	SkipInitRuntime *bool `json:"skipInitRuntime,omitempty"`
 	// reserveFailedSandbox keeps a sandbox that was made or changed for this claim
@@ -112,7 +123,8 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// Default false.
 	ReserveFailedSandbox *bool `json:"reserveFailedSandbox,omitempty"`
 	// lifecycle says when the claim itself ends, and what becomes of its sandboxes
-	// then. Unset means never, apart from ttlAfterCompleted.
+	// then. Unset means never, apart from ttlAfterCompleted. It can be changed until the
+	// claim has expired.
 	Lifecycle *SandboxClaimLifecycleApplyConfiguration `json:"lifecycle,omitempty"`
 }
 

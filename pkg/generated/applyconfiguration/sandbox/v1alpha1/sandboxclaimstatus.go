@@ -16,7 +16,9 @@ import (
 //
 // SandboxClaimStatus says what has been claimed.
 type SandboxClaimStatusApplyConfiguration struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about. After a
+	// change of labels, annotations or additionalPodMetadata it stays behind until all
+	// claimed sandboxes have them.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// phase is Claiming while sandboxes are missing or being prepared, and
 	// Completed when all are claimed or the time is over. Completed is final: no
@@ -27,6 +29,10 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// claimedReplicas is the number of sandboxes claimed so far. It does not go
 	// down when a claimed sandbox is deleted later.
 	ClaimedReplicas *int32 `json:"claimedReplicas,omitempty"`
+	// failedReplicas is how many sandboxes have failed while they were prepared for the
+	// claim, and were let go or kept for debugging. A claim of which too many fail gets
+	// no more.
+	FailedReplicas *int32 `json:"failedReplicas,omitempty"`
 	// claimStartTime is when claiming began; claimTimeout counts from it.
 	ClaimStartTime *v1.Time `json:"claimStartTime,omitempty"`
 	// completionTime is when the phase became Completed; ttlAfterCompleted counts
@@ -35,8 +41,10 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// sandboxes are the claimed sandboxes, in the namespace of the claim.
 	Sandboxes []ClaimedSandboxApplyConfiguration `json:"sandboxes,omitempty"`
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes are claimed and usable),
-	// InplaceUpdate (how the resize of those went that had less than the template) and
+	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable),
+	// InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the
+	// last change of labels, annotations or additionalPodMetadata went of a claim that has
+	// sandboxes) and
 	// Finished (the claimed sandboxes have ended).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
@@ -76,6 +84,14 @@ func (b *SandboxClaimStatusApplyConfiguration) WithMessage(value string) *Sandbo
 // If called multiple times, the ClaimedReplicas field is set to the value of the last call.
 func (b *SandboxClaimStatusApplyConfiguration) WithClaimedReplicas(value int32) *SandboxClaimStatusApplyConfiguration {
 	b.ClaimedReplicas = &value
+	return b
+}
+
+// WithFailedReplicas sets the FailedReplicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailedReplicas field is set to the value of the last call.
+func (b *SandboxClaimStatusApplyConfiguration) WithFailedReplicas(value int32) *SandboxClaimStatusApplyConfiguration {
+	b.FailedReplicas = &value
 	return b
 }
 

@@ -39,6 +39,7 @@ type SandboxClaimInterface interface {
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, sandboxClaim *applyconfigurationsandboxv1alpha1.SandboxClaimApplyConfiguration, opts v1.ApplyOptions) (result *sandboxv1alpha1.SandboxClaim, err error)
 	Release(ctx context.Context, sandboxClaimName string, sandboxClaimRelease *sandboxv1alpha1.SandboxClaimRelease, opts v1.CreateOptions) (*sandboxv1alpha1.SandboxClaimRelease, error)
+	RuntimeAccess(ctx context.Context, sandboxClaimName string, sandboxClaimRuntimeAccess *sandboxv1alpha1.SandboxClaimRuntimeAccess, opts v1.CreateOptions) (*sandboxv1alpha1.SandboxClaimRuntimeAccess, error)
 
 	SandboxClaimExpansion
 }
@@ -72,6 +73,21 @@ func (c *sandboxClaims) Release(ctx context.Context, sandboxClaimName string, sa
 		SubResource("release").
 		VersionedParams(&opts, scheme.ParameterCodec).
 		Body(sandboxClaimRelease).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// RuntimeAccess takes the representation of a sandboxClaimRuntimeAccess and creates it.  Returns the server's representation of the sandboxClaimRuntimeAccess, and an error, if there is any.
+func (c *sandboxClaims) RuntimeAccess(ctx context.Context, sandboxClaimName string, sandboxClaimRuntimeAccess *sandboxv1alpha1.SandboxClaimRuntimeAccess, opts v1.CreateOptions) (result *sandboxv1alpha1.SandboxClaimRuntimeAccess, err error) {
+	result = &sandboxv1alpha1.SandboxClaimRuntimeAccess{}
+	err = c.GetClient().Post().
+		Namespace(c.GetNamespace()).
+		Resource("sandboxclaims").
+		Name(sandboxClaimName).
+		SubResource("runtimeaccess").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(sandboxClaimRuntimeAccess).
 		Do(ctx).
 		Into(result)
 	return

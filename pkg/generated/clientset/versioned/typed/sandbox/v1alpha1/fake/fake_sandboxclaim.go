@@ -54,3 +54,15 @@ func (c *fakeSandboxClaims) Release(ctx context.Context, sandboxClaimName string
 	}
 	return obj.(*v1alpha1.SandboxClaimRelease), err
 }
+
+// RuntimeAccess takes the representation of a sandboxClaimRuntimeAccess and creates it.  Returns the server's representation of the sandboxClaimRuntimeAccess, and an error, if there is any.
+func (c *fakeSandboxClaims) RuntimeAccess(ctx context.Context, sandboxClaimName string, sandboxClaimRuntimeAccess *v1alpha1.SandboxClaimRuntimeAccess, opts v1.CreateOptions) (result *v1alpha1.SandboxClaimRuntimeAccess, err error) {
+	emptyResult := &v1alpha1.SandboxClaimRuntimeAccess{}
+	obj, err := c.Fake.
+		Invokes(testing.NewCreateSubresourceActionWithOptions(c.Resource(), sandboxClaimName, "runtimeaccess", c.Namespace(), sandboxClaimRuntimeAccess, opts), emptyResult)
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.SandboxClaimRuntimeAccess), err
+}

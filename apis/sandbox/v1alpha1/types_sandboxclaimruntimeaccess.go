@@ -1,0 +1,75 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// SandboxClaimRuntimeAccess tells how to reach the agent-runtimes in the sandboxes of a
+// claim: address and access token, which stand in no object. It is created at the
+// subresource runtimeaccess of a SandboxClaim, and is not stored. It tells of sandboxes
+// only that are bound to this very claim.
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type SandboxClaimRuntimeAccess struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata. Name and namespace are the claim's, and
+	// may be left out.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which sandboxes are asked for. Empty is all that the claim has.
+	// +optional
+	Spec SandboxClaimRuntimeAccessSpec `json:"spec,omitempty"`
+
+	// status is the answer of the server.
+	// +optional
+	Status SandboxClaimRuntimeAccessStatus `json:"status,omitempty"`
+}
+
+// SandboxClaimRuntimeAccessSpec says which sandboxes are asked for.
+type SandboxClaimRuntimeAccessSpec struct {
+	// sandboxNames are the sandboxes to tell of, at most 1000. Empty means all that are
+	// bound to the claim and count, but for failed ones that it keeps for debugging, which
+	// have to be named. A claim that has more than 1000 needs names.
+	// +optional
+	// +listType=atomic
+	SandboxNames []string `json:"sandboxNames,omitempty"`
+
+	// claimUID is the UID that the claim must have. Otherwise, because it is another claim
+	// of the same name, the answer is 409.
+	// +optional
+	ClaimUID types.UID `json:"claimUID,omitempty"`
+}
+
+// SandboxClaimRuntimeAccessStatus tells how to reach the agent-runtimes.
+type SandboxClaimRuntimeAccessStatus struct {
+	// sandboxes are those that were asked for and are there, ordered by name.
+	// +optional
+	// +listType=atomic
+	Sandboxes []SandboxRuntimeAccess `json:"sandboxes,omitempty"`
+}
+
+// SandboxRuntimeAccess tells how to reach the agent-runtime of one sandbox.
+type SandboxRuntimeAccess struct {
+	// name of the sandbox.
+	// +required
+	Name string `json:"name"`
+
+	// uid of the sandbox.
+	// +required
+	UID types.UID `json:"uid"`
+
+	// url is the base URL of the agent-runtime, at the address of the pod. Empty where the
+	// sandbox has no address at the moment.
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// accessToken is what calls of the agent-runtime need, in the header X-Access-Token.
+	// Empty with skipInitRuntime, where no token is set.
+	// +optional
+	AccessToken string `json:"accessToken,omitempty"`
+}

@@ -1,0 +1,29 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+var shutdownPolicies = []v1alpha1.ShutdownPolicy{
+	v1alpha1.ShutdownDelete, v1alpha1.ShutdownDeleteForeground, v1alpha1.ShutdownRetain,
+}
+
+// validateLifecycle checks when a claim ends, and how. A time that has passed is allowed:
+// it ends the claim at once.
+func validateLifecycle(spec, _ *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	lifecycle := spec.Lifecycle
+	if lifecycle == nil {
+		return nil
+	}
+	path = path.Child("lifecycle")
+	errs := validateEnum(lifecycle.ShutdownPolicy, shutdownPolicies, path.Child("shutdownPolicy"))
+	if ttl := lifecycle.TTLSecondsAfterFinished; ttl != nil && *ttl < 0 {
+		errs = append(errs, field.Invalid(path.Child("ttlSecondsAfterFinished"), *ttl, "must be at least 0, which is at once"))
+	}
+	return errs
+}

@@ -1,0 +1,111 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// bringsAdditional reports whether a claim has metadata that is for its pods alone, which
+// no pod template may set to other values.
+func bringsAdditional(claim *v1alpha1.SandboxClaim) bool {
+	additional := v1alpha1.AdditionalPodMetadataOf(&claim.Spec)
+	return len(additional.Labels)+len(additional.Annotations) > 0
+}
+
+// metadataRefusal is why a pod template does not take the additionalPodMetadata of a claim;
+// nil if it does.
+func metadataRefusal(claim *v1alpha1.SandboxClaim, template *runtime.RawExtension) *RefusedError {
+	if !bringsAdditional(claim) {
+		return nil
+	}
+	marks, err := plan.NewMarks(claim)
+	if err != nil {
+		return nil //nolint:nilerr // making sandboxes meets it as well
+	}
+	return marks.Refuses(template)
+}
+
+// checkMetadata refuses a claim that is about to be created, and whose additionalPodMetadata
+// no pod template takes of the sets that may serve it. It takes nothing. Before the claim is
+// refused, sets and templates are read as they are now. What cannot be read is met again.
+func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) error {
+	if !bringsAdditional(claim) || p.fitsNone(ctx, claim, e, p.stock.store) == nil {
+		return nil
+	}
+	if err := p.stock.readSets(ctx, claim.Namespace); err != nil {
+		return nil //nolint:nilerr // it is not known whether they take it
+	}
+	now, err := p.stock.eligible(ctx, claim, false)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	if refused := p.fitsNone(ctx, claim, &now, p.stock.store.TemplatesNow()); refused != nil {
+		return refused
+	}
+	return nil
+}
+
+// fitsNone is why additionalPodMetadata goes with none of the pod templates of the sets that
+// may serve a claim; nil if it goes with one, there is none, or that is not known.
+func (p *planner) fitsNone(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup) *RefusedError {
+	var first *RefusedError
+	for _, set := range e.Pools {
+		resolved, err := p.cache.ResolveSet(ctx, set, lookup)
+		if err != nil {
+			return nil //nolint:nilerr // it is not known whether they take it
+		}
+		refused := metadataRefusal(claim, resolved.Template)
+		if refused == nil {
+			return nil
+		}
+		if first == nil {
+			first = refused
+		}
+	}
+	return first
+}
+
+// draft makes a plan of what is found now.
+func (t *turn) draft(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
+	a := plan.Assess(t.state)
+	offer, err := t.find(ctx, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	if refused := t.cannotMount(a, &offer); refused != nil {
+		return nil, nil, refused
+	}
+	p, err := a.Next(offer, t.marks)
+	return a, p, err
+}
+
+// draftOrEnd makes a plan. A claim that is stored, and whose additionalPodMetadata or
+// volumes do not go with what would serve it, gets no more and ends; one that is new is
+// refused.
+func (t *turn) draftOrEnd(ctx context.Context) (*plan.Assessment, *plan.Plan, error) {
+	a, p, err := t.draft(ctx)
+	refused, ok := errors.AsType[*RefusedError](err)
+	switch {
+	case !ok:
+		return a, p, err
+	case t.state.New:
+		return nil, nil, refused
+	}
+	t.letGo() // others can do with what does not fit this claim
+	t.made = nil
+	t.state.Refused = refused
+	if refused.Reason == v1alpha1.ReasonMountFailed { // which no edit of the claim mends
+		t.refused = refused
+	}
+	return t.draft(ctx)
+}

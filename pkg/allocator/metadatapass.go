@@ -1,0 +1,307 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+// lookedAtOnce is how many sandboxes one turn compares with their claim.
+const lookedAtOnce = 1000
+
+// quietTime is how long after a pause a claim has to rest before its next pause is as short
+// as the first: as long as the longest, so that to wait for the end of each gains nothing.
+const quietTime = 30 * time.Second
+
+// metadataPass brings the labels, annotations and additionalPodMetadata of a claim, which
+// have been changed, to the sandboxes that it holds: some in each turn, in the order of
+// their names. It is used by one goroutine at a time, and all of it can be lost.
+//
+// A change that comes meanwhile goes to the next sandbox first, so that each has its turn
+// however often the claim changes. Passes of one claim are spaced, at growing intervals
+// while changes go on: each writes all sandboxes of the claim and all their pods.
+type metadataPass struct {
+	// generation is the one of the claim that the pass brings; 0 before the first.
+	generation int64
+	// checked are the names of those that have it, and after the last of them.
+	checked map[string]struct{}
+	after   string
+	// room is how many sandboxes a transaction may change, as far as was found out.
+	room     int
+	report   plan.MetadataReport
+	heldBack map[string]struct{}
+	spacing  pause
+}
+
+func newMetadataPass() *metadataPass {
+	return &metadataPass{
+		room:    etcdtxn.MaxOps - 1,
+		spacing: newPause(wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}),
+	}
+}
+
+// begin begins the pass anew if it is for an older state of the claim, and after a while if
+// it has written some of that.
+func (p *metadataPass) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
+	if p.generation != claim.Generation {
+		if p.checked != nil && p.report.Changed > 0 {
+			p.spacing.begin(now)
+		}
+		p.generation, p.checked, p.report, p.heldBack = claim.Generation, map[string]struct{}{}, plan.MetadataReport{}, map[string]struct{}{}
+	}
+}
+
+// isQuiet reports whether the pauses so far need not be remembered.
+func (p *metadataPass) isQuiet(now time.Time) bool { return p.spacing.over(now.Add(-quietTime)) }
+
+// isDone reports whether the pass has been through for the claim as it is.
+func (p *metadataPass) isDone(claim *v1alpha1.SandboxClaim) bool {
+	return p.generation == claim.Generation && p.checked == nil
+}
+
+// end notes that all sandboxes have been looked at.
+func (p *metadataPass) end(now time.Time) {
+	p.checked = nil
+	p.report.HeldBack = nil
+	for key := range p.heldBack {
+		p.report.HeldBack = append(p.report.HeldBack, key)
+	}
+	slices.Sort(p.report.HeldBack)
+	p.heldBack = nil
+	if p.report.Changed > 0 {
+		p.spacing.begin(now)
+	}
+}
+
+// left are the sandboxes that the pass has not come to yet, of all that the claim holds,
+// ordered by name: from where it is, and round.
+func (p *metadataPass) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
+	first := sort.Search(len(held), func(i int) bool { return held[i].Name > p.after })
+	var left []*v1alpha1.Sandbox
+	for _, sb := range slices.Concat(held[first:], held[:first]) {
+		_, checked := p.checked[sb.Name]
+		if !checked && sb.DeletionTimestamp == nil && sb.Labels[v1alpha1.LabelReservedFailedSandbox] != "true" {
+			left = append(left, sb)
+		}
+	}
+	return left
+}
+
+// note notes that a sandbox has what the claim says.
+func (p *metadataPass) note(sb *v1alpha1.Sandbox) {
+	p.checked[sb.Name] = struct{}{}
+	p.after = sb.Name
+}
+
+// passer does the steps of passes.
+type passer struct {
+	*templates
+	*committer
+}
+
+// step brings the metadata of a claim, for which the pass was begun, to some of the sandboxes that it holds, ordered by
+// name, in one transaction at most, and returns what it wrote. done reports whether there
+// are none left. errClaimMoved means that claim or sandboxes are not as they were seen;
+// nothing was written then.
+func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.SandboxClaim, held []*v1alpha1.Sandbox) (wrote []*v1alpha1.Sandbox, done bool, err error) {
+	left := p.left(held)
+	if len(left) == 0 {
+		p.end(s.clock.Now())
+		return nil, true, nil
+	}
+	txn := s.store.Begin()
+	defer txn.Release()
+	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
+		return nil, false, err
+	}
+	batch, err := s.fill(ctx, txn, p, claim, left[:min(len(left), lookedAtOnce)])
+	if err != nil {
+		return nil, false, err
+	}
+	if len(batch.next) > 0 {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.commitTimeout)
+		defer cancel()
+		if err := s.commit(within, txn, p, batch); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, sb := range batch.looked {
+		p.note(sb)
+	}
+	for _, key := range batch.marks.HeldBack() {
+		p.heldBack[key] = struct{}{}
+	}
+	for _, why := range batch.kept {
+		p.report.Keep(why)
+	}
+	p.report.Changed += len(batch.next)
+	return batch.next, false, nil
+}
+
+// batch is what one step does.
+type batch struct {
+	marks *plan.Marks
+	// looked are the sandboxes that the step is done with, next what becomes of those that
+	// change, and kept why others stay as they are.
+	looked, next []*v1alpha1.Sandbox
+	kept         []string
+}
+
+// fill puts what becomes of sandboxes into a transaction, until it is full.
+func (s *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1alpha1.SandboxClaim, left []*v1alpha1.Sandbox) (*batch, error) {
+	marks, err := plan.NewMarks(claim)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{marks: marks}
+	policies := podPolicies{passer: s, claim: claim, known: map[poolLabels]podPolicy{}}
+	for _, sb := range left {
+		if len(b.next) >= p.room || txn.Bytes() > etcdtxn.MaxBytes/2 {
+			break
+		}
+		policy, err := policies.of(ctx, sb)
+		if err != nil {
+			return nil, err
+		}
+		next, err := marks.Resync(sb, policy)
+		switch refused := plan.MetadataRefusal(err); {
+		case refused != nil:
+			b.kept = append(b.kept, refused.Errors.ToAggregate().Error())
+		case err != nil: // its template cannot be read
+			b.kept = append(b.kept, err.Error())
+		case next == nil:
+		case sizeOf(next) > maxCandidate:
+			b.kept = append(b.kept, "sandbox "+sb.Name+" is too large to be changed")
+		default:
+			if err := txn.UpdateSandbox(ctx, next, int64(version(sb))); err != nil {
+				return nil, err
+			}
+			b.next = append(b.next, next)
+		}
+		b.looked = append(b.looked, sb)
+	}
+	return b, nil
+}
+
+// commit commits a batch. One that etcd takes no more of leaves less room for the next; one
+// sandbox that it does not take stays as it is.
+func (s *passer) commit(ctx context.Context, txn Txn, p *metadataPass, b *batch) error {
+	err := txn.Commit(ctx)
+	var conflict *etcdtxn.ConflictError
+	switch {
+	case err == nil:
+		s.lag.wrote(version(b.next[0]))
+	case errors.As(err, &conflict):
+		return errClaimMoved
+	case errors.Is(err, etcdtxn.ErrTooLarge) && len(b.next) > 1:
+		p.room = len(b.next) / 2
+		return errAgain
+	case errors.Is(err, etcdtxn.ErrTooLarge):
+		b.kept, b.next = append(b.kept, "sandbox "+b.next[0].Name+" is too large to be changed"), nil
+		return nil
+	}
+	return err
+}
+
+// commitClaim commits a transaction of a claim alone.
+func (s *passer) commitClaim(ctx context.Context, txn Txn) error {
+	err := txn.Commit(ctx)
+	if _, moved := errors.AsType[*etcdtxn.ConflictError](err); moved {
+		return errClaimMoved
+	}
+	return err
+}
+
+// poolLabels say what a sandbox was made from.
+type poolLabels struct{ pool, template string }
+
+// podPolicy is what holds for sandboxes that were born at some time or later.
+type podPolicy struct {
+	*v1alpha1.PodMetadataPolicy
+	since time.Time
+}
+
+// nothingNew lets nothing newly be on a pod.
+var nothingNew = &v1alpha1.PodMetadataPolicy{}
+
+// podPolicies finds which metadata may newly be on the pods of the sandboxes of a claim, as
+// the sets and templates say now: not as a cache says, which may not have heard yet that a
+// policy has become narrower.
+type podPolicies struct {
+	*passer
+	claim *v1alpha1.SandboxClaim
+	known map[poolLabels]podPolicy
+	// sets are those of the namespace, by name; nil before they were read.
+	sets map[string]*v1alpha1.SandboxSet
+}
+
+// of returns the policy for a sandbox. Where what it was made from is gone, also if there is
+// another set of the name, nothing new reaches its pod.
+func (p *podPolicies) of(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.PodMetadataPolicy, error) {
+	from := poolLabels{sb.Labels[v1alpha1.LabelSandboxPool], sb.Labels[v1alpha1.LabelSandboxTemplate]}
+	if !bringsPodMetadata(p.claim) {
+		return nothingNew, nil
+	}
+	policy, ok := p.known[from]
+	if !ok {
+		var err error
+		if policy, err = p.find(ctx, from); err != nil {
+			return nil, err
+		}
+		p.known[from] = policy
+	}
+	if sb.CreationTimestamp.Time.Before(policy.since) {
+		return nothingNew, nil
+	}
+	return policy.PodMetadataPolicy, nil
+}
+
+func (p *podPolicies) find(ctx context.Context, from poolLabels) (podPolicy, error) {
+	if from.pool == "" {
+		name := from.template
+		if asked, _ := v1alpha1.AskedOf(p.claim); v1alpha1.TemplateLabel(asked) == name {
+			name = asked // the label of a long name is cut
+		}
+		if name == "" {
+			return podPolicy{nothingNew, time.Time{}}, nil
+		}
+		policy, err := p.podMetadataOfTemplate(ctx, p.claim.Namespace, name, p.store.TemplatesNow())
+		return podPolicy{policy, time.Time{}}, err
+	}
+	if err := p.readSets(ctx); err != nil {
+		return podPolicy{}, err
+	}
+	set := p.sets[from.pool]
+	if set == nil {
+		return podPolicy{nothingNew, time.Time{}}, nil
+	}
+	policy, err := p.podMetadataOf(ctx, set, p.store.TemplatesNow())
+	return podPolicy{policy, set.CreationTimestamp.Time}, err
+}
+
+// readSets reads the sets of the namespace, once.
+func (p *podPolicies) readSets(ctx context.Context) error {
+	if p.sets != nil {
+		return nil
+	}
+	all, _, err := p.store.Sets(ctx, p.claim.Namespace)
+	if err != nil {
+		return err
+	}
+	p.sets = make(map[string]*v1alpha1.SandboxSet, len(all))
+	for _, set := range all {
+		p.sets[set.Name] = set
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Deadline is when a claim ends with what it has: when its claimTimeout is over, or its
+// lifecycle. start is its start where that is known better than to the second.
+func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
+	timeout := timeoutOf(claim, start)
+	if t := shutdownOf(claim); !t.IsZero() && t.Before(timeout) {
+		return t
+	}
+	return timeout
+}
+
+// timeoutOf is when a claim times out.
+func timeoutOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
+	return StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
+}
+
+// shutdownOf is when the lifecycle of a claim is over; zero if it never is.
+func shutdownOf(claim *v1alpha1.SandboxClaim) time.Time {
+	if l := claim.Spec.Lifecycle; l != nil && l.ShutdownTime != nil {
+		return l.ShutdownTime.Time
+	}
+	return time.Time{}
+}
+
+// Expired reports whether the lifecycle of a claim is over.
+func Expired(claim *v1alpha1.SandboxClaim, now time.Time) bool {
+	t := shutdownOf(claim)
+	return !t.IsZero() && !now.Before(t)
+}
+
+// lapse ends a claim of which the lifecycle was over before it had all that it asked for.
+func lapse(claim *v1alpha1.SandboxClaim, now time.Time) {
+	message := fmt.Sprintf("Claim expired. Claimed %d/%d sandboxes", claim.Status.ClaimedReplicas, replicas(claim))
+	end(claim, now, message)
+	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, v1alpha1.ReasonClaimExpired, message)
+	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, v1alpha1.ReasonClaimExpired, message)
+}

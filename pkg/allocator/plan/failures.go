@@ -1,0 +1,158 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// Sandboxes that fail are replaced, and that has a bound: a claim whose runtimes all
+// refuse it would otherwise use up its pool, and everybody else's. The number of those
+// that failed is in the claim's status, and why the first of them did in its message; so
+// no server has to remember it.
+
+const (
+	// fewestFailures is how many sandboxes of any claim may fail, and failuresEach how many
+	// for each that it asks for, where that is more.
+	fewestFailures = 10
+	failuresEach   = 3
+	// namedCauses is how many causes a message has.
+	namedCauses = 3
+	// maxCause bounds what is told of one, in bytes.
+	maxCause = 256
+)
+
+// mayFail is how many sandboxes of a claim may fail before it gets no others.
+func mayFail(claim *v1alpha1.SandboxClaim) int {
+	return max(fewestFailures, failuresEach*claims.Replicas(claim))
+}
+
+// failure is a sandbox that failed while it was prepared.
+type failure struct {
+	sb *v1alpha1.Sandbox
+	// setup is why its runtime could not be set up; nil if it failed otherwise.
+	setup *claims.SetupError
+}
+
+// fail lets go of sandboxes that failed, as far as they fit into the transaction, and
+// counts them.
+func (a *Assessment) fail(failures []failure) {
+	causes := causesIn(a.Claim.Status.Message)
+	for _, f := range failures[:min(len(failures), a.Room)] {
+		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.Now)
+		if f.setup != nil {
+			a.setupFailed(next, f.setup)
+		}
+		a.released = append(a.released, next)
+		a.claim.Status.FailedReplicas++
+		if len(causes) < namedCauses {
+			causes = append(causes, cutText(f.sb.Name+": "+a.causeOf(f), maxCause))
+		}
+	}
+	a.causes = causes
+}
+
+// causeOf is why a sandbox failed.
+func (a *Assessment) causeOf(f failure) string {
+	if f.setup != nil {
+		return f.setup.Message
+	}
+	conditions := f.sb.Status.Conditions
+	update := meta.FindStatusCondition(conditions, v1alpha1.SandboxConditionInplaceUpdate)
+	ready := meta.FindStatusCondition(conditions, v1alpha1.SandboxConditionReady)
+	why := "it was not ready in time"
+	switch phase := f.sb.Status.Phase; {
+	case phase == v1alpha1.SandboxFailed, phase == v1alpha1.SandboxSucceeded, phase == v1alpha1.SandboxTerminating:
+		why = fmt.Sprintf("its phase is %s", phase)
+	case update != nil && update.Status == metav1.ConditionFalse && update.Message != "":
+		return update.Message
+	}
+	if ready != nil && ready.Status != metav1.ConditionTrue && ready.Message != "" {
+		why += ", " + ready.Message
+	}
+	return why
+}
+
+// notSetUp is why a sandbox failed whose setup did not end in time.
+func notSetUp() *claims.SetupError {
+	return &claims.SetupError{
+		Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed,
+		Message: "its agent-runtime was not set up in time",
+	}
+}
+
+// bound refuses the claim any more sandboxes when too many have failed. One for all or
+// nothing is refused as soon as it could not replace what it lacks.
+func (a *Assessment) bound() {
+	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.ready)+len(a.waiting)
+	lacks := max(0, a.lacks()-onTheWay)
+	if a.Refused != nil || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
+		return
+	}
+	message := fmt.Sprintf("%d sandboxes failed in preparation, so the claim gets no others", failed)
+	if len(a.causes) > 0 {
+		message += "; the first is " + a.causes[0]
+	}
+	a.Refused = &RefusedError{Reason: v1alpha1.ReasonTooManyFailures, Message: message}
+}
+
+// credit is how many more sandboxes the claim may have, so that no more can fail than may.
+func (a *Assessment) credit(onTheWay int) int {
+	return max(0, mayFail(a.claim)-int(a.claim.Status.FailedReplicas)-onTheWay)
+}
+
+// causesFollow is what is between the number of failures in a claim's message and their
+// causes, which are separated by causesApart.
+const (
+	causesFollow = " failed in preparation: "
+	causesApart  = "; "
+)
+
+// tellFailures adds to the message of a claim that lacks sandboxes why some failed.
+func (a *Assessment) tellFailures() {
+	failed := int(a.claim.Status.FailedReplicas)
+	if len(a.causes) == 0 || failed == 0 {
+		return
+	}
+	message := fmt.Sprintf("; %d%s%s", failed, causesFollow, strings.Join(a.causes, causesApart))
+	if more := failed - len(a.causes); more > 0 {
+		message += fmt.Sprintf("%sand %d more", causesApart, more)
+	}
+	a.claim.Status.Message += message
+}
+
+// causesIn are the causes that a claim's message tells of.
+func causesIn(message string) (causes []string) {
+	_, told, found := strings.Cut(message, causesFollow)
+	if !found {
+		return nil
+	}
+	told, _, _ = strings.Cut(told, noneAreMade)
+	for cause := range strings.SplitSeq(told, causesApart) {
+		if len(causes) == namedCauses {
+			break
+		}
+		if strings.Contains(cause, ": ") { // the last part may say how many more there are
+			causes = append(causes, cutText(cause, maxCause))
+		}
+	}
+	return causes
+}
+
+// cutText makes a text fit into a message: it is cut, and does not end the part of the
+// message that it is in.
+func cutText(text string, most int) string {
+	text = strings.ReplaceAll(text, causesApart, ", ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
+	}
+	return text
+}

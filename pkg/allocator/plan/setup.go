@@ -1,0 +1,276 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// Setting up the runtime comes after all steps: the server that works at the claim calls
+// the agent-runtime of a sandbox that is ready, for the claim's envVars, the access token
+// and the volumes to mount. How that went is in the memory of this server alone until a
+// transaction counts the sandbox, or lets it go; so a sandbox that counts was set up, and
+// one that is starting is set up again by whoever works at the claim next. Mounts are
+// different, because they must not run twice: see AnnotationMounting.
+
+// Setups is what a server knows of the agent-runtimes that it sets up for a claim.
+type Setups struct {
+	// Results are how that ended, by the UIDs of the sandboxes.
+	Results map[types.UID]SetupResult
+	// Mounting is the AnnotationMounting of this server's work at the claim. No volumes
+	// are mounted while it is "".
+	Mounting string
+	// Servers are the names of the servers that live; nil where that is not known.
+	Servers []string
+	// LeftOut: no runtime is set up, because nothing will be written.
+	LeftOut bool
+}
+
+// SetupResult is how setting up the runtime of a sandbox ended.
+type SetupResult struct {
+	// Failed is why it failed; nil if it is set up.
+	Failed *claims.SetupError
+}
+
+// agentRuntimes remembers of pod templates whether they bring an agent-runtime: the
+// sandboxes of a claim share theirs.
+type agentRuntimes map[string]bool
+
+// in reports whether a sandbox has an agent-runtime.
+func (r agentRuntimes) in(sb *v1alpha1.Sandbox) bool {
+	return claims.NamesAgentRuntime(sb.Spec.Runtimes) || r.broughtBy(sb.Spec.Template)
+}
+
+// broughtBy reports whether a pod template brings an agent-runtime.
+func (r agentRuntimes) broughtBy(template *runtime.RawExtension) bool {
+	if template == nil {
+		return false
+	}
+	brings, ok := r[string(template.Raw)]
+	if !ok {
+		brings = claims.BringsAgentRuntime(template)
+		r[string(template.Raw)] = brings
+	}
+	return brings
+}
+
+// asksForRuntime reports whether the claim sets up the runtime of a sandbox that it binds.
+func (s *State) asksForRuntime(sb *v1alpha1.Sandbox, known agentRuntimes) bool {
+	return claims.SetsUpRuntime(s.Claim) && known.in(sb)
+}
+
+// needsSetup reports whether a sandbox that the claim holds counts only when its runtime
+// is set up: also where somebody took the condition away that says so.
+func (s *State) needsSetup(sb *v1alpha1.Sandbox, known agentRuntimes) bool {
+	return meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) != nil || s.asksForRuntime(sb, known)
+}
+
+// WithoutRuntime returns the pool of the first sandbox of an offer that has no
+// agent-runtime; "" if all have one.
+func (a *Assessment) WithoutRuntime(o *Offer) string {
+	for i := range o.Candidates {
+		c := &o.Candidates[i]
+		if !claims.NamesAgentRuntime(c.Sandbox.Spec.Runtimes) && !a.runtimes.broughtBy(c.Template) {
+			return originOf(c.Sandbox)
+		}
+	}
+	for _, sb := range o.Made {
+		if !a.runtimes.in(sb) {
+			return originOf(sb)
+		}
+	}
+	return ""
+}
+
+// originOf names what a sandbox was made from.
+func originOf(sb *v1alpha1.Sandbox) string {
+	if pool := sb.Labels[v1alpha1.LabelSandboxPool]; pool != "" {
+		return "SandboxSet " + pool
+	}
+	if template := sb.Labels[v1alpha1.LabelSandboxTemplate]; template != "" {
+		return "SandboxTemplate " + template
+	}
+	return "Sandbox " + sb.Name
+}
+
+// beginSetup notes on a sandbox that becomes the claim's that its runtime has to be set
+// up, and reports whether it has to. atOnce says that this can begin as soon as it is
+// written.
+func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bool, error) {
+	asked := a.asksForRuntime(sb, a.runtimes)
+	if !asked {
+		m.withoutRuntime(sb)
+	}
+	if a.Setups.LeftOut {
+		return false, nil
+	}
+	if !asked {
+		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionVolumesMounted)
+		return false, nil
+	}
+	request, err := m.initRequest()
+	if err != nil {
+		return false, err
+	}
+	if request != "" {
+		sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = request
+	}
+	a.setupIs(sb, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
+	if atOnce && claims.Mounts(a.Claim) && a.Setups.Mounting != "" {
+		sb.Annotations[v1alpha1.AnnotationMounting] = a.Setups.Mounting
+	}
+	return true, nil
+}
+
+// beginMade returns a sandbox that was made for the claim, and is as admission left it,
+// with what beginSetup notes.
+func (a *Assessment) beginMade(sb *v1alpha1.Sandbox, m *Marks) (*v1alpha1.Sandbox, error) {
+	if a.asksForRuntime(sb, a.runtimes) {
+		sb = shallowCopy(sb)
+	}
+	_, err := a.beginSetup(sb, m, false)
+	return sb, err
+}
+
+// setupIs sets the conditions of a sandbox that tell of its setup.
+func (a *Assessment) setupIs(sb *v1alpha1.Sandbox, status metav1.ConditionStatus, reason, message string) {
+	setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, status, reason, message)
+	if claims.Mounts(a.Claim) {
+		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionVolumesMounted, status, reason, message)
+	}
+}
+
+func setupConditionIs(sb *v1alpha1.Sandbox, now time.Time, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now),
+	})
+}
+
+// setupProgress is how far the setup of a sandbox is for which all steps are done, and
+// why it failed if it did.
+func (s *State) setupProgress(sb *v1alpha1.Sandbox, known agentRuntimes) (Progress, *claims.SetupError) {
+	if !s.needsSetup(sb, known) {
+		return Done, nil
+	}
+	if result, ended := s.Setups.Results[sb.UID]; ended {
+		if result.Failed != nil {
+			return Failed, result.Failed
+		}
+		return Done, nil
+	}
+	if s.mountsAreLost(sb) {
+		return Failed, &claims.SetupError{
+			Condition: v1alpha1.SandboxConditionVolumesMounted, Reason: v1alpha1.ReasonMountFailed,
+			Message: "the server that had its volumes mounted stopped before it could tell how that went",
+		}
+	}
+	return Pending, nil
+}
+
+// mountsAreLost reports whether the mounts of a sandbox have begun, and nobody is left who
+// will know how they end.
+func (s *State) mountsAreLost(sb *v1alpha1.Sandbox) bool {
+	mark := sb.Annotations[v1alpha1.AnnotationMounting]
+	if mark == "" || mark == s.Setups.Mounting || s.Setups.Servers == nil {
+		return false
+	}
+	server, _, _ := strings.Cut(mark, "/")
+	self, _, _ := strings.Cut(s.Setups.Mounting, "/")
+	return server == self || !slices.Contains(s.Setups.Servers, server)
+}
+
+// Runtime tells the agent-runtime of a sandbox from those that the sandbox had before and
+// will have: it is as old as the pod is ready.
+type Runtime struct {
+	podUID     types.UID
+	podIP      string
+	readySince int64
+}
+
+// RuntimeOf returns which agent-runtime a sandbox has.
+func RuntimeOf(sb *v1alpha1.Sandbox) Runtime {
+	is := Runtime{podUID: sb.Status.PodInfo.PodUID, podIP: sb.Status.PodInfo.PodIP}
+	if ready := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady); ready != nil {
+		is.readySince = ready.LastTransitionTime.Unix()
+	}
+	return is
+}
+
+// ToSetUp are the sandboxes of Held whose setup can begin, or go on, in the order of
+// their names.
+func (s *State) ToSetUp() []*v1alpha1.Sandbox {
+	var all []*v1alpha1.Sandbox
+	known := agentRuntimes{}
+	for _, sb := range s.Held {
+		if !isOnTheWay(sb) || progressOf(sb, s.Now) != Done || !s.needsSetup(sb, known) {
+			continue
+		}
+		if progress, _ := s.setupProgress(sb, known); progress != Pending || !s.Now.Before(s.SetUpBy(sb)) {
+			continue
+		}
+		mark := sb.Annotations[v1alpha1.AnnotationMounting]
+		if mark == "" && !claims.Mounts(s.Claim) || mark != "" && mark == s.Setups.Mounting {
+			all = append(all, sb)
+		}
+	}
+	return all
+}
+
+// SetUpBy is until when the runtime of a sandbox has to be set up.
+func (s *State) SetUpBy(sb *v1alpha1.Sandbox) time.Time {
+	by := readyBy(s.Claim, sb)
+	if end := Deadline(s.Claim, s.Start); end.Before(by) {
+		return end
+	}
+	return by
+}
+
+// mark notes on the sandboxes that this server is about to mount volumes into that it
+// does, as far as they fit into the transaction.
+func (a *Assessment) mark() {
+	if !claims.Mounts(a.Claim) || a.Setups.Mounting == "" {
+		return
+	}
+	room := a.Room - len(a.released) - len(a.counted)
+	for _, sb := range a.waiting {
+		if len(a.marked) >= room {
+			return
+		}
+		if progressOf(sb, a.Now) == Done && a.needsSetup(sb, a.runtimes) && sb.Annotations[v1alpha1.AnnotationMounting] == "" {
+			next := shallowCopy(sb)
+			next.Annotations[v1alpha1.AnnotationMounting] = a.Setups.Mounting
+			a.marked = append(a.marked, next)
+		}
+	}
+}
+
+// setUp notes on a sandbox that counts from now on that it is set up, if it had to be.
+func (a *Assessment) setUp(sb *v1alpha1.Sandbox) {
+	delete(sb.Annotations, v1alpha1.AnnotationMounting)
+	if a.needsSetup(sb, a.runtimes) {
+		a.setupIs(sb, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
+	}
+}
+
+// setupFailed notes on a sandbox that is let go why its setup failed.
+func (a *Assessment) setupFailed(sb *v1alpha1.Sandbox, why *claims.SetupError) {
+	message := cutText(why.Message, maxCause)
+	if why.Condition == v1alpha1.SandboxConditionVolumesMounted {
+		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
+		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionVolumesMounted, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
+		return
+	}
+	setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)
+}

@@ -1,0 +1,152 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+)
+
+// labelled returns a claim as it is after an edit of its labels.
+func labelled(claim *v1alpha1.SandboxClaim) *v1alpha1.SandboxClaim {
+	edited := claim.DeepCopy()
+	edited.Spec.Labels = map[string]string{"team": "a"}
+	edited.Generation++
+	return edited
+}
+
+// TestTakenBeforeAnEdit: what was taken for a claim that had no labels is not bound past
+// the policy about those that it has since.
+func TestTakenBeforeAnEdit(t *testing.T) {
+	d := withOwn(t, "x")
+	d.planner.podMetadata = &v1alpha1.PodMetadataPolicy{} // lets nothing through
+	next := d.nextTurn(warm(1))
+	if p := d.planned(next); len(p.Bound) != 1 {
+		t.Fatalf("bound %+v", p.Bound)
+	}
+	next.state.Claim = labelled(next.state.Claim)
+	p := d.planned(next)
+	if len(p.Bound) != 1 || p.Bound[0].Labels["team"] != "a" || strings.Contains(string(p.Bound[0].Spec.Template.Raw), `"team"`) {
+		t.Errorf("bound %+v with the template %s", p.Bound, p.Bound[0].Spec.Template.Raw)
+	}
+}
+
+// TestMadeBeforeAnEdit: what was made for a claim before an edit is not what it gets.
+func TestMadeBeforeAnEdit(t *testing.T) {
+	d := withOwn(t)
+	next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) })
+	if p := d.planned(next); len(p.Made) != 1 {
+		t.Fatalf("made %+v", p.Made)
+	}
+	next.state.Claim = labelled(next.state.Claim)
+	if p := d.planned(next); len(p.Made) != 1 || p.Made[0].Labels["team"] != "a" {
+		t.Errorf("made %+v", p.Made)
+	}
+}
+
+// starting is a sandbox that is being prepared, and has been ready since a time.
+func starting(since int64) *v1alpha1.Sandbox {
+	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
+		Name: "x", UID: "x", Annotations: map[string]string{v1alpha1.AnnotationStarting: "true"},
+	}}
+	meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(since, 0),
+	})
+	return sb
+}
+
+// TestRuntimeThatStartedAnew: that a runtime was set up says nothing of the one that took
+// its place. It is set up, too, but volumes are not mounted twice.
+func TestRuntimeThatStartedAnew(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mounts  []v1alpha1.CSIMountConfig
+		begun   bool
+		now     int64
+		results int
+		failed  bool
+	}{
+		"the same":                     {nil, true, 1, 1, false},
+		"anew":                         {nil, true, 2, 0, false},
+		"anew with mounts":             {make([]v1alpha1.CSIMountConfig, 1), true, 2, 1, true},
+		"anew before mounts can begin": {make([]v1alpha1.CSIMountConfig, 1), false, 2, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := &v1alpha1.SandboxClaim{Spec: v1alpha1.SandboxClaimSpec{DynamicVolumesMount: tc.mounts}}
+			s := newSetups()
+			call := &setupCall{claim: claim, sb: starting(1)}
+			if tc.begun {
+				call.result, call.cancel = &plan.SetupResult{}, func() {}
+			}
+			s.calls["x"] = call
+			s.keep([]*v1alpha1.Sandbox{starting(tc.now)})
+			results, _ := s.results()
+			if len(results) != tc.results || (results["x"].Failed != nil) != tc.failed {
+				t.Errorf("results %+v", results)
+			}
+		})
+	}
+}
+
+// TestWhoHasMarkedGoesOn: the server whose mark is on a sandbox works at its claim, also
+// while it has no call in hand: nobody else mounts the volumes.
+func TestWhoHasMarkedGoesOn(t *testing.T) {
+	r := newRuntimes(t, 0, succeeds)
+	r.PeersChanged("me", []string{"me", "other"})
+	r.prefers(prefersNone)
+	claim := r.asks(withMounts)
+	claim.CreationTimestamp.Time = r.clock.Now().Add(-time.Hour)
+	u := r.worker.known.newUnfinished(claim)
+	u.claim = claim
+	sb := starting(1)
+	u.held[sb.Name] = sb
+	if r.worker.isMine(claim.UID, u) {
+		t.Error("the claim of another server is this one's")
+	}
+	sb.Annotations[v1alpha1.AnnotationMounting] = r.worker.peers.Load().mark(u.work.setups)
+	if !r.worker.isMine(claim.UID, u) {
+		t.Error("nobody goes on with what this server has marked")
+	}
+}
+
+// TestEndThatDoesNotFit: a claim whose end does not fit into a transaction with what is
+// starting for it ends all the same.
+func TestEndThatDoesNotFit(t *testing.T) {
+	r := newRuntimes(t, 1, succeeds)
+	first := r.creates()
+	bound := r.last().sandboxes[0]
+	bound.ResourceVersion = "21"
+
+	r = newRuntimes(t, 0, succeeds)
+	r.revision = 30
+	r.held = []*v1alpha1.Sandbox{bound}
+	write := r.write
+	r.begin = func() Txn {
+		return &slip{commit: func(s *slip) error {
+			switch {
+			case s.claim != nil && len(s.sandboxes) > 0:
+				return etcdtxn.ErrTooLarge
+			case s.claim == nil:
+				r.held = nil
+			}
+			return write(s)
+		}}
+	}
+	r.PeersChanged("me", []string{"me"})
+	r.prefers(prefersAll)
+	first.CreationTimestamp.Time = r.clock.Now()
+	r.runs()
+	r.Feeds().ClaimChanged(first)
+	r.stepUntil(10*time.Millisecond, func() bool { return r.worker.known.of(first.UID) == nil })
+	if end := r.last().claim; end == nil || end.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+		t.Errorf("it ends as %+v", end)
+	}
+}

@@ -1,0 +1,66 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentruntime
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/runtime"
+)
+
+// SetUpAgain does for the new pod of a sandbox what SetUp did for the one before, from
+// what is sealed on the sandbox: the claim may be gone. A runtime that has a token already
+// counts as initialized. mounting is called before the first volume is mounted; its error
+// ends the work and is returned.
+//
+// Other errors are those of SetUp.
+func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting func(context.Context) error) error {
+	owner := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
+	request, err := s.Open(sb.Namespace, owner, sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest])
+	if err != nil {
+		return &claims.SetupError{
+			Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed, Message: err.Error(),
+		}
+	}
+	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: sb.Namespace, UID: owner}}
+	claim.Spec.EnvVars, claim.Spec.DynamicVolumesMount = request.EnvVars, request.DynamicVolumesMount
+	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{EnvVars: request.EnvVars, AccessToken: s.Token(owner, sb.UID)})
+	if err != nil && !runtime.IsUnauthorized(err) {
+		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+	}
+	volumes, err := s.Volumes.of(ctx, claim)
+	if err != nil {
+		return err
+	}
+	if len(volumes) == 0 {
+		return nil
+	}
+	if err := mounting(ctx); err != nil {
+		return err
+	}
+	return s.mount(ctx, claim, sb, volumes, func(context.Context) error { return nil })
+}
+
+// mount mounts the volumes of a claim into a sandbox, in their order. before each of them
+// may say why it is not to be done.
+func (s *Setup) mount(
+	ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, volumes []runtime.Volume, before func(context.Context) error,
+) error {
+	target, token := TargetOf(sb), s.Token(claim.UID, sb.UID)
+	for _, volume := range volumes {
+		volume.PodUID = string(sb.Status.PodInfo.PodUID)
+		if err := before(ctx); err != nil {
+			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
+		}
+		if err := s.Client.Mount(ctx, target, token, volume); err != nil {
+			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentruntime
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+	"github.com/sandlot-io/sandlot/pkg/runtime"
+)
+
+const (
+	// resumesAtOnce is how many sandboxes a server sets up again at a time. A namespace has
+	// as many of them as it leaves to others.
+	resumesAtOnce = 512
+	// writeTimeout bounds one write of how it went.
+	writeTimeout = 10 * time.Second
+)
+
+// writeBackoff is how writes that fail are tried again, at the end every Cap, until there
+// is no need any more.
+var writeBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: time.Second}
+
+// Resumer sets up the agent-runtimes of sandboxes that are resumed. It is level-triggered:
+// what is to be done is in the sandboxes, and what it remembers can be lost. Each sandbox is
+// the work of one server, by a hash that all agree on, and of others when that is gone.
+//
+// Feed it with SandboxListed, SandboxChanged and SandboxDeleted, from one goroutine.
+type Resumer struct {
+	setup *Setup
+	// change changes a sandbox as it is in the store.
+	change Change
+	clock  clock.PassiveClock
+	turns  *runtime.Turns
+
+	mu sync.Mutex
+	// ctx is nil before Run.
+	ctx     context.Context
+	running sync.WaitGroup
+	byUID   map[types.UID]*resuming
+	// self and servers are the names of the servers; self is "" as long as it is not known.
+	self    string
+	servers []string
+	// changes counts how often the servers have changed.
+	changes int
+	mine    func(namespace, name string) bool
+}
+
+// Change changes a sandbox in the store, by a function that is given it as it is there and
+// may be called more than once. An error of that is returned, and ErrObsolete where the
+// sandbox is gone.
+type Change func(ctx context.Context, namespace, name string, change func(*v1alpha1.Sandbox) error) error
+
+// resuming is a sandbox whose runtime is to be set up.
+type resuming struct {
+	sb      *v1alpha1.Sandbox
+	attempt attempt
+	// cancel ends the work at it; nil while there is none.
+	cancel context.CancelFunc
+}
+
+// attempt tells one pod of a sandbox, and one resume, from all others.
+type attempt struct {
+	pod        types.UID
+	ip         string
+	generation int64
+	since      time.Time
+}
+
+// ErrObsolete leaves a change where the sandbox is gone, or not being resumed any more as
+// it was.
+var ErrObsolete = errors.New("the sandbox is gone or not being resumed any more")
+
+// NewResumer returns a Resumer that writes by change.
+func NewResumer(setup *Setup, change Change, clk clock.PassiveClock) *Resumer {
+	return &Resumer{setup: setup, change: change, clock: clk, turns: runtime.NewTurns(resumesAtOnce), byUID: map[types.UID]*resuming{}}
+}
+
+// Run works until ctx is done, and returns when it has stopped.
+func (r *Resumer) Run(ctx context.Context) {
+	r.mu.Lock()
+	r.ctx = ctx
+	r.beginAll()
+	r.mu.Unlock()
+	<-ctx.Done()
+	r.mu.Lock() // nothing begins after that
+	r.ctx = nil
+	r.mu.Unlock()
+	r.running.Wait()
+}
+
+// PeersChanged says which servers, by name, work at the same store, self among them. nil
+// is this one alone.
+func (r *Resumer) PeersChanged(self string, servers []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.self, r.servers, r.mine = self, servers, poolindex.Share(self, servers)
+	r.changes++
+	r.beginAll()
+}
+
+// SandboxListed takes in all sandboxes.
+func (r *Resumer) SandboxListed(all []*v1alpha1.Sandbox) {
+	listed := make(map[types.UID]bool, len(r.byUID))
+	for _, sb := range all {
+		if _, awaits := attemptOf(sb); awaits {
+			listed[sb.UID] = true
+		}
+		r.SandboxChanged(sb)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid := range r.byUID {
+		if !listed[uid] {
+			r.forget(uid)
+		}
+	}
+}
+
+// SandboxChanged takes in the current state of a sandbox.
+func (r *Resumer) SandboxChanged(sb *v1alpha1.Sandbox) {
+	its, awaits := attemptOf(sb)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.byUID[sb.UID]
+	if known != nil && awaits && known.attempt == its {
+		known.sb = sb
+		return
+	}
+	r.forget(sb.UID)
+	if awaits {
+		r.byUID[sb.UID] = &resuming{sb: sb, attempt: its}
+		r.begin(r.byUID[sb.UID])
+	}
+}
+
+// SandboxDeleted takes in that a sandbox is gone.
+func (r *Resumer) SandboxDeleted(sb *v1alpha1.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(sb.UID)
+}
+
+// forget ends the work at a sandbox.
+func (r *Resumer) forget(uid types.UID) {
+	if known := r.byUID[uid]; known != nil {
+		if known.cancel != nil {
+			known.cancel()
+		}
+		delete(r.byUID, uid)
+	}
+}
+
+func (r *Resumer) beginAll() {
+	for _, known := range r.byUID {
+		r.begin(known)
+	}
+}
+
+// begin begins the work at a sandbox, if it is this server's and has not begun.
+func (r *Resumer) begin(known *resuming) {
+	if r.ctx == nil || r.ctx.Err() != nil || r.self == "" || known.cancel != nil || r.mine != nil && !r.mine("", string(known.sb.UID)) {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	known.cancel = cancel
+	changes := r.changes
+	w := work{Resumer: r, sb: known.sb, attempt: known.attempt, mark: markOf(r.self, known.attempt)}
+	r.running.Go(func() {
+		defer cancel()
+		if err := w.do(ctx); errors.Is(err, errMountedElsewhere) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			known.cancel = nil // until the servers change
+			if r.changes != changes && r.byUID[known.sb.UID] == known {
+				r.begin(known)
+			}
+		}
+	})
+}
+
+// lives reports whether a server is there, as far as is known.
+func (r *Resumer) lives(server string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.servers == nil || slices.Contains(r.servers, server)
+}
+
+// attemptOf returns what a sandbox waits for, and reports whether it waits for its runtime
+// to be set up again.
+func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
+	if sb.Status.Phase != v1alpha1.SandboxResuming || sb.Status.PodInfo.PodIP == "" || sb.DeletionTimestamp != nil ||
+		!claims.SetsUpAgain(sb) || !claims.SetupPending(&sb.Status) {
+		return attempt{}, false
+	}
+	c := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+	return attempt{
+		pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP,
+		generation: c.ObservedGeneration, since: c.LastTransitionTime.UTC(),
+	}, true
+}
+
+// work is the work at one sandbox.
+type work struct {
+	*Resumer
+	sb      *v1alpha1.Sandbox
+	attempt attempt
+	mark    string
+}
+
+// do sets up the runtime, and writes how that went.
+func (w *work) do(ctx context.Context) error {
+	if err := w.turns.Begin(ctx, w.sb.Namespace); err != nil {
+		return err
+	}
+	err := w.setup.SetUpAgain(ctx, w.sb, w.mounting)
+	w.turns.End(w.sb.Namespace)
+	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) {
+		return err
+	}
+	return w.tell(ctx, outcome(err))
+}
+
+// outcome is what is told of an error.
+func outcome(err error) *claims.SetupError {
+	if err == nil {
+		return nil
+	}
+	if failed, ok := errors.AsType[*claims.SetupError](err); ok {
+		return failed
+	}
+	return &claims.SetupError{
+		Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed, Message: err.Error(),
+	}
+}
+
+// tell writes how it went.
+func (w *work) tell(ctx context.Context, failed *claims.SetupError) error {
+	return w.write(ctx, func(sb *v1alpha1.Sandbox) error {
+		claims.EndSetupAgain(&sb.Status, failed, w.clock.Now())
+		delete(sb.Annotations, v1alpha1.AnnotationMounting)
+		return nil
+	})
+}
+
+// write changes the sandbox, if it still waits for what this is the work for. Errors of
+// the store are tried again.
+func (w *work) write(ctx context.Context, change func(*v1alpha1.Sandbox) error) error {
+	var last error
+	return writeBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		within, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		last = w.change(within, w.sb.Namespace, w.sb.Name, func(sb *v1alpha1.Sandbox) error {
+			its, awaits := attemptOf(sb)
+			if sb.UID != w.sb.UID || !awaits || its != w.attempt {
+				return ErrObsolete
+			}
+			return change(sb)
+		})
+		if errors.Is(last, ErrObsolete) || errors.Is(last, errMountedElsewhere) {
+			return false, last
+		}
+		if failed, ok := errors.AsType[*claims.SetupError](last); ok {
+			return false, failed
+		}
+		if last != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(last, "Writing how an agent-runtime was set up again goes on after an error", "sandbox", klog.KObj(w.sb))
+		}
+		return last == nil, nil
+	})
+}

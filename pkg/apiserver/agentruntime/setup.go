@@ -1,0 +1,159 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/runtime"
+)
+
+// addressBackoff is how a sandbox without an address is waited for: as long as for a
+// runtime that cannot be reached.
+var addressBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 5}
+
+// Setup sets up the agent-runtimes of the sandboxes of claims.
+type Setup struct {
+	*Keyring
+	// Client calls the runtimes.
+	Client *runtime.Client
+	// Volumes finds the volumes that claims mount.
+	Volumes *Volumes
+	// Sandbox reads a sandbox as it is now; nil if it is gone.
+	Sandbox func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
+}
+
+// SetUp initializes the agent-runtime of a sandbox for the claim that holds it, and then
+// mounts the claim's volumes into it, in their order. It may be called again for as long
+// as no volume was to be mounted.
+//
+// The error is a *claims.SetupError, or that of ctx or of a read.
+func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
+	volumes, err := s.Volumes.of(ctx, claim)
+	if err != nil {
+		return err
+	}
+	if sb, err = s.addressed(ctx, sb); err != nil {
+		return err
+	}
+	unchanged := func(ctx context.Context) error { return s.unchanged(ctx, sb) }
+	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{
+		EnvVars: claim.Spec.EnvVars, AccessToken: s.Token(claim.UID, sb.UID), Before: unchanged,
+	})
+	if err != nil {
+		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+	}
+	return s.mount(ctx, claim, sb, volumes, unchanged)
+}
+
+// Access returns where the agent-runtime of a sandbox is called that a claim holds, and the
+// access token. The URL is empty where it must not, or cannot, be called.
+func (s *Setup) Access(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) (url, token string) {
+	url, err := TargetOf(sb).BaseURL()
+	if err != nil {
+		url = "" // it is told when it is called
+	}
+	return url, s.Token(claim.UID, sb.UID)
+}
+
+// failed is the error of a call that failed, unless that was because ctx is done.
+func failed(ctx context.Context, err error, condition, reason string) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return &claims.SetupError{Condition: condition, Reason: reason, Message: err.Error(), Hopeless: runtime.IsUnable(err)}
+}
+
+// addressed returns the sandbox, as it is when it has an address, which is told by watches.
+func (s *Setup) addressed(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	if sb.Status.PodInfo.PodIP != "" {
+		return sb, nil
+	}
+	err := wait.ExponentialBackoffWithContext(ctx, addressBackoff, func(ctx context.Context) (bool, error) {
+		now, err := s.Sandbox(ctx, sb.Namespace, sb.Name)
+		if err != nil {
+			return false, err
+		}
+		if now != nil && now.UID == sb.UID {
+			sb = now
+		}
+		return sb.Status.PodInfo.PodIP != "", nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return sb, nil // the client says what is missing
+	}
+	return sb, err
+}
+
+// errChanged means that a sandbox is not what it was when its setup was due. Its address
+// may be another pod's, which must not get what is this claim's.
+var errChanged = errors.New("the sandbox was paused, replaced or deleted, or has become unready, while its agent-runtime was set up")
+
+// unchanged returns an error unless a sandbox still runs, is ready and has the pod that it
+// had. It costs no read of etcd: what it sees may be some milliseconds old.
+func (s *Setup) unchanged(ctx context.Context, queued *v1alpha1.Sandbox) error {
+	now, err := s.Sandbox(ctx, queued.Namespace, queued.Name)
+	if err != nil {
+		return fmt.Errorf("reading the sandbox: %w", err)
+	}
+	if now != nil && now.UID == queued.UID && version(now) < version(queued) {
+		now = queued // the cache has not heard yet
+	}
+	if now == nil || now.UID != queued.UID || now.DeletionTimestamp != nil || now.Spec.Paused ||
+		now.Status.PodInfo.PodUID != queued.Status.PodInfo.PodUID || now.Status.PodInfo.PodIP != queued.Status.PodInfo.PodIP ||
+		now.Status.Phase != v1alpha1.SandboxRunning || !meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.SandboxConditionReady) {
+		return errChanged
+	}
+	return nil
+}
+
+// version is the revision of a sandbox; 0 if it has none.
+func version(sb *v1alpha1.Sandbox) uint64 {
+	revision, _ := strconv.ParseUint(sb.ResourceVersion, 10, 64) // 0 is older than all
+	return revision
+}
+
+// TargetOf is where the agent-runtime of a sandbox is called.
+func TargetOf(sb *v1alpha1.Sandbox) runtime.Target {
+	url := sb.Annotations[v1alpha1.AnnotationRuntimeURL]
+	if url == "" {
+		url = sb.Annotations[v1alpha1.AnnotationE2BEnvdURL]
+	}
+	port := sb.Annotations[v1alpha1.AnnotationRuntimeTLSPort]
+	if port == "" {
+		port = templateAnnotation(sb, v1alpha1.AnnotationRuntimeTLSPort)
+	}
+	return runtime.Target{Namespace: sb.Namespace, PodIP: sb.Status.PodInfo.PodIP, URL: url, TLSPort: port}
+}
+
+// templateAnnotation is an annotation of the pod template of a sandbox; empty also where
+// there is no template that could be read.
+func templateAnnotation(sb *v1alpha1.Sandbox, key string) string {
+	if sb.Spec.Template == nil {
+		return ""
+	}
+	raw, err := json.Marshal(sb.Spec.Template)
+	if err != nil {
+		return ""
+	}
+	var template struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(raw, &template) != nil {
+		return ""
+	}
+	return template.Metadata.Annotations[key]
+}

@@ -1,0 +1,39 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
+)
+
+// recycle does the pod's part of recycling: it deletes the pod and, once the sandbox has
+// been given back to its pool, creates a new one. What comes in between is not done here. A
+// pause that is asked for meanwhile comes after that.
+func (o *observation) recycle(p *plan) {
+	switch {
+	case recycle.IsStarting(o.sandbox):
+		o.run(p)
+		switch p.status.Phase {
+		case v1alpha1.SandboxRunning:
+			recycle.Finish(&p.status, o.sandbox.Generation, o.now)
+		case v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded:
+			recycle.Fail(&p.status, v1alpha1.ReasonRecyclingFailed, p.status.Message, o.sandbox.Generation, o.now)
+		}
+	case recycle.IsCleaned(o.sandbox):
+	case o.owned():
+		if o.pod.DeletionTimestamp == nil {
+			p.action = remove
+		}
+	case !o.sure:
+		p.action = ask
+	default:
+		recycle.Clean(&p.status, o.sandbox.Generation, o.now)
+	}
+}
+
+// isRecycling reports whether a sandbox is being recycled.
+func isRecycling(sandbox *v1alpha1.Sandbox) bool {
+	return sandbox.Status.Phase == v1alpha1.SandboxRecycling
+}

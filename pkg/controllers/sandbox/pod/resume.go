@@ -1,0 +1,78 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// settingUpMessage is the message of a sandbox whose new pod is ready.
+const settingUpMessage = "The agent-runtime of the new pod is being set up"
+
+// resume begins to resume a sandbox whose pause is complete.
+func (o *observation) resume(p *plan) {
+	p.status.Phase = v1alpha1.SandboxResuming
+	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionPaused)
+	o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+	claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
+	o.run(p)
+}
+
+// awaitsRuntime reports whether a sandbox that is resumed, and whose pod is ready, has to
+// wait for its agent-runtime. The API server that sets it up needs the address, and what
+// it says counts for the pod in the status only, so a pod that is not yet in it is put
+// there, and begins anew.
+func (o *observation) awaitsRuntime(p *plan) bool {
+	if p.status.Phase != v1alpha1.SandboxResuming {
+		return false
+	}
+	initialized := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+	switch {
+	case !claims.SetsUpAgain(o.sandbox):
+		claims.BeginSetupAgain(o.sandbox, &p.status, o.now) // the request may have been taken away just now
+		return false
+	case initialized == nil || p.status.PodInfo.PodUID != o.pod.UID || p.status.PodInfo.PodIP != o.pod.Status.PodIP:
+		claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
+	case !claims.SetupPending(&p.status):
+		return false
+	}
+	left := claims.SetupAgainLeft(&p.status, o.now)
+	if left <= 0 {
+		claims.EndSetupAgain(&p.status, claims.SetupOverdue(), o.now)
+		return false
+	}
+	p.again = left
+	o.address(p)
+	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, settingUpMessage)
+	return true
+}
+
+// address says where the sandbox is.
+func (o *observation) address(p *plan) {
+	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
+	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
+	p.status.PodInfo.PodUID = o.pod.UID
+}
+
+// forgetLostPod takes the address of a pod that ended before the sandbox was resumed out
+// of the status: it may be another pod's soon, which must not be told what is for this one.
+func (o *observation) forgetLostPod(p *plan) {
+	known := p.status.PodInfo.PodUID
+	if p.status.Phase != v1alpha1.SandboxResuming || known == "" || livesAs(o.pod, o.sandbox) && o.pod.UID == known {
+		return
+	}
+	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
+	claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
+}
+
+// livesAs reports whether a pod is the sandbox's and is not being deleted.
+func livesAs(pod *corev1.Pod, sandbox *v1alpha1.Sandbox) bool {
+	return isOwned(sandbox, pod) && pod.DeletionTimestamp == nil
+}

@@ -1,0 +1,106 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// gather is how long a claim waits for more news of its sandboxes: what happens to one
+	// of many often happens to all.
+	gather = 50 * time.Millisecond
+	// spacing is between two writes of one claim, and perSandbox more for each sandbox that
+	// it lists: a claim is written as a whole. So one of 10,000 is written every ten seconds.
+	spacing    = 500 * time.Millisecond
+	perSandbox = time.Millisecond
+	// patience is how long the cache may take to show what the server has before the
+	// server is asked.
+	patience = time.Second
+)
+
+// pace spaces the writes of claims. It knows only the claims that were written, or were in
+// doubt, and are not deleted yet.
+type pace struct {
+	clock clock.PassiveClock
+
+	mu     sync.Mutex
+	claims map[types.NamespacedName]*paced
+}
+
+// paced is what is known of one claim.
+type paced struct {
+	// next is when the claim may be written again.
+	next time.Time
+	// doubted is since when the cache is not believed, or when the server was asked last
+	// since; zero while it is believed.
+	doubted time.Time
+}
+
+func newPace(clk clock.PassiveClock) *pace {
+	return &pace{clock: clk, claims: map[types.NamespacedName]*paced{}}
+}
+
+func (p *pace) of(claim types.NamespacedName) *paced {
+	known := p.claims[claim]
+	if known == nil {
+		known = &paced{}
+		p.claims[claim] = known
+	}
+	return known
+}
+
+// left returns how long a claim has to wait until it is written again.
+func (p *pace) left(claim types.NamespacedName) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.claims[claim]
+	if known == nil {
+		return 0
+	}
+	return max(0, known.next.Sub(p.clock.Now()))
+}
+
+// written notes that a claim which lists so many sandboxes was written.
+func (p *pace) written(claim types.NamespacedName, sandboxes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*p.of(claim) = paced{next: p.clock.Now().Add(spacing + time.Duration(sandboxes)*perSandbox)}
+}
+
+// doubt reports whether the cache had time enough to show all sandboxes of a claim, since
+// the server was asked for them last.
+func (p *pace) doubt(claim types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, now := p.of(claim), p.clock.Now()
+	switch {
+	case known.doubted.IsZero():
+		known.doubted = now
+	case now.Sub(known.doubted) >= patience:
+		known.doubted = now
+		return true
+	}
+	return false
+}
+
+// trust notes that what the cache shows of a claim is what the claim says.
+func (p *pace) trust(claim types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.claims[claim]; known != nil {
+		known.doubted = time.Time{}
+	}
+}
+
+// forget forgets a claim that is deleted.
+func (p *pace) forget(claim types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.claims, claim)
+}

@@ -1,0 +1,69 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// recoveredMessage is the message of Ready of a claim that was not ready for a while.
+const recoveredMessage = "Every sandbox is ready"
+
+// isFollowed reports whether the status of a claim follows its sandboxes.
+func isFollowed(claim *v1alpha1.SandboxClaim) bool {
+	return claim.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted && claim.DeletionTimestamp == nil
+}
+
+// conditionsOf returns what the conditions of a claim that is Completed should be.
+//
+//   - One that has expired keeps what it says: its sandboxes go because of that.
+//   - Finished, once true, stays as it is, and so does its time.
+//   - One that ended with less than it asked for is never ready, and says why it ended.
+func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []metav1.Condition {
+	conditions := slices.Clone(claim.Status.Conditions)
+	if v1alpha1.HasExpired(claim) {
+		return conditions
+	}
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // as it is stored
+		})
+	}
+	t := count(all)
+	if reason, message, ok := t.finished(); ok && !meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionFinished) {
+		set(v1alpha1.ClaimConditionFinished, metav1.ConditionTrue, reason, message)
+	}
+	reason, message, short := endedShort(claim)
+	switch ready := meta.FindStatusCondition(conditions, v1alpha1.ClaimConditionReady); {
+	case short:
+		set(v1alpha1.ClaimConditionReady, metav1.ConditionFalse, reason, message)
+	case t.first.rank != well:
+		set(v1alpha1.ClaimConditionReady, metav1.ConditionFalse, t.first.reason, t.message())
+	case ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != v1alpha1.ReasonAllReplicasClaimed:
+		set(v1alpha1.ClaimConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllReplicasClaimed, recoveredMessage)
+	}
+	return conditions
+}
+
+// endedShort reports whether a claim ended with less than it asked for, and why, as the
+// condition Completed says.
+func endedShort(claim *v1alpha1.SandboxClaim) (reason, message string, short bool) {
+	completed := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionCompleted)
+	switch wanted := ptr.Deref(claim.Spec.Replicas, v1alpha1.DefaultClaimReplicas); {
+	case completed != nil:
+		return completed.Reason, completed.Message, completed.Reason != v1alpha1.ReasonAllReplicasClaimed
+	case claim.Status.ClaimedReplicas < wanted: // a client has taken the condition away
+		return v1alpha1.ReasonTimeoutReached, fmt.Sprintf("Claimed %d/%d sandboxes", claim.Status.ClaimedReplicas, wanted), true
+	}
+	return "", "", false
+}

@@ -1,0 +1,59 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// NewMember makes a sandbox like those that a set makes now for its pool, by NewSandbox:
+// of the revision that the status of the set names. That comes out of the spec of the set
+// or, where the spec asks for another by now or cannot be resolved, out of the
+// SandboxTemplate that holds the revision. It is the caller's to keep and change.
+//
+// If there is no such template it returns ErrRevision, or the error of ResolveSet.
+func (c *Cache) NewMember(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup) (*v1alpha1.Sandbox, error) {
+	revision := set.Status.UpdateRevision
+	resolved, unresolved := c.ResolveSet(ctx, set, lookup)
+	if unresolved == nil {
+		is, err := SetRevision(set, resolved)
+		if err != nil {
+			return nil, err
+		}
+		if is == revision {
+			return NewSandbox(set, revision, resolved)
+		}
+	}
+	if set.Spec.Template == nil {
+		held, err := c.Holder(ctx, set, lookup)
+		if err != nil {
+			return nil, err
+		}
+		if held != nil {
+			then, resolved := AtRevision(set, held)
+			return NewSandbox(then, revision, resolved)
+		}
+	}
+	return nil, cmp.Or(unresolved, fmt.Errorf("SandboxSet %s/%s: %w", set.Namespace, set.Name, ErrRevision))
+}
+
+// Holder returns the SandboxTemplate that holds the revision which the status of a set
+// names, or nil: there never was one, or a user took it away or changed it.
+func (c *Cache) Holder(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup) (*v1alpha1.SandboxTemplate, error) {
+	name := HolderOf(&set.Status)
+	if name == "" {
+		return nil, nil
+	}
+	template, err := lookup.SandboxTemplate(ctx, set.Namespace, name)
+	if err != nil || template == nil || !metav1.IsControlledBy(template, set) || !c.HoldsRevision(template, set.Status.UpdateRevision) {
+		return nil, err
+	}
+	return template, nil
+}
