@@ -46,8 +46,8 @@ func TestControllerNamesAreUnique(t *testing.T) {
 		simulate bool
 		want     int
 	}{
-		"in a cluster": {want: 8},
-		"alone":        {simulate: true, want: 6},
+		"in a cluster": {want: 11},
+		"alone":        {simulate: true, want: 9},
 	} {
 		o := controllers.DefaultOptions()
 		o.Simulate = test.simulate

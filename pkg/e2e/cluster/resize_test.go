@@ -260,11 +260,12 @@ func TestResizeEndsWithThePod(t *testing.T) {
 	if err := ofCluster(t).CoreV1().Pods(ns).Delete(t.Context(), "lost", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for name, phase := range map[string]v1alpha1.SandboxPhase{"paused": v1alpha1.SandboxPaused, "lost": v1alpha1.SandboxFailed} {
-		c.awaitSandbox(t, ns, name, func(s *v1alpha1.Sandbox) error {
-			return errors.Join(inPhase(phase)(s), resizeEnded(metav1.ConditionFalse, v1alpha1.ReasonFailed)(s))
-		})
-	}
+	c.awaitSandbox(t, ns, "paused", func(s *v1alpha1.Sandbox) error { // it ends when the sandbox is resumed
+		return errors.Join(inPhase(v1alpha1.SandboxPaused)(s), resizeEnded(metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating)(s))
+	})
+	c.awaitSandbox(t, ns, "lost", func(s *v1alpha1.Sandbox) error {
+		return errors.Join(inPhase(v1alpha1.SandboxFailed)(s), resizeEnded(metav1.ConditionFalse, v1alpha1.ReasonFailed)(s))
+	})
 	if spec, _ := cores(c.pod(t, ns, "alone")); spec != "2" {
 		t.Errorf("a sandbox that no claim left to be resized has %s cores", spec)
 	}

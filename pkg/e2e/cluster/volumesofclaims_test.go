@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // persistentVolume makes a volume of the cluster, which goes with the test.
@@ -35,6 +36,36 @@ func (c *clients) persistentVolume(t *testing.T, name string, change func(*corev
 	}
 	t.Cleanup(func() {
 		_ = c.kube.CoreV1().PersistentVolumes().Delete(context.Background(), name, metav1.DeleteOptions{}) // of a cluster that goes as well
+	})
+}
+
+// bound makes a PersistentVolumeClaim of the name data, and binds a volume to it.
+func (c *clients) bound(t *testing.T, namespace, volume string) {
+	t.Helper()
+	made, err := c.kube.CoreV1().PersistentVolumeClaims(namespace).Create(t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			VolumeName: volume, StorageClassName: new(""), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumes := c.kube.CoreV1().PersistentVolumes()
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		pv, err := volumes.Get(ctx, volume, metav1.GetOptions{})
+		if err != nil || pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == made.UID && pv.Status.Phase == corev1.VolumeBound {
+			return err
+		}
+		// Where no controller does it.
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: made.Name, UID: made.UID}
+		if pv, err = volumes.Update(ctx, pv, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		pv.Status.Phase = corev1.VolumeBound
+		_, err = volumes.UpdateStatus(ctx, pv, metav1.UpdateOptions{})
+		return err
 	})
 }
 
@@ -61,7 +92,8 @@ func TestVolumesOfClaims(t *testing.T) {
 	}{
 		"absent":   {nil, absent},
 		"anyones":  {nothing, absent},
-		"bound":    {boundTo(ns), ""},
+		"bound":    {nothing, ""},
+		"reserved": {boundTo(ns), absent}, // for a claim that there is not
 		"theirs":   {boundTo("kube-system"), absent},
 		"listed":   {listing("other," + ns), ""},
 		"unlisted": {listing("other"), absent},
@@ -78,6 +110,9 @@ func TestVolumesOfClaims(t *testing.T) {
 		pv := ns + "-" + name
 		if tc.change != nil {
 			c.persistentVolume(t, pv, tc.change)
+		}
+		if name == "bound" {
+			c.bound(t, ns, pv)
 		}
 		claim := claimOf("mounts", "nowhere", 1)
 		claim.Spec.DynamicVolumesMount = []v1alpha1.CSIMountConfig{{PvName: pv, MountPath: "/data"}}
