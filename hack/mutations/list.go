@@ -71,7 +71,7 @@ var mutations = []mutation{
 	{"plan: all or nothing shows a part", "pkg/allocator/plan/next.go",
 		"all = len(a.ready)+len(bound) >= a.lacks() && ", "all = len(a.ready)+len(bound) >= 1 && ", planner, "TestNext|TestRandomSequences"},
 	{"plan: what is kept for debugging counts", "pkg/allocator/plan/assess.go",
-		`case sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" || sb.DeletionTimestamp != nil:`, "case sb.DeletionTimestamp != nil:", planner, "TestAssess"},
+		"case v1alpha1.IsReservedFailed(sb) || sb.DeletionTimestamp != nil:", "case sb.DeletionTimestamp != nil:", planner, "TestAssess"},
 	{"plan: what is listed counts twice", "pkg/allocator/plan/assess.go",
 		"state != v1alpha1.StateDead && !named[sb.Name]", "state != v1alpha1.StateDead", planner, "TestAssess|TestRandomSequences"},
 	{"plan: claims never end", "pkg/allocator/plan/assess.go",

@@ -25,12 +25,12 @@ import (
 
 // editWorkers is how many claims a server brings changed metadata of to sandboxes at the
 // same time. They are not the workers that bind, and one namespace has as many of them as
-// it leaves free, so that who changes claims without end keeps nobody from sandboxes.
+// it leaves free, so that who changes claims without end keeps no other from sandboxes.
 const editWorkers = 16
 
 // edits are the claims that are Completed and have been given other metadata since, on
 // every server, and with those that this server works at what it knows of them. A claim
-// that nobody changes is not among them, and one leaves when its sandboxes have what it
+// that is not changed is not among them, and one leaves when its sandboxes have what it
 // says and nothing has been written for a while. It is level-triggered: what is left to do is
 // in the claim's observedGeneration, and which sandboxes have it is in these.
 type edits struct {
@@ -61,9 +61,7 @@ type edited struct {
 func newEdits(c clock.WithTicker, p *passer, prefers *atomic.Pointer[func(namespace, name string) bool]) *edits {
 	return &edits{
 		passer: p, prefers: prefers, share: newWorkShare(editWorkers), byUID: map[types.UID]*edited{},
-		turns: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 5*time.Second),
-			workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: c, Name: "edited_claims"}),
+		turns: newTurns(c, "edited_claims"),
 	}
 }
 

@@ -91,7 +91,7 @@ func (p *metadataPass) left(held []*v1alpha1.Sandbox) []*v1alpha1.Sandbox {
 	var left []*v1alpha1.Sandbox
 	for _, sb := range slices.Concat(held[first:], held[:first]) {
 		_, checked := p.checked[sb.Name]
-		if !checked && sb.DeletionTimestamp == nil && sb.Labels[v1alpha1.LabelReservedFailedSandbox] != "true" {
+		if !checked && sb.DeletionTimestamp == nil && !v1alpha1.IsReservedFailed(sb) {
 			left = append(left, sb)
 		}
 	}

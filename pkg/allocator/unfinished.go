@@ -303,10 +303,16 @@ type unfinishedClaims struct {
 func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
 	return &unfinishedClaims{
 		queue: q, byUID: map[types.UID]*unfinished{},
-		turns: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 5*time.Second),
-			workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: c, Name: "unfinished_claims"}),
+		turns: newTurns(c, "unfinished_claims"),
 	}
+}
+
+// newTurns returns a queue of claims that are due for a turn, by their UIDs. After errors a
+// turn is tried again, at growing intervals.
+func newTurns(c clock.WithTicker, name string) workqueue.TypedRateLimitingInterface[types.UID] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 5*time.Second),
+		workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: c, Name: name})
 }
 
 // open adds a claim that this server is about to create, so that no news of it are

@@ -54,14 +54,14 @@ type Options struct {
 type Client struct {
 	options       Options
 	http          *http.Client
-	inits, mounts *shares
+	inits, mounts *Shares
 }
 
 // New returns a Client.
 func New(o Options) *Client {
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, initAttempt)
 	o.Calls = cmp.Or(o.Calls, initCalls)
-	c := &Client{options: o, inits: newShares(o.Calls), mounts: newShares(mountCalls)}
+	c := &Client{options: o, inits: NewShares(o.Calls), mounts: NewShares(mountCalls)}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy: nil, // an environment's is no business of a pod address

@@ -50,10 +50,10 @@ func (c *Client) mount(ctx context.Context, t Target, token string, v Volume) er
 	if err != nil {
 		return &Error{kind: unable, message: "the request to the driver cannot be encoded"}
 	}
-	if err := c.mounts.begin(ctx, t.Namespace); err != nil {
+	if err := c.mounts.Begin(ctx, t.Namespace); err != nil {
 		return err
 	}
-	defer c.mounts.end(t.Namespace)
+	defer c.mounts.End(t.Namespace)
 	ctx, cancel := context.WithTimeout(ctx, mountTimeout)
 	defer cancel()
 	config := base64.StdEncoding.EncodeToString(raw)

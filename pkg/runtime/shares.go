@@ -8,30 +8,16 @@ import (
 	"sync"
 )
 
-// shares lets a number of calls run at a time, and shares them out among namespaces: one
+// Shares let a number of calls run at a time, and share them out among namespaces: one
 // may have as many as it leaves free for others. What becomes free goes to the namespace
-// that has the fewest. So a namespace of runtimes that do not answer slows down nobody
-// else.
-type shares struct {
+// that has the fewest. So a namespace of runtimes that do not answer slows down no other
+// one. They are safe for concurrent use.
+type Shares struct {
 	mu   sync.Mutex
 	free int
 	// all are the namespaces that have calls, running or waiting.
 	all map[string]*share
 }
-
-// Shares lets a number of calls run at a time. A namespace may have as many as it leaves
-// free for others.
-type Shares struct{ s *shares }
-
-// NewShares returns the shares of a number of calls.
-func NewShares(calls int) *Shares { return &Shares{newShares(calls)} }
-
-// Begin waits until a call of a namespace may run, or ctx is done, which is the error.
-// After nil, the call must be ended by End.
-func (s *Shares) Begin(ctx context.Context, namespace string) error { return s.s.begin(ctx, namespace) }
-
-// End ends a call of a namespace.
-func (s *Shares) End(namespace string) { s.s.end(namespace) }
 
 // share is one namespace's.
 type share struct {
@@ -40,11 +26,12 @@ type share struct {
 	waiting []chan struct{}
 }
 
-func newShares(calls int) *shares { return &shares{free: calls, all: map[string]*share{}} }
+// NewShares returns the shares of a number of calls.
+func NewShares(calls int) *Shares { return &Shares{free: calls, all: map[string]*share{}} }
 
-// begin waits until a call of a namespace may run, or ctx is done. After nil, the call
-// must be ended.
-func (s *shares) begin(ctx context.Context, namespace string) error {
+// Begin waits until a call of a namespace may run, or ctx is done, which is the error.
+// After nil, the call must be ended by End.
+func (s *Shares) Begin(ctx context.Context, namespace string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -55,13 +42,13 @@ func (s *shares) begin(ctx context.Context, namespace string) error {
 	case <-ctx.Done():
 	}
 	if !s.leave(namespace, turn) {
-		s.end(namespace) // it had just been let run
+		s.End(namespace) // it had just been let run
 	}
 	return ctx.Err()
 }
 
 // enter puts a call at the end of its namespace's, and lets run what may.
-func (s *shares) enter(namespace string) chan struct{} {
+func (s *Shares) enter(namespace string) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[namespace] == nil {
@@ -74,7 +61,7 @@ func (s *shares) enter(namespace string) chan struct{} {
 }
 
 // leave reports whether a call was still waiting, and then takes it out.
-func (s *shares) leave(namespace string, turn chan struct{}) bool {
+func (s *Shares) leave(namespace string, turn chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.all[namespace]
@@ -88,8 +75,8 @@ func (s *shares) leave(namespace string, turn chan struct{}) bool {
 	return false
 }
 
-// end ends a call of a namespace.
-func (s *shares) end(namespace string) {
+// End ends a call of a namespace.
+func (s *Shares) End(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free++
@@ -99,7 +86,7 @@ func (s *shares) end(namespace string) {
 }
 
 // let lets calls run for as long as there is room, of the namespace with the fewest first.
-func (s *shares) let() {
+func (s *Shares) let() {
 	for s.free > 0 {
 		var next *share
 		for _, its := range s.all {
@@ -117,7 +104,7 @@ func (s *shares) let() {
 	}
 }
 
-func (s *shares) forget(namespace string) {
+func (s *Shares) forget(namespace string) {
 	if its := s.all[namespace]; its.running == 0 && len(its.waiting) == 0 {
 		delete(s.all, namespace)
 	}

@@ -10,15 +10,15 @@ import (
 )
 
 func TestANamespaceLeavesRoomForOthers(t *testing.T) {
-	s := newShares(8)
+	s := NewShares(8)
 	var waiting sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 100 { // as of runtimes that do not answer
-		waiting.Go(func() { _ = s.begin(ctx, "greedy") })
+		waiting.Go(func() { _ = s.Begin(ctx, "greedy") })
 	}
 	for range 2 {
 		// It would hang here if greedy had all.
-		if err := s.begin(t.Context(), "modest"); err != nil {
+		if err := s.Begin(t.Context(), "modest"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,7 +27,7 @@ func TestANamespaceLeavesRoomForOthers(t *testing.T) {
 }
 
 func TestTheNamespaceWithTheFewestIsNext(t *testing.T) {
-	s := newShares(2)
+	s := NewShares(2)
 	enter(t, s, "first")
 	enter(t, s, "second")
 	greedy := make([]chan struct{}, 50)
@@ -35,7 +35,7 @@ func TestTheNamespaceWithTheFewestIsNext(t *testing.T) {
 		greedy[i] = s.enter("first")
 	}
 	late := s.enter("third")
-	s.end("second")
+	s.End("second")
 	<-late
 	for _, turn := range greedy {
 		if !s.leave("first", turn) {
@@ -45,7 +45,7 @@ func TestTheNamespaceWithTheFewestIsNext(t *testing.T) {
 }
 
 func TestNothingOfSharesIsLeft(t *testing.T) {
-	s := newShares(3)
+	s := NewShares(3)
 	var calls sync.WaitGroup
 	for i := range 200 {
 		namespace := string(rune('a' + i%5))
@@ -55,8 +55,8 @@ func TestNothingOfSharesIsLeft(t *testing.T) {
 			if i%3 == 0 {
 				cancel() // some give up, at any point
 			}
-			if s.begin(ctx, namespace) == nil {
-				s.end(namespace)
+			if s.Begin(ctx, namespace) == nil {
+				s.End(namespace)
 			}
 		})
 	}
@@ -66,9 +66,9 @@ func TestNothingOfSharesIsLeft(t *testing.T) {
 	}
 }
 
-func enter(t *testing.T, s *shares, namespace string) {
+func enter(t *testing.T, s *Shares, namespace string) {
 	t.Helper()
-	if err := s.begin(t.Context(), namespace); err != nil {
+	if err := s.Begin(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -57,13 +57,19 @@ func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim, limits ClaimLimits) fiel
 }
 
 // ValidateSandboxClaimRelease checks what of a claim is asked to be released, as far as it
-// does not depend on the claim. It stops at the first bad name, of which there can be many.
+// does not depend on the claim.
 func ValidateSandboxClaimRelease(release *v1alpha1.SandboxClaimRelease) field.ErrorList {
+	return validateSandboxNames(release.Spec.SandboxNames, maxReplicas)
+}
+
+// validateSandboxNames checks the names of sandboxes of a claim, of which there may be most.
+// It stops at the first bad one, of which there can be many.
+func validateSandboxNames(names []string, most int) field.ErrorList {
 	path := specPath.Child("sandboxNames")
-	if n := len(release.Spec.SandboxNames); n > maxReplicas {
-		return field.ErrorList{field.TooMany(path, n, maxReplicas)}
+	if n := len(names); n > most {
+		return field.ErrorList{field.TooMany(path, n, most)}
 	}
-	for i, name := range release.Spec.SandboxNames {
+	for i, name := range names {
 		if errs := validateReference(name, path.Index(i)); len(errs) > 0 {
 			return errs
 		}

@@ -48,13 +48,16 @@ func TestValidateAdditionalPodMetadata(t *testing.T) {
 			},
 		},
 		"syntax": {
-			labels:      map[string]string{"a": "no spaces here", "b": strings.Repeat("x", 64)},
+			labels:      map[string]string{"a": "no spaces here"},
 			annotations: map[string]string{"two/slashes/here": "x"},
 			want: []string{
 				labels + ": Invalid value: \"no spaces here\": ",
-				labels + ": Invalid value: \"" + strings.Repeat("x", 64),
 				annotations + ": Invalid value: \"two/slashes/here\": ",
 			},
+		},
+		"length": {
+			labels: map[string]string{"b": strings.Repeat("x", 64)},
+			want:   []string{labels + ": Invalid value: \"" + strings.Repeat("x", 64)},
 		},
 		"restricted domains": {
 			labels: map[string]string{

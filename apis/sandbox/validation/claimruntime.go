@@ -46,18 +46,9 @@ var systemPaths = []string{"/dev", "/mnt/envd", "/proc", "/run/secrets", "/sys",
 const MaxRuntimeAccess = 1000
 
 // ValidateSandboxClaimRuntimeAccess checks a request for access to the runtimes of a claim,
-// as far as it does not depend on the claim. It stops at the first bad name.
+// as far as it does not depend on the claim.
 func ValidateSandboxClaimRuntimeAccess(access *v1alpha1.SandboxClaimRuntimeAccess) field.ErrorList {
-	path := specPath.Child("sandboxNames")
-	if n := len(access.Spec.SandboxNames); n > MaxRuntimeAccess {
-		return field.ErrorList{field.TooMany(path, n, MaxRuntimeAccess)}
-	}
-	for i, name := range access.Spec.SandboxNames {
-		if errs := validateReference(name, path.Index(i)); len(errs) > 0 {
-			return errs
-		}
-	}
-	return nil
+	return validateSandboxNames(access.Spec.SandboxNames, MaxRuntimeAccess)
 }
 
 // validateClaimRuntime checks what a claim brings into the agent-runtimes of its sandboxes,

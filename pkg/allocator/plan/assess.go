@@ -95,7 +95,7 @@ func (a *Assessment) sort() {
 	var failed []failure
 	for _, sb := range a.Held {
 		switch {
-		case sb.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" || sb.DeletionTimestamp != nil:
+		case v1alpha1.IsReservedFailed(sb) || sb.DeletionTimestamp != nil:
 		case !IsStarting(sb):
 			a.resized.add(sb)
 			if state := v1alpha1.StateOf(sb, a.Now); state != v1alpha1.StateDead && !named[sb.Name] {
@@ -234,7 +234,7 @@ func NeedsModel(s *State) bool {
 
 // isOnTheWay reports whether a sandbox that a claim holds may still come to count.
 func isOnTheWay(sb *v1alpha1.Sandbox) bool {
-	return IsStarting(sb) && sb.DeletionTimestamp == nil && sb.Labels[v1alpha1.LabelReservedFailedSandbox] != "true"
+	return IsStarting(sb) && sb.DeletionTimestamp == nil && !v1alpha1.IsReservedFailed(sb)
 }
 
 // Needs returns what has to be looked for. A claim that is refused gets nothing more,

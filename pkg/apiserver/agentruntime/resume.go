@@ -44,7 +44,7 @@ type Resumer struct {
 	// change changes a sandbox as it is in the store.
 	change Change
 	clock  clock.PassiveClock
-	turns  *runtime.Turns
+	turns  *runtime.Shares
 
 	mu sync.Mutex
 	// ctx is nil before Run.
@@ -86,7 +86,7 @@ var ErrObsolete = errors.New("the sandbox is gone or not being resumed any more"
 
 // NewResumer returns a Resumer that writes by change.
 func NewResumer(setup *Setup, change Change, clk clock.PassiveClock) *Resumer {
-	return &Resumer{setup: setup, change: change, clock: clk, turns: runtime.NewTurns(resumesAtOnce), byUID: map[types.UID]*resuming{}}
+	return &Resumer{setup: setup, change: change, clock: clk, turns: runtime.NewShares(resumesAtOnce), byUID: map[types.UID]*resuming{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.

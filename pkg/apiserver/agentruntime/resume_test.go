@@ -189,14 +189,14 @@ func TestAResumeTellsWhatFailed(t *testing.T) {
 // hangs lets the first call of a runtime hang, and tells of each that comes.
 func hangs(fleet *runtimetest.Fleet, on *runtimetest.Runtime, release <-chan struct{}) <-chan string {
 	came := make(chan string, 100)
-	first := true
+	var first sync.Once
 	fleet.Script(func(rt *runtimetest.Runtime, _ runtimetest.Call) runtimetest.Action {
 		came <- rt.IP
-		if rt == on && first {
-			first = false
-			return runtimetest.Hang(release)
+		var action runtimetest.Action
+		if rt == on {
+			first.Do(func() { action = runtimetest.Hang(release) })
 		}
-		return runtimetest.Action{}
+		return action
 	})
 	return came
 }

@@ -16,11 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -43,8 +40,8 @@ type AdmitDelete func(ctx context.Context, namespace, name string, options *meta
 // deleted one by one, as their user would delete them. A release whose time is over
 // answers with what it has done, and the same request once more goes on.
 type ReleaseREST struct {
-	claims, sandboxes *genericregistry.Store
-	admit             AdmitDelete
+	holdings
+	admit AdmitDelete
 }
 
 var _ rest.NamedCreater = &ReleaseREST{}
@@ -52,7 +49,7 @@ var _ rest.NamedCreater = &ReleaseREST{}
 // NewReleaseREST returns the release of the sandboxes in one store that belong to the
 // claims in another.
 func NewReleaseREST(claims, sandboxes *genericregistry.Store, admit AdmitDelete) *ReleaseREST {
-	return &ReleaseREST{claims: claims, sandboxes: sandboxes, admit: admit}
+	return &ReleaseREST{holdings: holdings{claims, sandboxes}, admit: admit}
 }
 
 // New returns an empty release.
@@ -71,8 +68,8 @@ func (r *ReleaseREST) Create(ctx context.Context, name string, obj runtime.Objec
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a SandboxClaimRelease, got %T", obj))
 	}
-	if release.Name != "" && release.Name != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name %q is not the name of the claim in the path, %q", release.Name, name))
+	if err := sameName(release, name); err != nil {
+		return nil, err
 	}
 	if errs := validation.ValidateSandboxClaimRelease(release); len(errs) > 0 {
 		return nil, invalidRelease(name, errs...)
@@ -82,11 +79,11 @@ func (r *ReleaseREST) Create(ctx context.Context, name string, obj runtime.Objec
 			return nil, err
 		}
 	}
-	claim, err := r.claim(ctx, name, release)
+	claim, err := r.completed(ctx, name, release)
 	if err != nil {
 		return nil, err
 	}
-	bound, err := r.bound(ctx, claim, release)
+	bound, err := r.asked(ctx, claim, release)
 	if err != nil {
 		return nil, err
 	}
@@ -115,72 +112,32 @@ func invalidRelease(name string, errs ...*field.Error) error {
 	return apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimRelease").GroupKind(), name, errs)
 }
 
-// claim reads the claim, and refuses one that may not be released as asked.
-func (r *ReleaseREST) claim(ctx context.Context, name string, release *v1alpha1.SandboxClaimRelease) (*v1alpha1.SandboxClaim, error) {
-	obj, err := r.claims.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
-		return nil, err
+// completed reads the claim, and refuses one that may not be released as asked.
+func (r *ReleaseREST) completed(ctx context.Context, name string, release *v1alpha1.SandboxClaimRelease) (*v1alpha1.SandboxClaim, error) {
+	claim, err := r.claim(ctx, name, release.Spec.ClaimUID)
+	if err == nil && claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+		err = conflict(name, "the claim is not Completed yet; a shorter spec.claimTimeout ends it with what it has")
 	}
-	claim, ok := obj.(*v1alpha1.SandboxClaim)
-	if !ok {
-		return nil, fmt.Errorf("reading claim %s: got a %T", name, obj)
-	}
-	conflict := func(format string, args ...any) error {
-		return apierrors.NewConflict(v1alpha1.Resource("sandboxclaims"), name, fmt.Errorf(format, args...))
-	}
-	switch {
-	case release.Spec.ClaimUID != "" && release.Spec.ClaimUID != claim.UID:
-		return nil, conflict("spec.claimUID is %s, the UID of the claim is %s", release.Spec.ClaimUID, claim.UID)
-	case claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted:
-		return nil, conflict("the claim is not Completed yet; a shorter spec.claimTimeout ends it with what it has")
-	}
-	return claim, nil
+	return claim, err
 }
 
-// bound returns the sandboxes of a claim that a release is about and that are not being
+// asked returns the sandboxes of a claim that a release is about and that are not being
 // deleted yet, ordered by name.
-func (r *ReleaseREST) bound(ctx context.Context, claim *v1alpha1.SandboxClaim, release *v1alpha1.SandboxClaimRelease) ([]*v1alpha1.Sandbox, error) {
-	obj, err := r.sandboxes.List(ctx, &metainternalversion.ListOptions{
-		LabelSelector: labels.Set{v1alpha1.LabelClaimName: claim.Name}.AsSelector(),
+func (r *ReleaseREST) asked(ctx context.Context, claim *v1alpha1.SandboxClaim, release *v1alpha1.SandboxClaimRelease) ([]*v1alpha1.Sandbox, error) {
+	names := release.Spec.SandboxNames
+	bound, unknown, err := r.bound(ctx, claim, names, func(sb *v1alpha1.Sandbox) bool {
+		return sb.Labels[v1alpha1.LabelReservedFailedSandbox] == ""
 	})
 	if err != nil {
 		return nil, err
 	}
-	list, ok := obj.(*v1alpha1.SandboxList)
-	if !ok {
-		return nil, fmt.Errorf("listing sandboxes of claim %s: got a %T", claim.Name, obj)
-	}
-	named := sets.New(release.Spec.SandboxNames...)
-	unknown := named.Clone()
 	for _, sb := range claim.Status.Sandboxes { // those that are gone stay in its status
 		unknown.Delete(sb.Name)
 	}
-	var bound []*v1alpha1.Sandbox
-	for i := range list.Items {
-		sb := &list.Items[i]
-		if !isBound(sb, claim) {
-			continue
-		}
-		unknown.Delete(sb.Name)
-		asked := named.Has(sb.Name) || len(named) == 0 && sb.Labels[v1alpha1.LabelReservedFailedSandbox] == ""
-		if asked && sb.DeletionTimestamp == nil {
-			bound = append(bound, sb)
-		}
+	if wrong := firstUnknown(claim, names, unknown); wrong != nil {
+		return nil, invalidRelease(claim.Name, wrong)
 	}
-	for i, name := range release.Spec.SandboxNames {
-		if unknown.Has(name) {
-			path := field.NewPath("spec", "sandboxNames").Index(i)
-			return nil, invalidRelease(claim.Name, field.Invalid(path, name, "is no sandbox of claim "+claim.Name))
-		}
-	}
-	slices.SortFunc(bound, func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
-	return bound, nil
-}
-
-// isBound reports whether a sandbox is bound to this claim, and not to another of its
-// name.
-func isBound(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim) bool {
-	return sb.Annotations[v1alpha1.AnnotationOwner] == string(claim.UID) && sb.Labels[v1alpha1.LabelClaimName] == claim.Name
+	return slices.DeleteFunc(bound, func(sb *v1alpha1.Sandbox) bool { return sb.DeletionTimestamp != nil }), nil
 }
 
 // delete deletes sandboxes of a claim for as long as there is time to answer. It returns
@@ -237,7 +194,7 @@ func (r *ReleaseREST) deleteOne(ctx context.Context, claim *v1alpha1.SandboxClai
 	admit := r.admit(ctx, sb.Namespace, sb.Name, options)
 	var denied error
 	_, _, err := r.sandboxes.Delete(ctx, sb.Name, func(ctx context.Context, obj runtime.Object) error {
-		if now, ok := obj.(*v1alpha1.Sandbox); !ok || !isBound(now, claim) {
+		if now, ok := obj.(*v1alpha1.Sandbox); !ok || !v1alpha1.IsBoundTo(now, claim) {
 			return errNotBound
 		}
 		denied = admit(ctx, obj)

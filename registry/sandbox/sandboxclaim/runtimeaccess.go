@@ -4,17 +4,12 @@
 package sandboxclaim
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -29,8 +24,8 @@ type RuntimeAccess func(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) (url
 
 // RuntimeAccessREST serves v1alpha1.SandboxClaimRuntimeAccess. It reads, and writes nothing.
 type RuntimeAccessREST struct {
-	claims, sandboxes *genericregistry.Store
-	access            RuntimeAccess
+	holdings
+	access RuntimeAccess
 }
 
 var _ rest.NamedCreater = &RuntimeAccessREST{}
@@ -38,7 +33,7 @@ var _ rest.NamedCreater = &RuntimeAccessREST{}
 // NewRuntimeAccessREST returns the access to the runtimes in the sandboxes of one store
 // that belong to the claims in another.
 func NewRuntimeAccessREST(claims, sandboxes *genericregistry.Store, access RuntimeAccess) *RuntimeAccessREST {
-	return &RuntimeAccessREST{claims: claims, sandboxes: sandboxes, access: access}
+	return &RuntimeAccessREST{holdings: holdings{claims, sandboxes}, access: access}
 }
 
 // New returns an empty request.
@@ -54,8 +49,8 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a SandboxClaimRuntimeAccess, got %T", obj))
 	}
-	if asked.Name != "" && asked.Name != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name %q is not the name of the claim in the path, %q", asked.Name, name))
+	if err := sameName(asked, name); err != nil {
+		return nil, err
 	}
 	asked.Status = v1alpha1.SandboxClaimRuntimeAccessStatus{}
 	if errs := validation.ValidateSandboxClaimRuntimeAccess(asked); len(errs) > 0 {
@@ -66,11 +61,11 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 			return nil, err
 		}
 	}
-	claim, err := r.claim(ctx, name, asked)
+	claim, err := r.claim(ctx, name, asked.Spec.ClaimUID)
 	if err != nil {
 		return nil, err
 	}
-	bound, err := r.bound(ctx, claim, asked)
+	bound, err := r.asked(ctx, claim, asked.Spec.SandboxNames)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +74,7 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 	for _, sb := range bound {
 		one := v1alpha1.SandboxRuntimeAccess{Name: sb.Name, UID: sb.UID}
 		if one.URL, one.AccessToken = r.access(claim, sb); claim.Spec.SkipInitRuntime {
-			one.AccessToken = "" // nobody has set it
+			one.AccessToken = "" // none was set
 		}
 		answer.Status.Sandboxes = append(answer.Status.Sandboxes, one)
 		told = append(told, v1alpha1.ClaimedSandbox{Name: sb.Name})
@@ -92,58 +87,20 @@ func invalidAccess(name string, errs ...*field.Error) error {
 	return apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimRuntimeAccess").GroupKind(), name, errs)
 }
 
-// claim reads the claim, as of now.
-func (r *RuntimeAccessREST) claim(ctx context.Context, name string, asked *v1alpha1.SandboxClaimRuntimeAccess) (*v1alpha1.SandboxClaim, error) {
-	obj, err := r.claims.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	claim, ok := obj.(*v1alpha1.SandboxClaim)
-	if !ok {
-		return nil, fmt.Errorf("reading claim %s: got a %T", name, obj)
-	}
-	if uid := asked.Spec.ClaimUID; uid != "" && uid != claim.UID {
-		return nil, apierrors.NewConflict(v1alpha1.Resource("sandboxclaims"), name,
-			fmt.Errorf("spec.claimUID is %s, the UID of the claim is %s", uid, claim.UID))
-	}
-	return claim, nil
-}
-
-// bound returns the sandboxes of a claim that are asked for, ordered by name.
-func (r *RuntimeAccessREST) bound(ctx context.Context, claim *v1alpha1.SandboxClaim, asked *v1alpha1.SandboxClaimRuntimeAccess) ([]*v1alpha1.Sandbox, error) {
-	obj, err := r.sandboxes.List(ctx, &metainternalversion.ListOptions{
-		LabelSelector: labels.Set{v1alpha1.LabelClaimName: claim.Name}.AsSelector(),
+// asked returns the sandboxes of a claim that are asked for, ordered by name.
+func (r *RuntimeAccessREST) asked(ctx context.Context, claim *v1alpha1.SandboxClaim, names []string) ([]*v1alpha1.Sandbox, error) {
+	bound, unknown, err := r.bound(ctx, claim, names, func(sb *v1alpha1.Sandbox) bool {
+		return sb.Annotations[v1alpha1.AnnotationStarting] == "" && sb.Labels[v1alpha1.LabelReservedFailedSandbox] == ""
 	})
 	if err != nil {
 		return nil, err
 	}
-	list, ok := obj.(*v1alpha1.SandboxList)
-	if !ok {
-		return nil, fmt.Errorf("listing sandboxes of claim %s: got a %T", claim.Name, obj)
-	}
-	named := sets.New(asked.Spec.SandboxNames...)
-	unknown := named.Clone()
-	var bound []*v1alpha1.Sandbox
-	for i := range list.Items {
-		sb := &list.Items[i]
-		if !isBound(sb, claim) {
-			continue
-		}
-		unknown.Delete(sb.Name)
-		counts := sb.Annotations[v1alpha1.AnnotationStarting] == "" && sb.Labels[v1alpha1.LabelReservedFailedSandbox] == ""
-		if named.Has(sb.Name) || len(named) == 0 && counts {
-			bound = append(bound, sb)
-		}
-	}
 	if most := validation.MaxRuntimeAccess; len(bound) > most {
-		return nil, invalidAccess(claim.Name, field.Required(field.NewPath("spec", "sandboxNames"),
+		return nil, invalidAccess(claim.Name, field.Required(namesPath,
 			fmt.Sprintf("claim %s has more than %d sandboxes: name those to tell of, %d at most", claim.Name, most, most)))
 	}
-	for i, name := range asked.Spec.SandboxNames {
-		if unknown.Has(name) {
-			return nil, invalidAccess(claim.Name, field.Invalid(field.NewPath("spec", "sandboxNames").Index(i), name, "is no sandbox of claim "+claim.Name))
-		}
+	if wrong := firstUnknown(claim, names, unknown); wrong != nil {
+		return nil, invalidAccess(claim.Name, wrong)
 	}
-	slices.SortFunc(bound, func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
 	return bound, nil
 }

@@ -122,7 +122,7 @@ func useOf(sandbox *v1alpha1.Sandbox, now time.Time) use {
 		return useAvailable
 	}
 	if v1alpha1.StateOf(sandbox, now) == v1alpha1.StateDead {
-		if sandbox.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
+		if v1alpha1.IsReservedFailed(sandbox) {
 			return useNone
 		}
 		return useGarbage
