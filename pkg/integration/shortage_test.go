@@ -20,7 +20,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 func withSyncWindow(d time.Duration) testutil.Option {
@@ -50,7 +49,7 @@ func TestShortageFails(t *testing.T) {
 		errors.As(err, &status)
 		var found bool
 		for _, cause := range status.Status().Details.Causes {
-			found = found || cause.Type == sandboxclaim.CauseShortage && cause.Field == "spec.replicas"
+			found = found || cause.Type == v1alpha1.CauseShortage && cause.Field == "spec.replicas"
 		}
 		if !found || !strings.Contains(err.Error(), "SandboxSet pool has 2 of 3 sandboxes available") {
 			t.Errorf("%s: the refusal does not say why: %v, %+v", name, err, status.Status().Details)

@@ -86,6 +86,33 @@ const (
 	// it could not be asked, refused them for reasons that may pass, or had something
 	// to warn of. It is there in clusters only.
 	SetConditionTemplateAccepted = "TemplateAccepted"
+	// SetConditionAvailable is true while the pool has a sandbox that can be claimed, or
+	// is meant to have none. While it is false and sandboxes cannot start, the message says
+	// how many, and why the first of them.
+	SetConditionAvailable = "Available"
+	// SetConditionRolledOut is true when all sandboxes of the pool are of the current
+	// revision and available, and stays so for that revision: claims that take sandboxes
+	// away do not change it.
+	SetConditionRolledOut = "RolledOut"
+)
+
+// Reasons of the conditions Available and RolledOut of a SandboxSet.
+const (
+	// ReasonSandboxesAvailable goes with Available true.
+	ReasonSandboxesAvailable = "SandboxesAvailable"
+	// ReasonNoSandboxesWanted goes with Available true of a set that wants no sandboxes.
+	ReasonNoSandboxesWanted = "NoSandboxesWanted"
+	// ReasonSandboxesStarting goes with Available false while sandboxes are started and
+	// nothing is known to be in their way.
+	ReasonSandboxesStarting = "SandboxesStarting"
+	// ReasonSandboxesCannotStart goes with Available false when sandboxes cannot start, or
+	// cannot be made. Another one may be tried.
+	ReasonSandboxesCannotStart = "SandboxesCannotStart"
+	// ReasonRolledOut goes with RolledOut true.
+	ReasonRolledOut = "RolledOut"
+	// ReasonRollingOut goes with RolledOut false while sandboxes of the current revision
+	// are made.
+	ReasonRollingOut = "RollingOut"
 )
 
 // Reasons of the condition TemplateAccepted of a SandboxSet.
