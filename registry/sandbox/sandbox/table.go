@@ -39,6 +39,8 @@ func NewTableConvertor(c clock.PassiveClock) rest.TableConvertor {
 			func(s row) string { return base.OrNone(s.Labels[v1alpha1.LabelSandboxPool]) })),
 		base.Wide(base.StringColumn("Claim", "The claim that has taken the sandbox.",
 			func(s row) string { return base.OrNone(s.Labels[v1alpha1.LabelClaimName]) })),
+		base.Wide(base.StringColumn("ClaimedBy", "The user whose claim has taken the sandbox.",
+			func(s row) string { return base.OrNone(s.Annotations[v1alpha1.AnnotationClaimedBy]) })),
 	)
 }
 

@@ -25,6 +25,7 @@ func TestTable(t *testing.T) {
 	claimed.Labels = map[string]string{
 		v1alpha1.LabelSandboxClaimed: "true", v1alpha1.LabelSandboxPool: "pool", v1alpha1.LabelClaimName: "claim",
 	}
+	claimed.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: "alice"}
 	claimed.Spec.ShutdownTime, claimed.Spec.PauseTime = at(time.Hour), at(time.Minute)
 	claimed.Status = v1alpha1.SandboxStatus{
 		Phase: v1alpha1.SandboxRunning, RecycledCount: 2, Message: "all well", SandboxIP: "10.0.0.1", NodeName: "n1",
@@ -38,11 +39,11 @@ func TestTable(t *testing.T) {
 		&v1alpha1.SandboxList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []v1alpha1.Sandbox{*fresh, *claimed, *podOnly}},
 		registrytest.Table{
 			Columns: []string{"Name", "Status", "Age", "Claimed", "shutdown_time", "pause_time", "RecycledCount", "Message"},
-			Wide:    []string{"IP", "Node", "Pool", "Claim"},
+			Wide:    []string{"IP", "Node", "Pool", "Claim", "ClaimedBy"},
 			Rows: [][]any{
-				{"fresh", "Pending", "90s", "<none>", "<none>", "<none>", int64(0), "", "<none>", "<none>", "<none>", "<none>"},
-				{"claimed", "Running", "3h", "true", "2026-09-01T13:00:00Z", "2026-09-01T12:01:00Z", int64(2), "all well", "10.0.0.1", "n1", "pool", "claim"},
-				{"pod-only", "<none>", "0s", "<none>", "<none>", "<none>", int64(0), "", "10.0.0.2", "n2", "<none>", "<none>"},
+				{"fresh", "Pending", "90s", "<none>", "<none>", "<none>", int64(0), "", "<none>", "<none>", "<none>", "<none>", "<none>"},
+				{"claimed", "Running", "3h", "true", "2026-09-01T13:00:00Z", "2026-09-01T12:01:00Z", int64(2), "all well", "10.0.0.1", "n1", "pool", "claim", "alice"},
+				{"pod-only", "<none>", "0s", "<none>", "<none>", "<none>", int64(0), "", "10.0.0.2", "n2", "<none>", "<none>", "<none>"},
 			},
 		})
 }
