@@ -145,6 +145,14 @@ func testExplain(t *testing.T, k *kubectl) {
 		"sbt.spec.networkPolicy":            "<SandboxNetworkPolicy>",
 		"sbx.status.podInfo.podIP":          "<string>",
 		"sandboxes.spec.upgradePolicy.type": "CheckpointRestore",
+		// What is not served, or has no effect, is said where the field is.
+		"sandboxes.spec.upgradePolicy":      "not served",
+		"sandboxes.spec.lifecycle":          "not served",
+		"sbs.spec.pauseStrategy.type":       "Hibernate is not",
+		"sbs.spec.persistentContents":       "no effect",
+		"sbt.spec.persistentContents":       "no effect",
+		"sandboxes.spec.persistentContents": "no effect",
+		"sbc.spec.runtimes":                 "no effect",
 	} {
 		out := k.do(t, "explain", field)
 		if !strings.Contains(out, want) || strings.Contains(out, "<empty>") {
