@@ -50,7 +50,7 @@ build: ## Build all programs of cmd/ into bin/
 
 .PHONY: demo
 demo: build ## Start a server on a temporary folder, claim sandboxes, stop it
-	@go build -o bin/ ./artifacts/example
+	@go build -o bin/example ./artifacts/example/go
 	@hack/demo.sh
 
 .PHONY: run

@@ -14,9 +14,9 @@ cat <<TRY
 In another terminal, once the server says that it is ready:
 
   export KUBECONFIG=$kubeconfig
-  bin/kubectl apply -f artifacts/example/sandboxset.yaml
+  bin/kubectl apply -f artifacts/example/
   bin/kubectl get sandboxsets,sandboxes
-  bin/kubectl create -f artifacts/example/sandboxclaim.yaml
+  bin/kubectl create -f artifacts/example/claims/one.yaml
   bin/kubectl get sandboxclaims,sandboxes
 
 TRY

@@ -408,7 +408,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref common.ReferenceCall
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is Stop (the pod is deleted, and made anew on resume) or Hibernate (the node keeps a picture of the running pod). Empty means Stop.\n\nPossible enum values:\n - `\"Hibernate\"` keeps a picture of the running pod.\n - `\"Stop\"` deletes the pod and makes it anew on resume.",
+							Description: "type is Stop (the pod is deleted, and made anew on resume) or Hibernate (the node keeps a picture of the running pod). Empty means Stop. Hibernate is not served, and is refused.\n\nPossible enum values:\n - `\"Hibernate\"` keeps a picture of the running pod.\n - `\"Stop\"` deletes the pod and makes it anew on resume.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Hibernate", "Stop"},
@@ -416,7 +416,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref common.ReferenceCall
 					},
 					"hibernateStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hibernateStrategy refines type Hibernate.",
+							Description: "hibernateStrategy refines type Hibernate. It is not served, and is refused.",
 							Ref:         ref(v1alpha1.HibernateStrategy{}.OpenAPIModelName()),
 						},
 					},
@@ -1943,7 +1943,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what of a sandbox is to outlive a pause: any of ip, memory and filesystem. Copied to each sandbox. A pause of type Stop keeps volumeClaimTemplates alone.",
+							Description: "persistentContents says what of a sandbox is to outlive a pause: any of ip, memory and filesystem. Copied to each sandbox. It has no effect: a pause of type Stop, the only one that is served, keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2161,7 +2161,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what is to outlive a pause: any of ip, memory and filesystem. A pause of type Stop keeps volumeClaimTemplates alone.",
+							Description: "persistentContents says what is to outlive a pause: any of ip, memory and filesystem. It has no effect: a pause of type Stop, the only one that is served, keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2212,13 +2212,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 					},
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycle are commands to run around an upgrade of the sandbox.",
+							Description: "lifecycle are commands to run around an upgrade of the sandbox. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
 							Ref:         ref(v1alpha1.SandboxLifecycle{}.OpenAPIModelName()),
 						},
 					},
 					"upgradePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "upgradePolicy says how a change of the template is carried out that is more than a change in place. Unset means in place only.",
+							Description: "upgradePolicy says how a change of the template is carried out that is more than a change in place. Unset means in place only. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
 							Ref:         ref(v1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -2534,7 +2534,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what is to outlive a pause of a sandbox made straight from this template: any of ip, memory and filesystem. A pause of type Stop keeps volumeClaimTemplates alone.",
+							Description: "persistentContents says what is to outlive a pause of a sandbox made straight from this template: any of ip, memory and filesystem. It has no effect: a pause of type Stop, the only one that is served, keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

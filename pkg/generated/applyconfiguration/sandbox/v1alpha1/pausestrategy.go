@@ -15,9 +15,10 @@ import (
 // PauseStrategy says how a sandbox is paused.
 type PauseStrategyApplyConfiguration struct {
 	// type is Stop (the pod is deleted, and made anew on resume) or Hibernate (the
-	// node keeps a picture of the running pod). Empty means Stop.
+	// node keeps a picture of the running pod). Empty means Stop. Hibernate is not
+	// served, and is refused.
 	Type *sandboxv1alpha1.PauseStrategyType `json:"type,omitempty"`
-	// hibernateStrategy refines type Hibernate.
+	// hibernateStrategy refines type Hibernate. It is not served, and is refused.
 	HibernateStrategy *HibernateStrategyApplyConfiguration `json:"hibernateStrategy,omitempty"`
 }
 

@@ -25,8 +25,8 @@ type SandboxSetSpecApplyConfiguration struct {
 	// pauseStrategy is copied to each sandbox.
 	PauseStrategy *PauseStrategyApplyConfiguration `json:"pauseStrategy,omitempty"`
 	// persistentContents says what of a sandbox is to outlive a pause: any of ip,
-	// memory and filesystem. Copied to each sandbox. A pause of type Stop keeps
-	// volumeClaimTemplates alone.
+	// memory and filesystem. Copied to each sandbox. It has no effect: a pause of type
+	// Stop, the only one that is served, keeps volumeClaimTemplates alone.
 	PersistentContents []string `json:"persistentContents,omitempty"`
 	// runtimes are programs to run beside the user's containers: names of entries of
 	// the ConfigMap sandbox-injection-config in the namespace of the installation.

@@ -21,7 +21,8 @@ type SandboxSpecApplyConfiguration struct {
 	// pauseStrategy says how the sandbox is paused.
 	PauseStrategy *PauseStrategyApplyConfiguration `json:"pauseStrategy,omitempty"`
 	// persistentContents says what is to outlive a pause: any of ip, memory and
-	// filesystem. A pause of type Stop keeps volumeClaimTemplates alone.
+	// filesystem. It has no effect: a pause of type Stop, the only one that is served,
+	// keeps volumeClaimTemplates alone.
 	PersistentContents []string `json:"persistentContents,omitempty"`
 	// shutdownTime is when the sandbox is deleted. Unset means never.
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
@@ -34,10 +35,12 @@ type SandboxSpecApplyConfiguration struct {
 	// service says whether the sandbox has a headless Service of its name: true makes
 	// one, false removes it, unset makes none and keeps one that is there.
 	Service *bool `json:"service,omitempty"`
-	// lifecycle are commands to run around an upgrade of the sandbox.
+	// lifecycle are commands to run around an upgrade of the sandbox. It is not served:
+	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
 	Lifecycle *SandboxLifecycleApplyConfiguration `json:"lifecycle,omitempty"`
 	// upgradePolicy says how a change of the template is carried out that is
-	// more than a change in place. Unset means in place only.
+	// more than a change in place. Unset means in place only. It is not served:
+	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
 	UpgradePolicy                             *SandboxUpgradePolicyApplyConfiguration `json:"upgradePolicy,omitempty"`
 	EmbeddedSandboxTemplateApplyConfiguration `json:""`
 }

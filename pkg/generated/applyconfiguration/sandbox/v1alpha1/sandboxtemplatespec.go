@@ -21,8 +21,8 @@ type SandboxTemplateSpecApplyConfiguration struct {
 	// pauseStrategy says how a sandbox made straight from this template is paused.
 	PauseStrategy *PauseStrategyApplyConfiguration `json:"pauseStrategy,omitempty"`
 	// persistentContents says what is to outlive a pause of a sandbox made straight
-	// from this template: any of ip, memory and filesystem. A pause of type Stop keeps
-	// volumeClaimTemplates alone.
+	// from this template: any of ip, memory and filesystem. It has no effect: a pause of
+	// type Stop, the only one that is served, keeps volumeClaimTemplates alone.
 	PersistentContents []string `json:"persistentContents,omitempty"`
 	// runtimes are programs to run beside the user's containers in a sandbox made
 	// straight from this template: names of entries of the ConfigMap

@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"flag"
 	"fmt"
 	"io"
@@ -32,15 +31,13 @@ import (
 	agents "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
 )
 
-//go:embed sandboxset.yaml
-var sandboxSet []byte
-
 func main() {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "Path of the kubeconfig that `sandlot up` printed")
 	namespace := flag.String("namespace", "default", "Namespace to claim in")
+	manifest := flag.String("set", "artifacts/example/sandboxset.yaml", "Path of the manifest of the SandboxSet to claim from")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout, *kubeconfig, *namespace)
+	err := run(ctx, os.Stdout, *kubeconfig, *namespace, *manifest)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "example:", err)
@@ -48,7 +45,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, kubeconfig, namespace string) error {
+func run(ctx context.Context, out io.Writer, kubeconfig, namespace, manifest string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -59,7 +56,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig, namespace string) error
 	}
 	client := clients.AgentsV1alpha1()
 
-	set, err := ensurePool(ctx, client.SandboxSets(namespace))
+	set, err := ensurePool(ctx, client.SandboxSets(namespace), manifest)
 	if err != nil {
 		return err
 	}
@@ -86,12 +83,16 @@ func summary(claim *v1alpha1.SandboxClaim, took time.Duration) string {
 		claim.Status.ClaimedReplicas, *claim.Spec.Replicas, took.Milliseconds(), claim.Status.Phase)
 }
 
-// ensurePool creates the set, unless it is there already, and waits until its
-// pool is full.
-func ensurePool(ctx context.Context, sets agents.SandboxSetInterface) (*v1alpha1.SandboxSet, error) {
-	set := &v1alpha1.SandboxSet{}
-	if err := yaml.UnmarshalStrict(sandboxSet, set); err != nil {
+// ensurePool creates the set of the manifest, unless it is there already, and waits
+// until its pool is full.
+func ensurePool(ctx context.Context, sets agents.SandboxSetInterface, manifest string) (*v1alpha1.SandboxSet, error) {
+	text, err := os.ReadFile(manifest)
+	if err != nil {
 		return nil, err
+	}
+	set := &v1alpha1.SandboxSet{}
+	if err := yaml.UnmarshalStrict(text, set); err != nil {
+		return nil, fmt.Errorf("%s: %w", manifest, err)
 	}
 	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("creating the set: %w", err)
