@@ -71,7 +71,7 @@ func newClaimCommand(c *connection) *cobra.Command {
 	flags.BoolVar(&o.exec, "exec", false, "Wait, and run the command that follows -- in each of the sandboxes, one after the other.")
 	flags.BoolVar(&o.rm, "rm", false, "With --exec, delete the claim and its sandboxes when the command has ended.")
 	o.remote.addFlags(flags)
-	o.out = newOutput(command, "claimed")
+	o.out = newOutput(command, c.Out, "claimed")
 	return command
 }
 
@@ -140,7 +140,7 @@ func (o *claimOptions) run(ctx context.Context) (err error) {
 	} else if ctx.Err() != nil {
 		o.tellLeft(order, claim)
 	}
-	if claim == nil || o.exec && err != nil {
+	if claim == nil || ctx.Err() != nil || o.exec && err != nil {
 		return err
 	}
 	if o.exec {

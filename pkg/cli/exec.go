@@ -144,7 +144,7 @@ func (s *session) run(ctx context.Context, streams genericiooptions.IOStreams, s
 	err := options.Run()
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted while a command ran in sandbox %s/%s: %w", s.namespace, sandbox, context.Canceled)
+		return fmt.Errorf("%w while a command ran in sandbox %s/%s", interrupted, s.namespace, sandbox)
 	case apierrors.IsNotFound(err):
 		return s.noPod(ctx, sandbox, err)
 	}
@@ -153,15 +153,14 @@ func (s *session) run(ctx context.Context, streams genericiooptions.IOStreams, s
 
 // noPod says why a sandbox has no pod.
 func (s *session) noPod(ctx context.Context, name string, missing error) error {
-	if apierrors.HasStatusCause(missing, metav1.CauseTypeUnexpectedServerResponse) {
-		return fmt.Errorf("sandbox %s/%s is simulated: this server has no pods that a command could run in", s.namespace, name)
-	}
 	sandbox, err := s.agents.Sandboxes(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("there is neither a sandboxclaim nor a sandbox %q in namespace %q", name, s.namespace)
 	case err != nil: // who may exec need not be one who may read sandboxes
 		return missing
+	case apierrors.HasStatusCause(missing, metav1.CauseTypeUnexpectedServerResponse):
+		return fmt.Errorf("sandbox %s/%s is simulated: this server has no pods that a command could run in", s.namespace, name)
 	}
 	return fmt.Errorf("sandbox %s/%s is %s and has no pod now: %w", s.namespace, name, orNone(string(sandbox.Status.Phase)), missing)
 }

@@ -56,7 +56,7 @@ func newListCommand(c *connection) *cobra.Command {
 	flags.BoolVar(&o.mine, "mine", false, "List only what you hold.")
 	flags.StringVar(&o.claimedBy, "claimed-by", "", "List only what the user of this name holds.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Labels of the claims to list. Sandboxes without a claim are left out then.")
-	o.out = newOutput(command, "")
+	o.out = newOutput(command, c.Out, "")
 	return command
 }
 
@@ -78,7 +78,7 @@ func (o *listOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	held, err := o.holdings(ctx, s)
+	held, err := o.holdings(ctx, s, user)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (o *listOptions) run(ctx context.Context) error {
 		held = held.of(user)
 	}
 	if !o.out.table() {
-		return printer.PrintObj(listOf(held.objects()), o.Out)
+		return printAll(o.out, printer, held.objects())
 	}
 	if len(held.objects()) == 0 {
 		o.say("no sandboxes are claimed%s", where(s.namespace))
@@ -95,13 +95,13 @@ func (o *listOptions) run(ctx context.Context) error {
 	return printer.PrintObj(held.table(clock.RealClock{}.Now(), o.allNamespaces), o.Out)
 }
 
-// holdings reads the sandboxes first: one that is bound in between is not taken for one
-// without a claim.
-func (o *listOptions) holdings(ctx context.Context, s *session) (holdings, error) {
+// holdings reads the sandboxes, of a user if one is named, first: one that is bound in
+// between is not taken for one without a claim.
+func (o *listOptions) holdings(ctx context.Context, s *session, user string) (holdings, error) {
 	var claimed []*v1alpha1.Sandbox
 	if o.selector == "" {
 		var err error
-		if claimed, err = s.claimedSandboxes(ctx); err != nil && !apierrors.IsForbidden(err) {
+		if claimed, err = s.claimedSandboxes(ctx, user); err != nil && !apierrors.IsForbidden(err) {
 			return holdings{}, err
 		}
 	}
@@ -116,10 +116,14 @@ func (s *session) claims(ctx context.Context, selector string) ([]*v1alpha1.Sand
 	})
 }
 
-// claimedSandboxes lists the sandboxes that are in no pool in pages.
-func (s *session) claimedSandboxes(ctx context.Context) ([]*v1alpha1.Sandbox, error) {
-	selector := labels.Set{v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue}.String()
-	return listed[*v1alpha1.Sandbox](ctx, selector, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+// claimedSandboxes lists the sandboxes that are claimed, by a user if one is named, in
+// pages.
+func (s *session) claimedSandboxes(ctx context.Context, user string) ([]*v1alpha1.Sandbox, error) {
+	selector := labels.Set{v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue}
+	if user != "" {
+		selector[v1alpha1.LabelClaimedBy] = v1alpha1.ClaimedByLabel(user)
+	}
+	return listed[*v1alpha1.Sandbox](ctx, selector.String(), func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return s.agents.Sandboxes(s.namespace).List(ctx, options)
 	})
 }

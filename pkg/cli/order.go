@@ -66,7 +66,7 @@ func claimAndWait(ctx context.Context, claims typed.SandboxClaimInterface, order
 		if ctx.Err() == nil {
 			return nil, err
 		}
-		return lookFor(ctx, claims, order), fmt.Errorf("interrupted: %w", context.Canceled)
+		return lookFor(ctx, claims, order), interrupted
 	}
 	if ended, err := outcome(claim); ended || !wait {
 		return claim, err
@@ -158,7 +158,7 @@ func await(ctx context.Context, claims typed.SandboxClaimInterface, claim *v1alp
 		})
 	switch {
 	case ctx.Err() != nil:
-		return last, fmt.Errorf("interrupted: %w", context.Canceled)
+		return last, interrupted
 	case wait.Interrupted(err):
 		return last, fmt.Errorf("sandboxclaim %s/%s has %s sandboxes and is not ready after %s: %s",
 			last.Namespace, last.Name, progress(last), limit+grace, words(last))

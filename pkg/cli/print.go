@@ -5,6 +5,7 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,12 +24,13 @@ const none = "<none>"
 type output struct {
 	*genericclioptions.PrintFlags
 	noHeaders bool
+	to        io.Writer
 }
 
-// newOutput adds the flags of printing to a command. done is what has become of objects
-// that are printed by name, such as "released".
-func newOutput(command *cobra.Command, done string) *output {
-	o := &output{PrintFlags: genericclioptions.NewPrintFlags(done).WithTypeSetter(scheme.Scheme)}
+// newOutput adds the flags of printing to w to a command. done is what has become of
+// objects that are printed by name, such as "claimed".
+func newOutput(command *cobra.Command, w io.Writer, done string) *output {
+	o := &output{to: w, PrintFlags: genericclioptions.NewPrintFlags(done).WithTypeSetter(scheme.Scheme)}
 	o.AddFlags(command)
 	command.Flags().Lookup("output").Usage = "Output format. One of: (wide, " + strings.Join(o.AllowedFormats(), ", ") + ")."
 	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Print tables without their headers.")
@@ -86,13 +88,27 @@ func newTable(columns []column, rows [][]string) *metav1.Table {
 	return table
 }
 
-// listOf makes one object of several, as kubectl prints them.
-func listOf[T runtime.Object](objects []T) *metav1.List {
-	list := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}}
+// printAll prints objects as kubectl does: by name one after the other, else as one list.
+func printAll[T runtime.Object](o *output, printer printers.ResourcePrinter, objects []T) error {
+	list := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
 	for _, object := range objects {
+		if *o.OutputFormat == "name" {
+			if err := printer.PrintObj(object, o.to); err != nil {
+				return err
+			}
+			continue
+		}
+		kinds, _, err := scheme.Scheme.ObjectKinds(object)
+		if err != nil {
+			return err
+		}
+		object.GetObjectKind().SetGroupVersionKind(kinds[0]) // lists leave it out
 		list.Items = append(list.Items, runtime.RawExtension{Object: object})
 	}
-	return list
+	if *o.OutputFormat == "name" {
+		return nil
+	}
+	return printer.PrintObj(list, o.to)
 }
 
 func orNone(text string) string {

@@ -95,8 +95,7 @@ func (o *releaseOptions) release(ctx context.Context, s *session) (*v1alpha1.San
 	for {
 		answer, err := claims.Release(ctx, o.claim, request, metav1.CreateOptions{})
 		if ctx.Err() != nil {
-			return all, fmt.Errorf("interrupted: the rest of the sandboxes of sandboxclaim %s/%s may be left, release them again: %w",
-				s.namespace, o.claim, context.Canceled)
+			return all, fmt.Errorf("%w: sandboxes of sandboxclaim %s/%s may be left, release them again", interrupted, s.namespace, o.claim)
 		}
 		if err != nil {
 			return all, err

@@ -20,6 +20,18 @@ const (
 	exitInterrupted = 130 // as a shell says of a program that SIGINT has ended
 )
 
+// interruption is the error of a command that a signal has ended.
+type interruption string
+
+// interrupted is what to say of a command that a signal has ended.
+const interrupted interruption = "interrupted"
+
+// Error says what was interrupted.
+func (i interruption) Error() string { return string(i) }
+
+// Is reports whether target is what a context says that a signal has ended.
+func (interruption) Is(target error) bool { return target == context.Canceled }
+
 // Report writes on w why a command failed, for people, and returns the code that the
 // program ends with. It is 0 and writes nothing without an error, and that of the command
 // which ran in a sandbox if that is all that failed.

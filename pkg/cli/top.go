@@ -63,7 +63,7 @@ func newTopCommand(c *connection) *cobra.Command {
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Show the pools of all namespaces.")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Look again and again, until the program is interrupted.")
 	flags.DurationVar(&o.interval, "interval", o.interval, "With --watch, the time between two looks. At least 1s.")
-	o.out = newOutput(command, "")
+	o.out = newOutput(command, c.Out, "")
 	return command
 }
 
@@ -111,7 +111,7 @@ func (o *topOptions) look(ctx context.Context, s *session, printer printers.Reso
 		return err
 	}
 	if !o.out.table() {
-		return printer.PrintObj(listOf(sets), o.Out)
+		return printAll(o.out, printer, sets)
 	}
 	if len(sets) == 0 {
 		o.say("there are no pools%s", where(s.namespace))
