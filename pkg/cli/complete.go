@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,8 +35,9 @@ func (c *connection) first(words completion) completion {
 	}
 }
 
-// ask asks a server for names, less those that are on the command line already.
-func (c *connection) ask(cmd *cobra.Command, but []string, names func(context.Context, *session, metav1.ListOptions) []string) ([]string, cobra.ShellCompDirective) {
+// ask asks a server for names that begin with prefix, less those that are on the command
+// line already.
+func (c *connection) ask(cmd *cobra.Command, but []string, prefix string, names func(context.Context, *session, metav1.ListOptions) []string) ([]string, cobra.ShellCompDirective) {
 	s, err := c.open()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -46,12 +48,14 @@ func (c *connection) ask(cmd *cobra.Command, but []string, names func(context.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	offered := slices.DeleteFunc(names(ctx, s, metav1.ListOptions{Limit: completeLimit}), func(name string) bool { return slices.Contains(but, name) })
+	offered := slices.DeleteFunc(names(ctx, s, metav1.ListOptions{Limit: completeLimit}), func(name string) bool {
+		return slices.Contains(but, name) || !strings.HasPrefix(name, prefix)
+	})
 	return offered, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (c *connection) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return c.ask(cmd, nil, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
+func (c *connection) completeNamespaces(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return c.ask(cmd, nil, toComplete, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
 		if list, err := s.kube.CoreV1().Namespaces().List(ctx, options); err == nil {
 			for i := range list.Items {
 				names = append(names, list.Items[i].Name)
@@ -61,8 +65,8 @@ func (c *connection) completeNamespaces(cmd *cobra.Command, _ []string, _ string
 	})
 }
 
-func (c *connection) completePools(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return c.ask(cmd, args, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
+func (c *connection) completePools(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return c.ask(cmd, args, toComplete, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
 		if list, err := s.agents.SandboxSets(s.namespace).List(ctx, options); err == nil {
 			for i := range list.Items {
 				names = append(names, list.Items[i].Name)
@@ -73,8 +77,8 @@ func (c *connection) completePools(cmd *cobra.Command, args []string, _ string) 
 }
 
 // completeHoldings offers claims that have sandboxes, and the sandboxes.
-func (c *connection) completeHoldings(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return c.ask(cmd, args, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
+func (c *connection) completeHoldings(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return c.ask(cmd, args, toComplete, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
 		for _, claim := range s.claimsFor(ctx, options) {
 			if len(claim.Status.Sandboxes) == 1 {
 				names = append(names, claim.Name)
@@ -86,8 +90,8 @@ func (c *connection) completeHoldings(cmd *cobra.Command, args []string, _ strin
 }
 
 // completeReleased offers claims that can be released, and then the sandboxes of the claim.
-func (c *connection) completeReleased(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return c.ask(cmd, args, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
+func (c *connection) completeReleased(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return c.ask(cmd, args, toComplete, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
 		if len(args) > 0 {
 			claim, err := s.agents.SandboxClaims(s.namespace).Get(ctx, args[0], metav1.GetOptions{})
 			if err != nil {

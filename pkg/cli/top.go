@@ -68,8 +68,7 @@ func newTopCommand(c *connection) *cobra.Command {
 }
 
 func (o *topOptions) run(ctx context.Context) error {
-	printer, err := o.out.printer()
-	if err != nil {
+	if _, err := o.out.printer(); err != nil {
 		return err
 	}
 	s, err := o.open()
@@ -80,14 +79,14 @@ func (o *topOptions) run(ctx context.Context) error {
 		s.namespace = metav1.NamespaceAll
 	}
 	if !o.watch {
-		return o.look(ctx, s, printer)
+		return o.look(ctx, s)
 	}
 	screen := printers.IsTerminal(o.Out)
 	err = wait.PollUntilContextCancel(ctx, o.interval, true, func(ctx context.Context) (bool, error) {
 		if screen {
 			_, _ = fmt.Fprint(o.Out, clearScreen) // what follows fails as well
 		}
-		err := o.look(ctx, s, printer)
+		err := o.look(ctx, s)
 		if !screen && err == nil {
 			_, err = fmt.Fprintln(o.Out)
 		}
@@ -100,7 +99,11 @@ func (o *topOptions) run(ctx context.Context) error {
 }
 
 // look prints the pools once.
-func (o *topOptions) look(ctx context.Context, s *session, printer printers.ResourcePrinter) error {
+func (o *topOptions) look(ctx context.Context, s *session) error {
+	printer, err := o.out.printer() // each look has headers
+	if err != nil {
+		return err
+	}
 	sets, err := listed[*v1alpha1.SandboxSet](ctx, "", func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return s.agents.SandboxSets(s.namespace).List(ctx, options)
 	})
