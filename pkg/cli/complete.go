@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,12 +14,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-const (
-	// completeTimeout is how long a shell waits for names.
-	completeTimeout = 3 * time.Second
-	// completeLimit is how many names of a kind are offered.
-	completeLimit = 500
-)
+// completeLimit is how many names of a kind are offered.
+const completeLimit = 500
 
 // completion offers words for an argument. One that cannot ask the server offers none.
 type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
@@ -46,8 +41,6 @@ func (c *connection) ask(cmd *cobra.Command, but []string, prefix string, names 
 	if ctx == nil {
 		ctx = context.Background() // cobra completes without one
 	}
-	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
-	defer cancel()
 	offered := slices.DeleteFunc(names(ctx, s, metav1.ListOptions{Limit: completeLimit}), func(name string) bool {
 		return slices.Contains(but, name) || !strings.HasPrefix(name, prefix)
 	})

@@ -38,7 +38,7 @@ const (
 	// randomLetters are 60 bits, so that no name comes back.
 	randomLetters = 12
 	// lookTimeout is how long it may take to find out what an interrupted command has left.
-	lookTimeout = 10 * time.Second
+	lookTimeout = 30 * time.Second
 	// grace is how long after its claimTimeout a claim may take to say how it ended, and
 	// its sandboxes to be ready.
 	grace = 30 * time.Second
