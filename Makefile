@@ -47,6 +47,7 @@ help: ## Show this help
 build: ## Build all programs of cmd/ into bin/
 	@mkdir -p bin
 	@go build $(if $(VERSION),-ldflags "-X github.com/sandlot-io/sandlot/pkg/version.version=$(VERSION)") -o bin/ ./cmd/...
+	@ln -sf kubectl-sandlot bin/kubectl_complete-sandlot
 
 .PHONY: demo
 demo: build ## Start a server on a temporary folder, claim sandboxes, stop it

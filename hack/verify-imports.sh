@@ -36,9 +36,9 @@ server='k8s\.io/apiserver'
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|controllers|manager|standalone)"
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|cli|controllers|manager|standalone)"
 product="apis/sandbox|cmd/[^/]+|registry/sandbox|$parts"
-product+='|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
+product+='|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -53,10 +53,12 @@ never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|contro
 # The way of a request. Only the server sees the second registration of the types.
 never 'pkg/allocator|registry' "$edge|$install"
 never 'pkg/allocator' 'registry'
-never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|controllers|manager|standalone)'
+never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|cli|controllers|manager|standalone)'
 # The background is a client of the API like any other.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$server|$etcd"
+never 'pkg/cli|cmd/kubectl-sandlot' \
+  "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
 # Tests and tools stay out of what is shipped.
 never "$product" "hack|artifacts|$tests"
