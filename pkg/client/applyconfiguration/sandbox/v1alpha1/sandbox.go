@@ -20,7 +20,7 @@ import (
 // Sandbox is one isolated environment: a pod of the same name and what belongs to
 // it. Sandboxes of a SandboxSet are unused until a SandboxClaim takes them.
 type SandboxApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration `json:""`
+	v1.TypeMetaApplyConfiguration `json:",inline"`
 	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what the sandbox should be.

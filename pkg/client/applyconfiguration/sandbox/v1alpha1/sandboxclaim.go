@@ -22,7 +22,7 @@ import (
 // A claim is a one-off order: sandboxes deleted after they were claimed are not
 // replaced.
 type SandboxClaimApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration `json:""`
+	v1.TypeMetaApplyConfiguration `json:",inline"`
 	// metadata is the standard object metadata. The name has at most 63 characters,
 	// because it is also the value of a label on every claimed sandbox.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -20,7 +20,7 @@ import (
 // SandboxSet keeps a pool of sandboxes that are started before anyone asks for
 // them, and refills it as they are claimed.
 type SandboxSetApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration `json:""`
+	v1.TypeMetaApplyConfiguration `json:",inline"`
 	// metadata is the standard object metadata. The name has at most 63 characters,
 	// because it is also the value of a label on every sandbox of the set.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -17,7 +17,7 @@ type SandboxSetSpecApplyConfiguration struct {
 	// replicas is the number of unused sandboxes to keep, whether already available
 	// or still starting. Claimed sandboxes do not count. At least 0.
 	Replicas                                  *int32 `json:"replicas,omitempty"`
-	EmbeddedSandboxTemplateApplyConfiguration `json:""`
+	EmbeddedSandboxTemplateApplyConfiguration `json:",inline"`
 	// patch is a strategic merge patch on the pod template that templateRef leads
 	// to, so that several sets can share one template and differ in size, labels or
 	// placement. Only together with templateRef.

@@ -39,7 +39,7 @@ type SandboxSpecApplyConfiguration struct {
 	// upgradePolicy says how a change of the template is carried out that is
 	// more than a change in place. Unset means in place only.
 	UpgradePolicy                             *SandboxUpgradePolicyApplyConfiguration `json:"upgradePolicy,omitempty"`
-	EmbeddedSandboxTemplateApplyConfiguration `json:""`
+	EmbeddedSandboxTemplateApplyConfiguration `json:",inline"`
 }
 
 // SandboxSpecApplyConfiguration constructs a declarative configuration of the SandboxSpec type for use with

@@ -20,7 +20,7 @@ import (
 // SandboxTemplate describes a sandbox once, for the SandboxSets and SandboxClaims
 // that refer to it.
 type SandboxTemplateApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration `json:""`
+	v1.TypeMetaApplyConfiguration `json:",inline"`
 	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec describes the sandbox.

@@ -17,7 +17,7 @@ import (
 // takes its pod template and service from here; volumeClaimTemplates,
 // persistentContents, runtimes and pauseStrategy are always the set's own.
 type SandboxTemplateSpecApplyConfiguration struct {
-	EmbeddedSandboxTemplateApplyConfiguration `json:""`
+	EmbeddedSandboxTemplateApplyConfiguration `json:",inline"`
 	// pauseStrategy says how a sandbox made straight from this template is paused.
 	PauseStrategy *PauseStrategyApplyConfiguration `json:"pauseStrategy,omitempty"`
 	// persistentContents says what is to outlive a pause of a sandbox made straight

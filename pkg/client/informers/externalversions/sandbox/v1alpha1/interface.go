@@ -12,13 +12,13 @@ import (
 // Interface provides access to all the informers in this group version.
 type Interface interface {
 	// Sandboxes returns a SandboxInformer.
-	Sandboxes() TypedSandboxInformer
+	Sandboxes() SandboxInformer
 	// SandboxClaims returns a SandboxClaimInformer.
-	SandboxClaims() TypedSandboxClaimInformer
+	SandboxClaims() SandboxClaimInformer
 	// SandboxSets returns a SandboxSetInformer.
-	SandboxSets() TypedSandboxSetInformer
+	SandboxSets() SandboxSetInformer
 	// SandboxTemplates returns a SandboxTemplateInformer.
-	SandboxTemplates() TypedSandboxTemplateInformer
+	SandboxTemplates() SandboxTemplateInformer
 }
 
 type version struct {
@@ -32,22 +32,22 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
-// Sandboxes returns a TypedSandboxInformer.
-func (v *version) Sandboxes() TypedSandboxInformer {
+// Sandboxes returns a SandboxInformer.
+func (v *version) Sandboxes() SandboxInformer {
 	return &sandboxInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
-// SandboxClaims returns a TypedSandboxClaimInformer.
-func (v *version) SandboxClaims() TypedSandboxClaimInformer {
+// SandboxClaims returns a SandboxClaimInformer.
+func (v *version) SandboxClaims() SandboxClaimInformer {
 	return &sandboxClaimInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
-// SandboxSets returns a TypedSandboxSetInformer.
-func (v *version) SandboxSets() TypedSandboxSetInformer {
+// SandboxSets returns a SandboxSetInformer.
+func (v *version) SandboxSets() SandboxSetInformer {
 	return &sandboxSetInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
-// SandboxTemplates returns a TypedSandboxTemplateInformer.
-func (v *version) SandboxTemplates() TypedSandboxTemplateInformer {
+// SandboxTemplates returns a SandboxTemplateInformer.
+func (v *version) SandboxTemplates() SandboxTemplateInformer {
 	return &sandboxTemplateInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }

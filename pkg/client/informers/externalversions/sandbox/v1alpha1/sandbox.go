@@ -15,45 +15,16 @@ import (
 	sandboxv1alpha1 "github.com/sandlot-io/sandlot/pkg/client/listers/sandbox/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
-	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	watch "k8s.io/apimachinery/pkg/watch"
 	cache "k8s.io/client-go/tools/cache"
 )
 
 // SandboxInformer provides access to a shared informer and lister for
-// Sandboxes. Prefer using the type-safe variant (see [TypedSandboxInformer]).
+// Sandboxes.
 type SandboxInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() sandboxv1alpha1.SandboxLister
 }
-
-// TypedSandboxInformer provides access to a shared informer and lister for
-// Sandboxes, including the type-safe TypedInformer variant.
-// It is a superset of SandboxInformer.
-type TypedSandboxInformer interface {
-	Informer() cache.SharedIndexInformer
-	TypedInformer() SandboxIndexInformer
-	Lister() sandboxv1alpha1.SandboxLister
-}
-
-// SandboxIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
-// with type-safe variants of several methods.
-type SandboxIndexInformer cache.TypedSharedIndexInformer[*apissandboxv1alpha1.Sandbox]
-
-// SandboxHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for Sandbox.
-type SandboxHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*apissandboxv1alpha1.Sandbox]
-
-// SandboxDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for Sandbox.
-type SandboxDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*apissandboxv1alpha1.Sandbox]
-
-// SandboxFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for Sandbox.
-type SandboxFilteringHandler = cache.TypedFilteringResourceEventHandler[*apissandboxv1alpha1.Sandbox]
-
-// SandboxIndexers is a specialization of [cache.TypedIndexers] for Sandbox.
-type SandboxIndexers = cache.TypedIndexers[*apissandboxv1alpha1.Sandbox]
-
-// DeletedSandbox is a specialization of [cache.DeletedObject] for Sandbox.
-type DeletedSandbox = cache.DeletedObject[*apissandboxv1alpha1.Sandbox]
 
 type sandboxInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -64,132 +35,55 @@ type sandboxInformer struct {
 // NewSandboxInformer constructs a new informer for Sandbox type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSandboxInformer]).
 func NewSandboxInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-	return NewSandboxInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
-}
-
-// NewTypedSandboxInformer constructs a new informer for Sandbox type.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedSandboxInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers SandboxIndexers) SandboxIndexInformer {
-	return NewTypedSandboxInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
+	return NewFilteredSandboxInformer(client, namespace, resyncPeriod, indexers, nil)
 }
 
 // NewFilteredSandboxInformer constructs a new informer for Sandbox type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredSandboxInformer]).
 func NewFilteredSandboxInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewTypedSandboxInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
-}
-
-// NewTypedFilteredSandboxInformer constructs a new informer for Sandbox type.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedFilteredSandboxInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers SandboxIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) SandboxIndexInformer {
-	return NewTypedSandboxInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
-}
-
-// NewSandboxInformerWithOptions constructs a new informer for Sandbox type with additional options.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSandboxInformerWithOptions]).
-func NewSandboxInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
-	return NewTypedSandboxInformerWithOptions(client, namespace, options)
-}
-
-// NewTypedSandboxInformerWithOptions constructs a new informer for Sandbox type with additional options.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedSandboxInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) SandboxIndexInformer {
-	gvr := schema.GroupVersionResource{Group: "agents.kruise.io", Version: "v1alpha1", Resource: "sandboxs"}
-	identifier := options.InformerName.WithResource(gvr)
-	tweakListOptions := options.TweakListOptions
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.Sandbox](cache.NewSharedIndexInformerWithOptions(
+	return cache.NewSharedIndexInformer(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
+			ListFunc: func(options v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().Sandboxes(namespace).List(context.Background(), opts)
+				return client.AgentsV1alpha1().Sandboxes(namespace).List(context.Background(), options)
 			},
-			WatchFunc: func(opts v1.ListOptions) (watch.Interface, error) {
+			WatchFunc: func(options v1.ListOptions) (watch.Interface, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().Sandboxes(namespace).Watch(context.Background(), opts)
+				return client.AgentsV1alpha1().Sandboxes(namespace).Watch(context.Background(), options)
 			},
-			ListWithContextFunc: func(ctx context.Context, opts v1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(ctx context.Context, options v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().Sandboxes(namespace).List(ctx, opts)
+				return client.AgentsV1alpha1().Sandboxes(namespace).List(ctx, options)
 			},
-			WatchFuncWithContext: func(ctx context.Context, opts v1.ListOptions) (watch.Interface, error) {
+			WatchFuncWithContext: func(ctx context.Context, options v1.ListOptions) (watch.Interface, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().Sandboxes(namespace).Watch(ctx, opts)
+				return client.AgentsV1alpha1().Sandboxes(namespace).Watch(ctx, options)
 			},
 		}, client),
 		&apissandboxv1alpha1.Sandbox{},
-		cache.SharedIndexInformerOptions{
-			ResyncPeriod: options.ResyncPeriod,
-			Indexers:     options.Indexers,
-			Identifier:   identifier,
-		},
-	))
+		resyncPeriod,
+		indexers,
+	)
 }
 
 func (f *sandboxInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewTypedSandboxInformerWithOptions(client, f.namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewFilteredSandboxInformer(client, f.namespace, resyncPeriod, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, f.tweakListOptions)
 }
 
 func (f *sandboxInformer) Informer() cache.SharedIndexInformer {
-	return f.TypedInformer()
-}
-
-func (f *sandboxInformer) TypedInformer() SandboxIndexInformer {
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.Sandbox](f.factory.InformerFor(&apissandboxv1alpha1.Sandbox{}, f.defaultInformer))
+	return f.factory.InformerFor(&apissandboxv1alpha1.Sandbox{}, f.defaultInformer)
 }
 
 func (f *sandboxInformer) Lister() sandboxv1alpha1.SandboxLister {
 	return sandboxv1alpha1.NewSandboxLister(f.Informer().GetIndexer())
-}
-
-// ToTypedSandboxInformer converts an untyped informer into a TypedSandboxInformer.
-//
-// WARNING: this conversion is only safe if the informer handles objects of type
-// *Sandbox. If that is not the case, calling type-safe methods of the returned
-// TypedSandboxInformer leads to runtime panics. A safer alternative is to pass
-// around a TypedSandboxInformer instances that was obtained from a
-// SharedInformerFactory.
-func ToTypedSandboxInformer(informer SandboxInformer) TypedSandboxInformer {
-	if informer, ok := informer.(TypedSandboxInformer); ok {
-		return informer
-	}
-	return &sandboxTypedInformerAdapter{informer}
-}
-
-type sandboxTypedInformerAdapter struct {
-	SandboxInformer
-}
-
-func (a *sandboxTypedInformerAdapter) TypedInformer() SandboxIndexInformer {
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.Sandbox](a.Informer())
-}
-
-// ToSandboxIndexInformer converts an untyped informer into a SandboxIndexInformer.
-//
-// WARNING: this conversion is only safe if the informer handles objects of type
-// *Sandbox. If that is not the case, calling type-safe methods of the returned
-// SandboxIndexInformer leads to runtime panics. A safer alternative is to pass
-// around a SandboxIndexInformer instances that was obtained from a
-// SharedInformerFactory.
-func ToSandboxIndexInformer(informer cache.SharedIndexInformer) SandboxIndexInformer {
-	if informer, ok := informer.(SandboxIndexInformer); ok {
-		return informer
-	}
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.Sandbox](informer)
 }

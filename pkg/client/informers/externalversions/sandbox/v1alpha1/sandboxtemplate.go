@@ -15,45 +15,16 @@ import (
 	sandboxv1alpha1 "github.com/sandlot-io/sandlot/pkg/client/listers/sandbox/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
-	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	watch "k8s.io/apimachinery/pkg/watch"
 	cache "k8s.io/client-go/tools/cache"
 )
 
 // SandboxTemplateInformer provides access to a shared informer and lister for
-// SandboxTemplates. Prefer using the type-safe variant (see [TypedSandboxTemplateInformer]).
+// SandboxTemplates.
 type SandboxTemplateInformer interface {
 	Informer() cache.SharedIndexInformer
 	Lister() sandboxv1alpha1.SandboxTemplateLister
 }
-
-// TypedSandboxTemplateInformer provides access to a shared informer and lister for
-// SandboxTemplates, including the type-safe TypedInformer variant.
-// It is a superset of SandboxTemplateInformer.
-type TypedSandboxTemplateInformer interface {
-	Informer() cache.SharedIndexInformer
-	TypedInformer() SandboxTemplateIndexInformer
-	Lister() sandboxv1alpha1.SandboxTemplateLister
-}
-
-// SandboxTemplateIndexInformer is a wrapper around the underlying [cache.SharedIndexInformer]
-// with type-safe variants of several methods.
-type SandboxTemplateIndexInformer cache.TypedSharedIndexInformer[*apissandboxv1alpha1.SandboxTemplate]
-
-// SandboxTemplateHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerFuncs] for SandboxTemplate.
-type SandboxTemplateHandlerFuncs = cache.TypedResourceEventHandlerFuncs[*apissandboxv1alpha1.SandboxTemplate]
-
-// SandboxTemplateDetailedHandlerFuncs is a specialization of [cache.TypedResourceEventHandlerDetailedFuncs] for SandboxTemplate.
-type SandboxTemplateDetailedHandlerFuncs = cache.TypedResourceEventHandlerDetailedFuncs[*apissandboxv1alpha1.SandboxTemplate]
-
-// SandboxTemplateFilteringHandler is a specialization of [cache.TypedFilteringResourceEventHandler] for SandboxTemplate.
-type SandboxTemplateFilteringHandler = cache.TypedFilteringResourceEventHandler[*apissandboxv1alpha1.SandboxTemplate]
-
-// SandboxTemplateIndexers is a specialization of [cache.TypedIndexers] for SandboxTemplate.
-type SandboxTemplateIndexers = cache.TypedIndexers[*apissandboxv1alpha1.SandboxTemplate]
-
-// DeletedSandboxTemplate is a specialization of [cache.DeletedObject] for SandboxTemplate.
-type DeletedSandboxTemplate = cache.DeletedObject[*apissandboxv1alpha1.SandboxTemplate]
 
 type sandboxTemplateInformer struct {
 	factory          internalinterfaces.SharedInformerFactory
@@ -64,132 +35,55 @@ type sandboxTemplateInformer struct {
 // NewSandboxTemplateInformer constructs a new informer for SandboxTemplate type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSandboxTemplateInformer]).
 func NewSandboxTemplateInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-	return NewSandboxTemplateInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers})
-}
-
-// NewTypedSandboxTemplateInformer constructs a new informer for SandboxTemplate type.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedSandboxTemplateInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers SandboxTemplateIndexers) SandboxTemplateIndexInformer {
-	return NewTypedSandboxTemplateInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers)})
+	return NewFilteredSandboxTemplateInformer(client, namespace, resyncPeriod, indexers, nil)
 }
 
 // NewFilteredSandboxTemplateInformer constructs a new informer for SandboxTemplate type.
 // Always prefer using an informer factory to get a shared informer instead of getting an independent
 // one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedFilteredSandboxTemplateInformer]).
 func NewFilteredSandboxTemplateInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers cache.Indexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) cache.SharedIndexInformer {
-	return NewTypedSandboxTemplateInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: indexers, TweakListOptions: tweakListOptions})
-}
-
-// NewTypedFilteredSandboxTemplateInformer constructs a new informer for SandboxTemplate type.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedFilteredSandboxTemplateInformer(client versioned.Interface, namespace string, resyncPeriod time.Duration, indexers SandboxTemplateIndexers, tweakListOptions internalinterfaces.TweakListOptionsFunc) SandboxTemplateIndexInformer {
-	return NewTypedSandboxTemplateInformerWithOptions(client, namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.TypedIndexersToIndexers(indexers), TweakListOptions: tweakListOptions})
-}
-
-// NewSandboxTemplateInformerWithOptions constructs a new informer for SandboxTemplate type with additional options.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-// If you really need an independent one, prefer using the type-safe variant (see [NewTypedSandboxTemplateInformerWithOptions]).
-func NewSandboxTemplateInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) cache.SharedIndexInformer {
-	return NewTypedSandboxTemplateInformerWithOptions(client, namespace, options)
-}
-
-// NewTypedSandboxTemplateInformerWithOptions constructs a new informer for SandboxTemplate type with additional options.
-// Always prefer using an informer factory to get a shared informer instead of getting an independent
-// one. This reduces memory footprint and number of connections to the server.
-func NewTypedSandboxTemplateInformerWithOptions(client versioned.Interface, namespace string, options internalinterfaces.InformerOptions) SandboxTemplateIndexInformer {
-	gvr := schema.GroupVersionResource{Group: "agents.kruise.io", Version: "v1alpha1", Resource: "sandboxtemplates"}
-	identifier := options.InformerName.WithResource(gvr)
-	tweakListOptions := options.TweakListOptions
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.SandboxTemplate](cache.NewSharedIndexInformerWithOptions(
+	return cache.NewSharedIndexInformer(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListFunc: func(opts v1.ListOptions) (runtime.Object, error) {
+			ListFunc: func(options v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().SandboxTemplates(namespace).List(context.Background(), opts)
+				return client.AgentsV1alpha1().SandboxTemplates(namespace).List(context.Background(), options)
 			},
-			WatchFunc: func(opts v1.ListOptions) (watch.Interface, error) {
+			WatchFunc: func(options v1.ListOptions) (watch.Interface, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().SandboxTemplates(namespace).Watch(context.Background(), opts)
+				return client.AgentsV1alpha1().SandboxTemplates(namespace).Watch(context.Background(), options)
 			},
-			ListWithContextFunc: func(ctx context.Context, opts v1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(ctx context.Context, options v1.ListOptions) (runtime.Object, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().SandboxTemplates(namespace).List(ctx, opts)
+				return client.AgentsV1alpha1().SandboxTemplates(namespace).List(ctx, options)
 			},
-			WatchFuncWithContext: func(ctx context.Context, opts v1.ListOptions) (watch.Interface, error) {
+			WatchFuncWithContext: func(ctx context.Context, options v1.ListOptions) (watch.Interface, error) {
 				if tweakListOptions != nil {
-					tweakListOptions(&opts)
+					tweakListOptions(&options)
 				}
-				return client.AgentsV1alpha1().SandboxTemplates(namespace).Watch(ctx, opts)
+				return client.AgentsV1alpha1().SandboxTemplates(namespace).Watch(ctx, options)
 			},
 		}, client),
 		&apissandboxv1alpha1.SandboxTemplate{},
-		cache.SharedIndexInformerOptions{
-			ResyncPeriod: options.ResyncPeriod,
-			Indexers:     options.Indexers,
-			Identifier:   identifier,
-		},
-	))
+		resyncPeriod,
+		indexers,
+	)
 }
 
 func (f *sandboxTemplateInformer) defaultInformer(client versioned.Interface, resyncPeriod time.Duration) cache.SharedIndexInformer {
-	return NewTypedSandboxTemplateInformerWithOptions(client, f.namespace, internalinterfaces.InformerOptions{ResyncPeriod: resyncPeriod, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, InformerName: f.factory.InformerName(), TweakListOptions: f.tweakListOptions})
+	return NewFilteredSandboxTemplateInformer(client, f.namespace, resyncPeriod, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, f.tweakListOptions)
 }
 
 func (f *sandboxTemplateInformer) Informer() cache.SharedIndexInformer {
-	return f.TypedInformer()
-}
-
-func (f *sandboxTemplateInformer) TypedInformer() SandboxTemplateIndexInformer {
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.SandboxTemplate](f.factory.InformerFor(&apissandboxv1alpha1.SandboxTemplate{}, f.defaultInformer))
+	return f.factory.InformerFor(&apissandboxv1alpha1.SandboxTemplate{}, f.defaultInformer)
 }
 
 func (f *sandboxTemplateInformer) Lister() sandboxv1alpha1.SandboxTemplateLister {
 	return sandboxv1alpha1.NewSandboxTemplateLister(f.Informer().GetIndexer())
-}
-
-// ToTypedSandboxTemplateInformer converts an untyped informer into a TypedSandboxTemplateInformer.
-//
-// WARNING: this conversion is only safe if the informer handles objects of type
-// *SandboxTemplate. If that is not the case, calling type-safe methods of the returned
-// TypedSandboxTemplateInformer leads to runtime panics. A safer alternative is to pass
-// around a TypedSandboxTemplateInformer instances that was obtained from a
-// SharedInformerFactory.
-func ToTypedSandboxTemplateInformer(informer SandboxTemplateInformer) TypedSandboxTemplateInformer {
-	if informer, ok := informer.(TypedSandboxTemplateInformer); ok {
-		return informer
-	}
-	return &sandboxTemplateTypedInformerAdapter{informer}
-}
-
-type sandboxTemplateTypedInformerAdapter struct {
-	SandboxTemplateInformer
-}
-
-func (a *sandboxTemplateTypedInformerAdapter) TypedInformer() SandboxTemplateIndexInformer {
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.SandboxTemplate](a.Informer())
-}
-
-// ToSandboxTemplateIndexInformer converts an untyped informer into a SandboxTemplateIndexInformer.
-//
-// WARNING: this conversion is only safe if the informer handles objects of type
-// *SandboxTemplate. If that is not the case, calling type-safe methods of the returned
-// SandboxTemplateIndexInformer leads to runtime panics. A safer alternative is to pass
-// around a SandboxTemplateIndexInformer instances that was obtained from a
-// SharedInformerFactory.
-func ToSandboxTemplateIndexInformer(informer cache.SharedIndexInformer) SandboxTemplateIndexInformer {
-	if informer, ok := informer.(SandboxTemplateIndexInformer); ok {
-		return informer
-	}
-	return cache.NewTypedSharedIndexInformer[*apissandboxv1alpha1.SandboxTemplate](informer)
 }
