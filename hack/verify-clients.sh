@@ -25,7 +25,7 @@ fail() {
 
 # required FOLDER MODULE: the version that a go.mod requires, or nothing.
 required() {
-  awk -v module="$2" '$1 == "require" { $1 = ""; $0 = $0 } $1 == module { print $2 }' "$1/go.mod"
+  awk -v module="$2" '$1 == "require" { $1 = ""; $0 = $0 } $1 == module && $2 != "=>" { print $2 }' "$1/go.mod"
 }
 
 # light FOLDER: no module in its graph, and no package that it builds from, is one

@@ -278,7 +278,7 @@ func TestValidateSandboxStatusUpdate(t *testing.T) {
 				"status.phase: Unsupported value: \"Sleeping\"",
 				"status.observedGeneration: Invalid value: -1",
 				"status.recycledCount: Invalid value: -1",
-				"status.conditions[1]: Duplicate value",
+				"status.conditions[1]",
 			},
 		},
 	}

@@ -166,7 +166,7 @@ func TestValidateSandboxSetStatusUpdate(t *testing.T) {
 		},
 		"conditions": {
 			status: v1alpha1.SandboxSetStatus{Conditions: []metav1.Condition{condition(), condition()}},
-			want:   []string{"status.conditions[1]: Duplicate value: "},
+			want:   []string{"status.conditions[1]"},
 		},
 	}
 	for name, tc := range tests {
