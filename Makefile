@@ -15,7 +15,9 @@ export CGO_ENABLED := 0
 RACE ?= $(shell $$(go env CC) -E -include stdlib.h - </dev/null >/dev/null 2>&1 && echo -race)
 # More arguments of go test, such as TESTARGS='-v -run TestClaim'.
 TESTARGS ?=
-PACKAGES ?= ./...
+# The root and the two modules that others import; go.work puts them together.
+MODULES := ./... ./apis/... ./pkg/client/...
+PACKAGES ?= $(MODULES)
 # What a release calls itself; any other build knows its commit.
 VERSION ?=
 # Arguments of the benchmark and of sandlot up.
@@ -102,7 +104,7 @@ test-abuse: ## Let the worst users loose on a running server and print what that
 
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, without -race and without whole servers
-	go test $(TESTARGS) $$(go list ./... | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')
+	go test $(TESTARGS) $$(go list $(MODULES) | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')
 
 .PHONY: test-image
 test-image: ## Make the container images twice, look into them and run what they hold
