@@ -22,6 +22,9 @@ import (
 const (
 	// Apart is between the parts of a claim's message.
 	Apart = "; "
+	// NoneAreMade is what is before the part that tells why no fresh sandboxes are made for
+	// a claim that lacks some.
+	NoneAreMade = Apart + "no fresh sandboxes can be made: "
 	// Front is how many claims of a line are told how many are before them. Those behind
 	// are told that it is more than that, which stays true for long, so that it need not be
 	// written again for each of thousands whenever one of them is served.
@@ -94,8 +97,11 @@ func WithoutWait(message string) string {
 	return before
 }
 
-// TellsOfWait reports whether a claim's message says that it waits for a pool.
-func TellsOfWait(message string) bool { return strings.Contains(message, waitsFor) }
+// WaitsForPool reports whether a claim's message says that it waits for a pool, or that
+// nothing else can serve it.
+func WaitsForPool(message string) bool {
+	return strings.Contains(message, waitsFor) || strings.Contains(message, NoneAreMade)
+}
 
 // TellsCause reports whether a claim's message says why what it waits for cannot start.
 func TellsCause(message string) bool {
