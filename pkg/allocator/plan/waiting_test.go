@@ -28,33 +28,36 @@ func stuckPool() claims.Eligible {
 // at its end why it is short, in Ready as well.
 func TestTellOfWait(t *testing.T) {
 	line := &claims.Line{Available: 1, Before: 2}
-	unscheduled := func(sb *v1alpha1.Sandbox) {
-		meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodReady, Message: "Unschedulable: 0/4 nodes",
-		})
+	unscheduled := stocked("x")
+	unscheduled.Annotations = map[string]string{
+		v1alpha1.AnnotationStarting: "true", v1alpha1.AnnotationOwner: "claim-uid",
+		v1alpha1.AnnotationClaimTimestamp: birth.Format(time.RFC3339),
 	}
+	unscheduled.Status.Phase, unscheduled.Status.Conditions = v1alpha1.SandboxPending, []metav1.Condition{{
+		Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodReady, Message: "Unschedulable: 0/4 nodes",
+	}}
 	const cause = "3 sandboxes of SandboxSet pool cannot start: Unschedulable: 0/4 nodes"
 	for name, tc := range map[string]struct {
-		claim    []change
+		claim    change
 		eligible claims.Eligible
 		held     []*v1alpha1.Sandbox
 		after    time.Duration
 		want     string
 	}{
-		"the line": {[]change{of(2)}, served(), nil, passed, "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool (1 available, 2 claims before it)"},
+		"the line": {of(2), served(), nil, passed, "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool (1 available, 2 claims before it)"},
 		"the pool cannot start": {
-			[]change{of(2)}, stuckPool(), nil, passed,
+			of(2), stuckPool(), nil, passed,
 			"Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool (1 available, 2 claims before it): " + cause,
 		},
-		"fresh ones are made": {[]change{of(2), orMade}, stuckPool(), nil, passed, "Claiming sandboxes: 0/2 claimed"},
+		"fresh ones are made": {func(c *v1alpha1.SandboxClaim) { of(2)(c); orMade(c) }, stuckPool(), nil, passed, "Claiming sandboxes: 0/2 claimed"},
 		"what it holds cannot start": {
-			[]change{of(1), orMade}, served(), []*v1alpha1.Sandbox{startingFor(unscheduled)}, passed,
+			func(c *v1alpha1.SandboxClaim) { of(1)(c); orMade(c) }, served(), []*v1alpha1.Sandbox{unscheduled}, passed,
 			"Claiming sandboxes: 0/1 claimed; 1 sandbox is being started: Unschedulable: 0/4 nodes",
 		},
-		"its time is up": {[]change{of(2)}, stuckPool(), nil, time.Minute, "Timeout reached after 1m0s, claimed 0/2 sandboxes; " + cause},
+		"its time is up": {of(2), stuckPool(), nil, time.Minute, "Timeout reached after 1m0s, claimed 0/2 sandboxes; " + cause},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claim := claimOf(tc.claim...)
+			claim := claimOf(tc.claim)
 			begin(claim, birth)
 			a := Assess(State{
 				Claim: claim, Start: birth, Held: tc.held, Eligible: tc.eligible, Room: 127, MayMake: true, Now: birth.Add(tc.after),
