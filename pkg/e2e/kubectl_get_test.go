@@ -61,8 +61,8 @@ func testColumns(t *testing.T, k *kubectl) {
 	}{
 		"claims": {
 			names: []string{"sandboxclaims", "sandboxclaim", "sbc"}, object: "claim",
-			columns: []string{"NAME", "PHASE", "TEMPLATE", "DESIRED", "CLAIMED", "AGE"},
-			wide:    []string{"SANDBOXES", "IP", "CLAIMEDBY", "MESSAGE"},
+			columns: []string{"NAME", "PHASE", "TEMPLATE", "DESIRED", "CLAIMED", "AGE", "STATUS", "SANDBOX", "IP"},
+			wide:    []string{"CLAIMEDBY", "MESSAGE"},
 			row:     "claim Completed pool 1 1", wideRow: "Successfully claimed 1/1 sandboxes",
 		},
 		"sets": {

@@ -211,6 +211,49 @@ func TestValidateSandboxClaimUpdate(t *testing.T) {
 	}
 }
 
+// TestValidateChoices: where sandboxes come from may be changed while some are to come.
+func TestValidateChoices(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.SandboxClaim)
+		want   []string
+	}{
+		"nothing of it": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.TTLAfterCompleted.Duration = time.Hour
+			c.Spec.Labels = map[string]string{"a": "b"}
+		}},
+		"templateName": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" },
+			want:   []string{"spec.templateName: Forbidden: is immutable once the claim is Completed"},
+		},
+		"sandboxTemplateRef": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.TemplateName, c.Spec.SandboxTemplateRef = "", &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
+			},
+			want: []string{"spec.templateName: Forbidden: is immutable", "spec.sandboxTemplateRef: Forbidden: is immutable"},
+		},
+		"warmPool": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "small" },
+			want:   []string{"spec.warmPool: Forbidden: is immutable"},
+		},
+		"what to do on a shortage": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, new(!*c.Spec.CreateOnNoStock)
+			},
+			want: []string{"spec.createOnNoStock: Forbidden: is immutable", "spec.onShortage: Forbidden: is immutable"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for phase, want := range map[v1alpha1.SandboxClaimPhase][]string{
+				v1alpha1.SandboxClaimPhaseClaiming: nil, v1alpha1.SandboxClaimPhaseCompleted: tc.want,
+			} {
+				old, edited := claim(nil), claim(tc.change)
+				old.Status.Phase, edited.Status.Phase = phase, phase
+				expect(t, ValidateSandboxClaimUpdate(edited, old, DefaultClaimLimits()), want)
+			}
+		})
+	}
+}
+
 func TestValidateSandboxClaimStatusUpdate(t *testing.T) {
 	tests := map[string]struct {
 		status v1alpha1.SandboxClaimStatus

@@ -1194,14 +1194,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 				Properties: map[string]spec.Schema{
 					"templateName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateName is the name of a SandboxSet in the same namespace, whose sandboxes are claimed. With no set of that name, it stands for the SandboxTemplate of that name, as in sandboxTemplateRef. Neither need exist yet. Exactly one of templateName and sandboxTemplateRef is required.",
+							Description: "templateName is the name of a SandboxSet in the same namespace, whose sandboxes are claimed. With no set of that name, it stands for the SandboxTemplate of that name, as in sandboxTemplateRef. Neither need exist yet. Exactly one of templateName and sandboxTemplateRef is required. It may be changed until the claim is Completed, for the sandboxes that it gets from then on.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"sandboxTemplateRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. The sets that refer to the template serve the claim together: those without a patch first, then those with the most available sandboxes. A SandboxSet without a templateRef counts as one of a template of its own name. With no such set, sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required.",
+							Description: "sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. The sets that refer to the template serve the claim together: those without a patch first, then those with the most available sandboxes. A SandboxSet without a templateRef counts as one of a template of its own name. With no such set, sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required. It may be changed until the claim is Completed.",
 							Ref:         ref(v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName()),
 						},
 					},
@@ -1222,7 +1222,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"onShortage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "onShortage says what to do when the pool holds too few sandboxes: Wait for more until claimTimeout, or Fail the create with status 429 and store nothing. Default Wait.\n\nPossible enum values:\n - `\"Fail\"` refuses the create with status 429 and stores nothing.\n - `\"Wait\"` waits for sandboxes until the claim's timeout.",
+							Description: "onShortage says what to do when the pool holds too few sandboxes: Wait for more until claimTimeout, or Fail the create with status 429 and store nothing. Default Wait. Immutable once the claim is Completed.\n\nPossible enum values:\n - `\"Fail\"` refuses the create with status 429 and stores nothing.\n - `\"Wait\"` waits for sandboxes until the claim's timeout.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Fail", "Wait"},
@@ -1230,14 +1230,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"createOnNoStock": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes. With warmPool none it must be true.",
+							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes. With warmPool none it must be true. Immutable once the claim is Completed.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"warmPool": {
 						SchemaProps: spec.SchemaProps{
-							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet, which must be one of those. Default \"default\", or \"none\" with env or volumeClaimTemplates, for which it has to be that, and with the annotation e2b.agents.kruise.io/prewarm-strategy: none.",
+							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet, which must be one of those. Default \"default\", or \"none\" with env or volumeClaimTemplates, for which it has to be that, and with the annotation e2b.agents.kruise.io/prewarm-strategy: none. Immutable once the claim is Completed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1473,7 +1473,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is the state of the claim in words.",
+							Description: "message is the state of the claim in words: while it is Claiming what it waits for, and why that cannot start if that is known; then how it ended.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1538,7 +1538,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable), InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
+							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable; with Completed it is always there, and False with a reason otherwise), InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -24,7 +24,8 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// Completed when all are claimed or the time is over. Completed is final: no
 	// further sandboxes are claimed.
 	Phase *sandboxv1alpha1.SandboxClaimPhase `json:"phase,omitempty"`
-	// message is the state of the claim in words.
+	// message is the state of the claim in words: while it is Claiming what it waits for,
+	// and why that cannot start if that is known; then how it ended.
 	Message *string `json:"message,omitempty"`
 	// claimedReplicas is the number of sandboxes claimed so far. It does not go
 	// down when a claimed sandbox is deleted later.
@@ -41,7 +42,8 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// sandboxes are the claimed sandboxes, in the namespace of the claim.
 	Sandboxes []ClaimedSandboxApplyConfiguration `json:"sandboxes,omitempty"`
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable),
+	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable;
+	// with Completed it is always there, and False with a reason otherwise),
 	// InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the
 	// last change of labels, annotations or additionalPodMetadata went of a claim that has
 	// sandboxes) and
