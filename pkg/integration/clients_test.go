@@ -330,7 +330,9 @@ func TestClaimAndWaitGivesUp(t *testing.T) {
 // Without any clear answer it is said that it is not known what there is.
 func TestClaimAndWaitGivesUpInTheDark(t *testing.T) {
 	s, set := stocked(t, 1)
-	w := &wire{create: func(r request) (*http.Response, error) { return answer(r.Request, http.StatusBadGateway, "", "bad gateway"), nil }}
+	w := &wire{create: func(r request) (*http.Response, error) {
+		return answer(r.Request, http.StatusBadGateway, "", "bad gateway"), nil
+	}}
 	_, err := client.ClaimAndWait(t.Context(), clientOver(t, s, w), testutil.Claim(set, "dark", 1, nil), client.Options{RetryFor: time.Second})
 	var gaveUp *client.GivenUpError
 	if !errors.As(err, &gaveUp) || gaveUp.Known || gaveUp.Claim != nil || !strings.Contains(err.Error(), "not known whether it is stored") {
