@@ -38,7 +38,7 @@ install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
 edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|controllers|manager|standalone)"
 product="apis/sandbox|cmd/[^/]+|registry/sandbox|$parts"
-product+='|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
+product+='|pkg/(allocator|apiserver|certificates|claims|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -58,6 +58,8 @@ never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|controllers|manager|standalone
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$server|$etcd"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
+# What others import beside the API.
+never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|etcdtxn|inplace|podtemplate|poolindex|revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 # Tests and tools stay out of what is shipped.
 never "$product" "hack|artifacts|$tests"
 
