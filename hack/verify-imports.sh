@@ -63,6 +63,8 @@ never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
 never 'pkg/cli|cmd/kubectl-sandlot' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
+# What others import beside the API.
+never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|etcdtxn|inplace|podtemplate|poolindex|revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 # Tests and tools stay out of what is shipped.
 never "$product" "hack|artifacts|$tests"
 
