@@ -116,6 +116,10 @@ test-image: ## Make the container images twice, look into them and run what they
 generate: ## Regenerate deepcopy, defaults, OpenAPI and clients
 	hack/update-codegen.sh
 
+.PHONY: pictures
+pictures: build kubectl ## Draw the pictures of the docs from a running server
+	@go run ./hack/terminal docs/images/terminal.svg
+
 .PHONY: lint
 lint: ## Run golangci-lint
 	hack/verify-lint.sh

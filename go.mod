@@ -18,6 +18,7 @@ require (
 	github.com/prometheus/common v0.70.0
 	github.com/sandlot-io/sandlot/apis v0.1.0
 	github.com/sandlot-io/sandlot/pkg/client v0.1.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.etcd.io/etcd/api/v3 v3.7.3

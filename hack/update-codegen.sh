@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes everything that is generated from apis/: deep copies, defaults, OpenAPI,
-# and in pkg/client the clientset, informers, listers and apply configurations.
-# Needs Go and nothing else.
+# and in pkg/client the clientset, informers, listers and apply
+# configurations; and artifacts/schema. Needs Go and nothing else.
 #
 # UPDATE_REPORT=1 accepts new entries in hack/api-violations.list.
 
@@ -64,6 +64,10 @@ kube::codegen::gen_openapi \
 # Compiles the OpenAPI just written, so the order matters. A file, because a
 # process substitution would hide a failure.
 go run ./pkg/generated/openapi/cmd/models-schema > "$schema"
+
+# JSON schemas for editors.
+rm -rf artifacts/schema
+go run ./hack/jsonschema artifacts/schema
 
 # applyconfiguration-gen looks our types up under names made from their Go path,
 # and quietly treats those it does not find as having no schema; everything else,

@@ -8,7 +8,7 @@
 set -o errexit -o nounset -o pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-GENERATED=(apis pkg/generated pkg/client hack/api-violations.list)
+GENERATED=(apis pkg/generated pkg/client artifacts/schema hack/api-violations.list)
 copy="$(mktemp -d)"
 trap 'rm -rf "$copy"' EXIT
 

@@ -35,13 +35,15 @@ func newChecker(db *database, now time.Time) *checker {
 //   - it groups by, or joins on, a label that its series do not have;
 //   - it cannot be evaluated, or has no result. Of an alert, the two sides of its
 //     comparison must have one.
-//   - its result lacks a label of the legend.
+//   - its result lacks a label of the legend;
+//   - it selects what has a label that the dashboard has a picker for, and does not
+//     filter by it.
 func (c *checker) check(q query) []error {
 	expr, err := promqlParser().ParseExpr(q.expr)
 	if err != nil {
 		return []error{err}
 	}
-	errs := c.checkNames(expr)
+	errs := append(c.checkNames(expr), c.checkPickers(expr, q.pickers)...)
 	if q.alert {
 		for _, part := range comparands(expr) {
 			errs = append(errs, c.checkResult(part.String(), nil))
@@ -86,6 +88,29 @@ func (c *checker) checkLabels(expr parser.Expr, wanted []string) []error {
 		for _, label := range wanted {
 			if len(selected) > 0 && !slices.ContainsFunc(selected, func(s *series) bool { return s.labels.Has(label) }) {
 				errs = append(errs, fmt.Errorf("%s has no label %s", selector, label))
+			}
+		}
+		return nil
+	})
+	return errs
+}
+
+// checkPickers makes sure that what is picked filters every selector that it can.
+func (c *checker) checkPickers(expr parser.Expr, pickers []string) []error {
+	var errs []error
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		selected := c.db.matching(selector.LabelMatchers)
+		for _, label := range pickers {
+			has := slices.ContainsFunc(selected, func(s *series) bool { return s.labels.Has(label) })
+			picks := func(m *labels.Matcher) bool {
+				return m.Name == label && m.Type == labels.MatchRegexp && m.Value == everything
+			}
+			if has && !slices.ContainsFunc(selector.LabelMatchers, picks) {
+				errs = append(errs, fmt.Errorf("%s is not filtered by the picker of %s", selector, label))
 			}
 		}
 		return nil

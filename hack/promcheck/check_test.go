@@ -67,6 +67,9 @@ func TestCheck(t *testing.T) {
 		"alert on nothing":  {query: query{expr: `dept > 5`, alert: true}, want: "nothing that is exposed matches"},
 		"absent":            {query: query{expr: `absent(depth)`, alert: true}},
 		"absent of nothing": {query: query{expr: `absent(dept)`, alert: true}, want: "nothing that is exposed matches"},
+		"picked":            {query: query{expr: `sum(depth{pool=~".*",job=~".*"})`, pickers: []string{"pool", "job"}}},
+		"not to be picked":  {query: query{expr: `sum(claims_total{job=~".*"})`, pickers: []string{"pool", "job"}}},
+		"not picked":        {query: query{expr: `sum(depth{job=~".*"})`, pickers: []string{"pool", "job"}}, want: "not filtered by the picker of pool"},
 		"wrong type":        {query: query{expr: `depth[5m]`}, want: "neither a vector nor a scalar"},
 	}
 	for name, tc := range cases {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/common/model"
@@ -25,6 +26,9 @@ type query struct {
 	legend []string
 	// alert: it has a result only when something is wrong.
 	alert bool
+	// pickers are the labels that the variables of the dashboard pick values of. What has
+	// such a label must be filtered by it.
+	pickers []string
 }
 
 // dashboard is what concerns us of Grafana's format.
@@ -49,6 +53,9 @@ type panel struct {
 	}
 }
 
+// everything is what a variable stands for when all of its values are selected.
+const everything = ".*"
+
 var (
 	legendLabel = regexp.MustCompile(`{{\s*([a-zA-Z_]\w*)\s*}}`)
 	labelValues = regexp.MustCompile(`^label_values\((.+),\s*(\w+)\)$`)
@@ -66,15 +73,22 @@ func dashboardQueries(path string) ([]query, error) {
 	if err := json.Unmarshal(content, &d); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	var names []string
 	replace := []string{"$__rate_interval", "4m", "$__interval", "30s", "$__range", "5m"}
 	for _, variable := range d.Templating.List {
 		if variable.Type == "query" {
-			replace = append(replace, "$"+variable.Name, ".*")
+			names = append(names, variable.Name)
 		}
+	}
+	// The longest first: $set must not take the beginning of $sets.
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) })
+	for _, name := range names {
+		replace = append(replace, "$"+name, everything)
 	}
 	variables := strings.NewReplacer(replace...)
 
 	var queries []query
+	var pickers []string
 	for _, variable := range d.Templating.List {
 		if variable.Type != "query" {
 			continue
@@ -83,7 +97,7 @@ func dashboardQueries(path string) ([]query, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		queries = append(queries, q)
+		queries, pickers = append(queries, q), append(pickers, q.legend...)
 	}
 	var add func(panels []panel) error
 	add = func(panels []panel) error {
@@ -92,7 +106,7 @@ func dashboardQueries(path string) ([]query, error) {
 				return fmt.Errorf("%s: panel %q has no query", path, p.Title)
 			}
 			for _, target := range p.Targets {
-				q := query{where: fmt.Sprintf("panel %q", p.Title), expr: variables.Replace(target.Expr)}
+				q := query{where: fmt.Sprintf("panel %q", p.Title), expr: variables.Replace(target.Expr), pickers: pickers}
 				if unknown := anyVariable.FindString(q.expr); unknown != "" {
 					return fmt.Errorf("%s: panel %q has a variable %s that is not known", path, p.Title, unknown)
 				}

@@ -169,7 +169,7 @@ func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
 // *RefusedError, ErrTooLarge, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
 // the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
-	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
+	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
 	created, err := a.create(ctx, claim)
 	answered(created, err)
 	return created, err
@@ -375,7 +375,7 @@ func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 	if !fails && !onlyFresh(claim) && !bringsAdditional(claim) || plan.Expired(claim, a.options.Clock.Now()) {
 		return nil
 	}
-	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
+	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
 	err := a.check(ctx, claim, fails)
 	if err != nil {
 		answered(nil, err) // otherwise it is Create that answers
