@@ -24,7 +24,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 )
 
 // claiming stores a claim, and waits for it where that is asked for. On an error it returns

@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/scheme"
 )
 
 // none fills a cell that has nothing to say, as in the tables of the server.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/scheme"
 )
 
 // releaseOptions are what the command line says about a release.

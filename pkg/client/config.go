@@ -6,7 +6,7 @@ package client
 import (
 	"k8s.io/client-go/rest"
 
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 )
 
 // Config returns a copy of config for programs that claim sandboxes: without client-go's

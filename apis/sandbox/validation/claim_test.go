@@ -237,7 +237,7 @@ func TestValidateChoices(t *testing.T) {
 		},
 		"what to do on a shortage": {
 			change: func(c *v1alpha1.SandboxClaim) {
-				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, new(!*c.Spec.CreateOnNoStock)
+				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, ptr.To(!*c.Spec.CreateOnNoStock)
 			},
 			want: []string{"spec.createOnNoStock: Forbidden: is immutable", "spec.onShortage: Forbidden: is immutable"},
 		},

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	generated "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/fake"
+	generated "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/fake"
 )
 
 var (

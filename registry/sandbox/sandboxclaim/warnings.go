@@ -71,8 +71,8 @@ func missingOf(claim *v1alpha1.SandboxClaim) string {
 	asked, _ := v1alpha1.AskedOf(claim)
 	for _, name := range []string{claim.Spec.WarmPool, asked} {
 		for kind, message := range map[string]string{
-			"SandboxSet":      v1alpha1.SandboxSetNotFoundMessage(name),
-			"SandboxTemplate": v1alpha1.SandboxTemplateNotFoundMessage(name),
+			"SandboxSet":      v1alpha1.SandboxSetNotFoundMessage(claim.Namespace, name),
+			"SandboxTemplate": v1alpha1.SandboxTemplateNotFoundMessage(claim.Namespace, name),
 		} {
 			if name != "" && strings.HasPrefix(claim.Status.Message, message) {
 				return fmt.Sprintf("%s %q not found in namespace %q", kind, name, claim.Namespace)

@@ -27,23 +27,23 @@ func TestShortWarning(t *testing.T) {
 		},
 		"one, which is the default": {ended: true, claimed: 1},
 		"no set": {
-			spec: v1alpha1.SandboxClaimSpec{TemplateName: "pyton"}, message: v1alpha1.SandboxSetNotFoundMessage("pyton"),
+			spec: v1alpha1.SandboxClaimSpec{TemplateName: "pyton"}, message: v1alpha1.SandboxSetNotFoundMessage("team-a", "pyton"),
 			created:   `claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"` + watch,
 			previewed: `dry run: claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"`,
 		},
 		"no set, at its end": {
-			spec: v1alpha1.SandboxClaimSpec{TemplateName: "pyton"}, ended: true, message: v1alpha1.SandboxSetNotFoundMessage("pyton") + " in namespace team-a",
+			spec: v1alpha1.SandboxClaimSpec{TemplateName: "pyton"}, ended: true, message: v1alpha1.SandboxSetNotFoundMessage("team-a", "pyton"),
 			created:   `claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"`,
 			previewed: `dry run: claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"`,
 		},
 		"no such pool": {
-			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", WarmPool: "gold"}, message: v1alpha1.SandboxSetNotFoundMessage("gold"),
+			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", WarmPool: "gold"}, message: v1alpha1.SandboxSetNotFoundMessage("team-a", "gold"),
 			created:   `claimed 0/1: SandboxSet "gold" not found in namespace "team-a"` + watch,
 			previewed: `dry run: claimed 0/1: SandboxSet "gold" not found in namespace "team-a"`,
 		},
 		"no template": {
 			spec:      v1alpha1.SandboxClaimSpec{SandboxTemplateRef: &v1alpha1.SandboxClaimTemplateRef{Name: "base"}},
-			message:   v1alpha1.SandboxTemplateNotFoundMessage("base"),
+			message:   v1alpha1.SandboxTemplateNotFoundMessage("team-a", "base"),
 			created:   `claimed 0/1: SandboxTemplate "base" not found in namespace "team-a"` + watch,
 			previewed: `dry run: claimed 0/1: SandboxTemplate "base" not found in namespace "team-a"`,
 		},
