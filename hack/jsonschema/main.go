@@ -89,18 +89,8 @@ type writer struct {
 	definitions object // those that were referred to
 }
 
-// schema returns what draft-07 says for a schema of OpenAPI.
-func (w *writer) schema(s spec.Schema) object {
-	out := object{}
-	if s.Description != "" {
-		out["description"] = s.Description
-	}
-	if ref := s.Ref.String(); ref != "" {
-		return w.reference(ref, out)
-	}
-	if len(s.AllOf) == 1 && s.AllOf[0].Ref.String() != "" { // how a reference has a default
-		return w.reference(s.AllOf[0].Ref.String(), out)
-	}
+// simple writes the keywords that hold no other schemas.
+func simple(s spec.Schema, out object) {
 	if len(s.Type) == 1 {
 		out["type"] = s.Type[0]
 	}
@@ -113,6 +103,21 @@ func (w *writer) schema(s spec.Schema) object {
 	if len(s.Required) > 0 {
 		out["required"] = s.Required
 	}
+}
+
+// schema returns what draft-07 says for a schema of OpenAPI.
+func (w *writer) schema(s spec.Schema) object {
+	out := object{}
+	if s.Description != "" {
+		out["description"] = s.Description
+	}
+	if ref := s.Ref.String(); ref != "" {
+		return w.reference(ref, out)
+	}
+	if len(s.AllOf) == 1 && s.AllOf[0].Ref.String() != "" { // how a reference has a default
+		return w.reference(s.AllOf[0].Ref.String(), out)
+	}
+	simple(s, out)
 	for _, one := range s.OneOf {
 		of, _ := out["oneOf"].([]object)
 		out["oneOf"] = append(of, w.schema(one))

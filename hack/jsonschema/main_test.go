@@ -66,7 +66,7 @@ func TestExamplesAreValid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, document := range bytes.Split(content, []byte("\n---\n")) {
+			for document := range bytes.SplitSeq(content, []byte("\n---\n")) {
 				known, err := validate(t, all, document)
 				if err != nil {
 					t.Errorf("%s: %v", file, err)

@@ -27,7 +27,7 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 	if got := len(m.places); got != maxMeasuredPoolsOfNamespace+1 {
 		t.Errorf("one namespace has %d places", got)
 	}
-	if got := counted(t, outcomeBound, "busy", otherPools); got != 10000-maxMeasuredPoolsOfNamespace {
+	if got := countedBound(t, "busy", otherPools); got != 10000-maxMeasuredPoolsOfNamespace {
 		t.Errorf("%v claims are of the other pools", got)
 	}
 	for i := range 10000 {
@@ -36,7 +36,7 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 	if got := len(m.places); got != maxMeasuredPools {
 		t.Errorf("all have %d places", got)
 	}
-	if got := counted(t, outcomeBound, otherPools, otherPools); got != 10000-(maxMeasuredPools-maxMeasuredPoolsOfNamespace-1) {
+	if got := countedBound(t, otherPools, otherPools); got != 10000-(maxMeasuredPools-maxMeasuredPoolsOfNamespace-1) {
 		t.Errorf("%v claims are of other namespaces", got)
 	}
 
@@ -46,13 +46,13 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 	for i := range 10000 {
 		m.observe(series(fmt.Sprintf("new-%d", i)), outcomeBound, time.Millisecond, later)
 	}
-	if got := counted(t, outcomeBound, "busy", "set-0"); got != 2 {
+	if got := countedBound(t, "busy", "set-0"); got != 2 {
 		t.Errorf("the pool that is in use has %v claims", got)
 	}
-	if got := counted(t, outcomeBound, "busy", "new-0"); got != 1 {
+	if got := countedBound(t, "busy", "new-0"); got != 1 {
 		t.Errorf("the new pool has %v claims", got)
 	}
-	if got := counted(t, outcomeBound, "busy", "set-1"); got != 0 { // looks, and so makes it
+	if got := countedBound(t, "busy", "set-1"); got != 0 { // looks, and so makes it
 		t.Errorf("the idle pool still has %v claims", got)
 	}
 	if m.of["busy"] != maxMeasuredPoolsOfNamespace || len(m.places) != maxMeasuredPools {
@@ -60,9 +60,9 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 	}
 }
 
-func counted(t *testing.T, outcome, namespace, set string) float64 {
+func countedBound(t *testing.T, namespace, set string) float64 {
 	t.Helper()
-	value, err := testutil.GetCounterMetricValue(poolClaims.WithLabelValues(outcome, namespace, set))
+	value, err := testutil.GetCounterMetricValue(poolClaims.WithLabelValues(outcomeBound, namespace, set))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -330,19 +330,26 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		return 0, err
 	}
 	u.planned(&t.state, p)
-	var hold time.Duration
-	if p.Changes() {
-		hold = u.work.holdBack(p, now)
-		if hold == 0 && p.OnlyTellsOfWait() && !w.tellings.allow(u.key.Namespace, now) {
-			hold = wait.Jitter(tellLater, 1)
-		}
-	}
+	hold := w.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
 		w.setUpRuntimes(u)
 		w.wait(t, p)
 		return w.until(u, t, p, hold), nil
 	}
 	return w.write(ctx, u, seen, t, p, now)
+}
+
+// holdBack returns for how long a plan is not written, of which the writes that only tell
+// are spaced.
+func (w *worker) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
+	if !p.Changes() {
+		return 0
+	}
+	hold := u.work.holdBack(p, now)
+	if hold == 0 && p.OnlyTellsOfWait() && !w.tellings.allow(u.key.Namespace, now) {
+		return wait.Jitter(tellLater, 1)
+	}
+	return hold
 }
 
 // write writes a plan, and returns after what time the next turn is.

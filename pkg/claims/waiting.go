@@ -177,10 +177,10 @@ func upToFront(n int) string {
 }
 
 func beforeIt(n int) string {
-	switch {
-	case n == 0:
+	switch n {
+	case 0:
 		return "no claims"
-	case n == 1:
+	case 1:
 		return "1 claim"
 	}
 	return upToFront(n) + " claims"

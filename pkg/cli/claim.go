@@ -83,6 +83,18 @@ func (o *claimOptions) complete(args []string, dash int) error {
 	switch {
 	case len(args) != 1:
 		return fmt.Errorf("claim takes the name of one pool, and got %d arguments", len(args))
+	case o.replicas < 1:
+		return fmt.Errorf("--replicas %d is not positive", o.replicas)
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout %s is negative", o.timeout)
+	}
+	o.pool = args[0]
+	return o.completeExec()
+}
+
+// completeExec judges what there is to run.
+func (o *claimOptions) completeExec() error {
+	switch {
 	case o.exec && len(o.remote.command) == 0:
 		return errors.New("--exec runs the command that follows --: claim POOL --exec -- COMMAND")
 	case !o.exec && len(o.remote.command) > 0:
@@ -93,12 +105,7 @@ func (o *claimOptions) complete(args []string, dash int) error {
 		return errors.New("--output is not for --exec, whose output is that of the command")
 	case o.exec && o.replicas > 1 && o.remote.stdin:
 		return errors.New("--stdin is for one sandbox: there is one input")
-	case o.replicas < 1:
-		return fmt.Errorf("--replicas %d is not positive", o.replicas)
-	case o.timeout < 0:
-		return fmt.Errorf("--timeout %s is negative", o.timeout)
 	}
-	o.pool = args[0]
 	return nil
 }
 

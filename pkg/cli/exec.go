@@ -116,11 +116,12 @@ func onlySandbox(claim *v1alpha1.SandboxClaim) (string, error) {
 	case 1:
 		return sandboxes[0].Name, nil
 	}
-	names := ""
-	for i := range min(len(sandboxes), shown) {
-		names += " " + sandboxes[i].Name
+	names := make([]string, min(len(sandboxes), shown))
+	for i := range names {
+		names[i] = sandboxes[i].Name
 	}
-	return "", fmt.Errorf("sandboxclaim %s/%s has %d sandboxes, so name the one that you mean:%s", claim.Namespace, claim.Name, len(sandboxes), names)
+	return "", fmt.Errorf("sandboxclaim %s/%s has %d sandboxes, so name the one that you mean: %s",
+		claim.Namespace, claim.Name, len(sandboxes), strings.Join(names, " "))
 }
 
 // run runs a command in a sandbox as kubectl exec does, until it ends or ctx does.

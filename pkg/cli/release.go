@@ -19,14 +19,14 @@ import (
 // releaseOptions are what the command line says about a release.
 type releaseOptions struct {
 	*connection
-	print *genericclioptions.PrintFlags
-	claim string
-	names []string
-	all   bool
+	printed *genericclioptions.PrintFlags
+	claim   string
+	names   []string
+	all     bool
 }
 
 func newReleaseCommand(c *connection) *cobra.Command {
-	o := &releaseOptions{connection: c, print: genericclioptions.NewPrintFlags("released").WithTypeSetter(scheme.Scheme)}
+	o := &releaseOptions{connection: c, printed: genericclioptions.NewPrintFlags("released").WithTypeSetter(scheme.Scheme)}
 	command := &cobra.Command{
 		Use:   "release CLAIM (SANDBOX... | --all)",
 		Short: "Give sandboxes of a claim back",
@@ -51,12 +51,12 @@ func newReleaseCommand(c *connection) *cobra.Command {
 	}
 	c.nameProgram(command)
 	command.Flags().BoolVar(&o.all, "all", false, "Release all sandboxes that the claim has.")
-	o.print.AddFlags(command)
+	o.printed.AddFlags(command)
 	return command
 }
 
 func (o *releaseOptions) run(ctx context.Context) error {
-	printer, err := o.print.ToPrinter()
+	printer, err := o.printed.ToPrinter()
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (o *releaseOptions) run(ctx context.Context) error {
 	if len(answer.Status.Released) == 0 && err == nil {
 		o.say("sandboxclaim %s/%s has none of these sandboxes any more", s.namespace, o.claim)
 	}
-	if format := *o.print.OutputFormat; format != "" && format != "name" {
+	if format := *o.printed.OutputFormat; format != "" && format != "name" {
 		return errors.Join(err, printer.PrintObj(answer, o.Out))
 	}
 	for _, name := range answer.Status.Released {

@@ -92,10 +92,10 @@ func (o *topOptions) run(ctx context.Context) error {
 		}
 		return false, err
 	})
-	if ctx.Err() != nil {
-		return nil // that is how a watch ends
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // that is how a watch ends
 }
 
 // look prints the pools once.

@@ -132,9 +132,7 @@ func TestConcurrentClaims(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	for range 20 {
-		calls.Add(1)
-		go func() {
-			defer calls.Done()
+		calls.Go(func() {
 			claim, err := client.ClaimAndWait(t.Context(), c.AgentsV1alpha1(), newClaim("", "pool", 1), client.Options{})
 			mu.Lock()
 			defer mu.Unlock()
@@ -143,7 +141,7 @@ func TestConcurrentClaims(t *testing.T) {
 				return
 			}
 			seen[claim.Status.Sandboxes[0].Name] = true
-		}()
+		})
 	}
 	calls.Wait()
 }

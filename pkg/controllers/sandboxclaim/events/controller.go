@@ -117,9 +117,7 @@ func (c *Controller) events() handler.EventHandler {
 			if okBefore && okAfter && before.UID != after.UID {
 				c.forget(before.UID) // deleted and created again, which the cache shows as an update
 			}
-			if okBefore && okAfter && (before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
-				before.Status.ClaimedReplicas != after.Status.ClaimedReplicas ||
-				unfinished(after) && claims.TellsCause(after.Status.Message) && !claims.TellsCause(before.Status.Message)) {
+			if okBefore && okAfter && (before.UID != after.UID || saysMore(before, after)) {
 				c.enqueue(after, !unfinished(before) && before.UID == after.UID, q)
 			}
 		},
@@ -127,6 +125,13 @@ func (c *Controller) events() handler.EventHandler {
 			c.forget(e.Object.GetUID())
 		},
 	}
+}
+
+// saysMore reports whether a change of a claim may be an event.
+func saysMore(before, after *v1alpha1.SandboxClaim) bool {
+	return before.Status.Phase != after.Status.Phase ||
+		before.Status.ClaimedReplicas != after.Status.ClaimedReplicas ||
+		unfinished(after) && claims.TellsCause(after.Status.Message) && !claims.TellsCause(before.Status.Message)
 }
 
 // enqueue queues a claim if there may be an event to record on it. ended is whether its end
