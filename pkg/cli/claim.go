@@ -140,8 +140,7 @@ func (o *claimOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	claims, order := s.agents.SandboxClaims(s.namespace), o.order(s.namespace)
-	var place claiming = claimAndWait
-	claim, err := place(ctx, claims, order, o.wait || o.exec, o.teller())
+	claim, err := claimAndWait(ctx, s.agents, order, o.wait || o.exec, o.teller())
 	if o.rm && (claim != nil || ctx.Err() != nil) {
 		defer func() { err = errors.Join(err, o.remove(ctx, claims, order.Name)) }()
 	} else if ctx.Err() != nil {
@@ -212,9 +211,12 @@ func (o *claimOptions) tellLeft(order, claim *v1alpha1.SandboxClaim) {
 	}
 }
 
+// removeTimeout is how long the deletion of a claim may take.
+const removeTimeout = 30 * time.Second
+
 // remove deletes a claim, with which its sandboxes go.
 func (o *claimOptions) remove(ctx context.Context, claims typed.SandboxClaimInterface, name string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout) // ctx may be over
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout) // ctx may be over
 	defer cancel()
 	err := claims.Delete(ctx, name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {

@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -89,29 +87,6 @@ func TestNewName(t *testing.T) {
 		name := newName(pool)
 		if errs := validation.IsDNS1123Label(name); len(errs) > 0 || name == newName(pool) {
 			t.Errorf("name for %s is %s: %v", pool, name, errs)
-		}
-	}
-}
-
-// A try is repeated only where its answer was lost: what was refused stays refused.
-func TestIsUnclear(t *testing.T) {
-	call := func(err error) error { return &url.Error{Op: "Post", URL: "https://server", Err: err} }
-	cases := map[string]struct {
-		err  error
-		want bool
-	}{
-		"reset":       {call(syscall.ECONNRESET), true},
-		"end of file": {call(io.ErrUnexpectedEOF), true},
-		"timeout":     {apierrors.NewTimeoutError("slow", 1), true},
-		"unavailable": {apierrors.NewServiceUnavailable("busy"), true},
-		"refused":     {call(syscall.ECONNREFUSED), false},
-		"shortage":    {apierrors.NewTooManyRequests("none", 1), false},
-		"bad":         {apierrors.NewBadRequest("bad"), false},
-		"cancelled":   {call(context.Canceled), false},
-	}
-	for name, tc := range cases {
-		if got := isUnclear(tc.err); got != tc.want {
-			t.Errorf("%s is unclear: %t", name, got)
 		}
 	}
 }

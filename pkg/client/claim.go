@@ -39,23 +39,46 @@ const tryTimeout = 65 * time.Second
 //   - apierrors.IsNotFound: the claim was deleted while it was waited for.
 //   - others are those of the create, such as apierrors.IsInvalid.
 func ClaimAndWait(ctx context.Context, agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim, options Options) (*v1alpha1.SandboxClaim, error) {
+	c, err := newCall(agents, claim, options)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.create(ctx)
+	if err == nil {
+		got, err = await(ctx, c.claims, got, c.options.RetryFor)
+	}
+	if got, err = c.end(ctx, got, err); err != nil {
+		return got, err
+	}
+	return got, incomplete(got)
+}
+
+// Create creates a claim as ClaimAndWait does, and returns what the server answered: the
+// claim may go on. Its errors are those of ClaimAndWait, but for *IncompleteError.
+func Create(ctx context.Context, agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim, options Options) (*v1alpha1.SandboxClaim, error) {
+	c, err := newCall(agents, claim, options)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.create(ctx)
+	return c.end(ctx, got, err)
+}
+
+func newCall(agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim, options Options) (*call, error) {
 	if claim.Namespace == "" {
 		return nil, errors.New("the claim has no namespace")
 	}
 	options = options.withDefaults()
-	c := &call{agents: agents, claims: agents.SandboxClaims(claim.Namespace), options: options, want: marked(claim, options.Key)}
-	got, err := c.create(ctx)
-	if err == nil {
-		got, err = await(ctx, c.claims, got, options.RetryFor)
-	}
+	return &call{agents: agents, claims: agents.SandboxClaims(claim.Namespace), options: options, want: marked(claim, options.Key)}, nil
+}
+
+// end gives up where err says that the time is over.
+func (c *call) end(ctx context.Context, got *v1alpha1.SandboxClaim, err error) (*v1alpha1.SandboxClaim, error) {
 	var noTime *overError
-	switch {
-	case errors.As(err, &noTime):
+	if errors.As(err, &noTime) {
 		return c.giveUp(ctx, got, noTime.cause)
-	case err != nil:
-		return got, err
 	}
-	return got, incomplete(got)
+	return got, err
 }
 
 // marked returns a claim with name and key.
@@ -69,7 +92,7 @@ func marked(claim *v1alpha1.SandboxClaim, key string) *v1alpha1.SandboxClaim {
 	return claim
 }
 
-// call is one call of ClaimAndWait.
+// call is one call of ClaimAndWait or Create.
 type call struct {
 	agents  typed.AgentsV1alpha1Interface
 	claims  typed.SandboxClaimInterface
