@@ -129,7 +129,7 @@ func testPluginClaim(t *testing.T, k *kubectl) {
 			t.Errorf("sandbox %s is not of the pool, or not told:\n%s", name, table)
 		}
 	}
-	k.failPlugin(t, []string{"claim", "pool", "--name", "two"}, "AlreadyExists", `"two" already exists`)
+	k.failPlugin(t, []string{"claim", "pool", "--name", "two"}, "already exists", `"two" already exists`)
 
 	name := strings.TrimSpace(k.doPlugin(t, "claim", "pool", "--all-or-nothing", "--timeout", "90s", "-o", "name"))
 	kind, name, _ := strings.Cut(name, "/")
