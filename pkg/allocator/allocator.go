@@ -356,6 +356,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 		return nil, a.refusal(ctx, claim, err)
 	}
 	warnOfRuntimes(ctx, claim, t.marks.WithoutRuntime())
+	p.Claim.Status.Message += claims.WouldMakeMessage(t.wouldMake)
 	return p.Claim, nil
 }
 

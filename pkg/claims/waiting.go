@@ -76,6 +76,15 @@ func StartMessage(n int, cause string) string {
 	return fmt.Sprintf("%s%s %s%s%s", Apart, counted(n, "sandbox", "sandboxes"), be, beingStarted, cause)
 }
 
+// WouldMakeMessage is the part of the message of a claim that is shown by a dry run which
+// tells how many sandboxes would be made for it.
+func WouldMakeMessage(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s%s would be made for it", Apart, counted(n, "sandbox", "sandboxes"))
+}
+
 // EndMessage is the part of the message of a claim that ended short that tells why the
 // sandboxes that it waited for could not start, if that is known.
 func EndMessage(cause string) string {

@@ -79,7 +79,7 @@ func testColumns(t *testing.T, k *kubectl) {
 		"sandboxes": {
 			names: []string{"sandboxes", "sandbox", "sbx", "sandboxes.agents.kruise.io", "sandbox.v1alpha1.agents.kruise.io"}, object: "alone",
 			columns: []string{"NAME", "STATUS", "AGE", "CLAIMED", "SHUTDOWN_TIME", "PAUSE_TIME", "RECYCLEDCOUNT", "MESSAGE"},
-			wide:    []string{"IP", "NODE", "POOL", "CLAIM"},
+			wide:    []string{"IP", "NODE", "POOL", "CLAIM", "CLAIMEDBY"},
 			row:     "alone Running", wideRow: "simulated",
 		},
 	}
@@ -155,7 +155,8 @@ func testExplain(t *testing.T, k *kubectl) {
 		"sbc.spec.runtimes":                 "no effect",
 	} {
 		out := k.do(t, "explain", field)
-		if !strings.Contains(out, want) || strings.Contains(out, "<empty>") {
+		words := strings.Join(strings.Fields(out), " ") // kubectl breaks lines where it likes
+		if !strings.Contains(words, want) || strings.Contains(out, "<empty>") {
 			t.Errorf("explain %s does not say %q:\n%s", field, want, out)
 		}
 	}

@@ -62,7 +62,7 @@ func (k *kubectl) run(t testing.TB, stdin string, args ...string) (stdout, stder
 // told are warnings of what many stories do on purpose, and in which they may or may not
 // come: testWarnings is about them.
 var told = regexp.MustCompile(`(?m)^Warning: (claimed \d+/\d+ so far|claimed \d+/\d+: SandboxSet \S+ not found|` +
-	`\d+ (claimed )?sandboxes of .* stay\b|(SandboxTemplate \S+|templates that are deleted) (is|are) in use: ).*\n`)
+	`\d+ (claimed )?sandbox(es)? of .* stays?\b|spec\.ttlAfterCompleted: the claim is deleted |(SandboxTemplate \S+|templates that are deleted) (is|are) in use: ).*\n`)
 
 // do runs kubectl and requires that it succeeds without a word on stderr, where
 // its warnings go, but for those that are told.

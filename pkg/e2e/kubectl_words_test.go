@@ -29,7 +29,7 @@ func testWarnings(t *testing.T, k *kubectl) {
 		{missing, []string{"create", "-f", "-"}, `Warning: claimed 0/1: SandboxSet "pol" not found in namespace "` + k.namespace + `"; it goes on`},
 		{gold, []string{"apply", "--server-side", "-f", "-"}, `Warning: claimed 0/1: SandboxSet "gold" not found in namespace "` + k.namespace + `"; it goes on`},
 		{"", []string{"delete", "sbc", "typo", "gold"}, ""},
-		{"", []string{"delete", "sbc", "claim", "--dry-run=server"}, "Warning: 1 sandboxes of claim claim stay: release them"},
+		{"", []string{"delete", "sbc", "claim", "--dry-run=server"}, "Warning: 1 sandbox of claim claim stays: release it"},
 		{"", []string{"delete", "sbc", "claim"}, byLabel},
 		{"", []string{"delete", "sbs", "pool"}, "Warning: 1 claimed sandboxes of SandboxSet pool stay with those who claimed them: kubectl get sandboxes"},
 	} {

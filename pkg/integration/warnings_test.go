@@ -49,6 +49,7 @@ func TestShortClaimsAreTold(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			claim := testutil.Claim(set, "c", tc.replicas, nil)
+			claim.Spec.TTLAfterCompleted = &metav1.Duration{Duration: -time.Second} // or applying it is warned of
 			tc.change(claim)
 			claim.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxClaim"}
 			body, err := json.Marshal(claim)
@@ -122,7 +123,7 @@ func TestDeletionsSayWhatStays(t *testing.T) {
 		}, ""},
 		{"a claim", func(o metav1.DeleteOptions) error {
 			return agents.SandboxClaims(namespace).Delete(t.Context(), "one", o)
-		}, "2 sandboxes of claim one stay: release them before the claim is deleted, or delete them: " +
+		}, "2 sandboxes of claim one stay: release them before the claim is deleted, or delete what is left: " +
 			"kubectl delete sandboxes --namespace default --selector agents.kruise.io/claim-name=one"},
 		{"claims", func(o metav1.DeleteOptions) error {
 			return agents.SandboxClaims(namespace).DeleteCollection(t.Context(), o, all)

@@ -37,8 +37,12 @@ func NewLeaves(sandboxes *genericregistry.Store) *base.Leaves {
 			case stay == 0:
 				return nil
 			case len(deleted) == 1:
-				return []string{fmt.Sprintf("%d sandboxes of claim %s stay: release them before the claim is deleted, or delete them: "+
-					"kubectl delete sandboxes --namespace %s --selector %s", stay, only, namespace, selector)}
+				stays := fmt.Sprintf("%d sandboxes of claim %s stay: release them", stay, only)
+				if stay == 1 {
+					stays = fmt.Sprintf("1 sandbox of claim %s stays: release it", only)
+				}
+				return []string{stays + " before the claim is deleted, or delete what is left: " +
+					fmt.Sprintf("kubectl delete sandboxes --namespace %s --selector %s", namespace, selector)}
 			default:
 				return []string{fmt.Sprintf("%d sandboxes of %d claims stay: release them before the claims are deleted, or delete them: "+
 					"kubectl get sandboxes --namespace %s --selector %s", stay, of, namespace, selector)}
