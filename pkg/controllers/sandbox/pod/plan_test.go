@@ -183,10 +183,10 @@ func TestDecide(t *testing.T) {
 			pod: newPod(func(p *corev1.Pod) {
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: "Unschedulable", Message: "0/4 nodes"}}
 			}),
-			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "Unschedulable: 0/4 nodes")}},
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("Unschedulable", "0/4 nodes")}},
 		},
 		"scheduled after all": {
-			sandbox: newSandbox(phase("Pending"), held(ready("PodReady", "Unschedulable: 0/4 nodes"))), pod: newPod(),
+			sandbox: newSandbox(phase("Pending"), held(ready("Unschedulable", "0/4 nodes"))), pod: newPod(),
 			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
 		},
 		"no image": {
@@ -216,11 +216,11 @@ func TestDecide(t *testing.T) {
 		"deleted before it ran": {sandbox: newSandbox(phase("Pending")), pod: newPod(terminating), want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
 		"failed before it ran": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(podPhase("Failed")),
-			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodFailed", "")}},
 		},
 		"done before it was seen to run": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(podPhase("Succeeded")),
-			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", conditions: []metav1.Condition{ready("PodSucceeded", "")}},
 		},
 		"a pod in the way": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(foreign),
@@ -266,7 +266,7 @@ func TestDecide(t *testing.T) {
 		"gone, as the cache says": {sandbox: newSandbox(running...), want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}}},
 		"gone": {
 			sandbox: newSandbox(running...), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another in its place, as the cache says": {
 			sandbox: newSandbox(running...), pod: newPod(foreign),
@@ -274,7 +274,7 @@ func TestDecide(t *testing.T) {
 		},
 		"another in its place": {
 			sandbox: newSandbox(running...), pod: newPod(foreign), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another of its own, as the cache says": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second),
@@ -282,15 +282,15 @@ func TestDecide(t *testing.T) {
 		},
 		"another of its own": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another of its own, being deleted": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second, terminating), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"being deleted by a user": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), terminating),
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "The pod is being deleted")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", "The pod is being deleted")}},
 		},
 		"being evicted": {
 			sandbox: newSandbox(running...),
@@ -299,8 +299,8 @@ func TestDecide(t *testing.T) {
 					Type: corev1.DisruptionTarget, Status: "True", Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 				})
 			}),
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{
-				ready("PodReady", "EvictionByEvictionAPI: Eviction API: evicting"),
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{
+				ready("EvictionByEvictionAPI", "Eviction API: evicting"),
 			}},
 		},
 		"evicted by its node": {
@@ -308,13 +308,13 @@ func TestDecide(t *testing.T) {
 			pod: newPod(podPhase("Failed"), func(p *corev1.Pod) {
 				p.Status.Reason, p.Status.Message = "Evicted", "The node was low on resource: memory."
 			}),
-			want: want{phase: "Failed", message: "Pod status phase is Failed", addressed: true, conditions: []metav1.Condition{
-				ready("PodReady", "Evicted: The node was low on resource: memory."),
+			want: want{phase: "Failed", message: "Pod status phase is Failed", nodeOnly: true, conditions: []metav1.Condition{
+				ready("Evicted", "The node was low on resource: memory."),
 			}},
 		},
 		"done": {
 			sandbox: newSandbox(running...), pod: newPod(podPhase("Succeeded")),
-			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", nodeOnly: true, conditions: []metav1.Condition{ready("PodSucceeded", "")}},
 		},
 
 		// The pause.
@@ -487,7 +487,7 @@ func TestDecide(t *testing.T) {
 		},
 		"failed while resuming": {
 			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(podPhase("Failed")),
-			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodReady", ""), resumes}},
+			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodFailed", ""), resumes}},
 		},
 	}
 	for name, test := range tests {
