@@ -69,9 +69,11 @@ const (
 	// ReasonSandboxNotReady goes with Ready false when a claimed sandbox is not ready and
 	// does not say why.
 	ReasonSandboxNotReady = "SandboxNotReady"
-	// ReasonPodSucceeded goes with Finished true when all claimed sandboxes succeeded.
+	// ReasonPodSucceeded goes with Finished true when all claimed sandboxes succeeded, and
+	// with Ready false of a sandbox that did.
 	ReasonPodSucceeded = "PodSucceeded"
-	// ReasonPodFailed goes with Finished true when a claimed sandbox failed.
+	// ReasonPodFailed goes with Finished true when a claimed sandbox failed, and with Ready
+	// false of a sandbox whose pod failed and does not say why.
 	ReasonPodFailed = "PodFailed"
 )
 
@@ -178,6 +180,18 @@ const (
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
 	ReasonPodCreateFailed = "PodCreateFailed"
+	// ReasonUnschedulable means that no node takes the pod. The message is the
+	// scheduler's.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonEvicted means that the kubelet evicted the pod, for want of memory say. It is
+	// one of the reasons that a pod gives for its end itself; others are Preempting,
+	// NodeShutdown, Terminated and DeadlineExceeded. The sandbox is Failed, as with
+	// ReasonPodFailed, which goes with a pod that failed and does not say why.
+	ReasonEvicted = "Evicted"
+	// ReasonPodDeleted means that the pod is gone, or about to go, and does not say why. A
+	// pod that does say why gives its own reason: EvictionByEvictionAPI,
+	// PreemptionByScheduler, DeletionByTaintManager, DeletionByPodGC. The sandbox is Failed.
+	ReasonPodDeleted = "PodDeleted"
 	// ReasonRuntimeNotFound means that the installation has no runtime of a name in
 	// spec.runtimes.
 	ReasonRuntimeNotFound = "RuntimeNotFound"
