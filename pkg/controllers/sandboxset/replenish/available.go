@@ -115,7 +115,11 @@ func (o *observation) failedOf(c *poolCounts) []*v1alpha1.Sandbox {
 func (o *observation) findTrouble(c *poolCounts) *trouble {
 	var first *v1alpha1.Sandbox
 	found := &trouble{}
-	for _, sandboxes := range [][]*v1alpha1.Sandbox{c.creating, o.failed} {
+	failed := o.failed
+	if c.updatedAvailable > 0 {
+		failed = nil // others do start; this one may have been lost later
+	}
+	for _, sandboxes := range [][]*v1alpha1.Sandbox{c.creating, failed} {
 		for _, sandbox := range sandboxes {
 			reason, message, stuck := troubleOf(sandbox)
 			if !stuck {
@@ -146,7 +150,7 @@ func (o *observation) setAvailable(status *v1alpha1.SandboxSetStatus, c *poolCou
 	text := ""
 	if t != nil {
 		text = t.text(o.set.Name)
-	} else if o.failing {
+	} else if o.failing && c.updatedAvailable == 0 {
 		text = o.toldTrouble()
 	}
 	switch {
