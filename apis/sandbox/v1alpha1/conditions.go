@@ -93,8 +93,8 @@ const (
 	// how many, and why the first of them.
 	SetConditionAvailable = "Available"
 	// SetConditionRolledOut is true when all sandboxes of the pool are of the current
-	// revision and available, and stays so for that revision: claims that take sandboxes
-	// away do not change it.
+	// revision and available, and stays so until the spec or the revision changes: claims
+	// that take sandboxes away do not change it.
 	SetConditionRolledOut = "RolledOut"
 )
 
