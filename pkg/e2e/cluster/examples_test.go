@@ -6,6 +6,7 @@ package cluster
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,15 @@ var examples = map[string]func(t *testing.T, ns string){
 		await(t, ns, "--for=condition=Ready", "sbc/two-in-line")
 		if made := kubectl(t, ns, "", "get", "sbx", "-o", "name"); len(strings.Fields(made)) < 2 {
 			t.Errorf("there are %q", made)
+		}
+	},
+	"claims": func(t *testing.T, ns string) {
+		kubectl(t, ns, "", "wait", "--timeout="+expect.Patience.String(), "--for=condition=Ready", "sbc", "--all")
+		claimed := kubectl(t, ns, "", "get", "sbc", "-o", "jsonpath={.items[*].status.claimedReplicas}")
+		counts := strings.Fields(claimed)
+		slices.Sort(counts)
+		if got := strings.Join(counts, " "); got != "1 10 7" {
+			t.Errorf("the claims have %q sandboxes", got)
 		}
 	},
 	"pausing": func(t *testing.T, ns string) {
@@ -101,7 +111,14 @@ func TestExamples(t *testing.T) {
 				t.Fatal("it is not known what this one does")
 			}
 			ns := namespace(t)
-			kubectl(t, ns, "", "apply", "-f", filepath.Join(root, "artifacts", "example", topic)+string(os.PathSeparator))
+			examples := filepath.Join(root, "artifacts", "example") + string(os.PathSeparator)
+			verb := "apply"
+			if topic == "claims" { // of which the names are made, from the pool beside them
+				verb = "create"
+				kubectl(t, ns, "", "apply", "-f", examples)
+				await(t, ns, "--for=jsonpath={.status.availableReplicas}=20", "sbs/python")
+			}
+			kubectl(t, ns, "", verb, "-f", examples+topic+string(os.PathSeparator))
 			check(t, ns)
 		})
 	}
