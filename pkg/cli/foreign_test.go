@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
@@ -51,7 +50,7 @@ func TestTarget(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			clients := fake.NewClientset(tc.objects...)
-			for _, resource := range strings.Fields(tc.forbidden) {
+			for _, resource := range strings.FieldsSeq(tc.forbidden) {
 				clients.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, apierrors.NewForbidden(v1alpha1.Resource(resource), tc.arg, nil)
 				})
@@ -103,7 +102,7 @@ func TestElsewhere(t *testing.T) {
 	if got := c.elsewhere(); got != "" {
 		t.Errorf("without flags it is %q", got)
 	}
-	flags.Namespace, flags.Context, flags.KubeConfig, flags.APIServer = ptr.To("ns"), ptr.To("prod; rm x"), ptr.To("/it's here"), ptr.To("https://h:1")
+	flags.Namespace, flags.Context, flags.KubeConfig, flags.APIServer = new("ns"), new("prod; rm x"), new("/it's here"), new("https://h:1")
 	want := ` -n ns --kubeconfig '/it'\''s here' --context 'prod; rm x' --server https://h:1`
 	if got := c.elsewhere(); got != want {
 		t.Errorf("it is %s, want %s", got, want)
