@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 )
 
@@ -139,10 +141,10 @@ func (o *claimOptions) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	claims, order := s.agents.SandboxClaims(s.namespace), o.order(s.namespace)
-	claim, err := claimAndWait(ctx, s.agents, order, o.wait || o.exec, o.teller())
+	order, key := o.order(s.namespace), rand.Text()
+	claim, err := claimAndWait(ctx, s.agents, order, key, o.wait || o.exec, o.teller())
 	if o.rm && (claim != nil || ctx.Err() != nil) {
-		defer func() { err = errors.Join(err, o.remove(ctx, claims, order.Name)) }()
+		defer func() { err = errors.Join(err, o.remove(ctx, s.agents, order, claim, key)) }()
 	} else if ctx.Err() != nil {
 		o.tellLeft(order, claim)
 	}
@@ -214,19 +216,30 @@ func (o *claimOptions) tellLeft(order, claim *v1alpha1.SandboxClaim) {
 // removeTimeout is how long the deletion of a claim may take.
 const removeTimeout = 30 * time.Second
 
-// remove deletes a claim, with which its sandboxes go.
-func (o *claimOptions) remove(ctx context.Context, claims typed.SandboxClaimInterface, name string) error {
+// remove deletes the claim that was made of an order, with which its sandboxes go. Another
+// one that has its name by now is left alone. claim is nil if it is not known to be stored:
+// then it is the one with the key.
+func (o *claimOptions) remove(ctx context.Context, agents typed.AgentsV1alpha1Interface, order, claim *v1alpha1.SandboxClaim, key string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout) // ctx may be over
 	defer cancel()
-	err := claims.Delete(ctx, name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+	claims, err := agents.SandboxClaims(order.Namespace), error(nil)
+	if claim == nil {
+		claim, err = claims.Get(ctx, order.Name, metav1.GetOptions{})
+		if err == nil && claim.Annotations[client.AnnotationKey] != key {
+			return nil
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("sandboxclaim %s and its sandboxes are left behind: %w", name, err)
+	if err == nil {
+		err = claims.Delete(ctx, order.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))})
+	}
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("sandboxclaim %s and its sandboxes are left behind: %w", order.Name, err)
 	}
 	if !o.remote.quiet {
-		o.say("sandboxclaim %s deleted, with its sandboxes", name)
+		o.say("sandboxclaim %s deleted, with its sandboxes", order.Name)
 	}
 	return nil
 }

@@ -69,14 +69,16 @@ func (c *connection) completePools(cmd *cobra.Command, args []string, toComplete
 	})
 }
 
-// completeHoldings offers claims that have sandboxes, and the sandboxes.
+// completeHoldings offers claims that have a sandbox, and the sandboxes as sbx/NAME.
 func (c *connection) completeHoldings(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return c.ask(cmd, args, toComplete, func(ctx context.Context, s *session, options metav1.ListOptions) (names []string) {
 		for _, claim := range s.claimsFor(ctx, options) {
 			if len(claim.Status.Sandboxes) == 1 {
 				names = append(names, claim.Name)
 			}
-			names = append(names, namesOf(&claim)...)
+			for _, name := range namesOf(&claim) {
+				names = append(names, "sbx/"+name)
+			}
 		}
 		return names
 	})

@@ -5,6 +5,8 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -71,10 +73,28 @@ func (c *connection) open() (*session, error) {
 
 // elsewhere is what of the flags a command line has to repeat to reach the same objects.
 func (c *connection) elsewhere() string {
-	if namespace := ptr.Deref(c.flags.Namespace, ""); namespace != "" {
-		return " -n " + namespace
+	var line strings.Builder
+	for _, flag := range []struct {
+		name  string
+		value *string
+	}{{"-n", c.flags.Namespace}, {"--kubeconfig", c.flags.KubeConfig}, {"--context", c.flags.Context},
+		{"--cluster", c.flags.ClusterName}, {"--server", c.flags.APIServer}} {
+		if value := ptr.Deref(flag.value, ""); value != "" {
+			line.WriteString(" " + flag.name + " " + quoted(value))
+		}
 	}
-	return ""
+	return line.String()
+}
+
+// plain are words that a shell takes as they are.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// quoted is a word for a command line that is pasted into a shell.
+func quoted(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // escapedWarnings escapes what a server warns of.

@@ -46,14 +46,15 @@ func newExecCommand(c *connection) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "exec CLAIM|SANDBOX [-- COMMAND [ARGS...]]",
 		Short: "Run a command in a sandbox, or a shell",
-		Long: "Run a command in a sandbox: in the one of a claim, or in the one of that name. Where a\n" +
-			"claim and a sandbox have the same name, write sbc/NAME or sbx/NAME. Without a command it\n" +
-			"is a shell (sh) on this terminal. It takes the right to exec into pods: the pod of a\n" +
-			"sandbox has its name.",
+		Long: "Run a command in a sandbox: in the one of a claim (sbc/NAME), or in the one of that name\n" +
+			"(sbx/NAME). A name alone is either, and is refused where it could be both: others may give\n" +
+			"their claims the name of your sandbox, so scripts say which. Without a command it is a\n" +
+			"shell (sh) on this terminal. It takes the right to exec into pods: the pod of a sandbox\n" +
+			"has its name.",
 		Example: "  # A shell in the sandbox of a claim\n" +
 			"  %[1]s exec run-1\n\n" +
 			"  # A command in a sandbox\n" +
-			"  %[1]s exec python-4k2p7d9x0aqz -- python --version",
+			"  %[1]s exec sbx/python-4k2p7d9x0aqz -- python --version",
 		ValidArgsFunction: c.first(c.completeHoldings),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
@@ -98,12 +99,56 @@ func (s *session) target(ctx context.Context, arg string) (string, error) {
 	}
 	claim, err := s.agents.SandboxClaims(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	if kind == "" && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
-		return name, nil
+		return s.unclaimedTarget(ctx, name)
 	}
 	if err != nil {
 		return "", err
 	}
-	return onlySandbox(claim)
+	sandbox, err := onlySandbox(claim)
+	if kind != "" || err != nil || sandbox == name {
+		return sandbox, err
+	}
+	if err := s.refuseTwo(ctx, name); err != nil {
+		return "", err
+	}
+	return sandbox, nil
+}
+
+// unclaimedTarget is the sandbox that a name means which is not that of a claim. A pod of
+// the name alone is no sandbox.
+func (s *session) unclaimedTarget(ctx context.Context, name string) (string, error) {
+	_, err := s.agents.Sandboxes(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", s.absent(name)
+	case apierrors.IsForbidden(err):
+		return "", fmt.Errorf("no sandboxclaim %q can be read in namespace %q, and whether it is a sandbox is not known: write sbx/%s if it is: %w",
+			name, s.namespace, name, err)
+	case err != nil:
+		return "", err
+	}
+	return name, nil
+}
+
+// refuseTwo returns an error if a name, which a claim has, is that of a sandbox too. Who may
+// not read sandboxes may read pods, as exec does: the pod of a sandbox has its name.
+func (s *session) refuseTwo(ctx context.Context, name string) error {
+	_, err := s.agents.Sandboxes(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) {
+		_, err = s.kube.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	switch {
+	case err == nil:
+		return fmt.Errorf("%q is a sandboxclaim and a sandbox in namespace %q: write sbc/%s or sbx/%s", name, s.namespace, name, name)
+	case apierrors.IsNotFound(err):
+		return nil
+	}
+	return fmt.Errorf("whether %q is a sandbox too is not known: write sbc/%s or sbx/%s: %w", name, name, name, err)
+}
+
+// absent is the error for a name that means nothing.
+func (s *session) absent(name string) error {
+	return fmt.Errorf("there is neither a sandboxclaim nor a sandbox %q in namespace %q", name, s.namespace)
 }
 
 // onlySandbox is the sandbox of a claim that has one.
@@ -157,7 +202,7 @@ func (s *session) noPod(ctx context.Context, name string, missing error) error {
 	sandbox, err := s.agents.Sandboxes(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is neither a sandboxclaim nor a sandbox %q in namespace %q", name, s.namespace)
+		return s.absent(name)
 	case err != nil: // who may exec need not be one who may read sandboxes
 		return missing
 	case apierrors.HasStatusCause(missing, metav1.CauseTypeUnexpectedServerResponse):

@@ -48,7 +48,8 @@ func (h holdings) of(user string) holdings {
 		}
 	}
 	for _, sandbox := range h.outlived {
-		if sandbox.Annotations[v1alpha1.AnnotationClaimedBy] == user {
+		// The label: its annotation has the beginning of a long name only.
+		if sandbox.Labels[v1alpha1.LabelClaimedBy] == v1alpha1.ClaimedByLabel(user) {
 			mine.outlived = append(mine.outlived, sandbox)
 		}
 	}

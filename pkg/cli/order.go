@@ -44,12 +44,12 @@ func newName(pool string) string {
 	return prefix + "-" + strings.ToLower(rand.Text()[:randomLetters])
 }
 
-// claimAndWait stores the claim order, which has a name, and with wait returns when it has
+// claimAndWait stores the claim order, which has a name, under a key that is new, and with wait returns when it has
 // ended. tell is called with each state of it that is seen before the last. On an error it
 // returns the claim as it was last seen, or nil if it is not known to be stored.
-func claimAndWait(ctx context.Context, agents typed.AgentsV1alpha1Interface, order *v1alpha1.SandboxClaim, wait bool,
+func claimAndWait(ctx context.Context, agents typed.AgentsV1alpha1Interface, order *v1alpha1.SandboxClaim, key string, wait bool,
 	tell func(*v1alpha1.SandboxClaim)) (*v1alpha1.SandboxClaim, error) {
-	claim, err := client.Create(ctx, agents, order, client.Options{RetryFor: retryFor})
+	claim, err := client.Create(ctx, agents, order, client.Options{Key: key, RetryFor: retryFor})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return claim, interrupted

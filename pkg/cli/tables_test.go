@@ -70,6 +70,7 @@ func TestHoldingsTable(t *testing.T) {
 	waits.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
 	bound, outlived := testSandbox("a", "two"), testSandbox("c", "gone")
 	outlived.Annotations[v1alpha1.AnnotationClaimedBy] = "bob"
+	outlived.Labels[v1alpha1.LabelClaimedBy] = v1alpha1.ClaimedByLabel("bob")
 
 	held := newHoldings([]*v1alpha1.SandboxClaim{two, waits}, []*v1alpha1.Sandbox{bound, outlived})
 

@@ -149,7 +149,7 @@ func (c *call) try(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 	case getErr == nil && c.made(there):
 		return there, nil
 	case getErr == nil && exists:
-		return nil, fmt.Errorf("%w, and it is not the claim of this call: its annotation %s or its replicas differ", err, AnnotationKey)
+		return nil, fmt.Errorf("%w, and it is not the claim of this call: its annotation %s, its user or what it asks for differ", err, AnnotationKey)
 	case getErr == nil, apierrors.IsNotFound(getErr):
 		return nil, err
 	}
@@ -157,9 +157,12 @@ func (c *call) try(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 }
 
 // made reports whether a claim is the one that this call wants, made by a try of it, or by
-// an earlier call with the same key.
+// an earlier call with the same key. The key alone does not tell: whoever may read claims
+// knows it.
 func (c *call) made(there *v1alpha1.SandboxClaim) bool {
-	return there.Annotations[AnnotationKey] == c.options.Key && wanted(there) == wanted(c.want)
+	return there.Annotations[AnnotationKey] == c.options.Key &&
+		(c.options.User == "" || there.Annotations[v1alpha1.AnnotationClaimedBy] == c.options.User) &&
+		sameOrder(there, c.want)
 }
 
 // createOnce sends the claim once. client-go would send it up to ten times more, for as

@@ -36,10 +36,18 @@ type Options struct {
 	// Key tells the claim of this call from any other of its name. Empty is a random key,
 	// so that a claim that was there before is never taken for the one that was asked for.
 	// A program that wants to find its claim again after a restart gives name and Key, such
-	// as the id of a job: then a claim of this name and key is the one that was meant. Who
-	// may create claims in the namespace and knows both could be first, so where parties
-	// that do not trust each other share a namespace, a Key must be hard to guess.
+	// as the id of a job: then a claim of this name and key that asks for the same, its
+	// times apart, is the one that was meant. The key is no secret: it is an annotation, and
+	// everyone who may read claims in the namespace knows it, and may make a claim with it.
+	// So with a Key of one's own in a namespace that is shared with others, set User.
 	Key string
+
+	// User is who must have made a claim that was there before, as the server has recorded
+	// in its annotation sandlot.io/claimed-by, which clients cannot write. It is the name
+	// that "kubectl auth whoami" tells, such as system:serviceaccount:NAMESPACE:NAME. Empty is
+	// not compared: then who replaces a claim between an answer that was lost and the look
+	// at what is there, and repeats its key, has theirs taken for it.
+	User string
 
 	// RetryShortage comes again, after the Retry-After of the server, when the claim is
 	// refused because too few sandboxes are available (onShortage: Fail) or too many

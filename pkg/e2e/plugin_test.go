@@ -51,6 +51,7 @@ func TestPlugin(t *testing.T) {
 		"plugin-top":         testPluginTop,
 		"plugin-exec":        testPluginExec,
 		"plugin-complete":    testPluginComplete,
+		"plugin-foreign":     testPluginForeign,
 		"plugin-warnings":    testPluginWarnings,
 		"plugin-standalone":  testPluginStandalone,
 	}
@@ -377,8 +378,8 @@ func testPluginComplete(t *testing.T, k *kubectl) {
 		"claims to release":       {[]string{"release", ""}, "one two"},
 		"sandboxes to release":    {[]string{"release", "two", ""}, two[0].Name + " " + two[1].Name},
 		"no sandbox twice":        {[]string{"release", "two", two[0].Name, ""}, two[1].Name},
-		"claims and sandboxes":    {[]string{"exec", ""}, "one " + one + " " + two[0].Name + " " + two[1].Name},
-		"sandboxes by their name": {[]string{"exec", one[:len(one)-1]}, one},
+		"claims and sandboxes":    {[]string{"exec", ""}, "one sbx/" + one + " sbx/" + two[0].Name + " sbx/" + two[1].Name},
+		"sandboxes by their name": {[]string{"exec", "sbx/" + one[:len(one)-1]}, "sbx/" + one},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -229,6 +229,16 @@ func TestClaimAndWaitKnowsItsOwn(t *testing.T) {
 	if _, err := client.ClaimAndWait(t.Context(), agents, testutil.Claim(set, "run-2", 1, nil), key); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("the same key for another number of sandboxes: %v", err)
 	}
+	fresh := testutil.Claim(set, "run-2", 2, func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = v1alpha1.WarmPoolNone })
+	if _, err := client.ClaimAndWait(t.Context(), agents, fresh, key); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("the same key for other sandboxes: %v", err)
+	}
+	for user, taken := range map[string]bool{mine.Annotations[v1alpha1.AnnotationClaimedBy]: true, "eve": false} {
+		key.User = user
+		if _, err := client.ClaimAndWait(t.Context(), agents, testutil.Claim(set, "run-2", 2, nil), key); (err == nil) != taken {
+			t.Errorf("the same key, made by %q: %v", user, err)
+		}
+	}
 	checkOnlyClaim(t, s, mine, 2)
 }
 

@@ -32,6 +32,26 @@ fail() {
   exit "$1"
 }
 
+# metadata prints the metadata of the claim in $answer, without white space.
+metadata() {
+  local text
+  text=$(tr -d ' \n\t' <"$answer")
+  text=${text#*\"metadata\":\{}
+  echo "${text%%,\"spec\":\{*}"
+}
+
+# uid_of prints the UID of the claim in $answer.
+uid_of() {
+  [[ $(metadata) =~ \"uid\":\"([^\"]+)\" ]] && echo "${BASH_REMATCH[1]}"
+}
+
+# is_ours says whether the claim in $answer has our key where it belongs.
+is_ours() {
+  local text
+  text=$(metadata)
+  [[ ${text#*\"annotations\":\{} == *"\"client.sandlot.io/key\":\"$key\""* ]]
+}
+
 body="{\"apiVersion\":\"agents.kruise.io/v1alpha1\",\"kind\":\"SandboxClaim\",
   \"metadata\":{\"name\":\"$name\",\"annotations\":{\"client.sandlot.io/key\":\"$key\"}},
   \"spec\":{\"templateName\":\"$pool\",\"replicas\":$replicas,\"onShortage\":\"Fail\"}}"
@@ -39,7 +59,7 @@ for try in 1 2 3 4 5 6; do
   case $(call --data "$body" "$claims") in
     201) break ;;
     409) # A try before has come through, if it has our key.
-      [[ $(call "$claims/$name") == 200 ]] && grep -q "\"$key\"" "$answer" && break
+      [[ $(call "$claims/$name") == 200 ]] && is_ours && break
       fail 1 ;;
     429)
       if grep -qE '"(SandboxShortage|TooManyWaitingClaims)"' "$answer"; then fail 75; fi ;;
@@ -50,6 +70,8 @@ for try in 1 2 3 4 5 6; do
   sleep $((try + RANDOM % 3))
 done
 
+uid=$(uid_of)
+
 # A watch instead of polling. Each ends by itself after a minute.
 until grep -qE '"phase": ?"Completed"' "$answer"; do
   curl --silent --no-buffer --max-time 65 "${auth[@]}" \
@@ -58,9 +80,15 @@ until grep -qE '"phase": ?"Completed"' "$answer"; do
   [[ $(call "$claims/$name") != 404 ]] || fail 1
 done
 
+# Another claim that has the name by now is not ours.
+[[ $(uid_of) == "$uid" ]] || fail 1
 # Completed is not success: AllReplicasClaimed is.
 grep -q '"AllReplicasClaimed"' "$answer" || fail 1
 tr -d ' \n\t' <"$answer" | sed 's/.*"sandboxes":\[//; s/"conditions".*//' | grep -o '"name":"[^"]*"' | cut -d '"' -f 4
 
-until [[ $(call --data '{}' "$claims/$name/release") == 201 ]] && grep -qE '"remaining": ?0' "$answer"; do sleep 1; done
-[[ $(call --request DELETE "$claims/$name") == 200 ]] || fail 1
+while code=$(call --data "{\"spec\":{\"claimUID\":\"$uid\"}}" "$claims/$name/release"); do
+  [[ $code == 201 ]] && grep -qE '"remaining": ?0' "$answer" && break
+  [[ $code != 40[0-79] && $code != 422 ]] || fail 1
+  sleep 1
+done
+[[ $(call --request DELETE --data "{\"preconditions\":{\"uid\":\"$uid\"}}" "$claims/$name") == 200 ]] || fail 1

@@ -16,7 +16,7 @@ answer=$(mktemp)
 trap 'rm -f "$answer"' EXIT
 
 create() {
-  "$kubectl" create --request-timeout=65s -f - <<YAML
+  "$kubectl" create --request-timeout=65s -o 'jsonpath={.metadata.uid}' -f - <<YAML
 apiVersion: agents.kruise.io/v1alpha1
 kind: SandboxClaim
 metadata:
@@ -31,11 +31,12 @@ YAML
 }
 
 for try in 1 2 3 4 5; do
-  create >"$answer" 2>&1 && break
-  # Whatever was said: is it there? Only this script knows the key.
+  uid=$(create 2>"$answer") && break
+  # Whatever was said: is it there? It has our key then.
   there=$("$kubectl" get sandboxclaim "$name" --ignore-not-found \
-    -o 'jsonpath={.metadata.annotations.client\.sandlot\.io/key}' || true)
-  [[ "$there" == "$key" ]] && break
+    -o 'jsonpath={.metadata.uid} {.metadata.annotations.client\.sandlot\.io/key}' || true)
+  uid=${there%% *}
+  [[ "$there" == "$uid $key" ]] && break
   if grep -q 'sandboxes available' "$answer"; then
     cat "$answer" >&2
     exit 75
@@ -50,9 +51,12 @@ done
 # Completed is not success: Ready is.
 "$kubectl" wait --for=condition=Completed --timeout=2m "sandboxclaim/$name" >/dev/null
 "$kubectl" wait --for=condition=Ready --timeout=5s "sandboxclaim/$name" >/dev/null
-"$kubectl" get sandboxclaim "$name" -o 'jsonpath={range .status.sandboxes[*]}{.name}{"\n"}{end}'
+mapfile -t got < <("$kubectl" get sandboxclaim "$name" \
+  -o 'jsonpath={.metadata.uid}{"\n"}{.metadata.namespace}{"\n"}{range .status.sandboxes[*]}{.name}{"\n"}{end}')
+# Another claim that has the name by now is not ours. Nor is it given back: see the UID below.
+[[ "${got[0]-}" == "$uid" ]]
+printf '%s\n' "${got[@]:2}"
 
-namespace=$("$kubectl" get sandboxclaim "$name" -o 'jsonpath={.metadata.namespace}')
-"$kubectl" create --raw "/apis/agents.kruise.io/v1alpha1/namespaces/$namespace/sandboxclaims/$name/release" \
-  -f - <<<'{}' >/dev/null
-"$kubectl" delete sandboxclaim "$name" >/dev/null
+path=/apis/agents.kruise.io/v1alpha1/namespaces/${got[1]}/sandboxclaims/$name
+"$kubectl" create --raw "$path/release" -f - <<<"{\"spec\":{\"claimUID\":\"$uid\"}}" >/dev/null
+"$kubectl" delete --raw "$path" -f - <<<"{\"preconditions\":{\"uid\":\"$uid\"}}" >/dev/null
