@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +35,13 @@ func TestOwnSandboxes(t *testing.T) {
 	c, shared, alone := admin(t), namespace(t), namespace(t)
 	kubectl(t, "", "", "label", "namespace", shared, "example.com/own-sandboxes=true")
 	kubectl(t, "", policy, "apply", "-f", "-")
-	t.Cleanup(func() { kubectl(t, "", policy, "delete", "-f", "-") })
+	t.Cleanup(func() {
+		api, ctx := c.kube.AdmissionregistrationV1(), context.Background() // that of the test has ended
+		if err := errors.Join(api.ValidatingAdmissionPolicyBindings().Delete(ctx, "own-sandboxes", metav1.DeleteOptions{}),
+			api.ValidatingAdmissionPolicies().Delete(ctx, "own-sandboxes", metav1.DeleteOptions{})); err != nil {
+			t.Error(err)
+		}
+	})
 
 	ann, bob, editor := uniqueUser(t, "ann"), uniqueUser(t, "bob"), uniqueUser(t, "editor")
 	held := map[string]string{} // by namespace and user
