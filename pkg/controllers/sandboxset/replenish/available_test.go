@@ -62,7 +62,7 @@ func TestAvailable(t *testing.T) {
 		},
 		"too long": {
 			replicas: 1, pool: []builder{notReady("b", "PodCreateFailed", long)},
-			want: "False SandboxesCannotStart: 1 sandbox of SandboxSet pool cannot start: PodCreateFailed: " + strings.Repeat("ü", 221) + "...",
+			want: "False SandboxesCannotStart: 1 sandbox of SandboxSet pool cannot start: PodCreateFailed: " + strings.Repeat("ü", 224) + "...",
 		},
 		"failed": {
 			replicas: 1, pool: []builder{notReady("a", "PodReady", "Evicted: no memory").phase(v1alpha1.SandboxFailed)},
