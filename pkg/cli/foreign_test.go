@@ -50,7 +50,7 @@ func TestTarget(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			clients := fake.NewClientset(tc.objects...)
-			for _, resource := range strings.FieldsSeq(tc.forbidden) {
+			for resource := range strings.FieldsSeq(tc.forbidden) {
 				clients.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, apierrors.NewForbidden(v1alpha1.Resource(resource), tc.arg, nil)
 				})
