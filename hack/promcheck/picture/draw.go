@@ -68,7 +68,7 @@ func (c *canvas) panel(p plot) {
 	c.add(`<rect x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="3" fill="#181b1f" stroke="#2c3235"/>`, b.x, b.y, b.w, b.h)
 	c.text(b.x+8, b.y+17, `font-size="12" font-weight="bold"`, p.Title)
 	lines := byLast(p.lines)
-	inner := box{x: b.x + 56, y: b.y + 28, w: b.w - 68, h: b.h - 50}
+	inner := box{x: b.x + 62, y: b.y + 28, w: b.w - 76, h: b.h - 62} // between the scales
 	switch {
 	case len(lines) == 0:
 		c.text(b.x+b.w/2, b.y+b.h/2+4, `text-anchor="middle" fill="#8e8e99"`, "no data")

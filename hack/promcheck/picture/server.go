@@ -113,7 +113,7 @@ func (s *server) scrape(ctx context.Context, seen *observed) error {
 // between more at once than a pool has.
 func (s *server) load(ctx context.Context) error {
 	if _, err := s.kubectl(ctx, pool("node", 12)+pool("python", 30), "apply", "-f", "-"); err != nil {
-		return ignoreEnd(ctx, err)
+		return unlessEnded(ctx, err)
 	}
 	for i := 0; ctx.Err() == nil; i++ {
 		claims := strings.Repeat(claim("python", 1), 2+i%3) + claim("node", 1)
@@ -121,7 +121,7 @@ func (s *server) load(ctx context.Context) error {
 			claims += strings.Repeat(claim("node", 8), 3)
 		}
 		if _, err := s.kubectl(ctx, claims, "create", "-f", "-"); err != nil {
-			return ignoreEnd(ctx, err)
+			return unlessEnded(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -131,12 +131,12 @@ func (s *server) load(ctx context.Context) error {
 	return nil
 }
 
-// ignoreEnd drops the error of what was ended on purpose.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// unlessEnded drops the error of what was ended on purpose.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func pool(name string, replicas int) string {

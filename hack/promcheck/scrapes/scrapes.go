@@ -130,7 +130,7 @@ func number(f float64) string {
 
 // put adds a sample, to a series of b's labels and more.
 func (db *Database) put(b *labels.Builder, at time.Time, name string, value float64, more ...string) {
-	of := labels.NewBuilder(b.Labels()).Set(labels.MetricName, name)
+	of := labels.NewBuilder(b.Labels()).Set(model.MetricNameLabel, name)
 	for i := 0; i < len(more); i += 2 {
 		of.Set(more[i], more[i+1])
 	}
