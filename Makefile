@@ -119,6 +119,7 @@ generate: ## Regenerate deepcopy, defaults, OpenAPI and clients
 .PHONY: pictures
 pictures: build kubectl ## Draw the pictures of the docs from a running server
 	@go run ./hack/terminal docs/images/terminal.svg
+	@cd hack/promcheck && GOWORK=off go run ./picture --root ../.. ../../artifacts/dashboard/sandlot.json ../../docs/images/dashboard.svg
 
 .PHONY: lint
 lint: ## Run golangci-lint

@@ -13,16 +13,19 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sandlot-io/sandlot/hack/promcheck/grafana"
+	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
 
 // checker evaluates queries at the time of the last scrape.
 type checker struct {
-	db     *database
+	db     *scrapes.Database
 	engine *promql.Engine
 	now    time.Time
 }
 
-func newChecker(db *database, now time.Time) *checker {
+func newChecker(db *scrapes.Database, now time.Time) *checker {
 	return &checker{db: db, now: now, engine: promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 1e7, Timeout: time.Minute, Parser: promqlParser(),
 	})}
@@ -60,7 +63,7 @@ func (c *checker) checkNames(expr parser.Expr) []error {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch node := node.(type) {
 		case *parser.VectorSelector:
-			if len(c.db.matching(node.LabelMatchers)) == 0 {
+			if len(c.db.Matching(node.LabelMatchers)) == 0 {
 				errs = append(errs, fmt.Errorf("nothing that is exposed matches %s", node))
 			}
 		case *parser.AggregateExpr:
@@ -84,9 +87,9 @@ func (c *checker) checkLabels(expr parser.Expr, wanted []string) []error {
 		if !ok {
 			return nil
 		}
-		selected := c.db.matching(selector.LabelMatchers)
+		selected := c.db.Matching(selector.LabelMatchers)
 		for _, label := range wanted {
-			if len(selected) > 0 && !slices.ContainsFunc(selected, func(s *series) bool { return s.labels.Has(label) }) {
+			if len(selected) > 0 && !slices.ContainsFunc(selected, func(s *scrapes.Series) bool { return s.Labels.Has(label) }) {
 				errs = append(errs, fmt.Errorf("%s has no label %s", selector, label))
 			}
 		}
@@ -103,11 +106,11 @@ func (c *checker) checkPickers(expr parser.Expr, pickers []string) []error {
 		if !ok {
 			return nil
 		}
-		selected := c.db.matching(selector.LabelMatchers)
+		selected := c.db.Matching(selector.LabelMatchers)
 		for _, label := range pickers {
-			has := slices.ContainsFunc(selected, func(s *series) bool { return s.labels.Has(label) })
+			has := slices.ContainsFunc(selected, func(s *scrapes.Series) bool { return s.Labels.Has(label) })
 			picks := func(m *labels.Matcher) bool {
-				return m.Name == label && m.Type == labels.MatchRegexp && m.Value == everything
+				return m.Name == label && m.Type == labels.MatchRegexp && m.Value == grafana.Everything
 			}
 			if has && !slices.ContainsFunc(selector.LabelMatchers, picks) {
 				errs = append(errs, fmt.Errorf("%s is not filtered by the picker of %s", selector, label))

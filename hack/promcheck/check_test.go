@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
 
 // write makes files in a new folder.
@@ -41,7 +43,7 @@ took_count 1
 
 func TestCheck(t *testing.T) {
 	now := time.Now()
-	db, err := load(write(t, map[string]string{
+	db, err := scrapes.Load(write(t, map[string]string{
 		"0/server.prom": first,
 		"1/server.prom": strings.ReplaceAll(first, "} 1\n", "} 5\n"),
 	}), now)

@@ -1,11 +1,13 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package scrapes holds scrapes of programs in memory, as a Prometheus would.
+package scrapes
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,18 +31,19 @@ import (
 // concerned.
 const interval = 15 * time.Second
 
-// database holds scrapes as a Prometheus would.
-type database struct {
-	series map[string]*series // by their labels
+// Database holds scrapes as a Prometheus would. The zero value is empty.
+type Database struct {
+	series map[string]*Series // by their labels
 }
 
-type series struct {
-	labels  labels.Labels
+// Series is one of a Database.
+type Series struct {
+	Labels  labels.Labels
 	samples []chunks.Sample
 }
 
-// load reads the rounds of scrapes below a folder. The last one is of now.
-func load(folder string, now time.Time) (*database, error) {
+// Load reads the rounds of scrapes below a folder. The last one is of now.
+func Load(folder string, now time.Time) (*Database, error) {
 	rounds, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil {
 		return nil, err
@@ -49,7 +52,7 @@ func load(folder string, now time.Time) (*database, error) {
 	if len(rounds) < 2 {
 		return nil, fmt.Errorf("%q has %d rounds of scrapes; a rate needs two", folder, len(rounds))
 	}
-	db := &database{series: map[string]*series{}}
+	db := &Database{}
 	for i, round := range rounds {
 		files, err := filepath.Glob(filepath.Join(round, "*.prom"))
 		if err != nil {
@@ -65,18 +68,23 @@ func load(folder string, now time.Time) (*database, error) {
 	return db, nil
 }
 
-func (db *database) read(path string, at time.Time) error {
+func (db *Database) read(path string, at time.Time) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	return db.Add(file, strings.TrimSuffix(filepath.Base(path), ".prom"), at)
+}
+
+// Add reads what a job answered to a scrape. Scrapes of a job are added in the order
+// of their times.
+func (db *Database) Add(scrape io.Reader, job string, at time.Time) error {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(file)
+	families, err := parser.TextToMetricFamilies(scrape)
 	if err != nil {
 		return err
 	}
-	job := strings.TrimSuffix(filepath.Base(path), ".prom")
 	for name, family := range families {
 		for _, metric := range family.GetMetric() {
 			b := labels.NewBuilder(labels.FromStrings("job", job, "instance", job+":443"))
@@ -90,7 +98,7 @@ func (db *database) read(path string, at time.Time) error {
 	return nil
 }
 
-func (db *database) add(b *labels.Builder, at time.Time, name string, kind dto.MetricType, metric *dto.Metric) {
+func (db *Database) add(b *labels.Builder, at time.Time, name string, kind dto.MetricType, metric *dto.Metric) {
 	switch kind {
 	case dto.MetricType_COUNTER:
 		db.put(b, at, name, metric.GetCounter().GetValue())
@@ -121,51 +129,54 @@ func number(f float64) string {
 }
 
 // put adds a sample, to a series of b's labels and more.
-func (db *database) put(b *labels.Builder, at time.Time, name string, value float64, more ...string) {
-	of := labels.NewBuilder(b.Labels()).Set(labels.MetricName, name)
+func (db *Database) put(b *labels.Builder, at time.Time, name string, value float64, more ...string) {
+	of := labels.NewBuilder(b.Labels()).Set(model.MetricNameLabel, name)
 	for i := 0; i < len(more); i += 2 {
 		of.Set(more[i], more[i+1])
 	}
 	set := of.Labels()
 	s := db.series[set.String()]
 	if s == nil {
-		s = &series{labels: set}
+		if db.series == nil {
+			db.series = map[string]*Series{}
+		}
+		s = &Series{Labels: set}
 		db.series[set.String()] = s
 	}
 	s.samples = append(s.samples, sample{at.UnixMilli(), value})
 }
 
-// matching returns the series that all matchers fit, sorted.
-func (db *database) matching(matchers []*labels.Matcher) []*series {
-	var found []*series
+// Matching returns the series that all matchers fit, sorted.
+func (db *Database) Matching(matchers []*labels.Matcher) []*Series {
+	var found []*Series
 	for _, s := range db.series {
-		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.labels.Get(m.Name)) }) {
+		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Labels.Get(m.Name)) }) {
 			found = append(found, s)
 		}
 	}
-	slices.SortFunc(found, func(a, b *series) int { return labels.Compare(a.labels, b.labels) })
+	slices.SortFunc(found, func(a, b *Series) int { return labels.Compare(a.Labels, b.Labels) })
 	return found
 }
 
 // Querier implements storage.Queryable.
-func (db *database) Querier(mint, maxt int64) (storage.Querier, error) {
+func (db *Database) Querier(mint, maxt int64) (storage.Querier, error) {
 	return &querier{db: db, mint: mint, maxt: maxt}, nil
 }
 
 type querier struct {
 	storage.LabelQuerier // which the engine does not use
 
-	db         *database
+	db         *Database
 	mint, maxt int64
 }
 
 // Select implements storage.Querier.
 func (q *querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	var set seriesSet
-	for _, s := range q.db.matching(matchers) {
+	for _, s := range q.db.Matching(matchers) {
 		samples := slices.DeleteFunc(slices.Clone(s.samples), func(s chunks.Sample) bool { return s.T() < q.mint || s.T() > q.maxt })
 		if len(samples) > 0 {
-			set.entries = append(set.entries, storage.NewListSeries(s.labels, samples))
+			set.entries = append(set.entries, storage.NewListSeries(s.Labels, samples))
 		}
 	}
 	return &set
