@@ -15,11 +15,11 @@ In another terminal, once the server says that it is ready:
 
   export KUBECONFIG=$kubeconfig
   bin/kubectl apply -f artifacts/example/
-  bin/kubectl wait --for=jsonpath={.status.availableReplicas}=20 sandboxset/python
+  bin/kubectl wait --timeout=5m --for=jsonpath={.status.availableReplicas}=20 sandboxset/python
   bin/kubectl get sandboxsets,sandboxes
   bin/kubectl create -f artifacts/example/claims/one.yaml
   bin/kubectl get sandboxclaims,sandboxes -o wide
-  bin/kubectl wait --for=condition=Ready sandboxclaims --all
+  bin/kubectl wait --timeout=5m --for=condition=Ready sandboxclaims --all
 
 TRY
 exec bin/sandlot up --data-dir "$PWD/_output/run" --kubeconfig "$kubeconfig" "$@"

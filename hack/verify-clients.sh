@@ -32,11 +32,11 @@ required() {
 # of those that clients must not bring.
 light() {
   local heavy='k8s\.io/apiserver|go\.etcd\.io/.*|sigs\.k8s\.io/controller-runtime|github\.com/sandlot-io/sandlot'
-  local found
-  found="$(cd "$1" && { go list -m all && go mod graph | tr ' ' '\n'; } |
-    grep -E "^($heavy)([ @]|$)" | sort -u)" && fail "the modules of $1 include" $found
-  found="$(cd "$1" && go list -deps -test ./... |
-    grep -E "^($heavy)(/|$)" | grep -Ev '^github\.com/sandlot-io/sandlot/(apis|pkg/client|hack/clientmodule)(/|\.test|$)')" &&
+  local found modules packages
+  modules="$(cd "$1" && go list -m all && go mod graph | tr ' ' '\n')" || fail "cannot list the modules of $1"
+  packages="$(cd "$1" && go list -deps -test ./...)" || fail "cannot list the packages of $1"
+  found="$(grep -E "^($heavy)([ @]|$)" <<<"$modules" | sort -u)" && fail "the modules of $1 include" $found
+  found="$(grep -E "^($heavy)(/|$)" <<<"$packages" | grep -Ev '^github\.com/sandlot-io/sandlot/(apis|pkg/client|hack/clientmodule)(/|\.test|$)')" &&
     fail "the packages of $1 include" $found
   return 0
 }
@@ -80,9 +80,11 @@ for version in "${kubernetes[@]}"; do
       export GOFLAGS="$GOFLAGS -mod=mod -modfile=$modfile"
       libraries=("k8s.io/api@$version" "k8s.io/apimachinery@$version")
       [[ "$module" == apis ]] || libraries+=("k8s.io/client-go@$version")
-      go get "${libraries[@]}"
-      go vet ./...
-      go test ./... | { grep -v 'no test files' || true; }
+      # Within "( ) ||" the shell does not stop at errors by itself.
+      go get "${libraries[@]}" &&
+        [[ "$(go list -m -f '{{.Version}}' k8s.io/apimachinery)" == "$version" ]] &&
+        go vet ./... &&
+        go test ./... | { grep -v 'no test files' || true; }
     ) || fail "$module does not work with k8s.io/client-go $version"
   done
 done

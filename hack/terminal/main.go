@@ -28,11 +28,11 @@ var lines = []struct {
 	most    int
 }{
 	{"bin/kubectl apply -f artifacts/example/sandboxset.yaml", 1},
-	{"bin/kubectl wait --for=jsonpath={.status.availableReplicas}=20 sandboxset/python", 1},
+	{"bin/kubectl wait --timeout=5m --for=jsonpath={.status.availableReplicas}=20 sandboxset/python", 1},
 	{"bin/kubectl get sandboxsets", 2},
 	{"bin/kubectl create -f artifacts/example/claims/one.yaml", 1},
 	{"bin/kubectl get sandboxclaims -o wide", 2},
-	{"bin/kubectl wait --for=condition=Ready sandboxclaims --all", 1},
+	{"bin/kubectl wait --timeout=5m --for=condition=Ready sandboxclaims --all", 1},
 	{"bin/kubectl get sandboxes -l agents.kruise.io/sandbox-claimed=true", 2},
 }
 

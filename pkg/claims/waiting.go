@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +36,7 @@ const (
 	waitsFor     = Apart + "waits for "
 	beingStarted = " being started: "
 	cannotStart  = "cannot start: "
+	wouldBeMade  = " would be made for it"
 )
 
 // Line is how things stand in line for a claim that waits.
@@ -82,7 +84,13 @@ func WouldMakeMessage(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s%s would be made for it", Apart, counted(n, "sandbox", "sandboxes"))
+	return fmt.Sprintf("%s%s%s", Apart, counted(n, "sandbox", "sandboxes"), wouldBeMade)
+}
+
+// OnlyWouldMake reports whether what a claim's message says beside its numbers is only what
+// WouldMakeMessage adds.
+func OnlyWouldMake(said string) bool {
+	return strings.HasSuffix(said, wouldBeMade) && !strings.Contains(said, Apart)
 }
 
 // EndMessage is the part of the message of a claim that ended short that tells why the
@@ -94,16 +102,12 @@ func EndMessage(cause string) string {
 	return Apart + cause
 }
 
-// WithoutWait is a claim's message without what WaitMessage added to it.
+// WithoutWait is a claim's message without what WaitMessage and StartMessage added to it.
 func WithoutWait(message string) string {
-	before, rest, found := strings.Cut(message, waitsFor)
-	if !found {
-		return message
-	}
-	if _, after, more := strings.Cut(rest, Apart); more {
-		return before + Apart + after
-	}
-	return before
+	parts := strings.Split(message, Apart)
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool {
+		return strings.HasPrefix(Apart+part, waitsFor) || strings.Contains(part, beingStarted)
+	}), Apart)
 }
 
 // WaitsForPool reports whether a claim's message says that it waits for a pool, or that

@@ -40,6 +40,9 @@ func TestWaitMessage(t *testing.T) {
 		if without := WithoutWait(begin + got + end); without != begin+end {
 			t.Errorf("%s: without it %q", name, without)
 		}
+		if without := WithoutWait(begin + got + StartMessage(1, "Unschedulable") + end); without != begin+end {
+			t.Errorf("%q without both is %q", got, without)
+		}
 		if without := WithoutWait(begin + got); without != begin {
 			t.Errorf("%s: without it %q", name, without)
 		}

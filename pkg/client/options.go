@@ -55,8 +55,8 @@ type Options struct {
 	RetryShortage bool
 
 	// RetryFor is how long one that gives no clear answer (a lost connection, 500, 502, 503,
-	// 504, or 429 because it is overloaded) is asked again, counted from the last clear
-	// one. The end of the context comes first. Default one minute.
+	// 504, or 429 because it is overloaded) is asked again, counted from the first such
+	// answer after a clear one. The end of the context comes first. Default one minute.
 	RetryFor time.Duration
 
 	// OnGiveUp says what becomes of the claim when the context ends, or RetryFor is over,

@@ -16,7 +16,8 @@ import (
 type patience struct {
 	limit   time.Duration
 	backoff wait.Backoff
-	since   time.Time
+	// since is when the first try ended that was not answered; zero before.
+	since time.Time
 }
 
 func newPatience(limit time.Duration) *patience {
@@ -25,8 +26,8 @@ func newPatience(limit time.Duration) *patience {
 	return p
 }
 
-// heard begins the time anew, and goes on to ask less and less often.
-func (p *patience) heard() { p.since = clock.RealClock{}.Now() }
+// heard lets the time begin anew, and goes on to ask less and less often.
+func (p *patience) heard() { p.since = time.Time{} }
 
 // answered begins anew: there was a clear answer.
 func (p *patience) answered() {
@@ -37,7 +38,11 @@ func (p *patience) answered() {
 // again waits until it is time to ask again after err, and at least what the server wants
 // after it. It returns an error when there is no time left, which wraps err.
 func (p *patience) again(ctx context.Context, err error) error {
-	if (clock.RealClock{}).Since(p.since) >= p.limit {
+	now := clock.RealClock{}.Now()
+	if p.since.IsZero() {
+		p.since = now // an answer may have been long in coming
+	}
+	if now.Sub(p.since) >= p.limit {
 		return &overError{cause: fmt.Errorf("no clear answer for %s: %w", p.limit, err)}
 	}
 	delay := p.backoff.Step()

@@ -68,7 +68,7 @@ func testColumns(t *testing.T, k *kubectl) {
 		"sets": {
 			names: []string{"sandboxsets", "sandboxset", "sbs"}, object: "pool",
 			columns: []string{"NAME", "REPLICAS", "AVAILABLE", "UPDATEDREPLICAS", "UPDATEDAVAILABLEREPLICAS", "UPDATEREVISION", "AGE"},
-			wide:    []string{"CURRENT", "TEMPLATE"},
+			wide:    []string{"CURRENT", "TEMPLATE", "MESSAGE"},
 			row:     "pool 1",
 		},
 		"templates": {

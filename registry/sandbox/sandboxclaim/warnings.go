@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	rules "github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
@@ -45,7 +46,7 @@ func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
 	if !ended && missing == "" {
 		// The numbers are told already.
 		why = strings.TrimLeft(strings.TrimPrefix(why, v1alpha1.ClaimingMessage(claimed, wanted)), ":;,. ")
-		if preview && why == "" {
+		if preview && (why == "" || rules.OnlyWouldMake(why)) {
 			return ""
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	rules "github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 func TestShortWarning(t *testing.T) {
@@ -56,6 +57,11 @@ func TestShortWarning(t *testing.T) {
 			message:   v1alpha1.ClaimingMessage(1, 3) + "; no fresh sandboxes can be made: a limit",
 			created:   "claimed 1/3 so far: no fresh sandboxes can be made: a limit" + watch,
 			previewed: "dry run: claimed 1/3 so far: no fresh sandboxes can be made: a limit",
+		},
+		"makes others": {
+			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, claimed: 1,
+			message: v1alpha1.ClaimingMessage(1, 3) + rules.WouldMakeMessage(2),
+			created: "claimed 1/3 so far: 2 sandboxes would be made for it" + watch,
 		},
 		"ended short": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, ended: true, claimed: 1, message: "Timeout\nreached",

@@ -10,6 +10,7 @@ _request_timeout on each of them.
 """
 
 import argparse
+import http.client
 import json
 import random
 import secrets
@@ -70,14 +71,14 @@ class Claims:
                 if error.code not in (408, 429) and error.code < 500:
                     raise
                 last = error
-            except OSError as error:  # no answer: it is not known whether it is stored
+            except (OSError, http.client.HTTPException, ValueError) as error:  # no whole answer: it is not known whether it is stored
                 last = error
             if time.monotonic() > until:
                 raise RuntimeError(f"gave up on claim {name}; it may be stored") from last
             time.sleep(delay * random.uniform(1, 1.5))
             delay = min(2 * delay, 5)
         while claim["status"]["phase"] != "Completed":
-            claim = self.watch(name)
+            claim = self.watch(claim)
         return claim
 
     def create(self, claim, key):
@@ -95,17 +96,21 @@ class Claims:
                     return there
             raise
 
-    def watch(self, name):
-        """Returns the claim after a change of it, or after a minute."""
+    def watch(self, claim):
+        """Returns the claim when it is Completed, or after a minute."""
+        name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
         try:
             with self.open("GET", f"?watch=true&timeoutSeconds=60&fieldSelector=metadata.name={name}") as events:
                 for line in events:
                     seen = json.loads(line)["object"]
-                    if seen.get("status", {}).get("phase") == "Completed":
+                    if seen.get("metadata", {}).get("uid") == uid and seen.get("status", {}).get("phase") == "Completed":
                         return seen
-        except OSError:
+        except (OSError, http.client.HTTPException, ValueError):
             time.sleep(1)
-        return self.call("GET", "/" + name)
+        seen = self.call("GET", "/" + name)
+        if seen["metadata"]["uid"] != uid:  # deleted, and made again by another
+            raise RuntimeError(f"claim {name} was deleted while it was waited for")
+        return seen
 
     def give_back(self, claim):
         name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
