@@ -36,7 +36,7 @@ light() {
   modules="$(cd "$1" && go list -m all && go mod graph | tr ' ' '\n')" || fail "cannot list the modules of $1"
   packages="$(cd "$1" && go list -deps -test ./...)" || fail "cannot list the packages of $1"
   found="$(grep -E "^($heavy)([ @]|$)" <<<"$modules" | sort -u)" && fail "the modules of $1 include" $found
-  found="$(grep -E "^($heavy)(/|$)" <<<"$packages" | grep -Ev '^github\.com/sandlot-io/sandlot/(apis|pkg/client|hack/clientmodule)(/|\.test|$)')" &&
+  found="$(grep -E "^($heavy)(/|$)" <<<"$packages" | grep -Ev '^github\.com/sandlot-io/sandlot/(apis|pkg/client|hack/clientmodule)(/|\.test| |$)')" &&
     fail "the packages of $1 include" $found
   return 0
 }
