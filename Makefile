@@ -15,7 +15,9 @@ export CGO_ENABLED := 0
 RACE ?= $(shell $$(go env CC) -E -include stdlib.h - </dev/null >/dev/null 2>&1 && echo -race)
 # More arguments of go test, such as TESTARGS='-v -run TestClaim'.
 TESTARGS ?=
-PACKAGES ?= ./...
+# The root and the two modules that others import; go.work puts them together.
+MODULES := ./... ./apis/... ./pkg/client/...
+PACKAGES ?= $(MODULES)
 # What a release calls itself; any other build knows its commit.
 VERSION ?=
 # Arguments of the benchmark and of sandlot up.
@@ -47,10 +49,11 @@ help: ## Show this help
 build: ## Build all programs of cmd/ into bin/
 	@mkdir -p bin
 	@go build $(if $(VERSION),-ldflags "-X github.com/sandlot-io/sandlot/pkg/version.version=$(VERSION)") -o bin/ ./cmd/...
+	@ln -sf kubectl-sandlot bin/kubectl_complete-sandlot
 
 .PHONY: demo
 demo: build ## Start a server on a temporary folder, claim sandboxes, stop it
-	@go build -o bin/ ./artifacts/example
+	@go build -o bin/example ./artifacts/example/go
 	@hack/demo.sh
 
 .PHONY: run
@@ -101,7 +104,7 @@ test-abuse: ## Let the worst users loose on a running server and print what that
 
 .PHONY: test-unit
 test-unit: ## Run the tests beside the code, without -race and without whole servers
-	go test $(TESTARGS) $$(go list ./... | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')
+	go test $(TESTARGS) $$(go list $(MODULES) | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')
 
 .PHONY: test-image
 test-image: ## Make the container images twice, look into them and run what they hold
@@ -112,6 +115,11 @@ test-image: ## Make the container images twice, look into them and run what they
 .PHONY: generate
 generate: ## Regenerate deepcopy, defaults, OpenAPI and clients
 	hack/update-codegen.sh
+
+.PHONY: pictures
+pictures: build kubectl ## Draw the pictures of the docs from a running server
+	@go run ./hack/terminal docs/images/terminal.svg
+	@cd hack/promcheck && GOWORK=off go run ./picture --root ../.. ../../artifacts/dashboard/sandlot.json ../../docs/images/dashboard.svg
 
 .PHONY: lint
 lint: ## Run golangci-lint

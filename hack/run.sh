@@ -14,10 +14,12 @@ cat <<TRY
 In another terminal, once the server says that it is ready:
 
   export KUBECONFIG=$kubeconfig
-  bin/kubectl apply -f artifacts/example/sandboxset.yaml
+  bin/kubectl apply -f artifacts/example/
+  bin/kubectl wait --timeout=5m --for=jsonpath={.status.availableReplicas}=20 sandboxset/python
   bin/kubectl get sandboxsets,sandboxes
-  bin/kubectl create -f artifacts/example/sandboxclaim.yaml
-  bin/kubectl get sandboxclaims,sandboxes
+  bin/kubectl create -f artifacts/example/claims/one.yaml
+  bin/kubectl get sandboxclaims,sandboxes -o wide
+  bin/kubectl wait --timeout=5m --for=condition=Ready sandboxclaims --all
 
 TRY
 exec bin/sandlot up --data-dir "$PWD/_output/run" --kubeconfig "$kubeconfig" "$@"

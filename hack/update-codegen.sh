@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes everything that is generated from apis/: deep copies, defaults, OpenAPI,
-# and in pkg/generated the clientset, informers, listers and apply
-# configurations. Needs Go and nothing else.
+# and in pkg/client the clientset, informers, listers and apply
+# configurations; and artifacts/schema. Needs Go and nothing else.
 #
 # UPDATE_REPORT=1 accepts new entries in hack/api-violations.list.
 
@@ -15,12 +15,20 @@ MODULE=github.com/sandlot-io/sandlot
 BOILERPLATE="$ROOT/hack/boilerplate.go.txt"
 cd "$ROOT"
 
+# Each module is read with the libraries of its own go.mod, except that what is
+# generated for the server is generated from the root.
+export GOWORK=off
+
 # The generators are installed into bin/, which git ignores. Their version is
-# that of hack/tools/go.mod. hack/verify-codegen.sh sets another folder.
+# that of hack/tools/go.mod, and of hack/tools/clients/go.mod for those of
+# clients. hack/verify-codegen.sh sets another folder.
 export GOBIN="${CODEGEN_BIN:-$ROOT/bin}"
-(cd hack/tools && go mod download k8s.io/code-generator)
-# shellcheck disable=SC1091
-source "$(cd hack/tools && go list -m -f '{{.Dir}}' k8s.io/code-generator)/kube_codegen.sh"
+source_generators() { # folder of the go.mod that pins them
+    (cd "$1" && go mod download k8s.io/code-generator)
+    # shellcheck disable=SC1091
+    source "$(cd "$1" && go list -m -f '{{.Dir}}' k8s.io/code-generator)/kube_codegen.sh"
+}
+source_generators hack/tools
 
 # Types of these packages are referred to, so the OpenAPI has to describe them.
 # They live in the module cache, where nothing may be written.
@@ -57,6 +65,10 @@ kube::codegen::gen_openapi \
 # process substitution would hide a failure.
 go run ./pkg/generated/openapi/cmd/models-schema > "$schema"
 
+# JSON schemas for editors.
+rm -rf artifacts/schema
+go run ./hack/jsonschema artifacts/schema
+
 # applyconfiguration-gen looks our types up under names made from their Go path,
 # and quietly treats those it does not find as having no schema; everything else,
 # the server's OpenAPI and client-go's type converter included, goes by the model
@@ -69,15 +81,21 @@ replace() { # from, to, file
 }
 replace "$MODEL_NAMES" "$GO_NAMES" "$schema"
 
-kube::codegen::gen_client \
-    --boilerplate "$BOILERPLATE" \
-    --with-watch \
-    --with-applyconfig \
-    --applyconfig-openapi-schema "$schema" \
-    --output-dir pkg/generated \
-    --output-pkg "$MODULE/pkg/generated" \
-    apis
+# In the module of the clients and by the generators of the oldest libraries that
+# it builds with: newer ones would write what these lack.
+(
+    source_generators hack/tools/clients
+    cd pkg/client
+    kube::codegen::gen_client \
+        --boilerplate "$BOILERPLATE" \
+        --with-watch \
+        --with-applyconfig \
+        --applyconfig-openapi-schema "$schema" \
+        --output-dir . \
+        --output-pkg "$MODULE/pkg/client" \
+        ../../apis
+)
 
 while read -r file; do
     replace "$GO_NAMES" "$MODEL_NAMES" "$file"
-done < <(grep -rl "$GO_NAMES" pkg/generated/applyconfiguration)
+done < <(grep -rl "$GO_NAMES" pkg/client/applyconfiguration)

@@ -8,15 +8,16 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-export CGO_ENABLED=0 GOWORK=off
-module="$(go list -m)"
-packages="$(go list ./... | sed "s,^$module/,,")"
+export CGO_ENABLED=0 GOWORK="$PWD/go.work"
+module=github.com/sandlot-io/sandlot
+patterns=(./... ./apis/... ./pkg/client/...)
+packages="$(go list "${patterns[@]}" | sed "s,^$module/,,")"
 tests='pkg/(e2e|integration|testutil)|registry/sandbox/registrytest'
 
 # A line for each pair "package dependency", direct or not, without _test.go
 # files. Our own packages lose the module's path, so that pkg/x is always ours.
 # Left out: pairs within one folder of pkg/, and what test packages depend on.
-graph="$(go list -f '{{range .Deps}}{{$.ImportPath}} {{.}}{{"\n"}}{{end}}' ./... |
+graph="$(go list -f '{{range .Deps}}{{$.ImportPath}} {{.}}{{"\n"}}{{end}}' "${patterns[@]}" |
   sed -E "s,^$module/,,; s, $module/, ,; \,^($tests)[/ ],d"'; \,^(pkg/[^ /]+)(/[^ ]*)? \1(/[^ ]*)?$,d')"
 failed=0
 
@@ -36,28 +37,34 @@ server='k8s\.io/apiserver'
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|controllers|manager|standalone)"
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|cli|controllers|manager|standalone)"
 product="apis/sandbox|cmd/[^/]+|registry/sandbox|$parts"
-product+='|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
+product+='|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
 never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|$etcd"
+# Clients are a module that others import: the API, and what talks to it.
+never 'pkg/client' "cmd|hack|artifacts|registry|$install|pkg|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 # Pure cores: nothing behind them does I/O.
-never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|etcdtxn|generated|runtime)|$clients|$server|$etcd"
+never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
 # Tools and parts that know nothing of sandboxes.
 never 'pkg/(etcdtxn|revisioncache)' 'apis|pkg|registry'
 never 'pkg/certificates' "apis|pkg|registry|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
-never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
+never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
 # The way of a request. Only the server sees the second registration of the types.
 never 'pkg/allocator|registry' "$edge|$install"
 never 'pkg/allocator' 'registry'
-never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|controllers|manager|standalone)'
+never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|cli|controllers|manager|standalone)'
 # The background is a client of the API like any other.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$server|$etcd"
+never 'pkg/cli|cmd/kubectl-sandlot' \
+  "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
+# What others import beside the API.
+never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|etcdtxn|inplace|podtemplate|poolindex|revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 # Tests and tools stay out of what is shipped.
 never "$product" "hack|artifacts|$tests"
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 )
 
 const (

@@ -103,9 +103,9 @@ func tell(s *state) error {
 	fmt.Printf(`
   export KUBECONFIG=%s
 
-  bin/kubectl apply -f artifacts/example/sandboxset.yaml
+  bin/kubectl apply -f artifacts/example/
   bin/kubectl get sandboxsets,sandboxes,pods
-  bin/kubectl create -f artifacts/example/sandboxclaim.yaml
+  bin/kubectl create -f artifacts/example/claims/one.yaml
   bin/kubectl get sandboxclaims
 
 Logs are in %s. "make cluster-down" stops it.

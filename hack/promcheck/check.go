@@ -13,16 +13,19 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sandlot-io/sandlot/hack/promcheck/grafana"
+	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
 
 // checker evaluates queries at the time of the last scrape.
 type checker struct {
-	db     *database
+	db     *scrapes.Database
 	engine *promql.Engine
 	now    time.Time
 }
 
-func newChecker(db *database, now time.Time) *checker {
+func newChecker(db *scrapes.Database, now time.Time) *checker {
 	return &checker{db: db, now: now, engine: promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 1e7, Timeout: time.Minute, Parser: promqlParser(),
 	})}
@@ -35,13 +38,15 @@ func newChecker(db *database, now time.Time) *checker {
 //   - it groups by, or joins on, a label that its series do not have;
 //   - it cannot be evaluated, or has no result. Of an alert, the two sides of its
 //     comparison must have one.
-//   - its result lacks a label of the legend.
+//   - its result lacks a label of the legend;
+//   - it selects what has a label that the dashboard has a picker for, and does not
+//     filter by it.
 func (c *checker) check(q query) []error {
 	expr, err := promqlParser().ParseExpr(q.expr)
 	if err != nil {
 		return []error{err}
 	}
-	errs := c.checkNames(expr)
+	errs := append(c.checkNames(expr), c.checkPickers(expr, q.pickers)...)
 	if q.alert {
 		for _, part := range comparands(expr) {
 			errs = append(errs, c.checkResult(part.String(), nil))
@@ -58,7 +63,7 @@ func (c *checker) checkNames(expr parser.Expr) []error {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch node := node.(type) {
 		case *parser.VectorSelector:
-			if len(c.db.matching(node.LabelMatchers)) == 0 {
+			if len(c.db.Matching(node.LabelMatchers)) == 0 {
 				errs = append(errs, fmt.Errorf("nothing that is exposed matches %s", node))
 			}
 		case *parser.AggregateExpr:
@@ -82,10 +87,33 @@ func (c *checker) checkLabels(expr parser.Expr, wanted []string) []error {
 		if !ok {
 			return nil
 		}
-		selected := c.db.matching(selector.LabelMatchers)
+		selected := c.db.Matching(selector.LabelMatchers)
 		for _, label := range wanted {
-			if len(selected) > 0 && !slices.ContainsFunc(selected, func(s *series) bool { return s.labels.Has(label) }) {
+			if len(selected) > 0 && !slices.ContainsFunc(selected, func(s *scrapes.Series) bool { return s.Labels.Has(label) }) {
 				errs = append(errs, fmt.Errorf("%s has no label %s", selector, label))
+			}
+		}
+		return nil
+	})
+	return errs
+}
+
+// checkPickers makes sure that what is picked filters every selector that it can.
+func (c *checker) checkPickers(expr parser.Expr, pickers []string) []error {
+	var errs []error
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		selected := c.db.Matching(selector.LabelMatchers)
+		for _, label := range pickers {
+			has := slices.ContainsFunc(selected, func(s *scrapes.Series) bool { return s.Labels.Has(label) })
+			picks := func(m *labels.Matcher) bool {
+				return m.Name == label && m.Type == labels.MatchRegexp && m.Value == grafana.Everything
+			}
+			if has && !slices.ContainsFunc(selector.LabelMatchers, picks) {
+				errs = append(errs, fmt.Errorf("%s is not filtered by the picker of %s", selector, label))
 			}
 		}
 		return nil

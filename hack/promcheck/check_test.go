@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
 
 // write makes files in a new folder.
@@ -41,7 +43,7 @@ took_count 1
 
 func TestCheck(t *testing.T) {
 	now := time.Now()
-	db, err := load(write(t, map[string]string{
+	db, err := scrapes.Load(write(t, map[string]string{
 		"0/server.prom": first,
 		"1/server.prom": strings.ReplaceAll(first, "} 1\n", "} 5\n"),
 	}), now)
@@ -67,6 +69,9 @@ func TestCheck(t *testing.T) {
 		"alert on nothing":  {query: query{expr: `dept > 5`, alert: true}, want: "nothing that is exposed matches"},
 		"absent":            {query: query{expr: `absent(depth)`, alert: true}},
 		"absent of nothing": {query: query{expr: `absent(dept)`, alert: true}, want: "nothing that is exposed matches"},
+		"picked":            {query: query{expr: `sum(depth{pool=~".*",job=~".*"})`, pickers: []string{"pool", "job"}}},
+		"not to be picked":  {query: query{expr: `sum(claims_total{job=~".*"})`, pickers: []string{"pool", "job"}}},
+		"not picked":        {query: query{expr: `sum(depth{job=~".*"})`, pickers: []string{"pool", "job"}}, want: "not filtered by the picker of pool"},
 		"wrong type":        {query: query{expr: `depth[5m]`}, want: "neither a vector nor a scalar"},
 	}
 	for name, tc := range cases {

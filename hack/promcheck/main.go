@@ -22,6 +22,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/sandlot-io/sandlot/hack/promcheck/scrapes"
 )
 
 func main() {
@@ -35,13 +37,13 @@ func main() {
 	}
 }
 
-func run(dashboard, rules, ignore, scrapes string) error {
+func run(dashboard, rules, ignore, folder string) error {
 	ignored, err := regexp.Compile(ignore)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	db, err := load(scrapes, now)
+	db, err := scrapes.Load(folder, now)
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"regexp"
 	"strings"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sandlot-io/sandlot/hack/promcheck/grafana"
 )
 
 // query is one to check.
@@ -25,32 +26,12 @@ type query struct {
 	legend []string
 	// alert: it has a result only when something is wrong.
 	alert bool
-}
-
-// dashboard is what concerns us of Grafana's format.
-type dashboard struct {
-	Panels     []panel
-	Templating struct {
-		List []struct {
-			Name  string
-			Type  string
-			Query json.RawMessage
-		}
-	}
-}
-
-type panel struct {
-	Title   string
-	Type    string
-	Panels  []panel
-	Targets []struct {
-		Expr         string
-		LegendFormat string
-	}
+	// pickers are the labels that the variables of the dashboard pick values of. What has
+	// such a label must be filtered by it.
+	pickers []string
 }
 
 var (
-	legendLabel = regexp.MustCompile(`{{\s*([a-zA-Z_]\w*)\s*}}`)
 	labelValues = regexp.MustCompile(`^label_values\((.+),\s*(\w+)\)$`)
 	anyVariable = regexp.MustCompile(`\$\w+|\$\{\w+\}`)
 )
@@ -58,23 +39,14 @@ var (
 // dashboardQueries returns the queries of all panels and variables, as Grafana
 // sends them when everything is selected.
 func dashboardQueries(path string) ([]query, error) {
-	content, err := os.ReadFile(path)
+	d, err := grafana.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	var d dashboard
-	if err := json.Unmarshal(content, &d); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	replace := []string{"$__rate_interval", "4m", "$__interval", "30s", "$__range", "5m"}
-	for _, variable := range d.Templating.List {
-		if variable.Type == "query" {
-			replace = append(replace, "$"+variable.Name, ".*")
-		}
-	}
-	variables := strings.NewReplacer(replace...)
+	variables := d.Variables("4m")
 
 	var queries []query
+	var pickers []string
 	for _, variable := range d.Templating.List {
 		if variable.Type != "query" {
 			continue
@@ -83,20 +55,20 @@ func dashboardQueries(path string) ([]query, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		queries = append(queries, q)
+		queries, pickers = append(queries, q), append(pickers, q.legend...)
 	}
-	var add func(panels []panel) error
-	add = func(panels []panel) error {
+	var add func(panels []grafana.Panel) error
+	add = func(panels []grafana.Panel) error {
 		for _, p := range panels {
 			if p.Type != "row" && p.Type != "text" && len(p.Targets) == 0 {
 				return fmt.Errorf("%s: panel %q has no query", path, p.Title)
 			}
 			for _, target := range p.Targets {
-				q := query{where: fmt.Sprintf("panel %q", p.Title), expr: variables.Replace(target.Expr)}
+				q := query{where: fmt.Sprintf("panel %q", p.Title), expr: variables.Replace(target.Expr), pickers: pickers}
 				if unknown := anyVariable.FindString(q.expr); unknown != "" {
 					return fmt.Errorf("%s: panel %q has a variable %s that is not known", path, p.Title, unknown)
 				}
-				for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
+				for _, label := range grafana.LegendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
 					q.legend = append(q.legend, label[1])
 				}
 				queries = append(queries, q)

@@ -169,7 +169,7 @@ func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
 // *RefusedError, ErrTooLarge, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
 // the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
-	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
+	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
 	created, err := a.create(ctx, claim)
 	answered(created, err)
 	return created, err
@@ -222,7 +222,7 @@ func warnOfHeldBack(ctx context.Context, fields []string) {
 // first writes the claim's first state, with what can be bound now, or fails and
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
-	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
+	t := &turn{planner: a.planner, hand: &u.work.hand, place: u.waiter, state: plan.State{Claim: claim, New: true, Start: now}}
 	t.state.Setups, _ = a.worker.setupsOf(u, nil)
 	detached := false
 	for {
@@ -356,6 +356,7 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 		return nil, a.refusal(ctx, claim, err)
 	}
 	warnOfRuntimes(ctx, claim, t.marks.WithoutRuntime())
+	p.Claim.Status.Message += claims.WouldMakeMessage(t.wouldMake)
 	return p.Claim, nil
 }
 
@@ -375,7 +376,7 @@ func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) err
 	if !fails && !onlyFresh(claim) && !bringsAdditional(claim) || plan.Expired(claim, a.options.Clock.Now()) {
 		return nil
 	}
-	ctx, answered := observeCreate(ctx, a.options.Clock, claim)
+	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
 	err := a.check(ctx, claim, fails)
 	if err != nil {
 		answered(nil, err) // otherwise it is Create that answers

@@ -294,6 +294,9 @@ func inject(
 	if err != nil {
 		return nil, err
 	}
+	if policies == nil {
+		return withoutPolicy(claim, e), nil
+	}
 	template, refused, err := podtemplate.InjectEnv(model.Spec.Template, claim.Spec.Env, policies, envPath)
 	if err != nil {
 		return nil, malformed(err)
@@ -320,7 +323,7 @@ func inject(
 }
 
 // policiesFor returns the spec of the template whose policies hold for what is made of
-// this; an empty one where there is none. They are those of the template that a
+// this; nil where there is none. They are those of the template that a
 // claim asks for also where a set with a pod template of its own counts as that.
 func policiesFor(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, lookup podtemplate.Lookup,
@@ -333,14 +336,14 @@ func policiesFor(
 		name = asked
 	}
 	if name == "" {
-		return &v1alpha1.SandboxTemplateSpec{}, nil
+		return nil, nil
 	}
 	template, err := lookup.SandboxTemplate(ctx, claim.Namespace, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case template == nil && inline:
-		return &v1alpha1.SandboxTemplateSpec{}, nil
+		return nil, nil
 	case template == nil:
 		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", claim.Namespace, name, podtemplate.ErrTemplateNotFound)
 	}

@@ -162,6 +162,7 @@ var (
 		legacyregistry.MustRegister(claimDuration, claimCompletion, claimReplicas, sandboxesBound, claimResizes, runtimeSetups,
 			transactionDuration, transactionConflicts, unknownOutcomes, poolReads, indexLag)
 		legacyregistry.CustomMustRegister(&live)
+		registerPoolMetrics()
 		// A rate needs a 0 to begin with.
 		for _, outcome := range outcomes {
 			claimDuration.WithLabelValues(outcome)

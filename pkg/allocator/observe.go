@@ -28,7 +28,7 @@ const slow = 500 * time.Millisecond
 
 // observeCreate begins a span for the create of a claim. The returned function ends
 // it and counts how the create went.
-func observeCreate(ctx context.Context, c clock.PassiveClock, claim *v1alpha1.SandboxClaim) (context.Context, func(*v1alpha1.SandboxClaim, error)) {
+func observeCreate(ctx context.Context, c clock.PassiveClock, sets claims.Sets, claim *v1alpha1.SandboxClaim) (context.Context, func(*v1alpha1.SandboxClaim, error)) {
 	start := c.Now()
 	asked, _ := v1alpha1.AskedOf(claim)
 	ctx, span := tracing.Start(ctx, "Bind SandboxClaim",
@@ -37,7 +37,9 @@ func observeCreate(ctx context.Context, c clock.PassiveClock, claim *v1alpha1.Sa
 		attribute.Int("replicas", claims.Replicas(claim)))
 	return ctx, func(created *v1alpha1.SandboxClaim, err error) {
 		outcome := outcomeOf(created, err)
-		claimDuration.WithLabelValues(outcome).Observe(c.Since(start).Seconds())
+		took := c.Since(start)
+		claimDuration.WithLabelValues(outcome).Observe(took.Seconds())
+		measuredPools.observe(namedPool(claim, sets), outcome, took, start)
 		claimReplicas.Observe(float64(claims.Replicas(claim)))
 		span.AddEvent("Answered", attribute.String("outcome", outcome))
 		span.RecordError(err)

@@ -175,7 +175,7 @@ func BenchmarkObserve(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			ctx, answered := observeCreate(context.Background(), a.options.Clock, claim)
+			ctx, answered := observeCreate(context.Background(), a.options.Clock, &a.stock.sets, claim)
 			txn := a.committer.store.Begin()
 			_ = txn.CreateClaim(ctx, claim)
 			_ = txn.Commit(ctx)

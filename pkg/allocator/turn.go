@@ -42,6 +42,8 @@ type turn struct {
 	state plan.State
 	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
 	waiter *queue.Waiter
+	// place is what waiter is, or will be when the claim is stored; nil if it never is.
+	place *queue.Waiter
 	// dry: the turn takes nothing and makes nothing.
 	dry bool
 
@@ -106,6 +108,8 @@ func (t *turn) preparedFor(generation int64) {
 	if t.generation != generation {
 		t.letGo()
 		t.made = nil
+		t.making.reset() // what was in the way may be in the way no more
+		t.looking.reset()
 	}
 	t.generation = generation
 }

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -55,6 +56,8 @@ type worker struct {
 	// of runtimes from being one namespace's.
 	share, setupShare *workShare
 	setUp             setupFunc
+	// tellings bounds the writes that do nothing but tell claims of their wait.
+	tellings *tellings
 
 	mu sync.Mutex
 	// ctx is that of run; nil before and after.
@@ -69,6 +72,7 @@ func newWorker(p *planner, c *committer, syncWindow time.Duration, setUp setupFu
 	return &worker{
 		planner: p, committer: c, passer: &passer{p.templates, c}, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue),
 		share: newWorkShare(workers), setupShare: newWorkShare(setupsAtOnce), setUp: setUp,
+		tellings: newTellings(),
 	}
 }
 
@@ -85,11 +89,16 @@ func (w *worker) run(ctx context.Context) {
 	}
 	ticker := w.committer.clock.NewTicker(time.Second)
 	defer ticker.Stop()
+	told := w.committer.clock.Now()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-ticker.C():
+		case now := <-ticker.C():
 			w.committer.queue.Tick()
+			if now.Sub(told) >= tellFrontEvery {
+				w.committer.queue.WakeFront(claims.Front)
+				told = now
+			}
 		}
 	}
 	w.known.turns.ShutDown()
@@ -310,7 +319,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	if stepped || err != nil {
 		return soon, err
 	}
-	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter}
+	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, place: u.waiter}
 	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.refused == nil {
@@ -321,16 +330,26 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		return 0, err
 	}
 	u.planned(&t.state, p)
-	var hold time.Duration
-	if p.Changes() {
-		hold = u.work.holdBack(p, now)
-	}
+	hold := w.holdBack(u, p, now)
 	if !p.Changes() || hold > 0 {
 		w.setUpRuntimes(u)
 		w.wait(t, p)
 		return w.until(u, t, p, hold), nil
 	}
 	return w.write(ctx, u, seen, t, p, now)
+}
+
+// holdBack returns for how long a plan is not written, of which the writes that only tell
+// are spaced.
+func (w *worker) holdBack(u *unfinished, p *plan.Plan, now time.Time) time.Duration {
+	if !p.Changes() {
+		return 0
+	}
+	hold := u.work.holdBack(p, now)
+	if hold == 0 && p.OnlyTellsOfWait() && !w.tellings.allow(u.key.Namespace, now) {
+		return wait.Jitter(tellLater, 1)
+	}
+	return hold
 }
 
 // write writes a plan, and returns after what time the next turn is.

@@ -171,7 +171,7 @@ func unfitPool(claim *v1alpha1.SandboxClaim, set *v1alpha1.SandboxSet) *Problem 
 	pool := claim.Spec.WarmPool
 	p := &Problem{
 		Field: "warmPool", Name: pool, Missing: set == nil,
-		Reason: v1alpha1.ReasonSandboxSetNotFound, Message: v1alpha1.SandboxSetNotFoundMessage(pool),
+		Reason: v1alpha1.ReasonSandboxSetNotFound, Message: v1alpha1.SandboxSetNotFoundMessage(claim.Namespace, pool),
 	}
 	if set != nil {
 		asked, _ := v1alpha1.AskedOf(claim)
@@ -191,14 +191,14 @@ func (e *Eligible) WithoutSets(claim *v1alpha1.SandboxClaim, templateExists bool
 	e.MakeFromTemplate = ""
 	e.Problem = &Problem{
 		Field: AskedField(claim), Name: asked, Missing: true,
-		Reason: v1alpha1.ReasonSandboxSetNotFound, Message: v1alpha1.SandboxSetNotFoundMessage(asked),
+		Reason: v1alpha1.ReasonSandboxSetNotFound, Message: v1alpha1.SandboxSetNotFoundMessage(claim.Namespace, asked),
 	}
 	switch {
 	case byRef && !templateExists:
-		e.Problem.Reason, e.Problem.Message = v1alpha1.ReasonSandboxTemplateNotFound, v1alpha1.SandboxTemplateNotFoundMessage(asked)
+		e.Problem.Reason, e.Problem.Message = v1alpha1.ReasonSandboxTemplateNotFound, v1alpha1.SandboxTemplateNotFoundMessage(claim.Namespace, asked)
 	case byRef:
 		e.Problem.Missing = false
-		e.Problem.Message = fmt.Sprintf("No SandboxSet refers to SandboxTemplate %s", asked)
+		e.Problem.Message = fmt.Sprintf("No SandboxSet in namespace %s refers to SandboxTemplate %s", claim.Namespace, asked)
 	}
 }
 

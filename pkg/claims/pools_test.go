@@ -126,8 +126,8 @@ func TestEligiblePools(t *testing.T) {
 		"the pool itself":        {named("alone", "alone"), chosen{Pools: []string{"alone"}, Set: "alone", Of: "SandboxSet alone", Found: true}},
 		"one pool of the template of a set's name": {named("rust", "rust-spot"),
 			chosen{Pools: []string{"rust-spot"}, Set: "rust-spot", Of: "SandboxSet rust-spot", Found: true}},
-		"a pool that is unknown":                {ref("py", "lisp"), chosen{Of: "SandboxSet lisp", Problem: "SandboxSet lisp not found"}},
-		"a pool of another namespace":           {ref("py", "d"), chosen{Of: "SandboxSet d", Problem: "SandboxSet d not found"}},
+		"a pool that is unknown":                {ref("py", "lisp"), chosen{Of: "SandboxSet lisp", Problem: "SandboxSet lisp not found in namespace ns"}},
+		"a pool of another namespace":           {ref("py", "d"), chosen{Of: "SandboxSet d", Problem: "SandboxSet d not found in namespace ns"}},
 		"a pool of something else":              {ref("py", "cheap"), chosen{Of: "SandboxSet cheap", Problem: "SandboxSet cheap has no sandboxes of py"}},
 		"a pool of the cluster's own templates": {ref("py", "k8s"), chosen{Of: "SandboxSet k8s", Problem: "SandboxSet k8s has no sandboxes of py"}},
 	}
@@ -188,21 +188,21 @@ func TestWithoutSets(t *testing.T) {
 		"there, by reference":    {spec: ref, found: true},
 		"there, by templateName": {spec: named, found: true},
 		"not there, by reference": {spec: ref, want: &Problem{
-			Field: "sandboxTemplateRef.name", Name: "x", Reason: "SandboxTemplateNotFound", Message: "SandboxTemplate x not found", Missing: true,
+			Field: "sandboxTemplateRef.name", Name: "x", Reason: "SandboxTemplateNotFound", Message: "SandboxTemplate x not found in namespace ns", Missing: true,
 		}},
 		"not there, by templateName": {spec: named, want: &Problem{
-			Field: "templateName", Name: "x", Reason: "SandboxSetNotFound", Message: "SandboxSet x not found", Missing: true,
+			Field: "templateName", Name: "x", Reason: "SandboxSetNotFound", Message: "SandboxSet x not found in namespace ns", Missing: true,
 		}},
 		"there, but warm ones are wanted": {spec: warm(ref), found: true, want: &Problem{
-			Field: "sandboxTemplateRef.name", Name: "x", Reason: "SandboxSetNotFound", Message: "No SandboxSet refers to SandboxTemplate x",
+			Field: "sandboxTemplateRef.name", Name: "x", Reason: "SandboxSetNotFound", Message: "No SandboxSet in namespace ns refers to SandboxTemplate x",
 		}},
 		"there, but warm ones are wanted, by templateName": {spec: warm(named), found: true, want: &Problem{
-			Field: "templateName", Name: "x", Reason: "SandboxSetNotFound", Message: "SandboxSet x not found", Missing: true,
+			Field: "templateName", Name: "x", Reason: "SandboxSetNotFound", Message: "SandboxSet x not found in namespace ns", Missing: true,
 		}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			claim := &v1alpha1.SandboxClaim{Spec: tc.spec}
+			claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: tc.spec}
 			e := EligiblePools(claim, setList(nil))
 			e.WithoutSets(claim, tc.found)
 			if diff := cmp.Diff(tc.want, e.Problem); diff != "" {

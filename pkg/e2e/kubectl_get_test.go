@@ -33,10 +33,10 @@ func testAPIResources(t *testing.T, k *kubectl) {
 	}
 	const gv, verbs = "agents.kruise.io/v1alpha1", "create,delete,deletecollection,get,list,patch,update,watch"
 	want := [][]string{
-		{"sandboxclaims", "sbc", gv, "true", "SandboxClaim", verbs, "sandbox"},
-		{"sandboxes", "sbx", gv, "true", "Sandbox", verbs, "sandbox"},
-		{"sandboxsets", "sbs", gv, "true", "SandboxSet", verbs, "sandbox"},
-		{"sandboxtemplates", "sbt", gv, "true", "SandboxTemplate", verbs, "sandbox"},
+		{"sandboxclaims", "sbc", gv, "true", "SandboxClaim", verbs, "sandlot"},
+		{"sandboxes", "sbx", gv, "true", "Sandbox", verbs, "sandlot"},
+		{"sandboxsets", "sbs", gv, "true", "SandboxSet", verbs, "sandlot"},
+		{"sandboxtemplates", "sbt", gv, "true", "SandboxTemplate", verbs, "sandlot"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -61,25 +61,25 @@ func testColumns(t *testing.T, k *kubectl) {
 	}{
 		"claims": {
 			names: []string{"sandboxclaims", "sandboxclaim", "sbc"}, object: "claim",
-			columns: []string{"NAME", "PHASE", "TEMPLATE", "DESIRED", "CLAIMED", "AGE"},
-			wide:    []string{"SANDBOXES", "IP", "CLAIMEDBY", "MESSAGE"},
+			columns: []string{"NAME", "PHASE", "TEMPLATE", "DESIRED", "CLAIMED", "AGE", "STATUS", "SANDBOX", "IP"},
+			wide:    []string{"CLAIMEDBY", "MESSAGE"},
 			row:     "claim Completed pool 1 1", wideRow: "Successfully claimed 1/1 sandboxes",
 		},
 		"sets": {
 			names: []string{"sandboxsets", "sandboxset", "sbs"}, object: "pool",
 			columns: []string{"NAME", "REPLICAS", "AVAILABLE", "UPDATEDREPLICAS", "UPDATEDAVAILABLEREPLICAS", "UPDATEREVISION", "AGE"},
-			wide:    []string{"CURRENT", "TEMPLATE"},
+			wide:    []string{"CURRENT", "TEMPLATE", "MESSAGE"},
 			row:     "pool 1",
 		},
 		"templates": {
 			names: []string{"sandboxtemplates", "sandboxtemplate", "sbt"}, object: "template",
-			columns: []string{"NAME", "AGE"},
-			row:     "template",
+			columns: []string{"NAME", "SET", "REVISION", "IMAGE", "AGE"},
+			row:     "template <none> <none> busybox:1",
 		},
 		"sandboxes": {
-			names: []string{"sandboxes", "sbx", "sandboxes.agents.kruise.io", "sandbox.v1alpha1.agents.kruise.io"}, object: "alone",
+			names: []string{"sandboxes", "sandbox", "sbx", "sandboxes.agents.kruise.io", "sandbox.v1alpha1.agents.kruise.io"}, object: "alone",
 			columns: []string{"NAME", "STATUS", "AGE", "CLAIMED", "SHUTDOWN_TIME", "PAUSE_TIME", "RECYCLEDCOUNT", "MESSAGE"},
-			wide:    []string{"IP", "NODE", "POOL", "CLAIM"},
+			wide:    []string{"IP", "NODE", "POOL", "CLAIM", "CLAIMEDBY"},
 			row:     "alone Running", wideRow: "simulated",
 		},
 	}
@@ -106,13 +106,11 @@ func testColumns(t *testing.T, k *kubectl) {
 	}
 }
 
-// The category has the name of one kind's singular, and kubectl takes a name for
-// a category first. So "get sandbox" lists all four kinds, and one sandbox is
-// asked for as sandbox/NAME or by another name of its kind.
+// The category means all four kinds, and the singular of a kind that kind alone.
 func testCategory(t *testing.T, k *kubectl) {
 	expect.FilledPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, 1)
 	k.feed(t, builders.ClaimYAML+"---"+templateYAML+"---"+sandboxYAML, "create", "-f", "-")
-	out := k.do(t, "get", "sandbox", "-o", "name")
+	out := k.do(t, "get", "sandlot", "-o", "name")
 	for _, want := range []string{
 		"sandboxclaim.agents.kruise.io/claim\n", "sandboxset.agents.kruise.io/pool\n",
 		"sandboxtemplate.agents.kruise.io/template\n", "sandbox.agents.kruise.io/alone\n",
@@ -122,6 +120,16 @@ func testCategory(t *testing.T, k *kubectl) {
 		}
 	}
 	k.do(t, "get", "sandbox/alone")
+	k.do(t, "get", "sandbox", "alone")
+	if out := k.do(t, "get", "sandbox", "-o", "name"); strings.Contains(out, "sandboxclaim") || !strings.Contains(out, "sandbox.agents.kruise.io/alone\n") {
+		t.Errorf("get sandbox:\n%s", out)
+	}
+	k.do(t, "delete", "sandbox", "--all", "--wait=false")
+	for _, kept := range []string{"sbc/claim", "sbs/pool", "sbt/template"} {
+		if since := k.do(t, "get", kept, "-o", "jsonpath={.metadata.deletionTimestamp}"); since != "" {
+			t.Errorf("%s is being deleted", kept)
+		}
+	}
 }
 
 func testExplain(t *testing.T, k *kubectl) {
@@ -137,9 +145,18 @@ func testExplain(t *testing.T, k *kubectl) {
 		"sbt.spec.networkPolicy":            "<SandboxNetworkPolicy>",
 		"sbx.status.podInfo.podIP":          "<string>",
 		"sandboxes.spec.upgradePolicy.type": "CheckpointRestore",
+		// What is not served, or has no effect, is said where the field is.
+		"sandboxes.spec.upgradePolicy":      "not served",
+		"sandboxes.spec.lifecycle":          "not served",
+		"sbs.spec.pauseStrategy.type":       "Hibernate is not",
+		"sbs.spec.persistentContents":       "no effect",
+		"sbt.spec.persistentContents":       "no effect",
+		"sandboxes.spec.persistentContents": "no effect",
+		"sbc.spec.runtimes":                 "no effect",
 	} {
 		out := k.do(t, "explain", field)
-		if !strings.Contains(out, want) || strings.Contains(out, "<empty>") {
+		words := strings.Join(strings.Fields(out), " ") // kubectl breaks lines where it likes
+		if !strings.Contains(words, want) || strings.Contains(out, "<empty>") {
 			t.Errorf("explain %s does not say %q:\n%s", field, want, out)
 		}
 	}

@@ -42,6 +42,7 @@ func TestKubectl(t *testing.T) {
 		"edit-status":         testEditStatus,
 		"errors":              testErrors,
 		"errors-shortage":     testShortage,
+		"examples":            testExamples,
 		"explain":             testExplain,
 		"explain-every-field": testEveryFieldIsDescribed,
 		"label":               testLabel,
@@ -53,6 +54,7 @@ func TestKubectl(t *testing.T) {
 		"unknown-fields":      testUnknownFields,
 		"version":             testVersion,
 		"wait":                testWait,
+		"warnings":            testWarnings,
 		"watch":               testWatch,
 	}
 	for name, story := range stories {

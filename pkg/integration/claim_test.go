@@ -126,6 +126,23 @@ func TestDryRunTakesNothing(t *testing.T) {
 	if short.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || len(short.Status.Sandboxes) != 2 {
 		t.Errorf("dry run of a claim that would wait shows %+v", short.Status)
 	}
+	// What would be made beside the two that are there, or in their place.
+	for _, cold := range []struct {
+		replicas, warm int32
+		change         func(*v1alpha1.SandboxClaim)
+	}{
+		{5, 2, func(*v1alpha1.SandboxClaim) {}},
+		{3, 0, func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = v1alpha1.WarmPoolNone }},
+	} {
+		shown, err := claims(s).Create(t.Context(), testutil.Claim(set, "dry", cold.replicas, cold.change), dry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := v1alpha1.ClaimingMessage(cold.warm, cold.replicas) + "; 3 sandboxes would be made for it"
+		if status := shown.Status; status.Message != want || len(status.Sandboxes) != int(cold.warm) || status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
+			t.Errorf("dry run of a claim for %d shows %+v, want %q", cold.replicas, status, want)
+		}
+	}
 	create(t, s, testutil.Claim(set, "real", 2, fails)) // all are still there
 	checkInvariants(t, s)
 }

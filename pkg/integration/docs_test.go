@@ -70,7 +70,7 @@ func documented(t *testing.T) map[string]string {
 			all[fmt.Sprintf("%s, document %d (%.60q)", file, i+1, document)] = document
 		}
 	}
-	for _, pattern := range []string{"README.md", "docs/*.md", "artifacts/example/*.yaml"} {
+	for _, pattern := range []string{"README.md", "docs/*.md", "artifacts/example/*.yaml", "artifacts/example/*/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(repository, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no files like %s: %v", pattern, err)

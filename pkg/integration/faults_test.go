@@ -24,7 +24,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // knows waits until the server has heard of n sandboxes of a set.
@@ -204,7 +203,7 @@ func TestClaimsWhileTheCacheIsNotReady(t *testing.T) {
 		for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
 			_, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "mine", 1, fails), dryRun...)
 			_, told := apierrors.SuggestsClientDelay(err)
-			if !apierrors.IsTooManyRequests(err) || !told || apierrors.HasStatusCause(err, sandboxclaim.CauseShortage) {
+			if !apierrors.IsTooManyRequests(err) || !told || apierrors.HasStatusCause(err, v1alpha1.CauseShortage) {
 				t.Errorf("%s cannot be read, dry run %q: got %v, want to be told to come again", resource, dryRun, err)
 			}
 		}

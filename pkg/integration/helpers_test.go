@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"

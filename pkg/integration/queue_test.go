@@ -16,11 +16,10 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
-	typed "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // as returns the claims of a user.
@@ -114,7 +113,7 @@ func TestTooManyWaiting(t *testing.T) {
 	} {
 		_, err := s.CreateOnce(t.Context(), namespace, testutil.Claim(set, "late", 2, both(waiting, change)))
 		after, hasAfter := apierrors.SuggestsClientDelay(err)
-		if !apierrors.IsTooManyRequests(err) || !hasAfter || after < 1 || !apierrors.HasStatusCause(err, sandboxclaim.CauseTooManyWaiting) ||
+		if !apierrors.IsTooManyRequests(err) || !hasAfter || after < 1 || !apierrors.HasStatusCause(err, v1alpha1.CauseTooManyWaiting) ||
 			!strings.Contains(err.Error(), fmt.Sprint("namespace ", namespace, ", which has places for ", 2*most)) {
 			t.Errorf("a claim that waits %s is answered %v", name, err)
 		}

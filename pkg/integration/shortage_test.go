@@ -20,7 +20,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
-	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 func withSyncWindow(d time.Duration) testutil.Option {
@@ -50,7 +49,7 @@ func TestShortageFails(t *testing.T) {
 		errors.As(err, &status)
 		var found bool
 		for _, cause := range status.Status().Details.Causes {
-			found = found || cause.Type == sandboxclaim.CauseShortage && cause.Field == "spec.replicas"
+			found = found || cause.Type == v1alpha1.CauseShortage && cause.Field == "spec.replicas"
 		}
 		if !found || !strings.Contains(err.Error(), "SandboxSet pool has 2 of 3 sandboxes available") {
 			t.Errorf("%s: the refusal does not say why: %v, %+v", name, err, status.Status().Details)
@@ -93,7 +92,7 @@ func TestUnknownSet(t *testing.T) {
 		t.Errorf("with Fail: %v, want 422 that names spec.templateName", err)
 	}
 	claim := create(t, s, testutil.Claim(unknown, "wait", 1, nil))
-	if claim.Status.Message != "SandboxSet nowhere not found" || claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
+	if claim.Status.Message != "SandboxSet nowhere not found in namespace default" || claim.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming {
 		t.Errorf("with Wait: %s, %q", claim.Status.Phase, claim.Status.Message)
 	}
 }
@@ -103,7 +102,7 @@ func TestUnknownSetEndsAtTheTimeout(t *testing.T) {
 	unknown := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nowhere"}}
 	create(t, s, testutil.Claim(unknown, "wait", 1, timeout(time.Second)))
 	claim := s.AwaitClaim(t, namespace, "wait", testutil.Completed)
-	if claim.Status.Message != "SandboxSet nowhere not found" || !isTrue(claim, v1alpha1.ClaimConditionTimedOut) {
+	if claim.Status.Message != "SandboxSet nowhere not found in namespace default" || !isTrue(claim, v1alpha1.ClaimConditionTimedOut) {
 		t.Errorf("ends with %q, %v", claim.Status.Message, claim.Status.Conditions)
 	}
 	for _, c := range claim.Status.Conditions {
@@ -148,7 +147,7 @@ func TestWaitsInTheCall(t *testing.T) {
 		}
 		return ""
 	})
-	if waiting.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || waiting.Status.Message != "Claiming sandboxes: 1/3 claimed" {
+	if waiting.Status.Phase != v1alpha1.SandboxClaimPhaseClaiming || !strings.HasPrefix(waiting.Status.Message, "Claiming sandboxes: 1/3 claimed") {
 		t.Errorf("while it waits it says %s, %q", waiting.Status.Phase, waiting.Status.Message)
 	}
 	s.Stock(t, set, 10, 2)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -101,7 +101,7 @@ func TestSetsAreJudgedByTheirTemplates(t *testing.T) {
 		"good":             {template: "python", patch: `{"metadata":{"labels":{"size":"large"}}}`},
 		"missing":          {template: "ruby", warning: "spec.templateRef: SandboxTemplate ruby: not found; the set stays empty until it exists"},
 		"no containers":    {template: "python", patch: `{"spec":{"containers":null}}`, field: "spec.patch.spec.containers"},
-		"without an image": {template: "python", patch: `{"spec":{"containers":[{"name":"other"}]}}`, field: "spec.patch.spec.containers[0].image"},
+		"without an image": {template: "python", patch: `{"spec":{"containers":[{"name":"other"}]}}`, field: "spec.patch"},
 		"does not fit":     {template: "python", patch: `{"spec":{"containers":[{"image":"x"}]}}`, field: "spec.patch"},
 		"label":            {template: "python", patch: `{"metadata":{"labels":{"a":"x y"}}}`, field: "spec.patch.metadata.labels"},
 	}
@@ -174,6 +174,7 @@ func TestSetsAreJudgedByTheirTemplates(t *testing.T) {
 	if err := client.AgentsV1alpha1().SandboxTemplates(namespace).Delete(t.Context(), "python", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	heard.take() // whose template it was: see TestDeletionsSayWhatStays
 	if _, err := sets.Patch(t.Context(), "old-good", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"replicas":1}}`), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -226,7 +227,8 @@ func TestTemplateChangesWarnOfTheirSets(t *testing.T) {
 	}
 	// The watch cache may not know the set of a moment ago yet: then there is none
 	// to warn of, and a change after that finds it.
-	const want = "SandboxSet pool cannot follow this change, and keeps its sandboxes as they are: template.spec.containers[0].image: Required value"
+	const want = "SandboxSet pool cannot follow this change, and keeps its sandboxes as they are: SandboxTemplate python: the patch cannot be applied: " +
+		`it names container "main", which spec.containers of the template does not have (there is other); one that is added needs an image`
 	for i := 0; ; i++ {
 		if got := update(fmt.Sprintf(`{"name":"other","image":"busybox:%d"}`, i)); got == want {
 			break

@@ -277,11 +277,11 @@ func TestUnknownTemplate(t *testing.T) {
 	}{
 		"no template": {
 			claim: ofTemplate("c", "nowhere", 1), field: "spec.sandboxTemplateRef.name",
-			message: "SandboxTemplate nowhere not found", cause: v1alpha1.ReasonSandboxTemplateNotFound,
+			message: "SandboxTemplate nowhere not found in namespace default", cause: v1alpha1.ReasonSandboxTemplateNotFound,
 		},
 		"no pool": {
 			claim: testutil.Claim(set, "c", 1, fromPool("nowhere")), field: "spec.warmPool",
-			message: "SandboxSet nowhere not found", cause: v1alpha1.ReasonSandboxSetNotFound,
+			message: "SandboxSet nowhere not found in namespace default", cause: v1alpha1.ReasonSandboxSetNotFound,
 		},
 		"a pool of something else": {
 			claim: testutil.Claim(set, "c", 1, fromPool("spot")), field: "spec.warmPool",
@@ -289,7 +289,7 @@ func TestUnknownTemplate(t *testing.T) {
 		},
 		"no pool of the template, and none may be made": {
 			claim: ofTemplate("c", "bare", 1, waits), field: "spec.sandboxTemplateRef.name",
-			message: "No SandboxSet refers to SandboxTemplate bare", cause: v1alpha1.ReasonSandboxSetNotFound,
+			message: "No SandboxSet in namespace default refers to SandboxTemplate bare", cause: v1alpha1.ReasonSandboxSetNotFound,
 		},
 	}
 	for name, tc := range tests {
@@ -417,7 +417,7 @@ func TestTemplateWithoutASet(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	asked := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bare"}}
 	early := create(t, s, testutil.Claim(asked, "cold", 1, timeout(expect.Patience)))
-	if early.Status.Message != "SandboxSet bare not found" {
+	if early.Status.Message != "SandboxSet bare not found in namespace default" {
 		t.Errorf("before there is a template: %q", early.Status.Message)
 	}
 	chain := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}

@@ -50,7 +50,11 @@ func ApplyPatch(template, patch *runtime.RawExtension) (*runtime.RawExtension, e
 		return nil, fmt.Errorf("%w: %w", ErrPatch, tooLong)
 	}
 	patched.Add(1)
+	names := namesOfContainers(original)
 	merged, err := merge(original, change)
+	if err == nil {
+		err = unknownContainer(merged, names)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPatch, err)
 	}

@@ -273,3 +273,39 @@ func TestResolveStopsWithItsRequest(t *testing.T) {
 		t.Errorf("the next request: %v", err) // which is not told of that
 	}
 }
+
+// A patch that names a container which is not there would add one without an image.
+func TestPatchOfUnknownContainer(t *testing.T) {
+	const template = `{"spec":{"initContainers":[{"name":"load","image":"l"}],"containers":[{"name":"main","image":"m"},{"name":"side","image":"s"}]}}`
+	const needs = "; one that is added needs an image"
+	long := strings.Repeat("x", 500)
+	tests := map[string]struct{ patch, want string }{
+		"misspelt": {
+			`{"spec":{"containers":[{"name":"mian","env":[{"name":"A","value":"hidden"}]}]}}`,
+			`it names container "mian", which spec.containers of the template does not have (there are main, side)` + needs,
+		},
+		"misspelt init container": {
+			`{"spec":{"initContainers":[{"name":"main","env":[]}]}}`,
+			`it names container "main", which spec.initContainers of the template does not have (there is load)` + needs,
+		},
+		"long":           {`{"spec":{"containers":[{"name":"` + long + `"}]}}`, `it names container "` + long[:63] + `...", which`},
+		"empty image":    {`{"spec":{"containers":[{"name":"more","image":""}]}}`, `it names container "more"`},
+		"added":          {`{"spec":{"containers":[{"name":"more","image":"x"}]}}`, ""},
+		"changed":        {`{"spec":{"containers":[{"name":"side","env":[]}]}}`, ""},
+		"taken away":     {`{"spec":{"containers":[{"name":"side","$patch":"delete"}]}}`, ""},
+		"not there, too": {`{"spec":{"containers":[{"name":"none","$patch":"delete"}]}}`, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := podtemplate.ApplyPatch(rawOf(template), rawOf(tc.patch))
+			switch {
+			case tc.want == "" && err != nil:
+				t.Error(err)
+			case tc.want != "" && (!errors.Is(err, podtemplate.ErrPatch) || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want %s", err, tc.want)
+			case err != nil && strings.Contains(err.Error(), "hidden"):
+				t.Errorf("%v says what is in the patch", err)
+			}
+		})
+	}
+}

@@ -11,20 +11,26 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 
+	"github.com/sandlot-io/sandlot/pkg/cli"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
-// NewCommand returns the command sandlot. Its context ends the run.
-func NewCommand() *cobra.Command {
+// NewCommand returns the command sandlot, which has the commands of the plugin of kubectl
+// too. Its context ends what runs.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "sandlot",
 		Short:         "Pre-warmed sandboxes, handed out by the API call that asks for them",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
 	root.AddCommand(newUpCommand(), newVersionCommand())
+	root.AddCommand(cli.Commands(streams)...)
 	return root
 }
 

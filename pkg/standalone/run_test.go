@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/datadir"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 

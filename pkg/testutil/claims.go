@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/scheme"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 

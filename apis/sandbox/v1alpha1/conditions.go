@@ -69,9 +69,11 @@ const (
 	// ReasonSandboxNotReady goes with Ready false when a claimed sandbox is not ready and
 	// does not say why.
 	ReasonSandboxNotReady = "SandboxNotReady"
-	// ReasonPodSucceeded goes with Finished true when all claimed sandboxes succeeded.
+	// ReasonPodSucceeded goes with Finished true when all claimed sandboxes succeeded, and
+	// with Ready false of a sandbox that did.
 	ReasonPodSucceeded = "PodSucceeded"
-	// ReasonPodFailed goes with Finished true when a claimed sandbox failed.
+	// ReasonPodFailed goes with Finished true when a claimed sandbox failed, and with Ready
+	// false of a sandbox whose pod failed and does not say why.
 	ReasonPodFailed = "PodFailed"
 )
 
@@ -86,6 +88,33 @@ const (
 	// it could not be asked, refused them for reasons that may pass, or had something
 	// to warn of. It is there in clusters only.
 	SetConditionTemplateAccepted = "TemplateAccepted"
+	// SetConditionAvailable is true while the pool has a sandbox that can be claimed, or
+	// is meant to have none. While it is false and sandboxes cannot start, the message says
+	// how many, and why the first of them.
+	SetConditionAvailable = "Available"
+	// SetConditionRolledOut is true when all sandboxes of the pool are of the current
+	// revision and available, and stays so until the spec or the revision changes: claims
+	// that take sandboxes away do not change it.
+	SetConditionRolledOut = "RolledOut"
+)
+
+// Reasons of the conditions Available and RolledOut of a SandboxSet.
+const (
+	// ReasonSandboxesAvailable goes with Available true.
+	ReasonSandboxesAvailable = "SandboxesAvailable"
+	// ReasonNoSandboxesWanted goes with Available true of a set that wants no sandboxes.
+	ReasonNoSandboxesWanted = "NoSandboxesWanted"
+	// ReasonSandboxesStarting goes with Available false while sandboxes are started and
+	// nothing is known to be in their way.
+	ReasonSandboxesStarting = "SandboxesStarting"
+	// ReasonSandboxesCannotStart goes with Available false when sandboxes cannot start, or
+	// cannot be made. Another one may be tried.
+	ReasonSandboxesCannotStart = "SandboxesCannotStart"
+	// ReasonRolledOut goes with RolledOut true.
+	ReasonRolledOut = "RolledOut"
+	// ReasonRollingOut goes with RolledOut false while sandboxes of the current revision
+	// are made.
+	ReasonRollingOut = "RollingOut"
 )
 
 // Reasons of the condition TemplateAccepted of a SandboxSet.
@@ -151,6 +180,18 @@ const (
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
 	ReasonPodCreateFailed = "PodCreateFailed"
+	// ReasonUnschedulable means that no node takes the pod. The message is the
+	// scheduler's.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonEvicted means that the kubelet evicted the pod, for want of memory say. It is
+	// one of the reasons that a pod gives for its end itself; others are Preempting,
+	// NodeShutdown, Terminated and DeadlineExceeded. The sandbox is Failed, as with
+	// ReasonPodFailed, which goes with a pod that failed and does not say why.
+	ReasonEvicted = "Evicted"
+	// ReasonPodDeleted means that the pod is gone, or about to go, and does not say why. A
+	// pod that does say why gives its own reason: EvictionByEvictionAPI,
+	// PreemptionByScheduler, DeletionByTaintManager, DeletionByPodGC. The sandbox is Failed.
+	ReasonPodDeleted = "PodDeleted"
 	// ReasonRuntimeNotFound means that the installation has no runtime of a name in
 	// spec.runtimes.
 	ReasonRuntimeNotFound = "RuntimeNotFound"

@@ -39,7 +39,8 @@ const (
 func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 	spec := &claim.Spec
 	if spec.Replicas == nil {
-		spec.Replicas = new(DefaultClaimReplicas)
+		replicas := DefaultClaimReplicas
+		spec.Replicas = &replicas
 	}
 	if spec.Allocation == "" {
 		spec.Allocation = AllocationBestEffort
@@ -55,7 +56,8 @@ func SetDefaults_SandboxClaim(claim *SandboxClaim) {
 		}
 	}
 	if spec.CreateOnNoStock == nil {
-		spec.CreateOnNoStock = new(spec.OnShortage != ShortageFail || spec.WarmPool == WarmPoolNone)
+		createOnNoStock := spec.OnShortage != ShortageFail || spec.WarmPool == WarmPoolNone
+		spec.CreateOnNoStock = &createOnNoStock
 	}
 	if spec.ReclaimPolicy == "" {
 		spec.ReclaimPolicy = ReclaimRetain
@@ -77,7 +79,8 @@ func NeedsFresh(spec *SandboxClaimSpec) bool {
 // SetDefaults_SandboxSet fills in what a set left out.
 func SetDefaults_SandboxSet(set *SandboxSet) {
 	if set.Spec.UpdateStrategy.MaxUnavailable == nil {
-		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString(DefaultUpdateMaxUnavailable))
+		maxUnavailable := intstr.FromString(DefaultUpdateMaxUnavailable)
+		set.Spec.UpdateStrategy.MaxUnavailable = &maxUnavailable
 	}
 }
 

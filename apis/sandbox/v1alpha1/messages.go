@@ -36,15 +36,16 @@ func ClaimTimeoutConditionMessage(elapsed time.Duration, claimed, desired int32)
 	return fmt.Sprintf("Timeout after %s, claimed %d/%d", elapsed, claimed, desired)
 }
 
-// SandboxSetNotFoundMessage is the status message of a claim without its set.
-func SandboxSetNotFoundMessage(name string) string {
-	return fmt.Sprintf("SandboxSet %s not found", name)
+// SandboxSetNotFoundMessage is the status message of a claim without its set. The
+// namespace is not in OpenKruise's.
+func SandboxSetNotFoundMessage(namespace, name string) string {
+	return fmt.Sprintf("SandboxSet %s not found in namespace %s", name, namespace)
 }
 
 // SandboxTemplateNotFoundMessage is the status message of a claim without its
 // template, which OpenKruise Agents has none for.
-func SandboxTemplateNotFoundMessage(name string) string {
-	return fmt.Sprintf("SandboxTemplate %s not found", name)
+func SandboxTemplateNotFoundMessage(namespace, name string) string {
+	return fmt.Sprintf("SandboxTemplate %s not found in namespace %s", name, namespace)
 }
 
 // EnvVarsInjectionRejectedMessage is the status message of a claim whose env the

@@ -86,11 +86,12 @@ const (
 // PauseStrategy says how a sandbox is paused.
 type PauseStrategy struct {
 	// type is Stop (the pod is deleted, and made anew on resume) or Hibernate (the
-	// node keeps a picture of the running pod). Empty means Stop.
+	// node keeps a picture of the running pod). Empty means Stop. Hibernate is not
+	// served, and is refused.
 	// +optional
 	Type PauseStrategyType `json:"type,omitempty"`
 
-	// hibernateStrategy refines type Hibernate.
+	// hibernateStrategy refines type Hibernate. It is not served, and is refused.
 	// +optional
 	HibernateStrategy *HibernateStrategy `json:"hibernateStrategy,omitempty"`
 }

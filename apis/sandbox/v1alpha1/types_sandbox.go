@@ -40,7 +40,8 @@ type SandboxSpec struct {
 	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
 
 	// persistentContents says what is to outlive a pause: any of ip, memory and
-	// filesystem. A pause of type Stop keeps volumeClaimTemplates alone.
+	// filesystem. It has no effect: a pause of type Stop, the only one that is served,
+	// keeps volumeClaimTemplates alone.
 	// +optional
 	// +listType=atomic
 	PersistentContents []string `json:"persistentContents,omitempty"`
@@ -65,12 +66,14 @@ type SandboxSpec struct {
 	// +optional
 	Service *bool `json:"service,omitempty"`
 
-	// lifecycle are commands to run around an upgrade of the sandbox.
+	// lifecycle are commands to run around an upgrade of the sandbox. It is not served:
+	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
 	// +optional
 	Lifecycle *SandboxLifecycle `json:"lifecycle,omitempty"`
 
 	// upgradePolicy says how a change of the template is carried out that is
-	// more than a change in place. Unset means in place only.
+	// more than a change in place. Unset means in place only. It is not served:
+	// Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.
 	// +optional
 	UpgradePolicy *SandboxUpgradePolicy `json:"upgradePolicy,omitempty"`
 

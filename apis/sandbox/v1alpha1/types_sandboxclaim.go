@@ -41,7 +41,8 @@ type SandboxClaimSpec struct {
 	// templateName is the name of a SandboxSet in the same namespace, whose
 	// sandboxes are claimed. With no set of that name, it stands for the
 	// SandboxTemplate of that name, as in sandboxTemplateRef. Neither need exist yet.
-	// Exactly one of templateName and sandboxTemplateRef is required.
+	// Exactly one of templateName and sandboxTemplateRef is required. It may be changed
+	// until the claim is Completed, for the sandboxes that it gets from then on.
 	// +optional
 	TemplateName string `json:"templateName,omitempty"`
 
@@ -49,7 +50,8 @@ type SandboxClaimSpec struct {
 	// that refer to the template serve the claim together: those without a patch
 	// first, then those with the most available sandboxes. A SandboxSet without a
 	// templateRef counts as one of a template of its own name. With no such set,
-	// sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required.
+	// sandboxes are made straight from the template. Exactly one of templateName and
+	// sandboxTemplateRef is required. It may be changed until the claim is Completed.
 	// +optional
 	SandboxTemplateRef *SandboxClaimTemplateRef `json:"sandboxTemplateRef,omitempty"`
 
@@ -66,14 +68,14 @@ type SandboxClaimSpec struct {
 
 	// onShortage says what to do when the pool holds too few sandboxes: Wait for
 	// more until claimTimeout, or Fail the create with status 429 and store nothing.
-	// Default Wait.
+	// Default Wait. Immutable once the claim is Completed.
 	// +optional
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
 
 	// createOnNoStock makes fresh sandboxes for what the pool lacks, instead of
 	// waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is
 	// false: who wants to fail on a shortage means a shortage of warm sandboxes.
-	// With warmPool none it must be true.
+	// With warmPool none it must be true. Immutable once the claim is Completed.
 	// +optional
 	CreateOnNoStock *bool `json:"createOnNoStock,omitempty"`
 
@@ -81,7 +83,7 @@ type SandboxClaimSpec struct {
 	// (always fresh sandboxes), or the name of one SandboxSet, which must be one of
 	// those. Default "default", or "none" with env or volumeClaimTemplates, for which it
 	// has to be that, and with the annotation
-	// e2b.agents.kruise.io/prewarm-strategy: none.
+	// e2b.agents.kruise.io/prewarm-strategy: none. Immutable once the claim is Completed.
 	// +optional
 	WarmPool string `json:"warmPool,omitempty"`
 

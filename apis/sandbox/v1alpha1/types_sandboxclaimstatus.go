@@ -22,7 +22,8 @@ type SandboxClaimStatus struct {
 	// +optional
 	Phase SandboxClaimPhase `json:"phase,omitempty"`
 
-	// message is the state of the claim in words.
+	// message is the state of the claim in words: while it is Claiming what it waits for,
+	// and why that cannot start if that is known; then how it ended.
 	// +optional
 	Message string `json:"message,omitempty"`
 
@@ -53,7 +54,8 @@ type SandboxClaimStatus struct {
 	Sandboxes []ClaimedSandbox `json:"sandboxes,omitempty"`
 
 	// conditions of the claim: Completed (nothing more will be claimed), TimedOut
-	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable),
+	// (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable;
+	// with Completed it is always there, and False with a reason otherwise),
 	// InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the
 	// last change of labels, annotations or additionalPodMetadata went of a claim that has
 	// sandboxes) and

@@ -52,8 +52,8 @@ type SandboxSetSpec struct {
 	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
 
 	// persistentContents says what of a sandbox is to outlive a pause: any of ip,
-	// memory and filesystem. Copied to each sandbox. A pause of type Stop keeps
-	// volumeClaimTemplates alone.
+	// memory and filesystem. Copied to each sandbox. It has no effect: a pause of type
+	// Stop, the only one that is served, keeps volumeClaimTemplates alone.
 	// +optional
 	// +listType=atomic
 	PersistentContents []string `json:"persistentContents,omitempty"`

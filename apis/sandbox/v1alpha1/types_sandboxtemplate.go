@@ -36,8 +36,8 @@ type SandboxTemplateSpec struct {
 	PauseStrategy *PauseStrategy `json:"pauseStrategy,omitempty"`
 
 	// persistentContents says what is to outlive a pause of a sandbox made straight
-	// from this template: any of ip, memory and filesystem. A pause of type Stop keeps
-	// volumeClaimTemplates alone.
+	// from this template: any of ip, memory and filesystem. It has no effect: a pause of
+	// type Stop, the only one that is served, keeps volumeClaimTemplates alone.
 	// +optional
 	// +listType=atomic
 	PersistentContents []string `json:"persistentContents,omitempty"`

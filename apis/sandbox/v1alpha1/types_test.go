@@ -81,7 +81,7 @@ func TestMessages(t *testing.T) {
 		"claimed condition": {ClaimedConditionMessage(3), "Successfully claimed all 3 sandboxes"},
 		"timeout":           {ClaimTimeoutMessage(time.Minute, 0, 3), "Timeout reached after 1m0s, claimed 0/3 sandboxes"},
 		"timeout condition": {ClaimTimeoutConditionMessage(time.Minute, 0, 3), "Timeout after 1m0s, claimed 0/3"},
-		"set not found":     {SandboxSetNotFoundMessage("pool"), "SandboxSet pool not found"},
+		"set not found":     {SandboxSetNotFoundMessage("ns", "pool"), "SandboxSet pool not found in namespace ns"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,9 @@ const (
 	LabelSandboxClaimed = KeyPrefix + "sandbox-claimed"
 	// LabelClaimName is the name of the claim that took the sandbox.
 	LabelClaimName = KeyPrefix + "claim-name"
+	// LabelClaimedBy is on a claimed sandbox what ClaimedByLabel makes of the name of the
+	// user who created the claim, to select by. AnnotationClaimedBy has the name.
+	LabelClaimedBy = SandlotKeyPrefix + "claimed-by"
 	// LabelTemplateHash is the revision of the set that the sandbox was made from.
 	// A sandbox made for a claim, past the pool, has none.
 	LabelTemplateHash = KeyPrefix + "template-hash"
@@ -97,7 +100,8 @@ const (
 	// AnnotationPoolUID is the UID of the SandboxSet from whose pool the sandbox was
 	// taken. One that was made for a claim, past the pool, has none.
 	AnnotationPoolUID = SandlotKeyPrefix + "pool-uid"
-	// AnnotationClaimedBy is the name of the user who created the claim.
+	// AnnotationClaimedBy is the name of the user who created the claim, on the claim and
+	// on the sandboxes that it has taken.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"
 	// AnnotationClaimedByIdentity is the user who created the claim, on a claim that is not
 	// Completed and that no other user has changed: sandboxes that are made for it in the
@@ -261,4 +265,11 @@ func fit(name string, limit int) string {
 	sum := sha256.Sum256([]byte(name))
 	head := strings.TrimRight(name[:limit-hashLength-1], "-.")
 	return head + "-" + hex.EncodeToString(sum[:])[:hashLength]
+}
+
+// ClaimedByLabel returns the value of LabelClaimedBy for the name of a user: 32 hex digits
+// of its SHA-256, because names of users need not fit into a label.
+func ClaimedByLabel(user string) string {
+	sum := sha256.Sum256([]byte(user))
+	return hex.EncodeToString(sum[:16])
 }

@@ -93,6 +93,7 @@ func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim, limits ClaimL
 	if claim.Spec.ReclaimPolicy != old.Spec.ReclaimPolicy {
 		errs = append(errs, field.Invalid(specPath.Child("reclaimPolicy"), claim.Spec.ReclaimPolicy, "reclaimPolicy is immutable"))
 	}
+	errs = append(errs, validateChoicesUnchanged(claim, old, specPath)...)
 	errs = append(errs, validateRuntimeUnchanged(&claim.Spec, &old.Spec, specPath)...)
 	return append(errs, validateInjectionUnchanged(&claim.Spec, &old.Spec, specPath)...)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -30,21 +31,21 @@ func TestValidateSandboxClaim(t *testing.T) {
 		"minimal":              {},
 		"dots in the name":     {change: func(c *v1alpha1.SandboxClaim) { c.Name = "a.b" }},
 		"63 characters":        {change: func(c *v1alpha1.SandboxClaim) { c.Name = longName[:63] }},
-		"shutdown in the past": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ShutdownTime = new(metav1.Unix(1, 0)) }},
+		"shutdown in the past": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ShutdownTime = ptr.To(metav1.Unix(1, 0)) }},
 		"negative ttl":         {change: func(c *v1alpha1.SandboxClaim) { c.Spec.TTLAfterCompleted.Duration = -time.Second }},
 		"one second":           {change: func(c *v1alpha1.SandboxClaim) { c.Spec.ClaimTimeout.Duration = time.Second }},
-		"most replicas":        {change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(maxReplicas)) }},
+		"most replicas":        {change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = ptr.To(int32(maxReplicas)) }},
 		"runtimes have no effect": {change: func(c *v1alpha1.SandboxClaim) {
 			c.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
 		}},
 		"most atomic replicas": {change: func(c *v1alpha1.SandboxClaim) {
 			c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
-			c.Spec.Replicas = new(int32(maxAtomicReplicas))
+			c.Spec.Replicas = ptr.To(int32(maxAtomicReplicas))
 		}},
 		"other policies": {change: func(c *v1alpha1.SandboxClaim) {
 			c.Spec.OnShortage = v1alpha1.ShortageFail
 			c.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
-			c.Spec.CreateOnNoStock = new(false)
+			c.Spec.CreateOnNoStock = ptr.To(false)
 			c.Spec.ReserveFailedSandbox = true
 			c.Spec.SkipInitRuntime = true
 		}},
@@ -104,7 +105,7 @@ func TestValidateSandboxClaim(t *testing.T) {
 		},
 		"neither warm nor fresh ones": {
 			change: func(c *v1alpha1.SandboxClaim) {
-				c.Spec.WarmPool, c.Spec.CreateOnNoStock = v1alpha1.WarmPoolNone, new(false)
+				c.Spec.WarmPool, c.Spec.CreateOnNoStock = v1alpha1.WarmPoolNone, ptr.To(false)
 			},
 			want: []string{"spec.createOnNoStock: Invalid value: false: must be true with warmPool none"},
 		},
@@ -123,21 +124,21 @@ func TestValidateSandboxClaim(t *testing.T) {
 			want:   []string{"spec.replicas: Required value"},
 		},
 		"0 replicas": {
-			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(0)) },
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = ptr.To(int32(0)) },
 			want:   []string{"spec.replicas: Invalid value: 0: must be at least 1"},
 		},
 		"-1 replicas": {
-			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(-1)) },
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = ptr.To(int32(-1)) },
 			want:   []string{"spec.replicas: Invalid value: -1: must be at least 1"},
 		},
 		"1e9 replicas": {
-			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(1e9)) },
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = ptr.To(int32(1e9)) },
 			want:   []string{"spec.replicas: Invalid value: 1000000000: must be at most 10000"},
 		},
 		"too many for one transaction": {
 			change: func(c *v1alpha1.SandboxClaim) {
 				c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
-				c.Spec.Replicas = new(int32(128))
+				c.Spec.Replicas = ptr.To(int32(128))
 			},
 			want: []string{"spec.replicas: Invalid value: 128: must be at most 127 with allocation AllOrNothing, which binds all in one transaction"},
 		},
@@ -186,11 +187,11 @@ func TestValidateSandboxClaimUpdate(t *testing.T) {
 			c.Spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
 			c.Spec.WarmPool = "small"
 			c.Spec.TTLAfterCompleted.Duration = time.Hour
-			c.Spec.ShutdownTime = new(metav1.Unix(1, 0))
+			c.Spec.ShutdownTime = ptr.To(metav1.Unix(1, 0))
 			c.Labels = map[string]string{"a": "b"}
 		}},
 		"replicas": {
-			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = new(int32(2)) },
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.Replicas = ptr.To(int32(2)) },
 			want:   []string{"spec.replicas: Invalid value: 2: replicas is immutable"},
 		},
 		"uid": {
@@ -206,6 +207,49 @@ func TestValidateSandboxClaimUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			old := claim(nil)
 			expect(t, ValidateSandboxClaimUpdate(claim(tc.change), old, DefaultClaimLimits()), tc.want)
+		})
+	}
+}
+
+// TestValidateChoices: where sandboxes come from may be changed while some are to come.
+func TestValidateChoices(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.SandboxClaim)
+		want   []string
+	}{
+		"nothing of it": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.TTLAfterCompleted.Duration = time.Hour
+			c.Spec.Labels = map[string]string{"a": "b"}
+		}},
+		"templateName": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.TemplateName = "other" },
+			want:   []string{"spec.templateName: Forbidden: is immutable once the claim is Completed"},
+		},
+		"sandboxTemplateRef": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.TemplateName, c.Spec.SandboxTemplateRef = "", &v1alpha1.SandboxClaimTemplateRef{Name: "template"}
+			},
+			want: []string{"spec.templateName: Forbidden: is immutable", "spec.sandboxTemplateRef: Forbidden: is immutable"},
+		},
+		"warmPool": {
+			change: func(c *v1alpha1.SandboxClaim) { c.Spec.WarmPool = "small" },
+			want:   []string{"spec.warmPool: Forbidden: is immutable"},
+		},
+		"what to do on a shortage": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.OnShortage, c.Spec.CreateOnNoStock = v1alpha1.ShortageFail, ptr.To(!*c.Spec.CreateOnNoStock)
+			},
+			want: []string{"spec.createOnNoStock: Forbidden: is immutable", "spec.onShortage: Forbidden: is immutable"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for phase, want := range map[v1alpha1.SandboxClaimPhase][]string{
+				v1alpha1.SandboxClaimPhaseClaiming: nil, v1alpha1.SandboxClaimPhaseCompleted: tc.want,
+			} {
+				old, edited := claim(nil), claim(tc.change)
+				old.Status.Phase, edited.Status.Phase = phase, phase
+				expect(t, ValidateSandboxClaimUpdate(edited, old, DefaultClaimLimits()), want)
+			}
 		})
 	}
 }
@@ -238,8 +282,8 @@ func TestValidateSandboxClaimStatusUpdate(t *testing.T) {
 		"conditions": {
 			status: v1alpha1.SandboxClaimStatus{Conditions: []metav1.Condition{condition(), condition(), {Type: "Ready"}}},
 			want: []string{
-				"status.conditions[1]: Duplicate value: \"Completed\"",
-				"status.conditions[2].status: Required value",
+				"status.conditions[1]",
+				"status.conditions[2].status: ",
 				"status.conditions[2].lastTransitionTime: Required value",
 				"status.conditions[2].reason: Required value",
 			},

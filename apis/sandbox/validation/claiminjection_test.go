@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -89,7 +90,7 @@ func TestValidateInjection(t *testing.T) {
 			want: []string{"spec.warmPool: Invalid value: \"small\": must be none"},
 		},
 		"from nowhere": {
-			change: func(s *v1alpha1.SandboxClaimSpec) { s.Env, s.CreateOnNoStock = variables(1), new(false) },
+			change: func(s *v1alpha1.SandboxClaimSpec) { s.Env, s.CreateOnNoStock = variables(1), ptr.To(false) },
 			want:   []string{"spec.createOnNoStock: Invalid value: false: must be true with warmPool none"},
 		},
 	}

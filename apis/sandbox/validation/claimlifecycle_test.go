@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -19,11 +20,11 @@ func TestValidateLifecycle(t *testing.T) {
 		want      []string
 	}{
 		"nothing":        {},
-		"at once":        {lifecycle: v1alpha1.SandboxClaimLifecycle{TTLSecondsAfterFinished: new(int32(0))}},
-		"as long as can": {lifecycle: v1alpha1.SandboxClaimLifecycle{TTLSecondsAfterFinished: new(int32(math.MaxInt32))}},
+		"at once":        {lifecycle: v1alpha1.SandboxClaimLifecycle{TTLSecondsAfterFinished: ptr.To(int32(0))}},
+		"as long as can": {lifecycle: v1alpha1.SandboxClaimLifecycle{TTLSecondsAfterFinished: ptr.To(int32(math.MaxInt32))}},
 		"long ago":       {lifecycle: v1alpha1.SandboxClaimLifecycle{ShutdownTime: &metav1.Time{Time: time.Unix(0, 0)}}},
 		"before it finished": {
-			lifecycle: v1alpha1.SandboxClaimLifecycle{TTLSecondsAfterFinished: new(int32(-1))},
+			lifecycle: v1alpha1.SandboxClaimLifecycle{TTLSecondsAfterFinished: ptr.To(int32(-1))},
 			want:      []string{"spec.lifecycle.ttlSecondsAfterFinished: Invalid value: -1: must be at least 0, which is at once"},
 		},
 		"no policy of ours": {

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -73,41 +74,41 @@ func TestClaimLimits(t *testing.T) {
 			want:   []string{"metadata.annotations: Too long: may not be more than 65536 bytes"},
 		},
 		"much on few": {change: func(c *v1alpha1.SandboxClaim) {
-			c.Spec.Replicas, c.Spec.Annotations = new(int32(4000)), map[string]string{"note": strings.Repeat("x", 8000)}
+			c.Spec.Replicas, c.Spec.Annotations = ptr.To(int32(4000)), map[string]string{"note": strings.Repeat("x", 8000)}
 		}},
 		"some on many": {change: func(c *v1alpha1.SandboxClaim) {
-			c.Spec.Replicas, c.Spec.Annotations = new(int32(10000)), map[string]string{"note": strings.Repeat("x", 3000)}
+			c.Spec.Replicas, c.Spec.Annotations = ptr.To(int32(10000)), map[string]string{"note": strings.Repeat("x", 3000)}
 		}},
 		"much on many": {
 			change: func(c *v1alpha1.SandboxClaim) {
-				c.Spec.Replicas, c.Spec.Annotations = new(int32(10000)), map[string]string{"note": strings.Repeat("x", 8000)}
+				c.Spec.Replicas, c.Spec.Annotations = ptr.To(int32(10000)), map[string]string{"note": strings.Repeat("x", 8000)}
 			},
 			want: []string{"spec.replicas: Invalid value: 10000: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount are 16022 bytes for each sandbox " +
 				"and 160220000 for all, but one claim may write 67108864; ask for fewer sandboxes, or for less on each"},
 		},
 		"escaped in six bytes": {
 			change: func(c *v1alpha1.SandboxClaim) {
-				c.Spec.Replicas, c.Spec.Annotations = new(int32(2000)), map[string]string{"note": strings.Repeat("<", 8000)}
+				c.Spec.Replicas, c.Spec.Annotations = ptr.To(int32(2000)), map[string]string{"note": strings.Repeat("<", 8000)}
 			},
 			want: []string{"spec.replicas: Invalid value: 2000: "},
 		},
 		"env on many": {
 			change: func(c *v1alpha1.SandboxClaim) {
-				c.Spec.Replicas, c.Spec.WarmPool = new(int32(10000)), v1alpha1.WarmPoolNone
+				c.Spec.Replicas, c.Spec.WarmPool = ptr.To(int32(10000)), v1alpha1.WarmPoolNone
 				c.Spec.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: strings.Repeat("x", 7<<10)}}
 			},
 			want: []string{"spec.replicas: Invalid value: 10000: "},
 		},
 		"volumes on many": {
 			change: func(c *v1alpha1.SandboxClaim) {
-				c.Spec.Replicas, c.Spec.WarmPool = new(int32(10000)), v1alpha1.WarmPoolNone
+				c.Spec.Replicas, c.Spec.WarmPool = ptr.To(int32(10000)), v1alpha1.WarmPoolNone
 				c.Spec.VolumeClaimTemplates = []runtime.RawExtension{volume}
 			},
 			want: []string{"spec.replicas: Invalid value: 10000: "},
 		},
 		"bytes of an installation": {
 			change: func(c *v1alpha1.SandboxClaim) {
-				c.Spec.Replicas, c.Spec.Labels = new(int32(10)), map[string]string{"a": "b"}
+				c.Spec.Replicas, c.Spec.Labels = ptr.To(int32(10)), map[string]string{"a": "b"}
 			},
 			limits: func(l *ClaimLimits) { l.MaxBytes = 10*2*9 - 1 },
 			want:   []string{"spec.replicas: Invalid value: 10: "},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
@@ -116,7 +118,7 @@ func TestValidateAdditionalPodMetadata(t *testing.T) {
 		},
 		"too much for all sandboxes": {
 			annotations: map[string]string{"a": strings.Repeat("x", 7<<10)},
-			spec:        func(s *v1alpha1.SandboxClaimSpec) { s.Replicas = new(int32(10000)) },
+			spec:        func(s *v1alpha1.SandboxClaimSpec) { s.Replicas = ptr.To(int32(10000)) },
 			want:        []string{"spec.replicas: Invalid value: 10000: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount are 7176 bytes"},
 		},
 	}

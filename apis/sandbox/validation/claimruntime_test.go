@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
@@ -185,7 +187,7 @@ func TestStoredRuntimeFieldsStayEditable(t *testing.T) {
 
 func TestSealedRequestsCountForEachSandbox(t *testing.T) {
 	large := func(c *v1alpha1.SandboxClaim) {
-		c.Spec.Replicas = new(int32(10000))
+		c.Spec.Replicas = ptr.To(int32(10000))
 		c.Spec.EnvVars = map[string]string{"A": strings.Repeat("x", 10<<10)}
 	}
 	expect(t, ValidateSandboxClaim(claim(large), DefaultClaimLimits()), []string{"spec.replicas: Invalid value: 10000: labels, annotations, additionalPodMetadata, env, volumeClaimTemplates, envVars and dynamicVolumesMount are 13"})

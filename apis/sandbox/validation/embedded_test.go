@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -45,12 +46,12 @@ func TestUpdatesCheckWhatChanges(t *testing.T) {
 			}
 			changed := old.DeepCopy()
 			changed.Finalizers = []string{"example.com/a"}
-			changed.Spec.Paused, changed.Spec.ShutdownTime = true, new(metav1.Unix(1, 0))
+			changed.Spec.Paused, changed.Spec.ShutdownTime = true, ptr.To(metav1.Unix(1, 0))
 			expect(t, ValidateSandboxUpdate(changed, old), nil)
 			changed.Spec.PauseStrategy = &v1alpha1.PauseStrategy{Type: "Doze"}
 			expect(t, ValidateSandboxUpdate(changed, old), []string{"spec.pauseStrategy.type: "})
 
-			half := new(intstr.FromString("half"))
+			half := ptr.To(intstr.FromString("half"))
 			oldSet := set(t, func(s *v1alpha1.SandboxSet) {
 				s.Spec.EmbeddedSandboxTemplate, s.Spec.PauseStrategy = illegal(raw), wrong
 				s.Spec.ScaleStrategy.MaxUnavailable, s.Spec.UpdateStrategy.MaxUnavailable = half, half
@@ -59,9 +60,9 @@ func TestUpdatesCheckWhatChanges(t *testing.T) {
 				t.Errorf("new: %v", errs)
 			}
 			changedSet := oldSet.DeepCopy()
-			changedSet.Spec.Replicas = new(int32(0))
+			changedSet.Spec.Replicas = ptr.To(int32(0))
 			expect(t, ValidateSandboxSetUpdate(changedSet, oldSet), nil)
-			changedSet.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString("third"))
+			changedSet.Spec.UpdateStrategy.MaxUnavailable = ptr.To(intstr.FromString("third"))
 			expect(t, ValidateSandboxSetUpdate(changedSet, oldSet), []string{"spec.updateStrategy.maxUnavailable: "})
 
 			oldTemplate := template(t, func(s *v1alpha1.SandboxTemplate) {
@@ -92,7 +93,7 @@ func TestUpdateOfTheMounts(t *testing.T) {
 // Whatever an object that is being deleted looks like, its finalizers can go.
 func TestUpdatesOfWhatIsBeingDeleted(t *testing.T) {
 	going := meta("going")
-	going.DeletionTimestamp, going.Finalizers = new(metav1.Unix(1, 0)), []string{"example.com/a"}
+	going.DeletionTimestamp, going.Finalizers = ptr.To(metav1.Unix(1, 0)), []string{"example.com/a"}
 	sb := sandbox(t, func(s *v1alpha1.Sandbox) {
 		s.ObjectMeta, s.Spec.EmbeddedSandboxTemplate = going, illegal(illegalTemplates["malformed"])
 		s.Spec.PersistentContents = []string{"ip"}
@@ -111,7 +112,7 @@ func TestUpdatesOfWhatIsBeingDeleted(t *testing.T) {
 	expect(t, ValidateSandboxSetUpdate(freedPool, pool), nil)
 
 	model := template(t, func(s *v1alpha1.SandboxTemplate) {
-		s.ObjectMeta, s.Spec.EmbeddedSandboxTemplate, s.Spec.Service = going, illegal(""), new(true)
+		s.ObjectMeta, s.Spec.EmbeddedSandboxTemplate, s.Spec.Service = going, illegal(""), ptr.To(true)
 	})
 	freedModel := model.DeepCopy()
 	freedModel.Finalizers = nil

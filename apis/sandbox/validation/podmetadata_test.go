@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 func TestValidatePlatformKeys(t *testing.T) {
@@ -67,8 +66,7 @@ func TestValidatePodMetadataPolicy(t *testing.T) {
 			for _, w := range tt.want {
 				want = append(want, "spec.podMetadataPolicy."+w)
 			}
-			set, before := builders.Set("s", 1), builders.Template("t")
-			set.Namespace, before.Namespace = "ns", "ns"
+			set, before := set(t, nil), template(t, nil)
 			set.ResourceVersion, before.ResourceVersion = "1", "1"
 			template := before.DeepCopy()
 			set.Spec.PodMetadataPolicy, template.Spec.PodMetadataPolicy = &tt.policy, &tt.policy
@@ -83,8 +81,7 @@ func TestValidatePodMetadataPolicy(t *testing.T) {
 
 func TestValidateInjectionContainers(t *testing.T) {
 	for containers, valid := range map[v1alpha1.InjectionContainers]bool{"": true, "All": true, "First": true, "Second": false} {
-		template := builders.Template("t")
-		template.Namespace = "ns"
+		template := template(t, nil)
 		template.Spec.EnvVarsInjectionContainers = containers
 		if errs := ValidateSandboxTemplate(template); (len(errs) == 0) != valid {
 			t.Errorf("%q: %v", containers, errs)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -30,7 +31,7 @@ func TestReturnToPool(t *testing.T) {
 	}
 	back.Annotations = nil
 	back.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", UID: "set", Controller: new(true),
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", UID: "set", Controller: ptr.To(true),
 	}}
 	back.Spec.Template, back.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "pool-rev"}
 	if errs := ValidateSandboxUpdate(back, old); len(errs) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -15,7 +16,7 @@ import (
 func set(t *testing.T, change func(*v1alpha1.SandboxSet)) *v1alpha1.SandboxSet {
 	t.Helper()
 	s := &v1alpha1.SandboxSet{ObjectMeta: meta("pool"), Spec: v1alpha1.SandboxSetSpec{
-		Replicas:                new(int32(3)),
+		Replicas:                ptr.To(int32(3)),
 		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{Template: rawTemplate(t)},
 	}}
 	v1alpha1.SetObjectDefaults_SandboxSet(s)
@@ -53,20 +54,20 @@ func TestValidateSandboxSet(t *testing.T) {
 			want:   []string{"spec.maxFreshSandboxes: Invalid value: 10001: must be from 0 to 10000"},
 		},
 		"minimal":    {},
-		"empty pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(0)) }},
+		"empty pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = ptr.To(int32(0)) }},
 		"burst":      {change: burst(10000)},
 		"no burst":   {change: burst(0)},
-		"no history": {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(0)) }},
-		"history":    {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(100)) }},
+		"no history": {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = ptr.To(int32(0)) }},
+		"history":    {change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = ptr.To(int32(100)) }},
 		"negative history": {
-			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) },
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = ptr.To(int32(-1)) },
 			want:   []string{"spec.revisionHistoryLimit: Invalid value: -1: must be from 0 to 100"},
 		},
 		"long history": {
-			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = new(int32(101)) },
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.RevisionHistoryLimit = ptr.To(int32(101)) },
 			want:   []string{"spec.revisionHistoryLimit: Invalid value: 101: must be from 0 to 100"},
 		},
-		"large pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(100000)) }},
+		"large pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = ptr.To(int32(100000)) }},
 		"number":     {change: maxUnavailable(intstr.FromInt32(0))},
 		"percentage": {change: maxUnavailable(intstr.FromString("50%"))},
 		"over 100%":  {change: maxUnavailable(intstr.FromString("150%"))},
@@ -83,11 +84,11 @@ func TestValidateSandboxSet(t *testing.T) {
 			want:   []string{"spec.replicas: Required value: number of unused sandboxes to keep"},
 		},
 		"negative replicas": {
-			change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(-1)) },
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = ptr.To(int32(-1)) },
 			want:   []string{"spec.replicas: Invalid value: -1: replicas cannot be negative"},
 		},
 		"1e9 replicas": {
-			change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(1e9)) },
+			change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = ptr.To(int32(1e9)) },
 			want:   []string{"spec.replicas: Invalid value: 1000000000: must be at most 1000000"},
 		},
 		"negative burst": {
@@ -165,7 +166,7 @@ func TestValidateSandboxSetStatusUpdate(t *testing.T) {
 		},
 		"conditions": {
 			status: v1alpha1.SandboxSetStatus{Conditions: []metav1.Condition{condition(), condition()}},
-			want:   []string{"status.conditions[1]: Duplicate value: "},
+			want:   []string{"status.conditions[1]"},
 		},
 	}
 	for name, tc := range tests {

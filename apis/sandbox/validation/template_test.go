@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -28,9 +29,9 @@ func TestValidateSandboxTemplate(t *testing.T) {
 		want   []string
 	}{
 		"minimal":            {},
-		"no fresh sandboxes": {change: func(s *v1alpha1.SandboxTemplate) { s.Spec.MaxFreshSandboxes = new(int32(0)) }},
+		"no fresh sandboxes": {change: func(s *v1alpha1.SandboxTemplate) { s.Spec.MaxFreshSandboxes = ptr.To(int32(0)) }},
 		"too many fresh sandboxes": {
-			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.MaxFreshSandboxes = new(int32(10001)) },
+			change: func(s *v1alpha1.SandboxTemplate) { s.Spec.MaxFreshSandboxes = ptr.To(int32(10001)) },
 			want:   []string{"spec.maxFreshSandboxes: Invalid value: 10001: must be from 0 to 10000"},
 		},
 		"long name": {change: func(s *v1alpha1.SandboxTemplate) { s.Name = longName }},

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 func TestValidateVolumeOptions(t *testing.T) {
@@ -35,8 +34,7 @@ func TestValidateVolumeOptions(t *testing.T) {
 			for _, w := range tt.want {
 				want = append(want, "spec.volumeClaimTemplatesOptions."+w)
 			}
-			template := builders.Template("t")
-			template.Namespace = "ns"
+			template := template(t, nil)
 			template.Spec.VolumeClaimTemplatesOptions = &tt.options
 			begins(t, ValidateSandboxTemplate(template), want...)
 		})

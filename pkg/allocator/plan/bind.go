@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,7 +75,23 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		heldBack:  sets.Set[string]{},
 		noRuntime: sets.Set[string]{},
 	}
+	if by := claim.Annotations[v1alpha1.AnnotationClaimedBy]; by != "" {
+		m.labels[v1alpha1.LabelClaimedBy] = v1alpha1.ClaimedByLabel(by)
+		m.annotations[v1alpha1.AnnotationClaimedBy] = cut(by, maxClaimedBy)
+	}
 	return m, nil
+}
+
+// maxClaimedBy is how many bytes of the name of a user stand on each sandbox. Names have
+// no limit of their own.
+const maxClaimedBy = 256
+
+// cut cuts off what of a text is beyond a number of bytes, between two characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
 }
 
 // HeldBack returns the fields of the claim's metadata, sorted, that are not on the pods of
@@ -249,7 +266,9 @@ func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox 
 		return sb
 	}
 	delete(sb.Annotations, v1alpha1.AnnotationOwner)
+	delete(sb.Annotations, v1alpha1.AnnotationClaimedBy)
 	delete(sb.Labels, v1alpha1.LabelClaimName)
+	delete(sb.Labels, v1alpha1.LabelClaimedBy)
 	shutdown := metav1.NewTime(now.Truncate(time.Second))
 	sb.Spec.ShutdownTime = &shutdown
 	sb.Generation++

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -409,8 +410,33 @@ func TestStand(t *testing.T) {
 	}
 }
 
+func TestBoundSandboxesSayWhose(t *testing.T) {
+	long := strings.Repeat("é", 1000)
+	for user, name := range map[string]string{"system:serviceaccount:ns:runner": "system:serviceaccount:ns:runner", long: long[:256], "": ""} {
+		sb := bound(t, claimOf(func(c *v1alpha1.SandboxClaim) {
+			c.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: user}
+		}), pooled.DeepCopy())
+		label := ""
+		if user != "" {
+			label = v1alpha1.ClaimedByLabel(user)
+		}
+		if got := sb.Labels[v1alpha1.LabelClaimedBy]; got != label || len(validation.IsValidLabelValue(got)) > 0 {
+			t.Errorf("label is %q, want %q", got, label)
+		}
+		if got := sb.Annotations[v1alpha1.AnnotationClaimedBy]; got != name {
+			t.Errorf("annotation is %q, want %q", got, name)
+		}
+	}
+	// What docs/api.md says to select by: printf %s alice | sha256sum | cut -c1-32
+	if got := v1alpha1.ClaimedByLabel("alice"); got != "2bd806c97f0e00af1a1fc3328fa763a9" {
+		t.Errorf("the label of alice is %s", got)
+	}
+}
+
 func TestLetGo(t *testing.T) {
-	claim := claimOf(nil)
+	claim := claimOf(func(c *v1alpha1.SandboxClaim) {
+		c.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: "alice"}
+	})
 	other := metav1.OwnerReference{Kind: "Other", Name: "other", UID: "other-uid"}
 	held := bound(t, claim, pooled.DeepCopy())
 	stand(held, claim, false)
@@ -433,6 +459,9 @@ func TestLetGo(t *testing.T) {
 			}
 			owner, name := got.Annotations[v1alpha1.AnnotationOwner], got.Labels[v1alpha1.LabelClaimName]
 			reserved := got.Labels[v1alpha1.LabelReservedFailedSandbox] == "true"
+			if by := got.Annotations[v1alpha1.AnnotationClaimedBy] + got.Labels[v1alpha1.LabelClaimedBy]; (by != "") != tc.reserve {
+				t.Errorf("it is claimed by %q", by)
+			}
 			if tc.reserve {
 				if !reserved || owner != "claim-uid" || name != "mine" || got.Spec.ShutdownTime != nil || got.Generation != held.Generation {
 					t.Errorf("reserved as %+v", got.ObjectMeta)

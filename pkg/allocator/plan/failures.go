@@ -135,7 +135,7 @@ func causesIn(message string) (causes []string) {
 	if !found {
 		return nil
 	}
-	told, _, _ = strings.Cut(told, noneAreMade)
+	told, _, _ = strings.Cut(told, claims.NoneAreMade)
 	for cause := range strings.SplitSeq(told, causesApart) {
 		if len(causes) == namedCauses {
 			break

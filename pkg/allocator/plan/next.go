@@ -39,6 +39,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	settle(a, p)
 	conclude(a, p)
 	forgetIdentity(a.claim)
+	a.tellOfWait(p, &o, left)
 	if claims.Unfinished(a.claim) || a.Refused == nil && int(a.claim.Status.ClaimedReplicas) < claims.Replicas(a.claim) {
 		a.tellFailures()
 	}
@@ -48,6 +49,7 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if p.Broken != nil && left > 0 {
 		explain(a.claim, p.Broken)
 	}
+	tellWhyShort(a.claim)
 	if left == 0 {
 		p.Broken, p.Problem = nil, nil
 	}

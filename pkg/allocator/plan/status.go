@@ -69,20 +69,16 @@ func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration,
 	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, reason, message)
 }
 
-// noneAreMade is what is between the rest of a claim's message and why no fresh
-// sandboxes are made for it.
-const noneAreMade = "; no fresh sandboxes can be made: "
-
 // explain adds to the message of a claim that lacks sandboxes why no fresh ones are
 // made for it.
 func explain(claim *v1alpha1.SandboxClaim, broken error) {
-	claim.Status.Message += noneAreMade + broken.Error()
+	claim.Status.Message += claims.NoneAreMade + broken.Error()
 }
 
 // SaysNoneAreMade reports whether the claim, as stored, says that no fresh sandboxes are
 // made for what it lacks. It is how servers that do not work at a claim know.
 func SaysNoneAreMade(claim *v1alpha1.SandboxClaim) bool {
-	return strings.Contains(claim.Status.Message, noneAreMade)
+	return strings.Contains(claim.Status.Message, claims.NoneAreMade)
 }
 
 // Deleted returns what a claim has come to that was deleted before its end.

@@ -133,6 +133,9 @@ func undecodableLeaf(js json.RawMessage, t reflect.Type, path *field.Path) *fiel
 	if err == nil {
 		return nil
 	}
+	if t == duration {
+		return wrongDuration(js, err, path)
+	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return wrongType(js, describeType(typeErr.Type), path)
 	}

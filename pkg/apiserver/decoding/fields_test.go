@@ -30,7 +30,23 @@ func TestFindUndecodable(t *testing.T) {
 		},
 		"duration that is a number": {
 			js:   `{"spec":{"ttlAfterCompleted":5}}`,
-			want: `spec.ttlAfterCompleted: Invalid value: "5": must be a string`,
+			want: `spec.ttlAfterCompleted: Invalid value: "5": must be a duration with its unit, as a string: write "5s" for 5 seconds`,
+		},
+		"duration without its unit": {
+			js:   `{"spec":{"claimTimeout":"60"}}`,
+			want: `spec.claimTimeout: Invalid value: "60": must be a duration with its unit, as a string: write "60s" for 60 seconds`,
+		},
+		"negative duration that is a number": {
+			js:   `{"spec":{"ttlAfterCompleted":-1}}`,
+			want: `spec.ttlAfterCompleted: Invalid value: "-1": must be a duration with its unit, as a string: write "-1s" for -1 seconds`,
+		},
+		"fraction of a duration": {
+			js:   `{"spec":{"waitReadyTimeout":1.5}}`,
+			want: `spec.waitReadyTimeout: Invalid value: "1.5": must be a duration with its unit, as a string, such as "60s"`,
+		},
+		"duration that is an object": {
+			js:   `{"spec":{"waitReadyTimeout":{}}}`,
+			want: `spec.waitReadyTimeout: Invalid value: "{}": must be a duration with its unit, as a string, such as "60s"`,
 		},
 		"time": {
 			js:   `{"spec":{"shutdownTime":"tomorrow"}}`,

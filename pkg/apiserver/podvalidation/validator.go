@@ -54,12 +54,16 @@ func New(options Options) *Validator { return &Validator{options} }
 
 // ValidateSet validates the pods of a set, which is valid in itself.
 func (v *Validator) ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (field.ErrorList, []string) {
+	missing := "the set stays empty until it exists"
+	if set.Status.UpdateRevision != "" || set.Status.Replicas > 0 {
+		missing = "until it exists the set goes on with the pod template that it has"
+	}
 	return v.validate(ctx, &subject{
 		namespace: set.Namespace,
 		who:       fmt.Sprintf("SandboxSet %s/%s", set.Namespace, set.Name),
 		embedded:  &set.Spec.EmbeddedSandboxTemplate,
 		patch:     set.Spec.Patch,
-		missing:   "the set stays empty until it exists",
+		missing:   missing,
 		resolve: func(ctx context.Context, patch *runtime.RawExtension) (*podtemplate.Resolved, error) {
 			patched := *set
 			patched.Spec.Patch = patch

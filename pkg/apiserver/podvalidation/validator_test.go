@@ -174,7 +174,7 @@ func TestValidateSet(t *testing.T) {
 		"container of no name": {set: set("plain", `{"spec":{"containers":[{"image":"x"}]}}`), alone: []string{"spec.patch: Invalid value: SandboxTemplate plain: the patch cannot be applied"}},
 		"container without an image": {
 			set:   set("link", `{"spec":{"containers":[{"name":"side"}]}}`),
-			alone: []string{"spec.patch.spec.containers[0].image: Required value"},
+			alone: []string{`spec.patch: Invalid value: SandboxTemplate link -> SandboxTemplate plain: the patch cannot be applied: it names container "side", which spec.containers of the template does not have (there is main); one that is added needs an image`},
 		},
 		"wrong type":       {set: set("plain", `{"spec":{"containers":"x"}}`), alone: []string{"spec.patch.spec.containers: Invalid value: string where []v1.Container is expected"}},
 		"patched label":    {set: set("plain", `{"metadata":{"labels":{"a":"x y"}}}`), alone: []string{`spec.patch.metadata.labels: Invalid value: "x y"`}},
@@ -250,6 +250,43 @@ func TestValidateTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expect(t, flat(New(Options{Lookup: newStore(), Pods: &cluster{}}).ValidateTemplate(t.Context(), tc.template)), tc.want)
 		})
+	}
+}
+
+// TestMissingTemplate: a set with a pool goes on, and only one that has never had a
+// template stays empty.
+func TestMissingTemplate(t *testing.T) {
+	v := New(Options{Lookup: newStore()})
+	const missing = "Warning: spec.templateRef: SandboxTemplate nowhere: not found; "
+	lives := set("nowhere", "")
+	lives.Status.UpdateRevision = "abc"
+	expect(t, flat(v.ValidateSet(t.Context(), lives)), []string{missing + "until it exists the set goes on with the pod template that it has"})
+	expect(t, flat(v.ValidateSet(t.Context(), set("nowhere", ""))), []string{missing + "the set stays empty until it exists"})
+}
+
+// Of one template those sets are named that use it, also through others, and not too many.
+func TestWarnOfDeletion(t *testing.T) {
+	named := func(name string, s *v1alpha1.SandboxSet) *v1alpha1.SandboxSet { s.Name = name; return s }
+	inline := named("inline", set("", ""))
+	inline.Spec.TemplateRef, inline.Spec.Template = nil, raw(plain)
+	going := named("going", set("plain", ""))
+	going.DeletionTimestamp = &metav1.Time{}
+	sets := []*v1alpha1.SandboxSet{named("through", set("link", "")), named("straight", set("plain", "{}")), named("elsewhere", set("named", "")), inline, going}
+	v := New(Options{
+		Lookup: newStore(),
+		Sets:   func(context.Context, string) ([]*v1alpha1.SandboxSet, error) { return sets, nil },
+	})
+	const on = " in use: these SandboxSets go on with what they have of it, and cannot change until it exists again: "
+	expect(t, v.WarnOfDeletion(t.Context(), namespace, []string{"plain"}), []string{"SandboxTemplate plain is" + on + "straight, through"})
+	expect(t, v.WarnOfDeletion(t.Context(), namespace, []string{"link", "plain"}), []string{"templates that are deleted are" + on + "straight, through"})
+	expect(t, v.WarnOfDeletion(t.Context(), namespace, []string{"unused"}), nil)
+	expect(t, v.WarnOfDeletion(t.Context(), namespace, nil), nil)
+	for i := range 3 * maxSetsNamed {
+		sets = append(sets, named(fmt.Sprintf("s%d", i), set("plain", "")))
+	}
+	got := v.WarnOfDeletion(t.Context(), namespace, []string{"plain"})
+	if len(got) != 1 || !strings.HasSuffix(got[0], "s17 and 22 more") {
+		t.Errorf("%q", got)
 	}
 }
 

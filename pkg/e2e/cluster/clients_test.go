@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
-	sandboxclient "github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	sandboxclient "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 

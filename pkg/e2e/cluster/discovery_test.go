@@ -35,10 +35,10 @@ func TestDiscovery(t *testing.T) {
 		}
 	})
 	t.Run("category", func(t *testing.T) {
-		all := kubectl(t, ns, "", "get", "sandbox", "-o", "name")
+		all := kubectl(t, ns, "", "get", "sandlot", "-o", "name")
 		for _, name := range []string{"sandboxset.agents.kruise.io/pool", "sandboxclaim.agents.kruise.io/claim", "sandbox.agents.kruise.io/pool-"} {
 			if !strings.Contains(all, name) {
-				t.Errorf("%s is not in what has the category sandbox:\n%s", name, all)
+				t.Errorf("%s is not in what has the category sandlot:\n%s", name, all)
 			}
 		}
 	})

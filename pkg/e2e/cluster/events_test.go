@@ -112,7 +112,7 @@ func TestEventsOnClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.awaitEventOn(t, ns, waiting.UID, corev1.EventTypeWarning, "NoAvailableSandboxes", v1alpha1.SandboxSetNotFoundMessage(late.Name))
+	c.awaitEventOn(t, ns, waiting.UID, corev1.EventTypeWarning, "NoAvailableSandboxes", v1alpha1.SandboxSetNotFoundMessage(ns, late.Name))
 	if _, err := c.SandboxSets(ns).Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

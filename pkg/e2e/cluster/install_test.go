@@ -162,7 +162,7 @@ func TestAccess(t *testing.T) {
 		"apiserver":          "system:serviceaccount:" + controlplane.Namespace + ":sandlot-apiserver",
 		"controller-manager": "system:serviceaccount:" + controlplane.Namespace + ":sandlot-controller-manager",
 	}
-	for _, role := range []string{"view", "edit", "admin", "sandlot-view", "sandlot-edit", "sandlot-admin", "sandlot-claimer", "sandlot-runtime-user", "sandlot-sandbox-reader"} {
+	for _, role := range []string{"view", "edit", "admin", "sandlot-view", "sandlot-edit", "sandlot-admin", "sandlot-claimer", "sandlot-runtime-user", "sandlot-sandbox-user", "sandlot-sandbox-reader"} {
 		subjects[role] = uniqueUser(t, role)
 		grant(t, ns, role, subjects[role])
 	}
@@ -193,7 +193,7 @@ func TestAccess(t *testing.T) {
 
 		// The API server only as a dry run, which a policy sees to: see TestOnlyDryRuns.
 		{"create", "", "pods", "", ns, "", "apiserver controller-manager edit admin"},
-		{"create", "", "pods", "exec", ns, "", "edit admin"},
+		{"create", "", "pods", "exec", ns, "", "edit admin sandlot-sandbox-user"},
 		{"get", "", "persistentvolumes", "", "", "", "apiserver"},
 		{"get", "", "persistentvolumeclaims", "", ns, "", "apiserver controller-manager view edit admin"},
 		{"list", "", "persistentvolumeclaims", "", ns, "", "view edit admin"},

@@ -140,7 +140,7 @@ const formerOwned = `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data-keeper, namespace: default, ownerReferences: [%[1]s]}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+spec: {storageClassName: "", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ---
 apiVersion: v1
 kind: Pod

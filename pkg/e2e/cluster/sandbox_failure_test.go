@@ -85,17 +85,18 @@ func TestPodsThatGo(t *testing.T) {
 		take    func(name string) error
 		phase   v1alpha1.SandboxPhase
 		message string
-		detail  string // of the condition Ready
+		reason  string // of the condition Ready
+		detail  string // likewise, if it is known
 	}{
 		"deleted": {
 			take:  func(name string) error { return cluster.Delete(t.Context(), name, metav1.DeleteOptions{}) },
-			phase: v1alpha1.SandboxFailed, message: "Pod Not Found",
+			phase: v1alpha1.SandboxFailed, message: "Pod Not Found", reason: v1alpha1.ReasonPodDeleted,
 		},
 		"killed": {
 			take: func(name string) error {
 				return cluster.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 			},
-			phase: v1alpha1.SandboxFailed, message: "Pod Not Found",
+			phase: v1alpha1.SandboxFailed, message: "Pod Not Found", reason: v1alpha1.ReasonPodDeleted,
 		},
 		"evicted": {
 			take: func(name string) error {
@@ -111,14 +112,14 @@ func TestPodsThatGo(t *testing.T) {
 				return err
 			},
 			phase: v1alpha1.SandboxFailed, message: "Pod status phase is Failed",
-			detail: "Evicted: The node was low on resource: memory.",
+			reason: v1alpha1.ReasonEvicted, detail: "The node was low on resource: memory.",
 		},
 		"done": {
 			take: func(name string) error {
 				_, err := pods.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
 				return err
 			},
-			phase: v1alpha1.SandboxSucceeded, message: "Pod status phase is Succeeded",
+			phase: v1alpha1.SandboxSucceeded, message: "Pod status phase is Succeeded", reason: v1alpha1.ReasonPodSucceeded,
 		},
 	}
 	for name := range tests {
@@ -136,8 +137,11 @@ func TestPodsThatGo(t *testing.T) {
 			t.Errorf("%s: message %q", name, sandbox.Status.Message)
 		}
 		ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
-		if ready.Status != metav1.ConditionFalse || test.detail != "" && ready.Message != test.detail {
+		if ready.Status != metav1.ConditionFalse || test.reason != "" && ready.Reason != test.reason || test.detail != "" && ready.Message != test.detail {
 			t.Errorf("%s: condition %+v", name, ready)
+		}
+		if sandbox.Status.SandboxIP != "" || sandbox.Status.PodInfo.PodIP != "" {
+			t.Errorf("%s: it has the address of a pod that is gone: %+v", name, sandbox.Status)
 		}
 		kind := corev1.EventTypeNormal
 		if test.phase == v1alpha1.SandboxFailed {

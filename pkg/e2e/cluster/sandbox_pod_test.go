@@ -38,7 +38,7 @@ func TestSandboxIsAPod(t *testing.T) {
 	// No volume fits yet: the sandbox says so.
 	waiting := c.awaitSandbox(t, ns, "box", func(s *v1alpha1.Sandbox) error {
 		for _, condition := range s.Status.Conditions {
-			if condition.Type == v1alpha1.SandboxConditionReady && strings.Contains(condition.Message, "Unschedulable") {
+			if condition.Type == v1alpha1.SandboxConditionReady && condition.Reason == v1alpha1.ReasonUnschedulable {
 				return nil
 			}
 		}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/scale"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned/scheme"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/scheme"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )

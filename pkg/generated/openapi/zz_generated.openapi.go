@@ -408,7 +408,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref common.ReferenceCall
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is Stop (the pod is deleted, and made anew on resume) or Hibernate (the node keeps a picture of the running pod). Empty means Stop.\n\nPossible enum values:\n - `\"Hibernate\"` keeps a picture of the running pod.\n - `\"Stop\"` deletes the pod and makes it anew on resume.",
+							Description: "type is Stop (the pod is deleted, and made anew on resume) or Hibernate (the node keeps a picture of the running pod). Empty means Stop. Hibernate is not served, and is refused.\n\nPossible enum values:\n - `\"Hibernate\"` keeps a picture of the running pod.\n - `\"Stop\"` deletes the pod and makes it anew on resume.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Hibernate", "Stop"},
@@ -416,7 +416,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref common.ReferenceCall
 					},
 					"hibernateStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hibernateStrategy refines type Hibernate.",
+							Description: "hibernateStrategy refines type Hibernate. It is not served, and is refused.",
 							Ref:         ref(v1alpha1.HibernateStrategy{}.OpenAPIModelName()),
 						},
 					},
@@ -1194,14 +1194,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 				Properties: map[string]spec.Schema{
 					"templateName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateName is the name of a SandboxSet in the same namespace, whose sandboxes are claimed. With no set of that name, it stands for the SandboxTemplate of that name, as in sandboxTemplateRef. Neither need exist yet. Exactly one of templateName and sandboxTemplateRef is required.",
+							Description: "templateName is the name of a SandboxSet in the same namespace, whose sandboxes are claimed. With no set of that name, it stands for the SandboxTemplate of that name, as in sandboxTemplateRef. Neither need exist yet. Exactly one of templateName and sandboxTemplateRef is required. It may be changed until the claim is Completed, for the sandboxes that it gets from then on.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"sandboxTemplateRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. The sets that refer to the template serve the claim together: those without a patch first, then those with the most available sandboxes. A SandboxSet without a templateRef counts as one of a template of its own name. With no such set, sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required.",
+							Description: "sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. The sets that refer to the template serve the claim together: those without a patch first, then those with the most available sandboxes. A SandboxSet without a templateRef counts as one of a template of its own name. With no such set, sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required. It may be changed until the claim is Completed.",
 							Ref:         ref(v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName()),
 						},
 					},
@@ -1222,7 +1222,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"onShortage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "onShortage says what to do when the pool holds too few sandboxes: Wait for more until claimTimeout, or Fail the create with status 429 and store nothing. Default Wait.\n\nPossible enum values:\n - `\"Fail\"` refuses the create with status 429 and stores nothing.\n - `\"Wait\"` waits for sandboxes until the claim's timeout.",
+							Description: "onShortage says what to do when the pool holds too few sandboxes: Wait for more until claimTimeout, or Fail the create with status 429 and store nothing. Default Wait. Immutable once the claim is Completed.\n\nPossible enum values:\n - `\"Fail\"` refuses the create with status 429 and stores nothing.\n - `\"Wait\"` waits for sandboxes until the claim's timeout.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Fail", "Wait"},
@@ -1230,14 +1230,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"createOnNoStock": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes. With warmPool none it must be true.",
+							Description: "createOnNoStock makes fresh sandboxes for what the pool lacks, instead of waiting for the pool, up to the maxFreshSandboxes of the set or template. Default true, except with onShortage Fail, where it is false: who wants to fail on a shortage means a shortage of warm sandboxes. With warmPool none it must be true. Immutable once the claim is Completed.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"warmPool": {
 						SchemaProps: spec.SchemaProps{
-							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet, which must be one of those. Default \"default\", or \"none\" with env or volumeClaimTemplates, for which it has to be that, and with the annotation e2b.agents.kruise.io/prewarm-strategy: none.",
+							Description: "warmPool says which pools may serve the claim: default (all that match), none (always fresh sandboxes), or the name of one SandboxSet, which must be one of those. Default \"default\", or \"none\" with env or volumeClaimTemplates, for which it has to be that, and with the annotation e2b.agents.kruise.io/prewarm-strategy: none. Immutable once the claim is Completed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1473,7 +1473,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is the state of the claim in words.",
+							Description: "message is the state of the claim in words: while it is Claiming what it waits for, and why that cannot start if that is known; then how it ended.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1538,7 +1538,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable), InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
+							Description: "conditions of the claim: Completed (nothing more will be claimed), TimedOut (claimTimeout was reached), Ready (all wanted sandboxes were claimed, and are usable; with Completed it is always there, and False with a reason otherwise), InplaceUpdate (how changes in place of the sandboxes went), MetadataSynced (how the last change of labels, annotations or additionalPodMetadata went of a claim that has sandboxes) and Finished (the claimed sandboxes have ended).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1943,7 +1943,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what of a sandbox is to outlive a pause: any of ip, memory and filesystem. Copied to each sandbox. A pause of type Stop keeps volumeClaimTemplates alone.",
+							Description: "persistentContents says what of a sandbox is to outlive a pause: any of ip, memory and filesystem. Copied to each sandbox. It has no effect: a pause of type Stop, the only one that is served, keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2161,7 +2161,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what is to outlive a pause: any of ip, memory and filesystem. A pause of type Stop keeps volumeClaimTemplates alone.",
+							Description: "persistentContents says what is to outlive a pause: any of ip, memory and filesystem. It has no effect: a pause of type Stop, the only one that is served, keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2212,13 +2212,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 					},
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycle are commands to run around an upgrade of the sandbox.",
+							Description: "lifecycle are commands to run around an upgrade of the sandbox. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
 							Ref:         ref(v1alpha1.SandboxLifecycle{}.OpenAPIModelName()),
 						},
 					},
 					"upgradePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "upgradePolicy says how a change of the template is carried out that is more than a change in place. Unset means in place only.",
+							Description: "upgradePolicy says how a change of the template is carried out that is more than a change in place. Unset means in place only. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
 							Ref:         ref(v1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -2534,7 +2534,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "persistentContents says what is to outlive a pause of a sandbox made straight from this template: any of ip, memory and filesystem. A pause of type Stop keeps volumeClaimTemplates alone.",
+							Description: "persistentContents says what is to outlive a pause of a sandbox made straight from this template: any of ip, memory and filesystem. It has no effect: a pause of type Stop, the only one that is served, keeps volumeClaimTemplates alone.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,14 @@ func grew(t *testing.T, before, after scrape, want map[[2]string]float64) {
 			t.Errorf("%s{%s} went from %v to %v, want it to grow by %v", metric[0], metric[1], was, is, by)
 		}
 	}
+}
+
+// from0 is a value that is not there yet as a 0.
+func from0(value float64) float64 {
+	if math.IsNaN(value) {
+		return 0
+	}
+	return value
 }
 
 func TestClaimsAreCounted(t *testing.T) {
@@ -100,6 +109,21 @@ func TestClaimsAreCounted(t *testing.T) {
 		{"sandlot_transaction_duration_seconds", "result=conflict"}: 0,
 		{"sandlot_claim_completion_duration_seconds", ""}:           0,
 	})
+	for labels, want := range map[[2]string]float64{
+		{"sandboxset=pool", "outcome=bound"}:           1,
+		{"sandboxset=pool", "outcome=waiting"}:         1,
+		{"sandboxset=_other", "outcome=waiting"}:       1,
+		{"sandboxset=_other", "outcome=set_not_found"}: 1,
+		{"sandboxset=nowhere", ""}:                     0,
+	} {
+		with := slices.DeleteFunc(labels[:], func(label string) bool { return label == "" })
+		if got := from0(waiting.value("sandlot_pool_claims_total", with...)) - from0(before.value("sandlot_pool_claims_total", with...)); got != want {
+			t.Errorf("%v claims more are of %v, want %v", got, with, want)
+		}
+	}
+	if got := waiting.value("sandlot_pool_claim_duration_seconds", "sandboxset=pool"); !(got >= 1) {
+		t.Errorf("the latency of %v claims is that of the pool", got)
+	}
 	// The client repeats a claim that was refused for shortage, of its own accord.
 	refused := waiting.value("sandlot_claim_duration_seconds", "outcome=shortage")
 	if refused < 1 || waiting.value("sandlot_pool_reads_total", "result=read") < refused {

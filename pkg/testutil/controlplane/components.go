@@ -56,6 +56,7 @@ func (c *ControlPlane) apiServerCommand(path string) command {
 		name: "kube-apiserver",
 		path: path,
 		args: append([]string{
+			"--kubelet-preferred-address-types=InternalIP", // names of nodes are in no DNS
 			"--etcd-servers=http://" + address(c.etcdPort),
 			"--bind-address=" + loopback,
 			"--advertise-address=" + loopback,

@@ -51,6 +51,8 @@ type ControlPlane struct {
 
 	etcd, apiServer, controllerManager, scheduler, kwok *Process
 
+	provisioner *provisioner // once nodes are there
+
 	mu      sync.Mutex
 	sandlot *Sandlot // what is installed, if anything
 }
@@ -180,7 +182,11 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return awaitNodes(ctx, client, c.options.Nodes)
+	if err := awaitNodes(ctx, client, c.options.Nodes); err != nil {
+		return err
+	}
+	c.provisioner, err = startProvisioner(ctx, client)
+	return err
 }
 
 // Stop stops everything, Sandlot first, and returns when all processes have
@@ -192,6 +198,9 @@ func (c *ControlPlane) Stop() error {
 	c.mu.Unlock()
 	if sandlot != nil {
 		errs = append(errs, sandlot.Stop())
+	}
+	if c.provisioner != nil {
+		c.provisioner.stop()
 	}
 	var group errgroup.Group
 	for _, p := range []*Process{c.kwok, c.scheduler, c.controllerManager} {

@@ -41,6 +41,7 @@ func TestControlPlane(t *testing.T) {
 	c, admin := start()
 
 	t.Run("pods", func(t *testing.T) { testPods(t, admin) })
+	t.Run("volumes", func(t *testing.T) { testVolumes(t, admin) })
 	t.Run("users", func(t *testing.T) { testUsers(t, c) })
 	t.Run("namespaces", func(t *testing.T) { testNamespaces(t, admin) })
 	t.Run("kubectl", func(t *testing.T) { testKubectl(t, c) })

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/generated/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 )
 
 // The names of the install, which are those of its programs too.

@@ -4,8 +4,12 @@
 package base
 
 import (
+	"context"
 	"fmt"
 
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -30,6 +34,8 @@ func NewStore(store *genericregistry.Store, strategy MainStrategy, options *gene
 // REST serves a main resource from its store.
 type REST struct {
 	*genericregistry.Store
+	// Leaves finds what to warn of when objects are deleted; nil leaves that out.
+	Leaves    *Leaves
 	shortName string
 }
 
@@ -48,5 +54,29 @@ func NewREST(store *genericregistry.Store, shortName string) *REST {
 // ShortNames are the names that kubectl takes for the resource.
 func (r *REST) ShortNames() []string { return []string{r.shortName} }
 
-// Categories are the names that kubectl takes for several resources.
-func (*REST) Categories() []string { return []string{"sandbox"} }
+// Categories are the names that kubectl takes for several resources. None of them may be
+// the name of a kind: kubectl takes a name for a category first.
+func (*REST) Categories() []string { return []string{"sandlot"} }
+
+// Delete deletes an object, and warns of what that leaves behind.
+func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	noting, warn := r.Leaves.note(ctx, deleteValidation, options)
+	obj, gone, err := r.Store.Delete(ctx, name, noting, options)
+	if err == nil {
+		warn()
+	}
+	return obj, gone, err
+}
+
+// DeleteCollection deletes the objects that are selected, and warns of what that leaves
+// behind, in one warning for all of them.
+func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
+	noting, warn := r.Leaves.note(ctx, deleteValidation, options)
+	deleted, err := r.Store.DeleteCollection(ctx, noting, options, listOptions)
+	if err == nil {
+		warn()
+	}
+	return deleted, err
+}

@@ -32,7 +32,7 @@ type Strategy struct {
 
 // NewStrategy returns a Strategy that finds kinds in typer, a scheme as a rule.
 func NewStrategy(typer runtime.ObjectTyper) Strategy {
-	return Strategy{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator}
+	return Strategy{ObjectTyper: typer, NameGenerator: nameGenerator{}}
 }
 
 // NamespaceScoped is true: no kind of the group is cluster scoped.

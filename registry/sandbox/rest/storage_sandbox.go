@@ -87,9 +87,11 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 		return nil, nil, err
 	}
 	claims.SandboxClaim.CheckVolumes = p.CheckVolumes
+	claims.SandboxClaim.Leaves = sandboxclaim.NewLeaves(p.Stores.Sandboxes)
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
 	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
+	sets.SandboxSet.Leaves = sandboxset.NewLeaves(p.Stores.Sandboxes)
 	return map[string]rest.Storage{
 		"sandboxclaims":               claims.SandboxClaim,
 		"sandboxclaims/release":       sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),

@@ -40,11 +40,11 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 // Delete deletes an object.
 func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	return r.Store.Delete(ctx, name, r.guard.Delete(deleteValidation), options)
+	return r.REST.Delete(ctx, name, r.guard.Delete(deleteValidation), options)
 }
 
 // DeleteCollection deletes the objects that are selected, until one may not be.
 func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
-	return r.Store.DeleteCollection(ctx, r.guard.Delete(deleteValidation), options, listOptions)
+	return r.REST.DeleteCollection(ctx, r.guard.Delete(deleteValidation), options, listOptions)
 }

@@ -100,7 +100,7 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 	for _, key := range rights.Changed(sandbox.Labels, old.Labels) {
 		claimed := key == v1alpha1.LabelSandboxClaimed &&
 			(sandbox.Labels[key] == v1alpha1.ClaimedTrue || old.Labels[key] == v1alpha1.ClaimedTrue)
-		change(meta.Child("labels"), key, claimed || claimLabels.Has(key))
+		change(meta.Child("labels"), key, claimed || claimLabels.Has(key) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix))
 	}
 	if pool != nil && base.SpecChanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, base.CanonicalizeTemplate) {
 		needed = append(needed, rights.Adopt(pool.Name, field.NewPath("spec", "template")))

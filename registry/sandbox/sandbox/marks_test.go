@@ -91,6 +91,7 @@ func TestMarks(t *testing.T) {
 		"date":                               {write: changes{annotated(v1alpha1.AnnotationClaimTimestamp, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/claim-timestamp]"},
 		"starting":                           {write: changes{annotated(v1alpha1.AnnotationStarting, "true")}, want: bind, field: "metadata.annotations[sandlot.io/starting]"},
 		"claimed by":                         {write: changes{annotated(v1alpha1.AnnotationClaimedBy, "bob")}, want: bind, field: "metadata.annotations[sandlot.io/claimed-by]"},
+		"label of who claimed":               {write: changes{labelled(v1alpha1.LabelClaimedBy, "x")}, want: bind, field: "metadata.labels[sandlot.io/claimed-by]"},
 		"name of a claim":                    {write: changes{labelled(v1alpha1.LabelClaimName, "x")}, want: bind, field: "metadata.labels[agents.kruise.io/claim-name]"},
 		"claimed":                            {write: changes{labelled(v1alpha1.LabelSandboxClaimed, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-claimed]"},
 		"reserved":                           {write: changes{labelled(v1alpha1.LabelReservedFailedSandbox, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/reserved-failed-sandbox]"},

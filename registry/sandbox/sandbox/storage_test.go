@@ -50,7 +50,7 @@ func TestNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"sbx"}, rest.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"sandbox"}, rest.Categories()); diff != "" {
+	if diff := cmp.Diff([]string{"sandlot"}, rest.Categories()); diff != "" {
 		t.Error(diff)
 	}
 	if got := rest.GetSingularName(); got != "sandbox" {

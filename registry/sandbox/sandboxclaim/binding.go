@@ -59,6 +59,7 @@ func (s *bindingStorage) Create(ctx context.Context, key string, obj, out runtim
 		return statusError(key, claim, err)
 	}
 	audited(ctx, bound, bound.Status.Sandboxes)
+	warnIfShort(ctx, bound, false)
 	if out != nil {
 		*out.(*v1alpha1.SandboxClaim) = *bound
 	}

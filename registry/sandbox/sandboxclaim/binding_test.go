@@ -232,7 +232,7 @@ func TestNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"sbc"}, r.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"sandbox"}, r.Categories()); diff != "" {
+	if diff := cmp.Diff([]string{"sandlot"}, r.Categories()); diff != "" {
 		t.Error(diff)
 	}
 	if got := r.GetSingularName(); got != "sandboxclaim" {

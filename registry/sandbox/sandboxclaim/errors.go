@@ -18,14 +18,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 )
 
-// CauseShortage is the type of the cause in the Status of a claim that was
-// refused because its pool has too few sandboxes available now.
-const CauseShortage metav1.CauseType = "SandboxShortage"
-
-// CauseTooManyWaiting is the type of the cause in the Status of a claim that was refused
-// because it would have to wait and as many claims of its namespace wait as may.
-const CauseTooManyWaiting metav1.CauseType = "TooManyWaitingClaims"
-
 // statusError is what a client is told when a claim could not be bound.
 //
 // The generic server answers 500 for a Status that is wrapped. One that comes from
@@ -60,9 +52,9 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 			field.Invalid(spec.Child("replicas"), claim.Spec.Replicas, err.Error()),
 		})
 	case errors.As(err, &shortage):
-		return tryAgain(claim, shortage, shortage.RetryAfter, CauseShortage, spec.Child("replicas").String())
+		return tryAgain(claim, shortage, shortage.RetryAfter, v1alpha1.CauseShortage, spec.Child("replicas").String())
 	case errors.As(err, &tooMany):
-		return tryAgain(claim, tooMany, tooMany.RetryAfter, CauseTooManyWaiting, "")
+		return tryAgain(claim, tooMany, tooMany.RetryAfter, v1alpha1.CauseTooManyWaiting, "")
 	case errors.Is(err, allocator.ErrUnknownOutcome):
 		// No Retry-After: clients follow it by themselves, and with generateName
 		// would try again by another name, which could bind a second time.

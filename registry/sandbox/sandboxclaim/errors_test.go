@@ -195,12 +195,12 @@ func TestDryRunErrors(t *testing.T) {
 	ctx := registrytest.Context(t, "sandboxclaims")
 	dry := []string{metav1.DryRunAll}
 	_, err := r.Create(ctx, registrytest.NewSandboxClaim("mine"), rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: dry})
-	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, CauseShortage) {
+	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, v1alpha1.CauseShortage) {
 		t.Errorf("create: %v, want 429 for shortage", err)
 	}
 	_, _, err = r.Update(ctx, "mine", rest.DefaultUpdatedObjectInfo(registrytest.NewSandboxClaim("mine")), rest.ValidateAllObjectFunc,
 		rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{DryRun: dry})
-	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, CauseShortage) {
+	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, v1alpha1.CauseShortage) {
 		t.Errorf("apply: %v, want 429 for shortage", err)
 	}
 	if len(binder.created) != 0 || len(binder.previewed) != 2 {

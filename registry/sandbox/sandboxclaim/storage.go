@@ -155,5 +155,6 @@ func (r *REST) preview(ctx context.Context, obj runtime.Object) (runtime.Object,
 	if err != nil {
 		return nil, statusError("", claim, err)
 	}
+	warnIfShort(ctx, preview, true)
 	return preview, nil
 }

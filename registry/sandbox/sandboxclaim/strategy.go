@@ -129,7 +129,8 @@ func (s Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) fie
 
 // WarningsOnCreate warns of what is allowed and does not do what it seems to.
 func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return s.warnings(&obj.(*v1alpha1.SandboxClaim).Spec, &v1alpha1.SandboxClaimSpec{})
+	claim := obj.(*v1alpha1.SandboxClaim)
+	return append(s.warnings(&claim.Spec, &v1alpha1.SandboxClaimSpec{}), appliedWarnings(claim, field.NewPath("spec"))...)
 }
 
 // WarningsOnUpdate does so for what is new.

@@ -6,6 +6,7 @@ package sandboxclaim
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -17,8 +18,8 @@ import (
 // row shortens the column constructors of this kind.
 type row = *v1alpha1.SandboxClaim
 
-// NewTableConvertor prints claims. Names and order of the columns are
-// OpenKruise's; what Sandlot adds comes after them and only with `-o wide`.
+// NewTableConvertor prints claims. Names and order of the first columns are
+// OpenKruise's; what Sandlot adds comes after them.
 func NewTableConvertor(c clock.PassiveClock) rest.TableConvertor {
 	return base.NewTableConvertor(c,
 		base.NameColumn[row](),
@@ -30,13 +31,42 @@ func NewTableConvertor(c clock.PassiveClock) rest.TableConvertor {
 		base.IntegerColumn("Claimed", "How many sandboxes have been claimed.",
 			func(claim row) int32 { return claim.Status.ClaimedReplicas }),
 		base.AgeColumn[row](),
-		base.Wide(base.StringColumn("Sandboxes", "The claimed sandboxes: the first, and how many more.", sandboxes)),
-		base.Wide(base.StringColumn("IP", "The address of the first claimed sandbox.", address)),
+		base.StringColumn("Status", statusDescription, status),
+		base.StringColumn("Sandbox", "The claimed sandbox, or the first of several, and how many more there are.", sandboxes),
+		base.StringColumn("IP", "The address of the first claimed sandbox.", address),
 		base.Wide(base.StringColumn("ClaimedBy", "The user who created the claim.",
 			func(claim row) string { return base.OrNone(claim.Annotations[v1alpha1.AnnotationClaimedBy]) })),
 		base.Wide(base.StringColumn("Message", "How far the claim has come, in words.",
 			func(claim row) string { return claim.Status.Message })),
 	)
+}
+
+const statusDescription = "What has come of the claim: Waiting, or once nothing more will be claimed Complete, Partial or None. " +
+	"Of one that got all: NotReady or Finished, by its sandboxes. Expired when its lifecycle is over, Terminating while it is deleted."
+
+// status tells what has come of a claim, which its phase does not: that is Completed also of
+// one that got nothing.
+func status(claim row) string {
+	conditions, wanted := claim.Status.Conditions, ptr.Deref(claim.Spec.Replicas, v1alpha1.DefaultClaimReplicas)
+	switch claimed := claim.Status.ClaimedReplicas; {
+	case claim.DeletionTimestamp != nil:
+		return "Terminating"
+	case claim.Status.Phase == v1alpha1.SandboxClaimPhaseClaiming:
+		return "Waiting"
+	case claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted:
+		return base.None
+	case claimed == 0:
+		return "None"
+	case claimed < wanted:
+		return "Partial"
+	case v1alpha1.HasExpired(claim):
+		return "Expired"
+	case meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionFinished):
+		return "Finished"
+	case meta.IsStatusConditionFalse(conditions, v1alpha1.ClaimConditionReady):
+		return "NotReady"
+	}
+	return "Complete"
 }
 
 func template(claim row) string {
@@ -54,7 +84,7 @@ func sandboxes(claim row) string {
 	case 1:
 		return claim.Status.Sandboxes[0].Name
 	default:
-		return fmt.Sprintf("%s +%d more", claim.Status.Sandboxes[0].Name, n-1)
+		return fmt.Sprintf("%s +%d", claim.Status.Sandboxes[0].Name, n-1)
 	}
 }
 

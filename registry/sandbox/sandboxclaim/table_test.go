@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -39,16 +40,42 @@ func TestTable(t *testing.T) {
 		Sandboxes: []v1alpha1.ClaimedSandbox{{Name: "pool-a"}, {Name: "pool-b"}, {Name: "pool-c"}},
 	}
 
+	completed := func(name string, replicas, claimed int32, conditions ...metav1.Condition) v1alpha1.SandboxClaim {
+		claim := registrytest.NewSandboxClaim(name)
+		claim.CreationTimestamp, claim.Spec.Replicas = *at(0), &replicas
+		claim.Status = v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseCompleted, ClaimedReplicas: claimed, Conditions: conditions}
+		return *claim
+	}
+	notReady := func(reason string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ClaimConditionReady, Status: metav1.ConditionFalse, Reason: reason}
+	}
+	finished := metav1.Condition{Type: v1alpha1.ClaimConditionFinished, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPodFailed}
+	expired := completed("expired", 1, 1, notReady(v1alpha1.ReasonClaimExpired), finished)
+	expired.Spec.Lifecycle = &v1alpha1.SandboxClaimLifecycle{}
+	gone := completed("gone", 1, 1)
+	gone.DeletionTimestamp = at(0)
+
 	registrytest.CheckTable(t, sandboxclaim.NewTableConvertor(testclock.NewFakePassiveClock(now)),
-		&v1alpha1.SandboxClaimList{Items: []v1alpha1.SandboxClaim{*claiming, *one, *many, {}}},
+		&v1alpha1.SandboxClaimList{Items: []v1alpha1.SandboxClaim{
+			*claiming, *one, *many, {},
+			completed("none", 2, 0, notReady(v1alpha1.ReasonTimeoutReached)),
+			completed("lost", 1, 1, notReady(v1alpha1.ReasonSandboxMissing)),
+			completed("finished", 1, 1, notReady(v1alpha1.ReasonPodFailed), finished),
+			expired, gone,
+		}},
 		registrytest.Table{
-			Columns: []string{"Name", "Phase", "Template", "Desired", "Claimed", "Age"},
-			Wide:    []string{"Sandboxes", "IP", "ClaimedBy", "Message"},
+			Columns: []string{"Name", "Phase", "Template", "Desired", "Claimed", "Age", "Status", "Sandbox", "IP"},
+			Wide:    []string{"ClaimedBy", "Message"},
 			Rows: [][]any{
-				{"claiming", "Claiming", "pool", int64(1), int64(0), "4s", "<none>", "<none>", "<none>", "Claiming sandboxes: 0/1 claimed"},
-				{"one", "Completed", "pool", int64(1), int64(1), "120m", "pool-x", "10.0.0.1", "alice", "Successfully claimed 1/1 sandboxes"},
-				{"many", "Completed", "python", int64(10), int64(3), "0s", "pool-a +2 more", "<none>", "<none>", ""},
-				{"", "<none>", "<none>", int64(1), int64(0), "<unknown>", "<none>", "<none>", "<none>", ""},
+				{"claiming", "Claiming", "pool", int64(1), int64(0), "4s", "Waiting", "<none>", "<none>", "<none>", "Claiming sandboxes: 0/1 claimed"},
+				{"one", "Completed", "pool", int64(1), int64(1), "120m", "Complete", "pool-x", "10.0.0.1", "alice", "Successfully claimed 1/1 sandboxes"},
+				{"many", "Completed", "python", int64(10), int64(3), "0s", "Partial", "pool-a +2", "<none>", "<none>", ""},
+				{"", "<none>", "<none>", int64(1), int64(0), "<unknown>", "<none>", "<none>", "<none>", "<none>", ""},
+				{"none", "Completed", "pool", int64(2), int64(0), "0s", "None", "<none>", "<none>", "<none>", ""},
+				{"lost", "Completed", "pool", int64(1), int64(1), "0s", "NotReady", "<none>", "<none>", "<none>", ""},
+				{"finished", "Completed", "pool", int64(1), int64(1), "0s", "Finished", "<none>", "<none>", "<none>", ""},
+				{"expired", "Completed", "pool", int64(1), int64(1), "0s", "Expired", "<none>", "<none>", "<none>", ""},
+				{"gone", "Completed", "pool", int64(1), int64(1), "0s", "Terminating", "<none>", "<none>", "<none>", ""},
 			},
 		})
 }

@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"sbs"}, storage.SandboxSet.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"sandbox"}, storage.SandboxSet.Categories()); diff != "" {
+	if diff := cmp.Diff([]string{"sandlot"}, storage.SandboxSet.Categories()); diff != "" {
 		t.Error(diff)
 	}
 	if got := storage.SandboxSet.GetSingularName(); got != "sandboxset" {

@@ -5,6 +5,7 @@ package sandboxset
 
 import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -39,7 +40,16 @@ func NewTableConvertor(c clock.PassiveClock) rest.TableConvertor {
 		base.Wide(base.IntegerColumn("Current", "How many unused sandboxes there are, available or still starting.",
 			func(s row) int32 { return s.Status.Replicas })),
 		base.Wide(base.StringColumn("Template", "The SandboxTemplate that the set refers to.", templateName)),
+		base.Wide(base.StringColumn("Message", "Why sandboxes cannot start, or that they are starting.", message)),
 	)
+}
+
+// message is that of the condition Available.
+func message(s row) string {
+	if available := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SetConditionAvailable); available != nil {
+		return available.Message
+	}
+	return ""
 }
 
 func templateName(s row) string {

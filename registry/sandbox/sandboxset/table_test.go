@@ -26,16 +26,17 @@ func TestTable(t *testing.T) {
 	filled.Spec.Template, filled.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "python"}
 	filled.Status = v1alpha1.SandboxSetStatus{
 		Replicas: 5, AvailableReplicas: 4, UpdatedReplicas: 3, UpdatedAvailableReplicas: 1, UpdateRevision: "5d4f",
+		Conditions: []metav1.Condition{{Type: "Ready", Message: "x"}, {Type: "Available", Message: "1 sandbox cannot start"}},
 	}
 
 	registrytest.CheckTable(t, sandboxset.NewTableConvertor(testclock.NewFakePassiveClock(now)),
 		&v1alpha1.SandboxSetList{Items: []v1alpha1.SandboxSet{*fresh, *filled}},
 		registrytest.Table{
 			Columns: []string{"Name", "Replicas", "Available", "UpdatedReplicas", "UpdatedAvailableReplicas", "UpdateRevision", "Age"},
-			Wide:    []string{"Current", "Template"},
+			Wide:    []string{"Current", "Template", "Message"},
 			Rows: [][]any{
-				{"fresh", int64(2), int64(0), int64(0), int64(0), "<none>", "5s", int64(0), "<inline>"},
-				{"filled", int64(2), int64(4), int64(3), int64(1), "5d4f", "2d2h", int64(5), "python"},
+				{"fresh", int64(2), int64(0), int64(0), int64(0), "<none>", "5s", int64(0), "<inline>", ""},
+				{"filled", int64(2), int64(4), int64(3), int64(1), "5d4f", "2d2h", int64(5), "python", "1 sandbox cannot start"},
 			},
 		})
 }

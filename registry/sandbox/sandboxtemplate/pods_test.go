@@ -5,6 +5,7 @@ package sandboxtemplate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,10 @@ func (strict) ValidateTemplate(_ context.Context, template *v1alpha1.SandboxTemp
 
 func (strict) WarnOfSets(context.Context, *v1alpha1.SandboxTemplate) []string {
 	return []string{"used"}
+}
+
+func (strict) WarnOfDeletion(_ context.Context, namespace string, templates []string) []string {
+	return []string{namespace + "/" + strings.Join(templates, ",") + " in use"}
 }
 
 // heard keeps warnings.

@@ -40,7 +40,9 @@ func NewREST(
 	strategy := NewStrategy(scheme, pods)
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
-	return rights.NewREST(base.NewREST(&served, "sbt"), &rights.Guard{
+	main := base.NewREST(&served, "sbt")
+	main.Leaves = newLeaves(pods)
+	return rights.NewREST(main, &rights.Guard{
 		Resource: "sandboxtemplates", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 	})
 }

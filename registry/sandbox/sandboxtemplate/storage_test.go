@@ -49,7 +49,7 @@ func TestNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"sbt"}, storage.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"sandbox"}, storage.Categories()); diff != "" {
+	if diff := cmp.Diff([]string{"sandlot"}, storage.Categories()); diff != "" {
 		t.Error(diff)
 	}
 	if got := storage.GetSingularName(); got != "sandboxtemplate" {

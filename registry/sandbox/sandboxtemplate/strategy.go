@@ -32,6 +32,8 @@ type PodValidator interface {
 	ValidateTemplate(ctx context.Context, template *v1alpha1.SandboxTemplate) (field.ErrorList, []string)
 	// WarnOfSets warns of the sets that cannot follow a change of a template.
 	WarnOfSets(ctx context.Context, template *v1alpha1.SandboxTemplate) []string
+	// WarnOfDeletion warns of the sets that use templates which are deleted.
+	WarnOfDeletion(ctx context.Context, namespace string, templates []string) []string
 }
 
 var _ base.MainStrategy = Strategy{}

@@ -4,6 +4,7 @@
 package sandboxtemplate_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -20,10 +21,30 @@ func TestTable(t *testing.T) {
 	template := registrytest.NewSandboxTemplate("python")
 	template.CreationTimestamp = metav1.NewTime(now.Add(-5 * time.Minute))
 
+	revision := template.DeepCopy()
+	revision.Name = "python-k2j"
+	revision.Labels = map[string]string{v1alpha1.LabelTemplateHash: "k2j"}
+	revision.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", Controller: new(true),
+	}}
+	labelled := template.DeepCopy() // as anyone may
+	labelled.Labels = revision.Labels
+	labelled.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"image":"a:1"},{"image":"b:2"}]}}`)
+	reference := template.DeepCopy()
+	reference.Spec.Template, reference.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
+	long := template.DeepCopy()
+	long.Spec.Template.Raw = []byte(`{"spec":{"containers":[{"image":"` + strings.Repeat("x", 500) + `"}]}}`)
+
 	registrytest.CheckTable(t, sandboxtemplate.NewTableConvertor(testclock.NewFakePassiveClock(now)),
-		&v1alpha1.SandboxTemplateList{Items: []v1alpha1.SandboxTemplate{*template}},
+		&v1alpha1.SandboxTemplateList{Items: []v1alpha1.SandboxTemplate{*template, *revision, *labelled, *reference, *long}},
 		registrytest.Table{
-			Columns: []string{"Name", "Age"},
-			Rows:    [][]any{{"python", "5m"}},
+			Columns: []string{"Name", "Set", "Revision", "Image", "Age"},
+			Rows: [][]any{
+				{"python", "<none>", "<none>", "busybox:1", "5m"},
+				{"python-k2j", "pool", "k2j", "busybox:1", "5m"},
+				{"python", "<none>", "<none>", "a:1,b:2", "5m"},
+				{"python", "<none>", "<none>", "<base>", "5m"},
+				{"python", "<none>", "<none>", strings.Repeat("x", 120) + "...", "5m"},
+			},
 		})
 }

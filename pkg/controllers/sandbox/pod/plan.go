@@ -244,6 +244,10 @@ func (o *observation) hasStarted(phase v1alpha1.SandboxPhase) bool {
 // start are not worth a write.
 func (o *observation) waiting(p *plan) {
 	if reason, message, found := startProblem(o.pod); found {
+		ready := meta.FindStatusCondition(p.status.Conditions, v1alpha1.SandboxConditionReady)
+		if reason == v1alpha1.ReasonUnschedulable && ready.Reason == reason && sameWords(ready.Message, message) {
+			message = ready.Message // a count that changes is not worth a write
+		}
 		o.setReady(p, metav1.ConditionFalse, reason, message)
 	} else {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
@@ -261,14 +265,16 @@ func startingMessage(phase v1alpha1.SandboxPhase) string {
 	return ""
 }
 
-// end sets a final phase.
+// end sets a final phase. The node and the UID of the pod stay, to look for its traces
+// by. Its address goes: it may be another pod's soon.
 func (o *observation) end(p *plan, phase v1alpha1.SandboxPhase, message string) {
 	p.status.Phase, p.status.Message = phase, message
-	detail := ""
+	p.status.SandboxIP, p.status.PodInfo.PodIP = "", ""
+	reason, detail := v1alpha1.ReasonPodDeleted, goneMessage
 	if !o.lost() {
-		detail = endOf(o.pod)
+		reason, detail = endOf(o.pod)
 	}
-	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, detail)
+	o.setReady(p, metav1.ConditionFalse, reason, detail)
 }
 
 // refused returns the plan where the pod could not be created.

@@ -85,6 +85,12 @@ func podPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
+func unscheduled(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: reason, Message: message}}
+	}
+}
+
 func terminating(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(now)) }
 
 func foreign(p *corev1.Pod) { p.OwnerReferences[0].UID = "older" }
@@ -152,6 +158,7 @@ type want struct {
 	phase      v1alpha1.SandboxPhase
 	message    string
 	addressed  bool
+	nodeOnly   bool // the node and the UID of a pod that is gone
 	conditions []metav1.Condition
 }
 
@@ -183,10 +190,57 @@ func TestDecide(t *testing.T) {
 			pod: newPod(func(p *corev1.Pod) {
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: "Unschedulable", Message: "0/4 nodes"}}
 			}),
-			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "Unschedulable: 0/4 nodes")}},
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("Unschedulable", "0/4 nodes")}},
+		},
+		"a count of the scheduler's changes": {
+			sandbox: newSandbox(phase("Pending"), held(ready("Unschedulable", "0/4 nodes are available: 2 Insufficient cpu."))),
+			pod:     newPod(unscheduled("Unschedulable", "0/12 nodes are available: 11 Insufficient cpu.")),
+			want: want{phase: "Pending", conditions: []metav1.Condition{
+				ready("Unschedulable", "0/4 nodes are available: 2 Insufficient cpu."),
+			}},
+		},
+		"another cause of the scheduler's": {
+			sandbox: newSandbox(phase("Pending"), held(ready("Unschedulable", "0/4 nodes are available: 2 Insufficient cpu."))),
+			pod:     newPod(unscheduled("Unschedulable", "0/4 nodes are available: 2 Insufficient memory.")),
+			want: want{phase: "Pending", conditions: []metav1.Condition{
+				ready("Unschedulable", "0/4 nodes are available: 2 Insufficient memory."),
+			}},
+		},
+		"gated": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(unscheduled("SchedulingGated", "Scheduling is blocked")),
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("SchedulingGated", "Scheduling is blocked")}},
+		},
+		"not scheduled, with no reason that a condition takes": {
+			sandbox: newSandbox(phase("Pending")), pod: newPod(unscheduled("no room", "full")),
+			want: want{phase: "Pending", conditions: []metav1.Condition{ready("Unschedulable", "full")}},
+		},
+		"its node does not answer": {
+			sandbox: newSandbox(running...), pod: newPod(runs("False"), func(p *corev1.Pod) {
+				p.Status.Conditions[0].Reason, p.Status.Conditions[0].Message = "", ""
+			}),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{
+				ready("PodReady", "The pod is not ready and does not say why; node node may be unreachable"),
+			}},
+		},
+		"its node is lost": {
+			sandbox: newSandbox(running...), pod: newPod(runs("False"), func(p *corev1.Pod) {
+				p.Status.Reason, p.Status.Message = "NodeLost", "Node node is unresponsive"
+				p.Status.Conditions[0].Reason, p.Status.Conditions[0].Message = "", ""
+			}),
+			want: want{phase: "Running", addressed: true, conditions: []metav1.Condition{ready("NodeLost", "Node node is unresponsive")}},
+		},
+		"preempted, and failed at once": {
+			sandbox: newSandbox(running...), pod: newPod(podPhase("Failed"), func(p *corev1.Pod) {
+				p.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.DisruptionTarget, Status: "True", Reason: "PreemptionByScheduler", Message: "preempting",
+				}}
+			}),
+			want: want{phase: "Failed", message: "Pod status phase is Failed", nodeOnly: true, conditions: []metav1.Condition{
+				ready("PreemptionByScheduler", "preempting"),
+			}},
 		},
 		"scheduled after all": {
-			sandbox: newSandbox(phase("Pending"), held(ready("PodReady", "Unschedulable: 0/4 nodes"))), pod: newPod(),
+			sandbox: newSandbox(phase("Pending"), held(ready("Unschedulable", "0/4 nodes"))), pod: newPod(),
 			want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}},
 		},
 		"no image": {
@@ -216,11 +270,11 @@ func TestDecide(t *testing.T) {
 		"deleted before it ran": {sandbox: newSandbox(phase("Pending")), pod: newPod(terminating), want: want{phase: "Pending", conditions: []metav1.Condition{ready("PodReady", "")}}},
 		"failed before it ran": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(podPhase("Failed")),
-			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodFailed", "")}},
 		},
 		"done before it was seen to run": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(podPhase("Succeeded")),
-			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", conditions: []metav1.Condition{ready("PodSucceeded", "")}},
 		},
 		"a pod in the way": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(foreign),
@@ -266,7 +320,7 @@ func TestDecide(t *testing.T) {
 		"gone, as the cache says": {sandbox: newSandbox(running...), want: want{action: ask, phase: "Running", addressed: true, conditions: []metav1.Condition{isReady}}},
 		"gone": {
 			sandbox: newSandbox(running...), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another in its place, as the cache says": {
 			sandbox: newSandbox(running...), pod: newPod(foreign),
@@ -274,7 +328,7 @@ func TestDecide(t *testing.T) {
 		},
 		"another in its place": {
 			sandbox: newSandbox(running...), pod: newPod(foreign), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another of its own, as the cache says": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second),
@@ -282,15 +336,15 @@ func TestDecide(t *testing.T) {
 		},
 		"another of its own": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"another of its own, being deleted": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), second, terminating), given: observation{sure: true},
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", goneMessage)}},
 		},
 		"being deleted by a user": {
 			sandbox: newSandbox(running...), pod: newPod(runs("True"), terminating),
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{ready("PodReady", "The pod is being deleted")}},
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{ready("PodDeleted", "The pod is being deleted")}},
 		},
 		"being evicted": {
 			sandbox: newSandbox(running...),
@@ -299,8 +353,8 @@ func TestDecide(t *testing.T) {
 					Type: corev1.DisruptionTarget, Status: "True", Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 				})
 			}),
-			want: want{phase: "Failed", message: "Pod Not Found", addressed: true, conditions: []metav1.Condition{
-				ready("PodReady", "EvictionByEvictionAPI: Eviction API: evicting"),
+			want: want{phase: "Failed", message: "Pod Not Found", nodeOnly: true, conditions: []metav1.Condition{
+				ready("EvictionByEvictionAPI", "Eviction API: evicting"),
 			}},
 		},
 		"evicted by its node": {
@@ -308,13 +362,13 @@ func TestDecide(t *testing.T) {
 			pod: newPod(podPhase("Failed"), func(p *corev1.Pod) {
 				p.Status.Reason, p.Status.Message = "Evicted", "The node was low on resource: memory."
 			}),
-			want: want{phase: "Failed", message: "Pod status phase is Failed", addressed: true, conditions: []metav1.Condition{
-				ready("PodReady", "Evicted: The node was low on resource: memory."),
+			want: want{phase: "Failed", message: "Pod status phase is Failed", nodeOnly: true, conditions: []metav1.Condition{
+				ready("Evicted", "The node was low on resource: memory."),
 			}},
 		},
 		"done": {
 			sandbox: newSandbox(running...), pod: newPod(podPhase("Succeeded")),
-			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", addressed: true, conditions: []metav1.Condition{ready("PodReady", "")}},
+			want: want{phase: "Succeeded", message: "Pod status phase is Succeeded", nodeOnly: true, conditions: []metav1.Condition{ready("PodSucceeded", "")}},
 		},
 
 		// The pause.
@@ -487,7 +541,7 @@ func TestDecide(t *testing.T) {
 		},
 		"failed while resuming": {
 			sandbox: newSandbox(phase("Resuming"), held(readyResumes, resumes)), pod: newPod(podPhase("Failed")),
-			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodReady", ""), resumes}},
+			want: want{phase: "Failed", message: "Pod status phase is Failed", conditions: []metav1.Condition{ready("PodFailed", ""), resumes}},
 		},
 	}
 	for name, test := range tests {
@@ -501,6 +555,8 @@ func TestDecide(t *testing.T) {
 				phase: p.status.Phase, message: p.status.Message, conditions: p.status.Conditions,
 				addressed: p.status.SandboxIP == "10.0.0.1" && p.status.NodeName == "node" &&
 					p.status.PodInfo.PodIP == "10.0.0.1" && p.status.PodInfo.NodeName == "node" && p.status.PodInfo.PodUID == types.UID("pod-uid"),
+				nodeOnly: p.status.SandboxIP == "" && p.status.PodInfo.PodIP == "" && p.status.NodeName == "node" &&
+					p.status.PodInfo.NodeName == "node" && p.status.PodInfo.PodUID == types.UID("pod-uid"),
 			}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{}), cmpopts.EquateEmpty(),
 				cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime", "ObservedGeneration")); diff != "" {
@@ -509,7 +565,7 @@ func TestDecide(t *testing.T) {
 			if p.status.ObservedGeneration != 3 || p.status.UpdateRevision != revision {
 				t.Errorf("generation %d, revision %q", p.status.ObservedGeneration, p.status.UpdateRevision)
 			}
-			if !got.addressed && (p.status.SandboxIP != "" || p.status.NodeName != "" || p.status.PodInfo.PodIP != "") {
+			if !got.addressed && !got.nodeOnly && (p.status.SandboxIP != "" || p.status.NodeName != "" || p.status.PodInfo.PodIP != "") {
 				t.Errorf("half an address: %+v", p.status)
 			}
 			if diff := cmp.Diff(sandbox, test.sandbox); diff != "" {

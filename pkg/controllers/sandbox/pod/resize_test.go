@@ -109,11 +109,11 @@ func TestDecideResize(t *testing.T) {
 		},
 		"the pod fails": {
 			sandbox: newSandbox(updating...), pod: newPod(podPhase("Failed"), has("2", "2")),
-			want: []metav1.Condition{ready("PodReady", ""), updateFailed("in-place resource resize failed: the sandbox is failed")},
+			want: []metav1.Condition{ready("PodFailed", ""), updateFailed("in-place resource resize failed: the sandbox is failed")},
 		},
 		"the pod goes": {
 			sandbox: newSandbox(updating...), unknown: true,
-			want: []metav1.Condition{ready("PodReady", ""), updateFailed("in-place resource resize failed: the sandbox is failed")},
+			want: []metav1.Condition{ready("PodDeleted", goneMessage), updateFailed("in-place resource resize failed: the sandbox is failed")},
 		},
 		"paused": {
 			sandbox: newSandbox(append(updating, paused)...), unknown: true,

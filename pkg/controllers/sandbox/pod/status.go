@@ -6,6 +6,7 @@ package pod
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
+)
+
+const (
+	// maxReason is how long a reason of a condition may be.
+	maxReason = 1024
+	// goneMessage is the message of a sandbox whose pod is gone without a trace.
+	goneMessage = "The pod is gone: it was deleted, or its node was lost"
 )
 
 // setCondition sets a condition. One that is the same as before keeps its time.
@@ -65,7 +73,16 @@ func readinessOf(pod *corev1.Pod) (metav1.ConditionStatus, string, string) {
 	if ready == nil {
 		return metav1.ConditionFalse, v1alpha1.ReasonPodReady, ""
 	}
-	return metav1.ConditionFalse, v1alpha1.ReasonPodReady, joined(ready.Reason, ready.Message)
+	return metav1.ConditionFalse, reasonOr(pod.Status.Reason, v1alpha1.ReasonPodReady), unreadyMessage(pod, ready)
+}
+
+// unreadyMessage says why a pod that runs is not ready.
+func unreadyMessage(pod *corev1.Pod, ready *corev1.PodCondition) string {
+	if said := joined(ready.Reason, ready.Message); said != "" {
+		return said
+	}
+	// A kubelet gives a reason. Where the node is lost, the cluster changes the status alone.
+	return cmp.Or(pod.Status.Message, fmt.Sprintf("The pod is not ready and does not say why; node %s may be unreachable", pod.Spec.NodeName))
 }
 
 // startProblem returns what keeps a pod from starting.
@@ -75,10 +92,32 @@ func startProblem(pod *corev1.Pod) (reason, message string, found bool) {
 	}
 	scheduled := podCondition(pod, corev1.PodScheduled)
 	if scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return v1alpha1.ReasonPodReady, joined(scheduled.Reason, scheduled.Message), true
+		return reasonOr(scheduled.Reason, v1alpha1.ReasonUnschedulable), scheduled.Message, true
 	}
 	return "", "", false
 }
+
+// reasons are the texts that a condition takes as its reason.
+var reasons = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
+
+// reasonOr returns the reason that a pod gives, or another where it gives none, or none
+// that a condition takes.
+func reasonOr(given, otherwise string) string {
+	if len(given) > maxReason || !reasons.MatchString(given) {
+		return otherwise
+	}
+	return given
+}
+
+// sameWords reports whether two messages differ in numbers at most, as the scheduler's do
+// while nodes and other pods come and go. The first may have been truncated.
+func sameWords(told, message string) bool {
+	return withoutNumbers(told) == withoutNumbers(report.Truncate(message, report.MaxNote))
+}
+
+func withoutNumbers(text string) string { return numbers.ReplaceAllString(text, "0") }
+
+var numbers = regexp.MustCompile(`[0-9]+`)
 
 // containerProblem returns why a container waits, the first one that waits for something that may never come.
 func containerProblem(pod *corev1.Pod) (reason, message string, found bool) {
@@ -92,15 +131,23 @@ func containerProblem(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
-// endOf returns why a pod ended, or is about to.
-func endOf(pod *corev1.Pod) string {
-	if detail := joined(pod.Status.Reason, pod.Status.Message); detail != "" || pod.DeletionTimestamp == nil {
-		return detail
+// endOf returns why a pod ended, or is about to: as it says itself, as those say who
+// disrupted it, or what is seen of it.
+func endOf(pod *corev1.Pod) (reason, message string) {
+	reason, message = v1alpha1.ReasonPodDeleted, "The pod is being deleted"
+	switch pod.Status.Phase {
+	case corev1.PodFailed:
+		reason, message = v1alpha1.ReasonPodFailed, ""
+	case corev1.PodSucceeded:
+		reason, message = v1alpha1.ReasonPodSucceeded, ""
+	}
+	if given := pod.Status.Reason; given != "" || pod.Status.Message != "" {
+		return reasonOr(given, reason), cmp.Or(pod.Status.Message, message)
 	}
 	if target := podCondition(pod, corev1.DisruptionTarget); target != nil && target.Status == corev1.ConditionTrue {
-		return joined(target.Reason, target.Message)
+		return reasonOr(target.Reason, reason), cmp.Or(target.Message, message)
 	}
-	return "The pod is being deleted"
+	return reason, message
 }
 
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package events records events on SandboxClaims. An event is a write to the
-// cluster's own etcd, where a claim is none, so by default only claims that had to wait
-// get any: a burst that the pools can serve writes nothing there.
+// cluster's own etcd, where a claim is none, so by default only claims that had to wait,
+// or that ended with less than they asked for, get any: a burst that the pools can serve
+// writes nothing there.
 package events
 
 import (
@@ -26,18 +27,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 )
 
-// Reasons of events on SandboxClaims. They are OpenKruise's.
+// Reasons of events on SandboxClaims. All but ClaimIncomplete are OpenKruise's.
 const (
 	// eventNoAvailableSandboxes is a warning that a claim waits.
 	eventNoAvailableSandboxes = "NoAvailableSandboxes"
 	// eventSandboxClaimed: a claim that waits got some of its sandboxes.
 	eventSandboxClaimed = "SandboxClaimed"
-	// eventClaimCompleted: nothing more will be claimed.
+	// eventClaimCompleted: the claim has all it asked for.
 	eventClaimCompleted = "ClaimCompleted"
+	// eventClaimIncomplete is a warning that a claim ended with less than it asked for.
+	eventClaimIncomplete = "ClaimIncomplete"
 )
 
 // minWait is how long a claim must have waited to get an event. The start of the wait is
@@ -53,10 +57,21 @@ type Controller struct {
 	all      bool
 	recorder report.Recorder
 
+	// shorts bounds the events of claims that end short without having waited.
+	shorts *shorts
+
 	mu sync.Mutex
 	// reported has the claims that got an event, or are about to, and whose completion
-	// therefore is an event, with how many sandboxes they had by then.
-	reported map[types.UID]int32
+	// therefore is an event.
+	reported map[types.UID]progress
+}
+
+// progress is what was reported of a claim.
+type progress struct {
+	// claimed is how many sandboxes it had by then.
+	claimed int32
+	// cause reports whether it was told why what it waits for cannot start.
+	cause bool
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -67,7 +82,7 @@ func New(c client.Client, clk clock.PassiveClock, all bool) *Controller {
 	return &Controller{
 		client: c, clock: clk, all: all,
 		recorder: report.Recorder{Kind: "SandboxClaim", Action: "Claim"},
-		reported: map[types.UID]int32{},
+		shorts:   newShorts(), reported: map[types.UID]progress{},
 	}
 }
 
@@ -85,14 +100,15 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// events queues a claim when it has waited for a while and when it is completed after
-// that. A claim that was bound by its create is queued only if all completions are
-// recorded, except those from before this program started.
+// events queues a claim when it has waited for a while, when it comes to say why, and when
+// it is completed after that. A claim that was bound by its create is queued only if it
+// ended short, or all completions are recorded, except those from before this program
+// started.
 func (c *Controller) events() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) {
 			if claim, ok := e.Object.(*v1alpha1.SandboxClaim); ok && (unfinished(claim) || !e.IsInInitialList) {
-				c.enqueue(claim, q)
+				c.enqueue(claim, false, q)
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
@@ -101,9 +117,8 @@ func (c *Controller) events() handler.EventHandler {
 			if okBefore && okAfter && before.UID != after.UID {
 				c.forget(before.UID) // deleted and created again, which the cache shows as an update
 			}
-			if okBefore && okAfter && (before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
-				before.Status.ClaimedReplicas != after.Status.ClaimedReplicas) {
-				c.enqueue(after, q)
+			if okBefore && okAfter && (before.UID != after.UID || saysMore(before, after)) {
+				c.enqueue(after, !unfinished(before) && before.UID == after.UID, q)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue.Interface) {
@@ -112,8 +127,16 @@ func (c *Controller) events() handler.EventHandler {
 	}
 }
 
-// enqueue queues a claim if there may be an event to record on it.
-func (c *Controller) enqueue(claim *v1alpha1.SandboxClaim, q queue.Interface) {
+// saysMore reports whether a change of a claim may be an event.
+func saysMore(before, after *v1alpha1.SandboxClaim) bool {
+	return before.Status.Phase != after.Status.Phase ||
+		before.Status.ClaimedReplicas != after.Status.ClaimedReplicas ||
+		unfinished(after) && claims.TellsCause(after.Status.Message) && !claims.TellsCause(before.Status.Message)
+}
+
+// enqueue queues a claim if there may be an event to record on it. ended is whether its end
+// is no news.
+func (c *Controller) enqueue(claim *v1alpha1.SandboxClaim, ended bool, q queue.Interface) {
 	request := queue.RequestFor(claim)
 	if unfinished(claim) {
 		start := claim.CreationTimestamp.Time
@@ -126,8 +149,8 @@ func (c *Controller) enqueue(claim *v1alpha1.SandboxClaim, q queue.Interface) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, reported := c.reported[claim.UID]
-	if c.all && !reported {
-		c.reported[claim.UID] = 0
+	if !reported && (c.all || !ended && isShort(claim) && c.shorts.allow(claim.Namespace, c.clock.Now())) {
+		c.reported[claim.UID] = progress{}
 		reported = true
 	}
 	if reported {
@@ -155,27 +178,38 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("getting SandboxClaim %s: %w", req, err)
 	}
 	had, reported := c.reported[claim.UID]
-	has := claim.Status.ClaimedReplicas
+	has := progress{claimed: claim.Status.ClaimedReplicas, cause: had.cause || claims.TellsCause(claim.Status.Message)}
 	switch {
 	case !unfinished(claim):
 		delete(c.reported, claim.UID)
 		if reported && claim.DeletionTimestamp == nil {
-			c.recorder.Event(claim, corev1.EventTypeNormal, eventClaimCompleted, claim.Status.Message)
+			c.recordEnd(claim)
 		}
-	case !reported:
+	case !reported, has.cause && !had.cause:
 		c.reported[claim.UID] = has
 		c.recorder.Event(claim, corev1.EventTypeWarning, eventNoAvailableSandboxes, waitingMessage(claim))
-	case has > had:
+	case has.claimed > had.claimed:
 		c.reported[claim.UID] = has
 		c.recorder.Event(claim, corev1.EventTypeNormal, eventSandboxClaimed, claim.Status.Message)
 	}
 	return reconcile.Result{}, nil
 }
 
+// recordEnd records that a claim has come to its end.
+func (c *Controller) recordEnd(claim *v1alpha1.SandboxClaim) {
+	if !isShort(claim) {
+		c.recorder.Event(claim, corev1.EventTypeNormal, eventClaimCompleted, claim.Status.Message)
+		return
+	}
+	c.recorder.Event(claim, corev1.EventTypeWarning, eventClaimIncomplete,
+		fmt.Sprintf("Claimed %d/%d sandboxes. %s", claim.Status.ClaimedReplicas, replicas(claim), claim.Status.Message))
+}
+
 // waitingMessage returns what a claim waits for.
 func waitingMessage(claim *v1alpha1.SandboxClaim) string {
 	message := claim.Status.Message
-	progress := v1alpha1.ClaimingMessage(claim.Status.ClaimedReplicas, ptr.Deref(claim.Spec.Replicas, v1alpha1.DefaultClaimReplicas))
+	progress := v1alpha1.ClaimingMessage(claim.Status.ClaimedReplicas, replicas(claim))
+	waits := claims.WaitsForPool(message)
 	asked := "SandboxSet " + claim.Spec.TemplateName
 	if ref := claim.Spec.SandboxTemplateRef; ref != nil {
 		asked = "SandboxTemplate " + ref.Name
@@ -183,13 +217,13 @@ func waitingMessage(claim *v1alpha1.SandboxClaim) string {
 	switch {
 	case !strings.HasPrefix(message, progress): // there is no such pool, or it cannot serve the claim
 		return message
-	case message == progress && resizing(claim) && claim.Spec.InplaceUpdate != nil:
+	case !waits && resizing(claim) && claim.Spec.InplaceUpdate != nil:
 		return fmt.Sprintf("Sandboxes of %s are being updated in place. %s", asked, message)
-	case message == progress && resizing(claim):
+	case !waits && resizing(claim):
 		return fmt.Sprintf("Sandboxes of %s are being resized. %s", asked, message)
-	case message == progress && claim.Spec.WarmPool == v1alpha1.WarmPoolNone:
+	case !waits && claim.Spec.WarmPool == v1alpha1.WarmPoolNone:
 		return fmt.Sprintf("Sandboxes of %s are being started. %s", asked, message)
-	case message == progress && ptr.Deref(claim.Spec.CreateOnNoStock, true):
+	case !waits && ptr.Deref(claim.Spec.CreateOnNoStock, true):
 		return fmt.Sprintf("%s has too few available sandboxes, others are being started. %s", asked, message)
 	}
 	return fmt.Sprintf("%s has too few available sandboxes. %s", asked, message)
@@ -200,6 +234,13 @@ func resizing(claim *v1alpha1.SandboxClaim) bool {
 	update := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	return update != nil && update.Reason == v1alpha1.ReasonInplaceUpdating
 }
+
+// isShort reports whether a claim ended with less than it asked for.
+func isShort(claim *v1alpha1.SandboxClaim) bool {
+	return claim.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted && claim.Status.ClaimedReplicas < replicas(claim)
+}
+
+func replicas(claim *v1alpha1.SandboxClaim) int32 { return int32(claims.Replicas(claim)) }
 
 func unfinished(claim *v1alpha1.SandboxClaim) bool {
 	return claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted && claim.DeletionTimestamp == nil

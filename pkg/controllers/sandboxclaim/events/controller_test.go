@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -132,7 +133,8 @@ func TestClaimThatWaits(t *testing.T) {
 		t.Fatalf("a new claim is looked at after %v", due)
 	}
 	f.want("after a while", f.reconcile(claim),
-		"Warning NoAvailableSandboxes: SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/2 claimed")
+		"Warning NoAvailableSandboxes: SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/2 claimed; "+
+			"waits for 2 sandboxes of SandboxSet pool (0 available, no claims before it)")
 	f.want("nothing new", f.reconcile(claim))
 
 	f.clock.SetTime(f.clock.Now().Add(minWait))
@@ -140,7 +142,7 @@ func TestClaimThatWaits(t *testing.T) {
 	if due := f.updated(claim, half); len(due) != 1 || due[0] > 0 {
 		t.Errorf("a claim that got something is looked at after %v", due)
 	}
-	f.want("one of two", f.reconcile(half), "Normal SandboxClaimed: Claiming sandboxes: 1/2 claimed")
+	f.want("one of two", f.reconcile(half), "Normal SandboxClaimed: Claiming sandboxes: 1/2 claimed; waits for 1 sandbox of SandboxSet pool (0 available, no claims before it)")
 
 	whole := f.stock(1, half)
 	if due := f.updated(half, whole); len(due) != 1 || due[0] > 0 {
@@ -157,7 +159,7 @@ func TestClaimWithoutSet(t *testing.T) {
 	f := newFixture(t, false)
 	f.set.Name = "nowhere"
 	claim := f.create("lost", 1)
-	f.want("after a while", f.reconcile(claim), "Warning NoAvailableSandboxes: SandboxSet nowhere not found")
+	f.want("after a while", f.reconcile(claim), "Warning NoAvailableSandboxes: SandboxSet nowhere not found in namespace default")
 	f.c.events().Delete(t.Context(), event.DeleteEvent{Object: claim}, &delays{})
 	if len(f.c.reported) > 0 {
 		t.Errorf("a deleted claim is remembered: %v", f.c.reported)
@@ -227,6 +229,67 @@ func TestDeletedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestCause: a claim that waits has one more event when it comes to say why what it waits
+// for cannot start.
+func TestCause(t *testing.T) {
+	f := newFixture(t, false)
+	claim := f.create("stuck", 2)
+	f.reconcile(claim)
+	told := claim.DeepCopy()
+	told.Status.Message = "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool (0 available, no claims before it): " +
+		"2 sandboxes of SandboxSet pool cannot start: Unschedulable: 0/4 nodes"
+	if due := f.updated(claim, told); len(due) != 1 {
+		t.Fatalf("a claim that comes to know why it waits is looked at after %v", due)
+	}
+	if err := f.api.Status().Update(t.Context(), told); err != nil {
+		t.Fatal(err)
+	}
+	f.want("the cause", f.reconcile(told), "Warning NoAvailableSandboxes: SandboxSet pool has too few available sandboxes. "+told.Status.Message)
+	f.want("once", f.reconcile(told))
+	if due := f.updated(told, told); len(due) != 0 {
+		t.Errorf("without news it is looked at after %v", due)
+	}
+}
+
+// TestIncomplete: a claim that ends short has an event of another reason, also if it did
+// not wait; with many of these that has a bound for each namespace.
+func TestIncomplete(t *testing.T) {
+	f := newFixture(t, false)
+	claim := f.create("short", 2)
+	short := claim.DeepCopy()
+	short.Status = v1alpha1.SandboxClaimStatus{
+		Phase: v1alpha1.SandboxClaimPhaseCompleted, ClaimedReplicas: 1, Message: "too large for one transaction",
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ClaimConditionCompleted, Status: metav1.ConditionTrue,
+			Reason: v1alpha1.ReasonTooLarge, LastTransitionTime: metav1.NewTime(f.clock.Now()),
+		}},
+	}
+	if due := f.created(short, true); len(due) != 0 {
+		t.Errorf("a claim from before the start is looked at after %v", due)
+	}
+	if due := f.updated(short, short); len(due) != 0 {
+		t.Errorf("a claim that ended long ago is looked at after %v", due)
+	}
+	if due := f.created(short, false); len(due) != 1 || due[0] != 0 {
+		t.Errorf("a claim that ended short in its create is looked at after %v", due)
+	}
+	if err := f.api.Status().Update(t.Context(), short); err != nil {
+		t.Fatal(err)
+	}
+	f.want("its end", f.reconcile(short), "Warning ClaimIncomplete: Claimed 1/2 sandboxes. too large for one transaction")
+	f.want("once", f.reconcile(short))
+
+	queued := 0
+	for i := range 2 * shortsAtOnce {
+		other := short.DeepCopy()
+		other.UID = types.UID(fmt.Sprint(i))
+		queued += len(f.created(other, false))
+	}
+	if queued >= 2*shortsAtOnce {
+		t.Errorf("all %d claims that end short at once have events", queued)
+	}
+}
+
 func TestMadeAnew(t *testing.T) {
 	f := newFixture(t, true)
 	claim := f.create("again", 2)
@@ -249,6 +312,13 @@ func TestWhatAClaimWaitsFor(t *testing.T) {
 		"the pool": {
 			func(c *v1alpha1.SandboxClaim) { c.Spec.CreateOnNoStock = new(false) },
 			"SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/1 claimed",
+		},
+		"fresh ones that cannot start": {
+			func(c *v1alpha1.SandboxClaim) {
+				c.Status.Message += "; 1 sandbox is being started: Unschedulable: 0/4 nodes"
+			},
+			"SandboxSet pool has too few available sandboxes, others are being started. Claiming sandboxes: 0/1 claimed; " +
+				"1 sandbox is being started: Unschedulable: 0/4 nodes",
 		},
 		"a resize": {
 			func(c *v1alpha1.SandboxClaim) {

@@ -51,7 +51,7 @@ func causeOf(sandbox *v1alpha1.Sandbox) cause {
 	}
 	switch phase := sandbox.Status.Phase; {
 	case phase == v1alpha1.SandboxFailed:
-		return cause{failed, v1alpha1.ReasonPodFailed, detailed(v1alpha1.PodFailedMessage)}
+		return cause{failed, v1alpha1.ReasonPodFailed, cmp.Or(lossOf(ready), detailed(v1alpha1.PodFailedMessage))}
 	case phase == v1alpha1.SandboxSucceeded:
 		return cause{succeeded, v1alpha1.ReasonPodSucceeded, v1alpha1.PodSucceededMessage}
 	case sandbox.DeletionTimestamp != nil:
@@ -64,6 +64,19 @@ func causeOf(sandbox *v1alpha1.Sandbox) cause {
 		return cause{rank: well}
 	}
 	return cause{notReady, unreadyReason(ready), detailed("Sandbox is not ready")}
+}
+
+// lossOf is how a sandbox that failed says that it was lost, such as "Evicted: The node was
+// low on memory"; nothing where it does not say more than that its pod failed.
+func lossOf(ready *metav1.Condition) string {
+	switch {
+	case ready.Status != metav1.ConditionFalse, ready.Reason == "",
+		ready.Reason == v1alpha1.ReasonPodReady, ready.Reason == v1alpha1.ReasonPodFailed:
+		return ""
+	case ready.Message == "":
+		return ready.Reason
+	}
+	return ready.Reason + ": " + ready.Message
 }
 
 // unreadyReason is why a sandbox is not ready, as far as it says so itself.
@@ -118,7 +131,11 @@ func (t tally) message() string {
 	case t.first.rank == missing:
 		return fmt.Sprintf("%s: %s", t.first.text, t.named())
 	}
-	return report.Truncate(fmt.Sprintf("%s: %s", t.named(), t.first.text), report.MaxNote)
+	who := t.named()
+	if t.first.rank == failed {
+		who = "sandbox " + who
+	}
+	return report.Truncate(fmt.Sprintf("%s: %s", who, t.first.text), report.MaxNote)
 }
 
 // finished returns the reason and the message of Finished, and whether the claim has: all

@@ -66,7 +66,7 @@ func newsOf(sandbox *v1alpha1.Sandbox) news {
 		claim:    types.NamespacedName{Namespace: sandbox.Namespace, Name: sandbox.Labels[v1alpha1.LabelClaimName]},
 		uid:      sandbox.Annotations[v1alpha1.AnnotationOwner],
 		starting: sandbox.Annotations[v1alpha1.AnnotationStarting] != "",
-		address:  sandbox.Status.PodInfo.PodIP,
+		address:  address(sandbox),
 	}
 	if n.isBound() {
 		n.cause = causeOf(sandbox)

@@ -74,10 +74,19 @@ func counts(sandbox *v1alpha1.Sandbox) bool {
 
 // addresses are those of a sandbox, if it is there and has any.
 func addresses(sandbox *v1alpha1.Sandbox) []string {
-	if sandbox == nil || sandbox.Status.PodInfo.PodIP == "" {
-		return nil
+	if ip := address(sandbox); ip != "" {
+		return []string{ip}
 	}
-	return []string{sandbox.Status.PodInfo.PodIP}
+	return nil
+}
+
+// address is the address of a sandbox, if it is there, has one and has not ended: the
+// address of a pod that has may be another's.
+func address(sandbox *v1alpha1.Sandbox) string {
+	if sandbox == nil || hasEnded(sandbox) {
+		return ""
+	}
+	return sandbox.Status.PodInfo.PodIP
 }
 
 // hasEnded reports whether a sandbox will never run again.

@@ -5,6 +5,7 @@ package follow
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 )
 
 var (
@@ -112,7 +114,23 @@ func TestConditions(t *testing.T) {
 		},
 		"failed": {
 			names: []string{"a"}, bound: []*v1alpha1.Sandbox{box("a", ended(v1alpha1.SandboxFailed, "Evicted: no memory"))},
-			ready: "False PodFailed: a: Pod failed: Evicted: no memory", finished: "True PodFailed: Pod failed",
+			ready: "False PodFailed: sandbox a: Pod failed: Evicted: no memory", finished: "True PodFailed: Pod failed",
+		},
+		"evicted": {
+			names: []string{"a", "b"}, bound: []*v1alpha1.Sandbox{
+				box("a", ended(v1alpha1.SandboxFailed, ""), says(metav1.ConditionFalse, v1alpha1.ReasonEvicted, "no memory")), box("b"),
+			},
+			ready: "False PodFailed: sandbox a (1 of 2): Evicted: no memory",
+		},
+		"lost without a word": {
+			names: []string{"a"}, bound: []*v1alpha1.Sandbox{
+				box("a", ended(v1alpha1.SandboxFailed, ""), says(metav1.ConditionFalse, v1alpha1.ReasonPodDeleted, "")),
+			},
+			ready: "False PodFailed: sandbox a: PodDeleted", finished: "True PodFailed: Pod failed",
+		},
+		"cannot be scheduled": {
+			names: []string{"a"}, bound: []*v1alpha1.Sandbox{box("a", says(metav1.ConditionFalse, v1alpha1.ReasonUnschedulable, "0/4 nodes"))},
+			ready: "False Unschedulable: a: Sandbox is not ready: 0/4 nodes",
 		},
 		"succeeded": {
 			names: []string{"a"}, bound: []*v1alpha1.Sandbox{box("a", ended(v1alpha1.SandboxSucceeded, ""))},
@@ -120,7 +138,7 @@ func TestConditions(t *testing.T) {
 		},
 		"one of several ended": {
 			names: []string{"a", "b"}, bound: []*v1alpha1.Sandbox{box("a"), box("b", ended(v1alpha1.SandboxFailed, ""))},
-			ready: "False PodFailed: b (1 of 2): Pod failed",
+			ready: "False PodFailed: sandbox b (1 of 2): Pod failed",
 		},
 		"all that are left ended": {
 			names: []string{"a", "b", "c"}, bound: []*v1alpha1.Sandbox{box("a", ended(v1alpha1.SandboxSucceeded, "")), box("b", ended(v1alpha1.SandboxFailed, ""))},
@@ -150,7 +168,7 @@ func TestConditions(t *testing.T) {
 		"the worst is told": {
 			names: []string{"a", "b", "c", "d"},
 			bound: []*v1alpha1.Sandbox{box("a"), box("b", pausedBox), box("c", says(metav1.ConditionFalse, "X", "")), box("d", ended(v1alpha1.SandboxFailed, ""))},
-			ready: "False PodFailed: d (1 of 4): Pod failed",
+			ready: "False PodFailed: sandbox d (1 of 4): Pod failed",
 		},
 		"recovered": {
 			names: []string{"a"}, bound: []*v1alpha1.Sandbox{box("a")},
@@ -226,5 +244,24 @@ func TestConditions(t *testing.T) {
 				t.Errorf("the claim was changed:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A sandbox that has ended has no address to the claim, whatever its status says.
+func TestEndedHaveNoAddress(t *testing.T) {
+	for _, phase := range []v1alpha1.SandboxPhase{v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded} {
+		all := members(claimOf("a", "b"), []*v1alpha1.Sandbox{box("a", ended(phase, "")), box("b")})
+		if len(all[0].entry.PodIPs) > 0 || len(all[1].entry.PodIPs) != 1 {
+			t.Errorf("%s: %+v", phase, all)
+		}
+	}
+}
+
+// However much a sandbox says, a claim says little.
+func TestMessageIsBounded(t *testing.T) {
+	loud := box("a", ended(v1alpha1.SandboxFailed, ""), says(metav1.ConditionFalse, "Evicted", strings.Repeat("x", 30000)))
+	tally := count(members(claimOf("a"), []*v1alpha1.Sandbox{loud}))
+	if message := tally.message(); len(message) > report.MaxNote {
+		t.Errorf("%d bytes", len(message))
 	}
 }

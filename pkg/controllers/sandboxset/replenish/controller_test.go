@@ -65,6 +65,7 @@ func TestController(t *testing.T) {
 		"old set":                          testOldSet,
 		"malformed limit":                  testMalformedLimit,
 		"events":                           testEvents,
+		"sandboxes that cannot start":      testCannotStart,
 		"holds each revision":              testHoldsEachRevision,
 		"refers and patches":               testRefersAndPatches,
 		"takes a template as it is":        testTakesTemplateAsItIs,
@@ -324,9 +325,9 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 		}
 		f.wantPooled(0)
 		f.wantStatus(0, 0, 0, 0)
-		if conditions := f.set().Status.Conditions; len(conditions) != 1 || conditions[0].Reason != reasonSandboxesFail {
-			t.Errorf("conditions %+v", conditions)
-		}
+		f.wantConditions("Available False SandboxesCannotStart: 1 sandbox of SandboxSet pool cannot start: Failed",
+			"ReplicaFailure True SandboxesFail: Sandboxes of the current template fail or end and are replaced at growing intervals",
+			"RolledOut False RollingOut: 0 of 3 sandboxes are of the current revision and available")
 		f.sync()
 		f.pass(pause - time.Millisecond)
 		if got := f.reconcile().RequeueAfter; got != time.Millisecond {
@@ -340,9 +341,7 @@ func testFailingTemplate(t *testing.T, f *fixture) {
 	f.sync()
 	f.reconcile()
 	f.wantStatus(3, 3, 3, 3)
-	if conditions := f.set().Status.Conditions; len(conditions) != 0 {
-		t.Errorf("conditions %+v", conditions)
-	}
+	f.wantConditions("Available True SandboxesAvailable: ", "RolledOut True RolledOut: ")
 	round()
 	if got := f.reconcile().RequeueAfter; got != time.Second {
 		t.Errorf("after a success, requeue after %s, want the first pause again", got)
@@ -438,16 +437,19 @@ func testQuota(t *testing.T, f *fixture) {
 	mu.Unlock()
 	f.wantStatus(5, 0, 5, 0)
 	conditions := f.set().Status.Conditions
-	if len(conditions) != 1 || conditions[0].Type != conditionReplicaFailure || !strings.Contains(conditions[0].Message, "exceeded quota") {
+	if refused := meta.FindStatusCondition(conditions, conditionReplicaFailure); refused == nil || !strings.Contains(refused.Message, "exceeded quota") {
+		t.Errorf("conditions %+v", conditions)
+	}
+	const refusal = "SandboxSet pool cannot make sandboxes: sandboxes.agents.kruise.io is forbidden: exceeded quota"
+	if told := meta.FindStatusCondition(conditions, v1alpha1.SetConditionAvailable); told == nil || told.Message != refusal {
 		t.Errorf("conditions %+v", conditions)
 	}
 	f.funcs.Create = nil
 	f.reconcile()
 	f.wantPooled(30)
 	f.wantStatus(30, 0, 30, 0)
-	if conditions := f.set().Status.Conditions; len(conditions) != 0 {
-		t.Errorf("conditions %+v", conditions)
-	}
+	f.wantConditions("Available False SandboxesStarting: Sandboxes of SandboxSet pool are starting",
+		"RolledOut False RollingOut: 0 of 30 sandboxes are of the current revision and available")
 }
 
 func testNamespaceGoes(_ *testing.T, f *fixture) {

@@ -5,11 +5,13 @@ package replenish
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -343,5 +345,18 @@ func (f *fixture) wantStatus(replicas, available, updated, updatedAvailable int3
 	got := counts{s.Replicas, s.AvailableReplicas, s.UpdatedReplicas, s.UpdatedAvailableReplicas}
 	if want := (counts{replicas, available, updated, updatedAvailable}); got != want {
 		f.Fatalf("status %+v, want %+v", got, want)
+	}
+}
+
+// wantConditions compares the conditions of the set, sorted by type.
+func (f *fixture) wantConditions(want ...string) {
+	f.Helper()
+	var got []string
+	for _, c := range f.set().Status.Conditions {
+		got = append(got, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Errorf("conditions (-want +got):\n%s", diff)
 	}
 }

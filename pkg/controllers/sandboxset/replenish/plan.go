@@ -38,6 +38,12 @@ type observation struct {
 	dryRun  *dryRunResult
 	cluster bool
 	now     time.Time
+	// failed are the sandboxes of the revision that have failed and are deleted now, and
+	// failing is whether such a one was the last that came to anything.
+	failed  []*v1alpha1.Sandbox
+	failing bool
+	// refusal is the server's answer to the create of a sandbox, see refusalOf.
+	refusal string
 }
 
 // delays are why a plan has to wait, and for how long.

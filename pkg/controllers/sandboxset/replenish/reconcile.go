@@ -61,11 +61,34 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err = errors.Join(err, o.templateErr, c.templates.deleteUnused(ctx, set, o.revision, historyOf(set, o.templateErr), &o.pool))
 
 	o.gauges(&counts).show(req.NamespacedName)
-	wrote, statusErr := c.writer.writeStatus(ctx, o, o.status(&counts, failure(err, delays.backoff)))
+	wrote, tellAfter, statusErr := c.tell(ctx, o, &counts, failure(err, delays.backoff))
 	if err := errors.Join(err, statusErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: o.requeueAfter(p, delays, finished, wrote, c.options.QuietPeriod)}, nil
+	after := o.requeueAfter(p, delays, finished, wrote, c.options.QuietPeriod)
+	return reconcile.Result{RequeueAfter: earlier(after, tellAfter)}, nil
+}
+
+// tell writes the status and tells of sandboxes that cannot start. It returns whether the
+// status is written, and after what time there is more to tell; 0 is never.
+func (c *Controller) tell(ctx context.Context, o *observation, counts *poolCounts, failure *problem) (bool, time.Duration, error) {
+	status := o.status(counts, failure)
+	found := o.findTrouble(counts)
+	var after time.Duration
+	var event bool
+	c.states.update(client.ObjectKeyFromObject(o.set), func(s *setState) {
+		var spaced *v1alpha1.SandboxSetStatus
+		spaced, after = s.trouble.spaced(&o.set.Status, &status, o.now)
+		status = *spaced
+		if event = s.trouble.eventDue(found, o.now); found != nil && found.sandboxes > 0 {
+			after = earlier(after, s.trouble.told.Add(troubleEventInterval).Sub(o.now))
+		}
+	})
+	if event {
+		c.report.cannotStart(o.set, found)
+	}
+	wrote, err := c.writer.writeStatus(ctx, o, status)
+	return wrote, after, err
 }
 
 // countDelay is how long the pool should not even be counted, because claims run. A
@@ -107,11 +130,13 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 func (c *Controller) counted(o *observation, counts *poolCounts) delays {
 	var d delays
 	var shortSince time.Time
+	o.failed = o.failedOf(counts)
 	key, available, cost := client.ObjectKeyFromObject(o.set), len(counts.available), c.clock.Since(o.now)
 	c.states.update(key, func(s *setState) {
 		s.burst.counted(available, o.taken, cost)
 		d.burst = s.burst.refillDelay(o.desired(), o.now)
 		d.backoff = s.backoff.next(o.revision, counts.outcome, o.now)
+		o.failing = s.backoff.pause > 0
 		var length time.Duration
 		if shortSince, length = s.shortage.counted(available, o.replicas(), o.now); length > 0 {
 			replenishDuration.Observe(length.Seconds())

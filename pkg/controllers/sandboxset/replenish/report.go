@@ -135,7 +135,7 @@ func hidePool(set types.NamespacedName) {
 	setSandboxes.DeletePartialMatch(labels)
 }
 
-// Reasons of events on SandboxSets. They are OpenKruise's, but for the last three. That
+// Reasons of events on SandboxSets. They are OpenKruise's, but for the last four. That
 // a template cannot be used has the reason of the condition TemplateResolved.
 const (
 	eventSandboxCreated       = "SandboxCreated"
@@ -148,6 +148,9 @@ const (
 	// eventRevisionNotHeld: there is no SandboxTemplate for the revision of a set with
 	// a template of its own. Its pool is kept all the same.
 	eventRevisionNotHeld = "RevisionNotHeld"
+	// eventSandboxesCannotStart: sandboxes of the pool cannot start. The reason is that of
+	// the condition Available.
+	eventSandboxesCannotStart = v1alpha1.ReasonSandboxesCannotStart
 	// eventRevisionReplaced: the SandboxTemplate of a revision had other content than the
 	// set has resolved to. It was deleted and made anew.
 	eventRevisionReplaced = "RevisionReplaced"
@@ -191,6 +194,12 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 // revisionMissing reports that the revision of a set is in no SandboxTemplate.
 func (r *reporter) revisionMissing(set *v1alpha1.SandboxSet, err error) {
 	r.event(set, corev1.EventTypeWarning, eventRevisionNotHeld, "Create", err.Error())
+}
+
+// cannotStart reports why sandboxes of a set cannot start. The text has no count, so that
+// events are aggregated.
+func (r *reporter) cannotStart(set *v1alpha1.SandboxSet, t *trouble) {
+	r.event(set, corev1.EventTypeWarning, eventSandboxesCannotStart, "Start", "Sandboxes cannot start: "+t.cause())
 }
 
 // revisionReplaced reports that a SandboxTemplate did not hold its revision.

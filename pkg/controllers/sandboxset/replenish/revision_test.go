@@ -382,10 +382,10 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	f.fill()
 	old := f.set().Status
 
-	// The patch now adds a container that has no image.
+	// The patch now names a container that is not there.
 	f.changeBase(raw(`{"spec":{"containers":[{"name":"d","image":"other"}]}}`))
 	f.reconcile()
-	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonInvalidTemplate)
+	f.wantResolved(metav1.ConditionFalse, v1alpha1.ReasonInvalidPatch)
 	f.claim(f.pooled()[0])
 	f.sync()
 	for range 3 {
@@ -414,7 +414,7 @@ func testTemplateBreaks(_ *testing.T, f *fixture) {
 	for len(recorder.Events) > 0 {
 		told[strings.Fields(<-recorder.Events)[1]]++
 	}
-	if told[v1alpha1.ReasonInvalidTemplate] != 1 || told[eventTemplateResolved] != 1 {
+	if told[v1alpha1.ReasonInvalidPatch] != 1 || told[eventTemplateResolved] != 1 {
 		f.Errorf("events %v", told)
 	}
 }

@@ -27,6 +27,7 @@ type setState struct {
 	backoff      backoff
 	shortage     shortage
 	starts       starts
+	trouble      troubleMemory
 
 	resolved        resolvedRevision
 	dryRun          *dryRunResult

@@ -58,6 +58,8 @@ func (o *observation) status(c *poolCounts, failure *problem) v1alpha1.SandboxSe
 	}).String()
 	o.setResolved(&status)
 	o.setAccepted(&status, c.updatedAvailable)
+	o.setAvailable(&status, c, o.findTrouble(c))
+	o.setRolledOut(&status, c)
 	if failure == nil {
 		meta.RemoveStatusCondition(&status.Conditions, conditionReplicaFailure)
 	} else {

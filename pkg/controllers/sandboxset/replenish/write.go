@@ -97,6 +97,11 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 		began := w.clock.Now()
 		if err := w.client.Create(ctx, sandbox); err != nil {
 			w.states.update(key, func(s *setState) { s.expectations.createFailed() })
+			if refusal := refusalOf(err, sandbox.Name); refusal != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				o.refusal = refusal
+			}
 			return err
 		}
 		w.states.update(key, func(s *setState) {
@@ -110,6 +115,7 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 	})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// Nothing can be created there any more, and the set will go as well.
+		o.refusal = ""
 		return n, nil
 	}
 	w.report.created(o.set, created, err)

@@ -1,0 +1,123 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "github.com/sandlot-io/sandlot/pkg/poolindex"
+
+// Where a claim stands is told to its user. It is an estimate: turns are counted as if each
+// claim needed one sandbox, and who comes later with a lower turn may still be served
+// before. Looking at a place costs no more than the places that are asked for.
+
+// Ahead is how many claims have their turn before a waiter, as the lines of these pools
+// stand, in the line in which these are the fewest. It counts up to most, at which there may
+// be more. The waiter need not be in line yet.
+func (q *Queue) Ahead(w *Waiter, sources []Source, most int) int {
+	const lines = 8 // in which it is looked
+	if len(sources) == 0 {
+		return 0
+	}
+	h := q.of(w.Namespace)
+	defer h.mu.Unlock()
+	fewest := most
+	for _, s := range sources[:min(lines, len(sources))] {
+		l := h.lines[s.Pool]
+		if l == nil {
+			return 0
+		}
+		fewest = min(fewest, l.ahead(w, fewest))
+	}
+	return fewest
+}
+
+// ahead is how many claims have their turn before that of a waiter, up to most.
+func (l *line) ahead(w *Waiter, most int) int {
+	mine, turn := l.seats[w.Requester], l.joinsAt()
+	count := 0
+	if mine != nil {
+		if mine.members > 0 {
+			turn = mine.turn
+		} else {
+			turn = max(turn, mine.turn)
+		}
+		for _, claims := range mine.of {
+			if claims == nil {
+				continue
+			}
+			claims.Ascend(func(other *Waiter) bool {
+				if other == w || other.compare(w) >= 0 || count >= most {
+					return false
+				}
+				count++
+				return true
+			})
+		}
+	}
+	turn += count // that of the claim itself, after those of its requester before it
+	for lane, seats := range l.lanes {
+		seats.Ascend(func(s *seat) bool {
+			if count >= most || s.turn > turn {
+				return false
+			}
+			if s == mine {
+				return true
+			}
+			turns := turn - s.turn
+			if s.first(lane).compare(w) < 0 {
+				turns++
+			}
+			count += min(turns, s.of[lane].Len())
+			return true
+		})
+	}
+	return min(count, most)
+}
+
+// Look lets those who are first in the line of a pool be woken by the next WakeFront,
+// because there is something to tell them.
+func (q *Queue) Look(p poolindex.Pool) {
+	h := q.of(p.Namespace)
+	defer h.mu.Unlock()
+	if l := h.lines[p]; l != nil {
+		h.hasMoved(l)
+	}
+}
+
+// WakeFront wakes the first n claims of each line that a claim has left since it was last
+// called, or that is to be looked at: it is to be called every few seconds, for they may be
+// told where they stand now. Lines that stand still cost nothing.
+func (q *Queue) WakeFront(n int) {
+	for _, h := range q.halls {
+		h.mu.Lock()
+		for l := range h.moved {
+			l.wakeFront(n)
+		}
+		clear(h.moved)
+		h.mu.Unlock()
+	}
+}
+
+func (h *hall) hasMoved(l *line) {
+	if h.moved == nil {
+		h.moved = map[*line]struct{}{}
+	}
+	h.moved[l] = struct{}{}
+}
+
+// wakeFront wakes n claims of a line, those of the requesters whose turns are next.
+func (l *line) wakeFront(n int) {
+	for lane, seats := range l.lanes {
+		left := n
+		seats.Ascend(func(s *seat) bool {
+			s.of[lane].Ascend(func(w *Waiter) bool {
+				if left == 0 {
+					return false
+				}
+				left--
+				w.wake()
+				return true
+			})
+			return left > 0
+		})
+	}
+}

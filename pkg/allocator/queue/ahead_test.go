@@ -1,0 +1,72 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// TestAhead: within a requester it is the number of those that came before; requesters take
+// turns.
+func TestAhead(t *testing.T) {
+	q := New(poolindex.New(), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)))
+	pool := poolindex.Pool{Namespace: "ns", Name: "pool"}
+	sources := []Source{{Pool: pool}}
+	var woken []string
+	waiter := func(requester string, number int) *Waiter {
+		name := fmt.Sprintf("%s%02d", requester, number)
+		return NewWaiter(Place{Namespace: "ns", Requester: requester, Since: time.Unix(int64(number), 0), UID: types.UID(name)},
+			func() { woken = append(woken, name) })
+	}
+	stands := func(w *Waiter) *Waiter {
+		q.Wait(w, Wants{Need: 1, Sources: sources, Asked: "pool/"})
+		return w
+	}
+	check := func(what string, w *Waiter, most, want int) {
+		t.Helper()
+		if got := q.Ahead(w, sources, most); got != want {
+			t.Errorf("%s: %d before it, want %d", what, got, want)
+		}
+	}
+	check("the only one", waiter("a", 0), 100, 0)
+	var a []*Waiter
+	for i := range 30 {
+		a = append(a, stands(waiter("a", i)))
+	}
+	check("the first", a[0], 11, 0)
+	check("the sixth", a[5], 11, 5)
+	check("the last, as far as is asked for", a[29], 11, 11)
+	check("the last", a[29], 100, 29)
+	check("one that comes", waiter("a", 40), 100, 30)
+	check("one of another requester that comes", waiter("b", 40), 100, 1)
+	b := stands(waiter("b", 40))
+	check("it stands in line", b, 100, 1)
+	check("the sixth, after a turn of the other", a[5], 100, 6)
+
+	q.WakeFront(3)
+	woken = nil // those are woken whose line moved since: nothing has left it
+	q.WakeFront(3)
+	if len(woken) > 0 {
+		t.Errorf("a line that stands still wakes %v", woken)
+	}
+	q.Leave(a[0])
+	check("the next", a[1], 11, 0)
+	q.WakeFront(3)
+	if slices.Sort(woken); !slices.Equal(woken, []string{"a01", "a02", "a03"}) && !slices.Contains(woken, "b40") {
+		t.Errorf("after the first left, woken are %v", woken)
+	}
+	woken = nil
+	q.Look(pool)
+	if q.WakeFront(1); len(woken) != 1 {
+		t.Errorf("to look wakes %v", woken)
+	}
+}

@@ -1,0 +1,148 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// StorageClass is the class of PersistentVolumeClaims that name none. Its volumes are
+	// made at once, and simulated as the nodes are: they hold nothing.
+	StorageClass = "simulated"
+	// provisionerName is who makes them.
+	provisionerName = "testing.sandlot.io/simulated"
+
+	// annotationProvisioner is where kube-controller-manager asks a provisioner for the
+	// volume of a claim, annotationProvisionedBy where it is told not to delete it itself.
+	annotationProvisioner   = "volume.kubernetes.io/storage-provisioner"
+	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
+)
+
+// provisioner makes the volumes of StorageClass and deletes those that are released.
+// kube-controller-manager binds them. The library for provisioners is made for drivers
+// of real storage, and would bring CSI and its servers into every build.
+type provisioner struct {
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+	queue   workqueue.TypedRateLimitingInterface[volumeKey]
+	cancel  context.CancelFunc
+	worker  sync.WaitGroup
+}
+
+// volumeKey names a claim, or a volume if it has no namespace.
+type volumeKey = cache.ObjectName
+
+// startProvisioner makes StorageClass, unless it is there, and serves it until stop.
+func startProvisioner(ctx context.Context, client kubernetes.Interface) (*provisioner, error) {
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        StorageClass,
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
+		Provisioner: provisionerName,
+	}
+	if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating a storage class: %w", err)
+	}
+	p := &provisioner{
+		client:  client,
+		factory: informers.NewSharedInformerFactory(client, 0),
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[volumeKey]()),
+	}
+	enqueue := func(object any) {
+		if meta, ok := object.(metav1.Object); ok { // what is gone is of no concern
+			p.queue.Add(cache.MetaObjectToName(meta))
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, object any) { enqueue(object) }}
+	core := p.factory.Core().V1()
+	for _, informer := range []cache.SharedIndexInformer{core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer()} {
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return nil, err
+		}
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ends with stop
+	p.cancel = cancel
+	p.factory.Start(run.Done())
+	p.worker.Go(func() { p.work(run) })
+	return p, nil
+}
+
+// stop returns when nothing is written any more. It may be called again.
+func (p *provisioner) stop() {
+	p.cancel()
+	p.queue.ShutDown()
+	p.worker.Wait()
+	p.factory.Shutdown()
+}
+
+func (p *provisioner) work(ctx context.Context) {
+	for {
+		key, shutdown := p.queue.Get()
+		if shutdown {
+			return
+		}
+		if err := p.sync(ctx, key); err != nil {
+			p.queue.AddRateLimited(key)
+		} else {
+			p.queue.Forget(key)
+		}
+		p.queue.Done(key)
+	}
+}
+
+func (p *provisioner) sync(ctx context.Context, key volumeKey) error {
+	if key.Namespace == "" {
+		pv, err := p.factory.Core().V1().PersistentVolumes().Lister().Get(key.Name)
+		if err == nil && pv.Annotations[annotationProvisionedBy] == provisionerName && pv.Status.Phase == corev1.VolumeReleased {
+			err = p.client.CoreV1().PersistentVolumes().Delete(ctx, key.Name, metav1.DeleteOptions{})
+		}
+		return ignore(err, apierrors.IsNotFound)
+	}
+	claim, err := p.factory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(key.Namespace).Get(key.Name)
+	if err != nil || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || claim.Annotations[annotationProvisioner] != provisionerName {
+		return ignore(err, apierrors.IsNotFound)
+	}
+	_, err = p.client.CoreV1().PersistentVolumes().Create(ctx, volumeFor(claim), metav1.CreateOptions{})
+	return ignore(err, apierrors.IsAlreadyExists)
+}
+
+// volumeFor is the volume that a claim gets. Its name is the claim's for ever, so that
+// it is made once.
+func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	name := "pvc-" + string(claim.UID)
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotationProvisionedBy: provisionerName}},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			AccessModes:                   claim.Spec.AccessModes,
+			VolumeMode:                    claim.Spec.VolumeMode,
+			StorageClassName:              StorageClass,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/simulated/" + name}},
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
+		},
+	}
+}
+
+func ignore(err error, expected func(error) bool) error {
+	if expected(err) {
+		return nil
+	}
+	return err
+}
