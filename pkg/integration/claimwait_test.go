@@ -48,6 +48,7 @@ func TestClaimsSayWhatTheyWaitFor(t *testing.T) {
 	s := start(t, withSyncWindow(0))
 	set := s.Set(t, namespace, "pool", 5)
 	s.Stock(t, set, 0, 1)
+	knows(t, s, set, 1)
 	long := both(waits, timeout(expect.Patience))
 	whole := create(t, s, testutil.Claim(set, "whole", 2, both(long, allOrNothing)))
 	const line = "Claiming sandboxes: 0/%d claimed; waits for %[1]d sandbox%s of SandboxSet pool (1 available, %s before it)"
