@@ -38,11 +38,12 @@ etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
 edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|cli|controllers|manager|standalone)"
-product="apis/sandbox|cmd/[^/]+|registry/sandbox|$parts"
+product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
 product+='|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
+never 'apis/(agents|extensions|internal)' "apis/sandbox/(fuzzer|install|validation)|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
 never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|$etcd"
 # Clients are a module that others import: the API, and what talks to it.
 never 'pkg/client' "cmd|hack|artifacts|registry|$install|pkg|$server|$etcd|sigs\.k8s\.io/controller-runtime"

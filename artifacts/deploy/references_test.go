@@ -139,9 +139,9 @@ func TestAPIService(t *testing.T) {
 			if certs.Namespace != namespace {
 				t.Errorf("certificates are made in %s", certs.Namespace)
 			}
-			api := get[*unstructured.Unstructured](objects, certs.APIService)
+			api := get[*unstructured.Unstructured](objects, certs.APIServices[0])
 			if api == nil {
-				t.Fatalf("no APIService %s", certs.APIService)
+				t.Fatalf("no APIService %s", certs.APIServices[0])
 			}
 			spec := api.Object["spec"].(map[string]any)
 			if spec["group"] != v1alpha1.GroupName || spec["version"] != v1alpha1.SchemeGroupVersion.Version {

@@ -33,7 +33,7 @@ const (
 )
 
 func clusterCaseNames() []string {
-	return []string{fillThousand, aggregatedOne, aggregatedMany, warmWrites}
+	return []string{fillThousand, aggregatedOne, aggregatedMany, warmWrites, agentOne, agentMany, agentWrites}
 }
 
 // cluster is a control plane with Sandlot in it.
@@ -41,6 +41,8 @@ type cluster struct {
 	*server // its clients go through the aggregator
 	plane   *controlplane.ControlPlane
 	kube    kubernetes.Interface
+	// etcdMetrics is where our etcd serves its metrics.
+	etcdMetrics string
 }
 
 func startCluster(ctx context.Context, o *settings, dir string) (*cluster, error) {
@@ -53,7 +55,7 @@ func startCluster(ctx context.Context, o *settings, dir string) (*cluster, error
 	if err != nil {
 		return nil, errors.Join(err, plane.Stop())
 	}
-	c := &cluster{server: &server{}, plane: plane}
+	c := &cluster{server: &server{}, plane: plane, etcdMetrics: sandlot.EtcdMetricsURL()}
 	if err := c.connect(sandlot, o.connections); err != nil {
 		return nil, errors.Join(err, plane.Stop())
 	}
@@ -113,6 +115,9 @@ func (b *bench) runCluster(ctx context.Context) (err error) {
 		{aggregatedOne, b.aggregated(aggregatedOne, 1, b.few(), atMostP50(1.3))},
 		{aggregatedMany, b.aggregated(aggregatedMany, manyClients, b.burst(), atLeastRate(0.65))},
 		{warmWrites, b.runWarmWrites},
+		{agentOne, b.agents(agentOne, 1, b.few(), atMostAgentP50)},
+		{agentMany, b.agents(agentMany, manyClients, b.burst(), atLeastAgentRate)},
+		{agentWrites, b.runAgentWrites},
 	} {
 		if !b.wants(step.name) {
 			continue
@@ -196,6 +201,7 @@ func (b *bench) runFill(ctx context.Context, c *cluster) (*result, error) {
 	r := &result{Case: fillThousand, Clients: 1, Pool: fillSize, writeFigures: &writeFigures{
 		FillS: number(took.Seconds()), FillPerS: number(fillSize / took.Seconds()),
 		OwnWrites: number(wrote.own.total()), Own: wrote.own, Cluster: wrote.cluster,
+		EtcdPuts: number(wrote.etcdPuts), EtcdTxns: number(wrote.etcdTxns),
 	}}
 	r.judge(atMost("own_writes", r.OwnWrites, 4), atMost("pod creates", number(wrote.cluster["create pods"]), 1.001))
 	return r, nil
@@ -215,12 +221,21 @@ func (b *bench) runWarmWrites(ctx context.Context, c *cluster) (*result, error) 
 	if err != nil {
 		return nil, err
 	}
+	r, err := c.warmWrites(ctx, warmWrites, p, f.claimer.arm("claim", warmClaims, 1))
+	if err != nil {
+		return nil, err
+	}
+	r.judge(atMost("transactions_per_claim", r.Transactions, 1))
+	return r, f.claimer.verify(ctx)
+}
+
+// warmWrites counts what is written while an arm makes warmClaims claims, and after that.
+func (c *cluster) warmWrites(ctx context.Context, name string, p pool, claims arm) (*result, error) {
 	before, err := c.quiet(ctx)
 	if err != nil {
 		return nil, err
 	}
-	claim := f.claimer.arm("claim", warmClaims, 1)
-	if _, err := claim.run(ctx, 1); err != nil {
+	if _, err := claims.run(ctx, 1); err != nil {
 		return nil, err
 	}
 	after, err := c.quiet(ctx)
@@ -228,10 +243,8 @@ func (b *bench) runWarmWrites(ctx context.Context, c *cluster) (*result, error) 
 		return nil, err
 	}
 	wrote := after.minus(before).per(warmClaims)
-	r := &result{Case: warmWrites, Clients: 1, Pool: p.size, writeFigures: &writeFigures{
+	return &result{Case: name, Clients: 1, Pool: p.size, writeFigures: &writeFigures{
 		OwnWrites: number(wrote.own.total()), Own: wrote.own, Cluster: wrote.cluster,
-		Transactions: number(wrote.transactions),
-	}}
-	r.judge(atMost("transactions_per_claim", r.Transactions, 1))
-	return r, f.claimer.verify(ctx)
+		Transactions: number(wrote.transactions), EtcdPuts: number(wrote.etcdPuts), EtcdTxns: number(wrote.etcdTxns),
+	}}, nil
 }

@@ -144,6 +144,10 @@ type writeFigures struct {
 	FillPerS number `json:"fill_per_s,omitempty"`
 	// Transactions are those that bind claims.
 	Transactions number `json:"transactions_per_claim,omitempty"`
+	// EtcdPuts and EtcdTxns are what our etcd counts, with what servers write for
+	// themselves meanwhile.
+	EtcdPuts number `json:"etcd_puts"`
+	EtcdTxns number `json:"etcd_txns"`
 	// Own are the requests that write to our store, by what they do, and Cluster
 	// those to kube-apiserver, whoever makes them. OwnWrites sums up the former.
 	OwnWrites number  `json:"own_writes"`
@@ -170,6 +174,7 @@ type result struct {
 	*setFigures
 	*refillFigures
 	*fillFigures
+	*agentFigures
 	*waitingFigures
 	*answerFigures
 	*runtimeFigures

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -49,6 +50,8 @@ func (t tallies) MarshalJSON() ([]byte, error) {
 type writes struct {
 	own, cluster tallies
 	transactions float64
+	// etcdPuts and etcdTxns are what our etcd counts, of whatever kind.
+	etcdPuts, etcdTxns float64
 }
 
 // minus leaves out what is zero.
@@ -64,6 +67,7 @@ func (w writes) minus(other writes) writes {
 	return writes{
 		own: less(w.own, other.own), cluster: less(w.cluster, other.cluster),
 		transactions: w.transactions - other.transactions,
+		etcdPuts:     w.etcdPuts - other.etcdPuts, etcdTxns: w.etcdTxns - other.etcdTxns,
 	}
 }
 
@@ -76,7 +80,10 @@ func (w writes) per(n float64) writes {
 		}
 		return divided
 	}
-	return writes{own: each(w.own), cluster: each(w.cluster), transactions: w.transactions / n}
+	return writes{
+		own: each(w.own), cluster: each(w.cluster), transactions: w.transactions / n,
+		etcdPuts: w.etcdPuts / n, etcdTxns: w.etcdTxns / n,
+	}
 }
 
 // quiet returns what was written when there was no write for a while.
@@ -104,23 +111,34 @@ func (c *cluster) writes(ctx context.Context) (writes, error) {
 		if err != nil {
 			return w, err
 		}
-		countWrites(families, w.own, func(group string) bool { return group == v1alpha1.GroupName })
+		countWrites(families, w.own, func(group string) bool { return slices.Contains(ownGroups, group) })
 		for _, metric := range families["sandlot_transaction_duration_seconds"].GetMetric() {
 			w.transactions += float64(metric.GetHistogram().GetSampleCount())
 		}
 	}
+	var err error
+	if w.etcdPuts, w.etcdTxns, err = c.etcdCounts(ctx); err != nil {
+		return w, err
+	}
 	families, err := scrape(ctx, c.kube.Discovery().RESTClient())
-	countWrites(families, w.cluster, func(group string) bool { return group != v1alpha1.GroupName })
+	countWrites(families, w.cluster, func(group string) bool { return !slices.Contains(ownGroups, group) })
 	return w, err
 }
+
+// ownGroups are the groups that our servers serve from one store.
+var ownGroups = []string{v1alpha1.GroupName, v1alpha1.AgentsGroup, v1alpha1.ExtensionsGroup}
 
 func scrape(ctx context.Context, process rest.Interface) (map[string]*dto.MetricFamily, error) {
 	text, err := process.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
+	return parseMetrics(bytes.NewReader(text))
+}
+
+func parseMetrics(text io.Reader) (map[string]*dto.MetricFamily, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(bytes.NewReader(text))
+	return parser.TextToMetricFamilies(text)
 }
 
 // verbs that write, as the metric calls them, and as people do.

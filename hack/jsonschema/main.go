@@ -3,7 +3,8 @@
 
 // Command jsonschema writes a JSON schema of each of our kinds, for editors and for
 // checks without a server, named as yaml-language-server and kubeconform look for
-// them: <kind>_<version>.json. They are those of the server's OpenAPI, each complete in
+// them: <kind>_<version>.json, and for the groups of agent-sandbox
+// <group>/<kind>_<version>.json. They are those of the server's OpenAPI, each complete in
 // its file, and strict: a field that there is not is an error. A pod template is any
 // object: it is the cluster that knows its fields.
 //
@@ -20,10 +21,15 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	agentsv1alpha1 "github.com/sandlot-io/sandlot/apis/agents/v1alpha1"
+	agentsv1beta1 "github.com/sandlot-io/sandlot/apis/agents/v1beta1"
+	extensionsv1alpha1 "github.com/sandlot-io/sandlot/apis/extensions/v1alpha1"
+	extensionsv1beta1 "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/openapi"
 )
@@ -46,40 +52,66 @@ func fail(err error) {
 }
 
 func write(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	for _, object := range []util.OpenAPIModelNamer{
-		v1alpha1.Sandbox{}, v1alpha1.SandboxClaim{}, v1alpha1.SandboxSet{}, v1alpha1.SandboxTemplate{},
-	} {
-		kind := reflect.TypeOf(object).Name()
-		content, err := json.MarshalIndent(schemaOf(kind, object.OpenAPIModelName()), "", "  ")
-		if err != nil {
+	for _, group := range groups {
+		path := folder
+		if group.version.Group != v1alpha1.GroupName {
+			path = filepath.Join(folder, group.version.Group)
+		}
+		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
 		}
-		name := strings.ToLower(kind) + "_" + v1alpha1.SchemeGroupVersion.Version + ".json"
-		if err := os.WriteFile(filepath.Join(folder, name), append(content, '\n'), 0o644); err != nil {
-			return err
+		for _, object := range group.kinds {
+			if err := writeKind(path, group.version, object); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// groups are the groups and versions, each with its kinds.
+var groups = []struct {
+	version schema.GroupVersion
+	kinds   []util.OpenAPIModelNamer
+}{
+	{v1alpha1.SchemeGroupVersion, []util.OpenAPIModelNamer{
+		v1alpha1.Sandbox{}, v1alpha1.SandboxClaim{}, v1alpha1.SandboxSet{}, v1alpha1.SandboxTemplate{},
+	}},
+	{agentsv1beta1.SchemeGroupVersion, []util.OpenAPIModelNamer{agentsv1beta1.Sandbox{}}},
+	{agentsv1alpha1.SchemeGroupVersion, []util.OpenAPIModelNamer{agentsv1alpha1.Sandbox{}}},
+	{extensionsv1beta1.SchemeGroupVersion, []util.OpenAPIModelNamer{
+		extensionsv1beta1.SandboxClaim{}, extensionsv1beta1.SandboxTemplate{}, extensionsv1beta1.SandboxWarmPool{},
+	}},
+	{extensionsv1alpha1.SchemeGroupVersion, []util.OpenAPIModelNamer{
+		extensionsv1alpha1.SandboxClaim{}, extensionsv1alpha1.SandboxTemplate{}, extensionsv1alpha1.SandboxWarmPool{},
+	}},
+}
+
+func writeKind(folder string, version schema.GroupVersion, object util.OpenAPIModelNamer) error {
+	kind := reflect.TypeOf(object).Name()
+	content, err := json.MarshalIndent(schemaOf(version.WithKind(kind), object.OpenAPIModelName()), "", "  ")
+	if err != nil {
+		return err
+	}
+	name := strings.ToLower(kind) + "_" + version.Version + ".json"
+	return os.WriteFile(filepath.Join(folder, name), append(content, '\n'), 0o644)
 }
 
 // object is a JSON object.
 type object = map[string]any
 
 // schemaOf returns the schema of a kind, with all that it refers to.
-func schemaOf(kind, model string) object {
+func schemaOf(kind schema.GroupVersionKind, model string) object {
 	w := &writer{
 		known:       openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) }),
 		definitions: object{},
 	}
 	root := w.schema(w.known[model].Schema)
 	properties := root["properties"].(object)
-	properties["apiVersion"] = object{"type": "string", "enum": []string{v1alpha1.SchemeGroupVersion.String()}}
-	properties["kind"] = object{"type": "string", "enum": []string{kind}}
+	properties["apiVersion"] = object{"type": "string", "enum": []string{kind.GroupVersion().String()}}
+	properties["kind"] = object{"type": "string", "enum": []string{kind.Kind}}
 	root["required"] = []string{"apiVersion", "kind", "metadata", "spec"}
-	root["$schema"], root["title"], root["definitions"] = draft, kind, w.definitions
+	root["$schema"], root["title"], root["definitions"] = draft, kind.Kind, w.definitions
 	return root
 }
 

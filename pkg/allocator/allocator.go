@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
 	"github.com/sandlot-io/sandlot/pkg/claims"
@@ -72,6 +73,12 @@ type Options struct {
 	// Seal returns what is kept on the sandboxes of a claim, encrypted, for SetUp to be
 	// repeated; nil keeps nothing.
 	Seal func(claim *v1alpha1.SandboxClaim) (string, error)
+	// LabelDomains are the domains of the labels that claims of agent-sandbox may put on
+	// their pods; validation.DefaultLabelDomain if empty.
+	LabelDomains []string
+	// WithoutObservations: claims of agent-sandbox get no annotations that say when they
+	// were seen and ready, and in which trace.
+	WithoutObservations bool
 }
 
 // Allocator binds sandboxes to claims, in the call and in the background.
@@ -81,6 +88,7 @@ type Allocator struct {
 	committer *committer
 	worker    *worker
 	edits     *edits
+	healer    *healer
 	stock     *stock
 	feeds     *Feeds
 	lag       *lag
@@ -99,6 +107,9 @@ func New(o Options) *Allocator {
 	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
 	o.CommitTimeout = cmp.Or(o.CommitTimeout, 10*time.Second)
 	o.ResolveTimeout = cmp.Or(o.ResolveTimeout, 15*time.Second)
+	if len(o.LabelDomains) == 0 {
+		o.LabelDomains = []string{validation.DefaultLabelDomain}
+	}
 	registerMetrics()
 	a := &Allocator{options: o, lag: &lag{clock: o.Clock}}
 	store := observedStore{o.Store, o.Clock}
@@ -112,17 +123,18 @@ func New(o Options) *Allocator {
 	late := newLateLookup(store, o.Clock, func(f func(context.Context)) bool { return a.worker.background(f) })
 	a.planner = &planner{
 		templates: &templates{
-			cache: podtemplate.NewCache(), sizes: newSizes(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
-			podMetadata: o.PodMetadata,
+			cache: podtemplate.NewCache(), sizes: newSizes(), revisions: newSetRevisions(), maxFresh: o.MaxFresh, maxFreshBytes: o.MaxFreshBytes, late: late,
+			podMetadata: o.PodMetadata, labelDomains: o.LabelDomains,
 		},
 		stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal,
 	}
 	a.committer = &committer{
-		store: store, clock: o.Clock, queue: lines, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
+		store: store, clock: o.Clock, queue: lines, sets: &a.stock.sets, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
 	a.worker = newWorker(a.planner, a.committer, o.SyncWindow, o.SetUp)
 	a.edits = newEdits(o.Clock, a.worker.passer, &a.worker.prefers)
-	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, edits: a.edits, lag: a.lag}
+	a.healer = newHealer(o.Clock, a.worker.passer, &a.worker.prefers)
+	a.feeds = &Feeds{stock: a.stock, known: a.worker.known, edits: a.edits, healer: a.healer, lag: a.lag}
 	return a
 }
 
@@ -131,10 +143,11 @@ func New(o Options) *Allocator {
 // the next server that runs.
 func (a *Allocator) Run(ctx context.Context) {
 	defer live.add(a)()
-	var edits sync.WaitGroup
-	edits.Go(func() { a.edits.run(ctx) })
+	var others sync.WaitGroup
+	others.Go(func() { a.edits.run(ctx) })
+	others.Go(func() { a.healer.run(ctx) })
 	a.worker.run(ctx)
-	edits.Wait()
+	others.Wait()
 }
 
 // Feeds returns what the watches are to tell of.
@@ -150,6 +163,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	a.worker.peers.Store(&peers{self: self, servers: servers})
 	a.worker.known.wake(func(*unfinished) bool { return true })
 	a.edits.wake()
+	a.healer.wake()
 }
 
 // IndexBehind is for how long the index has been waiting to hear of a sandbox that
@@ -165,7 +179,7 @@ func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
 // is done before the first transaction costs nothing; afterwards it only ends the
 // waiting.
 //
-// Errors: ErrClaimExists, ErrSetNotFound, *ShortageError, *TooManyWaitingError,
+// Errors: ErrClaimExists, ErrSetNotFound, *MismatchError, *ShortageError, *TooManyWaitingError,
 // *RefusedError, ErrTooLarge, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
 // the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
@@ -177,6 +191,7 @@ func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*
 
 func (a *Allocator) create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	now := a.options.Clock.Now()
+	claim = a.options.observed(ctx, claim, now)
 	known := a.worker.known
 	u := known.open(ctx, claim, now)
 	stored, waits, err := a.first(ctx, u, claim, now)
@@ -308,7 +323,8 @@ func (a *Allocator) unlessExists(ctx context.Context, claim *v1alpha1.SandboxCla
 	var shortage *ShortageError
 	var tooMany *TooManyWaitingError
 	var refused *RefusedError
-	if !errors.As(err, &shortage) && !errors.As(err, &tooMany) && !errors.As(err, &refused) && !errors.Is(err, ErrSetNotFound) {
+	var mismatch *MismatchError
+	if !errors.As(err, &shortage) && !errors.As(err, &tooMany) && !errors.As(err, &refused) && !errors.As(err, &mismatch) && !errors.Is(err, ErrSetNotFound) {
 		return err
 	}
 	stored, readErr := a.planner.stock.store.Claim(ctx, claim.Namespace, claim.Name)
@@ -349,7 +365,9 @@ func (a *Allocator) await(ctx context.Context, u *unfinished) {
 // that would have to wait is shown Claiming with what it would have got. Errors:
 // ErrSetNotFound, *RefusedError and *ShortageError, as from Create, and the store's.
 func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
-	t := &turn{planner: a.planner, hand: newHand(), dry: true, state: plan.State{Claim: claim, New: true, Start: a.options.Clock.Now()}}
+	now := a.options.Clock.Now()
+	claim = a.options.observed(ctx, claim, now)
+	t := &turn{planner: a.planner, hand: newHand(), dry: true, state: plan.State{Claim: claim, New: true, Start: now}}
 	t.room = claims.Replicas(claim) // all its transactions in one
 	p, err := t.plan(ctx)
 	if err != nil {
@@ -360,20 +378,16 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 	return p.Claim, nil
 }
 
-// onlyFresh reports whether a claim takes no sandboxes of pools.
-func onlyFresh(claim *v1alpha1.SandboxClaim) bool {
-	return v1alpha1.NeedsFresh(&claim.Spec) || claim.Spec.WarmPool == v1alpha1.WarmPoolNone
-}
-
 // Check refuses, as Create would, a claim that would rather fail than wait and finds
 // too few sandboxes, or would wait where too many do, or one that takes fresh sandboxes
-// only and asks for too many, or adds what its template does not take. It takes nothing,
+// only and asks for too many, or adds what its template does not take, or names a pool of
+// another template than it does (a *MismatchError). It takes nothing,
 // so Create can find less. It is for what should not be done for nothing before that,
 // such as charging a quota, which is not given back.
 func (a *Allocator) Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	fails := claim.Spec.OnShortage == v1alpha1.ShortageFail ||
 		!a.stock.queue.HasRoom(claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy], a.options.MaxWaiting)
-	if !fails && !onlyFresh(claim) && !bringsAdditional(claim) || plan.Expired(claim, a.options.Clock.Now()) {
+	if !fails && claims.TakesWarm(claim) && !bringsAdditional(claim) && !namesBoth(claim) || plan.Expired(claim, a.options.Clock.Now()) {
 		return nil
 	}
 	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
@@ -391,10 +405,13 @@ func (a *Allocator) check(ctx context.Context, claim *v1alpha1.SandboxClaim, fai
 	if err != nil {
 		return err
 	}
-	if err := a.planner.checkMetadata(ctx, claim, &e); err != nil {
+	if err := ofOneTemplate(claim, &e); err != nil {
 		return a.refusal(ctx, claim, err)
 	}
-	if onlyFresh(claim) {
+	if err := a.planner.checkMetadata(ctx, claim, &e, true); err != nil {
+		return a.refusal(ctx, claim, err)
+	}
+	if !claims.TakesWarm(claim) {
 		if !e.CanMake() {
 			return nil
 		}

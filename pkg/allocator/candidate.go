@@ -29,8 +29,8 @@ import (
 // errMoved means that a candidate is none any more.
 var errMoved = errors.New("the sandbox is not available any more")
 
-// noTemplateError means that what a candidate is made from cannot be found, which may
-// change.
+// noTemplateError means that what a candidate is made from cannot be found, or is not what
+// its set is to consist of now, which may change.
 type noTemplateError struct {
 	// asOf is the count of resumes before it was looked for.
 	asOf uint64
@@ -50,6 +50,7 @@ type candidates struct {
 	// resumes; sized are what becomes of their size.
 	resolved map[v1alpha1.SandboxTemplateRef]resolvedTemplate
 	sized    []sizedRevision
+	judged   []judgedRevision
 }
 
 type resolvedTemplate struct {
@@ -89,6 +90,9 @@ func (c *candidates) prepare(ctx context.Context, from poolindex.Candidate) (*pl
 	}
 	if is, ok := poolindex.Available(sb, c.now); !ok || is.Pool != from.Pool || sizeOf(sb) > maxCandidate {
 		return nil, errMoved
+	}
+	if err := c.checkStale(ctx, from.Pool, sb); err != nil {
+		return nil, err
 	}
 	ready := &plan.Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: string(uuid.NewUUID())}
 	if ready.Template == nil && sb.Spec.TemplateRef != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
@@ -38,6 +39,7 @@ type committer struct {
 	store Store
 	clock clock.WithTicker
 	queue *queue.Queue
+	sets  claims.Sets
 	lag   *lag
 	// commitTimeout bounds one transaction, resolveTimeout finding out what became of
 	// one that was not answered.
@@ -136,6 +138,7 @@ func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
 		h.making.begin(c.clock.Now()) // what was let go failed
 	}
 	observeWritten(isNew, p)
+	observeAgents(p, c.sets, c.clock.Now())
 	if p.Binds() {
 		c.lag.wrote(at)
 	}
@@ -156,6 +159,9 @@ func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.
 		case i < held+len(p.Bound):
 			lost = append(lost, i-held)
 		default: // a name that is taken: another will be made
+			if claims.Continuous(p.Claim) { // which has that name, and no other
+				h.nameSeen = uint64(max(0, m.ModRevision))
+			}
 			names = append(names, p.Made[i-held-len(p.Bound)].Name)
 		}
 	}

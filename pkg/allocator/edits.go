@@ -229,8 +229,11 @@ func (e *edits) turn(ctx context.Context, uid types.UID, known *edited, claim *v
 			return soon, nil
 		}
 	}
+	if err := e.observe(ctx, known, claim); err != nil {
+		return 0, err
+	}
 	known.held, known.read = nil, false
-	return soon, e.observe(ctx, known, claim)
+	return soon, nil
 }
 
 // read reads the sandboxes of the claim, if they are not known.
@@ -261,7 +264,7 @@ func (c *edited) wrote(sandboxes []*v1alpha1.Sandbox) {
 
 // observe notes in the claim that its sandboxes have what it says.
 func (e *edits) observe(ctx context.Context, known *edited, claim *v1alpha1.SandboxClaim) error {
-	next := plan.MetadataBrought(claim, &known.pass.report, e.clock.Now())
+	next := plan.MetadataBrought(claim, &known.pass.report, known.held, e.clock.Now())
 	txn := e.store.Begin()
 	defer txn.Release()
 	if err := txn.UpdateClaim(ctx, next, int64(version(claim))); err != nil {

@@ -55,6 +55,8 @@ type shelf struct {
 	unreadable string
 	looked     func()
 	begin      func() Txn
+	// countedReads is how often sets or templates were read as they are in etcd.
+	countedReads int
 }
 
 func (s *shelf) Sandbox(_ context.Context, _, name string, _ uint64) (*v1alpha1.Sandbox, error) {
@@ -84,6 +86,7 @@ func (s *shelf) PodTemplate(context.Context, string, string) (*corev1.PodTemplat
 }
 
 func (s *shelf) TemplatesNow() podtemplate.Lookup {
+	s.countedReads++
 	if s.now == nil {
 		return s
 	}
@@ -97,6 +100,7 @@ func (s *shelf) Set(context.Context, string, string) (*v1alpha1.SandboxSet, erro
 }
 
 func (s *shelf) Sets(context.Context, string) ([]*v1alpha1.SandboxSet, uint64, error) {
+	s.countedReads++
 	return s.sets, s.asOf, nil
 }
 

@@ -22,7 +22,9 @@ type Feeds struct {
 	stock *stock
 	known *unfinishedClaims
 	edits *edits
-	lag   *lag
+	// healer opens claims again that have lost their sandbox.
+	healer *healer
+	lag    *lag
 }
 
 // ClaimsListed takes in all claims, when the server starts or its watch broke.
@@ -31,6 +33,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	for _, claim := range all {
 		listed[claim.UID] = true
 		f.ClaimChanged(claim)
+		f.healer.listed(claim)
 	}
 	for uid, u := range f.known.all() {
 		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
@@ -43,13 +46,16 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 
 // ClaimChanged takes in the current state of a claim.
 func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) {
-	switch u := f.known.of(claim.UID); {
-	case u != nil && u.claimIs(claim):
-		f.known.turns.Add(claim.UID)
-	case u == nil && claims.Unfinished(claim):
+	u := f.known.of(claim.UID)
+	isNews := u == nil || u.claimIs(claim)
+	switch {
+	case isNews && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
 		f.known.adopt(claim)
+	case isNews && u != nil:
+		f.known.turns.Add(claim.UID)
 	}
 	f.edits.claimIs(claim)
+	f.healer.claimIs(claim)
 }
 
 // ClaimDeleted takes in that a claim is gone.
@@ -79,6 +85,7 @@ const perHeld = 50 * time.Microsecond
 func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxChanged(sb)
 	f.lag.hears(version(sb))
+	f.healer.sandboxIs(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		if news, held := u.sandboxIs(sb); news {
 			f.known.turns.AddAfter(uid, time.Duration(held/10)*10*perHeld)
@@ -90,10 +97,12 @@ func (f *Feeds) SandboxChanged(sb *v1alpha1.Sandbox) {
 func (f *Feeds) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	f.stock.feed.SandboxDeleted(sb)
 	f.lag.hears(version(sb))
+	f.healer.sandboxIsGone(sb)
 	if u, uid := f.ownerOf(sb); u != nil {
 		u.sandboxIsGone(sb)
 		f.known.turns.Add(uid)
 	}
+	f.known.wakeNamed(types.NamespacedName{Namespace: sb.Namespace, Name: sb.Name})
 }
 
 // ownerOf returns the unfinished claim that a sandbox is of; nil if there is none.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,8 @@ type templates struct {
 	// cache remembers patched pod templates, sizes what they say of cpu and memory.
 	cache *podtemplate.Cache
 	sizes *sizes
+	// revisions remembers the revisions of sets.
+	revisions *setRevisions
 	// maxFresh and maxFreshBytes bound what is made for one claim: see Options.
 	maxFresh      int
 	maxFreshBytes int64
@@ -33,6 +36,8 @@ type templates struct {
 	// podMetadata is what holds where neither set nor template says which metadata of
 	// claims reaches pods; nil lets all through.
 	podMetadata *v1alpha1.PodMetadataPolicy
+	// labelDomains are those of the labels that claims of agent-sandbox may put on pods.
+	labelDomains []string
 }
 
 // podMetadataOf returns which labels and annotations of claims reach the pods of a set:
@@ -302,7 +307,10 @@ func inject(
 		return nil, malformed(err)
 	}
 	if len(refused) > 0 {
-		return refusal(v1alpha1.ReasonEnvVarsInjectionRejected, refused), nil
+		why := refusal(v1alpha1.ReasonEnvVarsInjectionRejected, refused)
+		// The template may come to have the containers: clients of agent-sandbox wait for that.
+		why.Conflict = !slices.ContainsFunc(refused, func(e *field.Error) bool { return e.Type != field.ErrorTypeNotFound })
+		return why, nil
 	}
 	volumes, refused, err := podtemplate.InjectVolumes(template,
 		model.Spec.VolumeClaimTemplates, claim.Spec.VolumeClaimTemplates, policies, volumesPath)
@@ -366,6 +374,8 @@ func refusal(reason string, errs field.ErrorList) *RefusedError {
 	}
 	message := v1alpha1.EnvVarsInjectionRejectedMessage(why)
 	switch reason {
+	case v1alpha1.ReasonInvalidMetadata:
+		message = v1alpha1.InvalidMetadataMessage(why)
 	case v1alpha1.ReasonVolumeClaimTemplatesRejected:
 		message = v1alpha1.VolumeClaimTemplatesRejectedMessage(why)
 	case v1alpha1.ReasonInplaceUpdateRejected:

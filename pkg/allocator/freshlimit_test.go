@@ -48,10 +48,10 @@ func TestMaxFresh(t *testing.T) {
 		"of the set, not it":   {set: maxFresh(3), desk: ofTemplate(1), replicas: 4, made: 3},
 		"of the server":        {desk: func(d *desk) { d.planner.maxFresh = 1 }, replicas: 4, made: 1, needs: 2, says: "one claim may hold 1 at a time"},
 		"more than the server": {set: maxFresh(3), desk: func(d *desk) { d.planner.maxFresh = 1 }, replicas: 4, made: 3},
-		"of bytes":             {desk: func(d *desk) { d.planner.maxFreshBytes = 1000 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1000 bytes in all, and one has "},
+		"of bytes":             {desk: func(d *desk) { d.planner.maxFreshBytes = 1400 }, replicas: 9, made: 3, needs: 5, says: "one claim may hold 3 at a time (1400 bytes in all, and one has "},
 		"of bytes of the claim": {
 			claim: func(c *v1alpha1.SandboxClaim) { c.Spec.Annotations = map[string]string{"a": strings.Repeat("x", 300)} },
-			desk:  func(d *desk) { d.planner.maxFreshBytes = 1000 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
+			desk:  func(d *desk) { d.planner.maxFreshBytes = 1400 }, replicas: 9, made: 1, needs: 7, says: "one claim may hold 1 at a time",
 		},
 		// A part of them would be made for nothing.
 		"all or nothing": {set: maxFresh(2), claim: atOnce, replicas: 4, needs: 4, says: "one claim may hold 2 at a time"},

@@ -32,6 +32,11 @@ type hand struct {
 	// unknown is ErrIdentityUnknown once that was found out: who made the claim does not
 	// come to be known later.
 	unknown error
+	// nameSeen is at which revision a sandbox of another was met under the name of the one
+	// that was made for the claim; 0 if none was.
+	nameSeen uint64
+	// denied is why admission let no sandbox be made for the claim the last time; nil if it did.
+	denied error
 	// heldBack are the fields of the claim that were kept from pods so far.
 	heldBack sets.Set[string]
 	// withoutRuntime are the pools whose sandboxes have no agent-runtime to set up.

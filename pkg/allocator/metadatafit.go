@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -36,11 +37,21 @@ func metadataRefusal(claim *v1alpha1.SandboxClaim, template *runtime.RawExtensio
 }
 
 // checkMetadata refuses a claim that is about to be created, and whose additionalPodMetadata
-// no pod template takes of the sets that may serve it. It takes nothing. Before the claim is
-// refused, sets and templates are read as they are now. What cannot be read is met again.
-func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible) error {
-	if !bringsAdditional(claim) || p.fitsNone(ctx, claim, e, p.stock.store) == nil {
+// no pod template takes of the sets that may serve it, and says so of one that is stored and
+// tells what is wrong with it. It takes nothing. Where it has to be sure, sets and templates
+// are read as they are now before the claim is refused. What cannot be read is met again.
+func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, sure bool) error {
+	if refused := p.agentMetadata(claim); refused != nil {
+		return refused
+	}
+	if !bringsAdditional(claim) {
 		return nil
+	}
+	switch refused := p.fitsNone(ctx, claim, e, p.stock.store); {
+	case refused == nil:
+		return nil
+	case !sure:
+		return refused
 	}
 	if err := p.stock.readSets(ctx, claim.Namespace); err != nil {
 		return nil //nolint:nilerr // it is not known whether they take it
@@ -53,6 +64,19 @@ func (p *planner) checkMetadata(ctx context.Context, claim *v1alpha1.SandboxClai
 		return refused
 	}
 	return nil
+}
+
+// agentMetadata is why the additionalPodMetadata of a claim of agent-sandbox is none that
+// it may have, whatever its template says; nil if it may.
+func (t *templates) agentMetadata(claim *v1alpha1.SandboxClaim) *RefusedError {
+	if !claims.Continuous(claim) || !bringsAdditional(claim) {
+		return nil
+	}
+	errs := validation.ValidateAgentPodMetadata(&claim.Spec, t.labelDomains)
+	if len(errs) == 0 {
+		return nil
+	}
+	return refusal(v1alpha1.ReasonInvalidMetadata, errs)
 }
 
 // fitsNone is why additionalPodMetadata goes with none of the pod templates of the sets that
@@ -99,7 +123,7 @@ func (t *turn) draftOrEnd(ctx context.Context) (*plan.Assessment, *plan.Plan, er
 	switch {
 	case !ok:
 		return a, p, err
-	case t.state.New:
+	case t.refuse(refused) != nil && t.state.New:
 		return nil, nil, refused
 	}
 	t.letGo() // others can do with what does not fit this claim

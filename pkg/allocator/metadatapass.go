@@ -146,6 +146,7 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		p.report.Keep(why)
 	}
 	p.report.Changed += len(batch.next)
+	p.report.Invalid = p.report.Invalid || batch.invalid
 	return batch.next, false, nil
 }
 
@@ -156,6 +157,8 @@ type batch struct {
 	// change, and kept why others stay as they are.
 	looked, next []*v1alpha1.Sandbox
 	kept         []string
+	// invalid reports whether the claim may bring no pod what it says.
+	invalid bool
 }
 
 // fill puts what becomes of sandboxes into a transaction, until it is full.
@@ -165,10 +168,16 @@ func (s *passer) fill(ctx context.Context, txn Txn, p *metadataPass, claim *v1al
 		return nil, err
 	}
 	b := &batch{marks: marks}
+	bad := s.agentMetadata(claim)
+	b.invalid = bad != nil
 	policies := podPolicies{passer: s, claim: claim, known: map[poolLabels]podPolicy{}}
 	for _, sb := range left {
 		if len(b.next) >= p.room || txn.Bytes() > etcdtxn.MaxBytes/2 {
 			break
+		}
+		if bad != nil {
+			b.kept, b.looked = append(b.kept, bad.Errors.ToAggregate().Error()), append(b.looked, sb)
+			continue
 		}
 		policy, err := policies.of(ctx, sb)
 		if err != nil {

@@ -163,6 +163,7 @@ var (
 			transactionDuration, transactionConflicts, unknownOutcomes, poolReads, indexLag)
 		legacyregistry.CustomMustRegister(&live)
 		registerPoolMetrics()
+		registerAgentMetrics()
 		// A rate needs a 0 to begin with.
 		for _, outcome := range outcomes {
 			claimDuration.WithLabelValues(outcome)

@@ -39,7 +39,7 @@ func observeCreate(ctx context.Context, c clock.PassiveClock, sets claims.Sets, 
 		outcome := outcomeOf(created, err)
 		took := c.Since(start)
 		claimDuration.WithLabelValues(outcome).Observe(took.Seconds())
-		measuredPools.observe(namedPool(claim, sets), outcome, took, start)
+		observePool(measuredPools, namedPool(claim, sets), outcome, took, start)
 		claimReplicas.Observe(float64(claims.Replicas(claim)))
 		span.AddEvent("Answered", attribute.String("outcome", outcome))
 		span.RecordError(err)
@@ -57,6 +57,7 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 	var tooMany *TooManyWaitingError
 	var refusal apierrors.APIStatus
 	var refused *RefusedError
+	var mismatch *MismatchError
 	switch {
 	case err == nil && claims.Unfinished(claim):
 		return outcomeWaiting
@@ -70,7 +71,7 @@ func outcomeOf(claim *v1alpha1.SandboxClaim, err error) string {
 		return outcomeSetNotFound
 	case errors.As(err, &tooMany):
 		return outcomeTooMany
-	case errors.As(err, &refused):
+	case errors.As(err, &refused), errors.As(err, &mismatch):
 		return outcomeRefused
 	case errors.Is(err, ErrTooLarge):
 		return outcomeTooLarge

@@ -19,13 +19,6 @@ const (
 	// otherPools in a label stands for all that has no figures of its own. No
 	// namespace and no set can be called that.
 	otherPools = "_other"
-	// maxMeasuredPools is how many pools have figures of their own, in all and of one
-	// namespace. Sets and namespaces are their users' to make, and each one that is
-	// measured costs a Prometheus some 30 series.
-	maxMeasuredPools            = 100
-	maxMeasuredPoolsOfNamespace = 20
-	// idleMeasured is how long a pool keeps its figures against one that is claimed from.
-	idleMeasured = 10 * time.Minute
 )
 
 var (
@@ -50,71 +43,23 @@ var (
 		poolClaimDuration.WithLabelValues(otherPools, otherPools)
 	})
 
-	measuredPools = measured{places: map[types.NamespacedName]time.Time{}, of: map[string]int{}}
+	measuredPools = newMeasured(otherPools, func(pool types.NamespacedName, _ bool) {
+		labels := map[string]string{ofPool[0]: pool.Namespace, ofPool[1]: pool.Name}
+		poolClaimDuration.Delete(labels)
+		for _, labels["outcome"] = range outcomes {
+			poolClaims.Delete(labels)
+		}
+	})
 )
 
-// measured is which pools have figures of their own: those that were claimed from
-// first, and have been since. A set or a namespace more costs no series more when all
-// places are taken.
-type measured struct {
-	mu     sync.Mutex
-	places map[types.NamespacedName]time.Time // when each was last claimed from
-	of     map[string]int                     // how many a namespace has, but for its otherPools
-}
-
-// observe counts how the create of a claim went.
-func (m *measured) observe(pool types.NamespacedName, outcome string, took time.Duration, now time.Time) {
-	m.mu.Lock() // held until it is counted: what is evicted does not come back
-	defer m.mu.Unlock()
-	pool = m.place(pool, now)
-	poolClaims.WithLabelValues(outcome, pool.Namespace, pool.Name).Inc()
-	if outcome == outcomeBound {
-		poolClaimDuration.WithLabelValues(pool.Namespace, pool.Name).Observe(took.Seconds())
-	}
-}
-
-// place returns the name under which a pool is counted.
-func (m *measured) place(pool types.NamespacedName, now time.Time) types.NamespacedName {
-	if _, has := m.places[pool]; !has {
-		if pool.Name != otherPools && m.of[pool.Namespace] >= maxMeasuredPoolsOfNamespace && !m.evict(pool.Namespace, now) {
-			return m.place(types.NamespacedName{Namespace: pool.Namespace, Name: otherPools}, now)
+// observePool counts how the create of a claim on a pool went.
+func observePool(m *measured, pool types.NamespacedName, outcome string, took time.Duration, now time.Time) {
+	m.count(pool, now, func(pool types.NamespacedName) {
+		poolClaims.WithLabelValues(outcome, pool.Namespace, pool.Name).Inc()
+		if outcome == outcomeBound {
+			poolClaimDuration.WithLabelValues(pool.Namespace, pool.Name).Observe(took.Seconds())
 		}
-		if len(m.places) >= maxMeasuredPools && !m.evict("", now) {
-			return types.NamespacedName{Namespace: otherPools, Name: otherPools}
-		}
-		if pool.Name != otherPools {
-			m.of[pool.Namespace]++
-		}
-	}
-	m.places[pool] = now
-	return pool
-}
-
-// evict takes its figures from the pool that has been idle for longest, of a namespace
-// or of all, and reports whether one has been for long enough.
-func (m *measured) evict(in string, now time.Time) bool {
-	var idle types.NamespacedName
-	since := now.Add(-idleMeasured)
-	for pool, used := range m.places {
-		if used.Before(since) && (in == "" || pool.Namespace == in && pool.Name != otherPools) {
-			idle, since = pool, used
-		}
-	}
-	if idle.Name == "" {
-		return false
-	}
-	delete(m.places, idle)
-	if idle.Name != otherPools {
-		if m.of[idle.Namespace]--; m.of[idle.Namespace] == 0 {
-			delete(m.of, idle.Namespace)
-		}
-	}
-	labels := map[string]string{ofPool[0]: idle.Namespace, ofPool[1]: idle.Name}
-	poolClaimDuration.Delete(labels)
-	for _, labels["outcome"] = range outcomes {
-		poolClaims.Delete(labels)
-	}
-	return true
+	})
 }
 
 // namedPool is the pool that a claim names, or the only one of the template that it
@@ -123,6 +68,9 @@ func namedPool(claim *v1alpha1.SandboxClaim, sets claims.Sets) types.NamespacedN
 	asked, byRef := v1alpha1.AskedOf(claim)
 	if pool := claim.Spec.WarmPool; pool != "" && pool != v1alpha1.WarmPoolDefault && pool != v1alpha1.WarmPoolNone {
 		asked, byRef = pool, false
+	}
+	if ref := claim.Spec.WarmPoolRef; ref != nil {
+		asked, byRef = ref.Name, false
 	}
 	pool := types.NamespacedName{Namespace: claim.Namespace, Name: otherPools}
 	if !byRef && sets.Set(claim.Namespace, asked) != nil {

@@ -18,11 +18,11 @@ import (
 // However many sets and namespaces there are, the figures are of so many.
 func TestMeasuredPoolsAreBounded(t *testing.T) {
 	registerPoolMetrics()
-	m := measured{places: map[types.NamespacedName]time.Time{}, of: map[string]int{}}
+	m := newMeasured(otherPools, measuredPools.forget)
 	now := time.Now()
 	series := func(set string) types.NamespacedName { return types.NamespacedName{Namespace: "busy", Name: set} }
 	for i := range 10000 {
-		m.observe(series(fmt.Sprintf("set-%d", i)), outcomeBound, time.Millisecond, now)
+		observePool(m, series(fmt.Sprintf("set-%d", i)), outcomeBound, time.Millisecond, now)
 	}
 	if got := len(m.places); got != maxMeasuredPoolsOfNamespace+1 {
 		t.Errorf("one namespace has %d places", got)
@@ -31,7 +31,7 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 		t.Errorf("%v claims are of the other pools", got)
 	}
 	for i := range 10000 {
-		m.observe(types.NamespacedName{Namespace: fmt.Sprintf("ns-%d", i), Name: "pool"}, outcomeBound, time.Millisecond, now)
+		observePool(m, types.NamespacedName{Namespace: fmt.Sprintf("ns-%d", i), Name: "pool"}, outcomeBound, time.Millisecond, now)
 	}
 	if got := len(m.places); got != maxMeasuredPools {
 		t.Errorf("all have %d places", got)
@@ -42,9 +42,9 @@ func TestMeasuredPoolsAreBounded(t *testing.T) {
 
 	// What is idle makes room, and its series go.
 	later := now.Add(idleMeasured + time.Second)
-	m.observe(series("set-0"), outcomeBound, time.Millisecond, later)
+	observePool(m, series("set-0"), outcomeBound, time.Millisecond, later)
 	for i := range 10000 {
-		m.observe(series(fmt.Sprintf("new-%d", i)), outcomeBound, time.Millisecond, later)
+		observePool(m, series(fmt.Sprintf("new-%d", i)), outcomeBound, time.Millisecond, later)
 	}
 	if got := countedBound(t, "busy", "set-0"); got != 2 {
 		t.Errorf("the pool that is in use has %v claims", got)
@@ -78,6 +78,13 @@ func TestNamedPool(t *testing.T) {
 			s.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: set.template}
 		}
 		sets.change(s)
+	}
+	byRef := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+	for ref, want := range map[string]string{"b": "b", "nothing": otherPools} {
+		byRef.Spec.WarmPoolRef = &v1alpha1.SandboxClaimWarmPoolRef{Name: ref}
+		if got := namedPool(byRef, &sets); got.Name != want {
+			t.Errorf("warmPoolRef %s is of %v", ref, got)
+		}
 	}
 	for _, tc := range []struct{ asked, warmPool, want string }{
 		{"pool", "", "pool"},

@@ -61,9 +61,10 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	defer span.End(slow)
 	s := &t.state
 	s.Now = t.clock.Now()
-	s.Room, s.Refused, s.MayMake, s.Broken = t.room, t.refused, t.making.over(s.Now), nil
-	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
 	t.preparedFor(s.Claim.Generation)
+	s.Room, s.Refused, s.MayMake, s.Broken, s.Name = t.room, t.refused, t.making.over(s.Now), nil, plan.NameFree
+	s.Denied = t.denied
+	t.model, t.candidates = nil, &candidates{templates: t.templates, stock: t.stock, claim: s.Claim, now: s.Now}
 	var err error
 	marked := s.Claim
 	if t.dry { // what it adds to thousands of sandboxes is not shown
@@ -81,12 +82,20 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 		}
 		s.Broken = unread(ctx, s.Claim, err) // its time is up all the same
 	}
+	if s.New {
+		if err := ofOneTemplate(s.Claim, &s.Eligible); err != nil {
+			return nil, err
+		}
+	}
 	t.lookAgain()
+	if err := t.dropStale(ctx); err != nil {
+		return nil, err
+	}
 	if err := t.checkRefused(ctx); err != nil {
 		return nil, err
 	}
-	if s.New {
-		if err := t.checkMetadata(ctx, s.Claim, &s.Eligible); err != nil {
+	if s.New || claims.Continuous(s.Claim) {
+		if err := t.refuse(t.checkMetadata(ctx, s.Claim, &s.Eligible, !t.judgedLater())); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +103,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.state.Eligible = a.Eligible
+	t.state.Eligible, t.state.Name = a.Eligible, a.Name
 	t.heldBack.Insert(t.marks.HeldBack()...)
 	t.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
 	t.planLook(p)
@@ -108,7 +117,11 @@ func (t *turn) preparedFor(generation int64) {
 	if t.generation != generation {
 		t.letGo()
 		t.made = nil
+		if t.generation != 0 && claims.Continuous(t.state.Claim) { // others end by it
+			t.refused = nil
+		}
 		t.making.reset() // what was in the way may be in the way no more
+		t.denied = nil
 		t.looking.reset()
 	}
 	t.generation = generation
@@ -139,7 +152,7 @@ func (t *turn) checkRefused(ctx context.Context) error {
 	if !plan.NeedsModel(&t.state) {
 		return nil
 	}
-	model, err := t.surelyRefused(ctx, t.state.Claim, &t.state.Eligible)
+	model, err := t.modelOfClaim(ctx, &t.state.Eligible)
 	if err != nil {
 		if ctx.Err() != nil || t.state.New {
 			return err
@@ -147,13 +160,38 @@ func (t *turn) checkRefused(ctx context.Context) error {
 		return nil
 	}
 	t.model = model
-	if model.refused != nil && t.state.New {
-		return model.refused
+	if model.refused == nil {
+		return nil
 	}
-	if model.refused != nil {
+	if !t.state.New {
 		t.state.Refused = model.refused
+		return nil
 	}
+	return t.refuse(model.refused)
+}
+
+// refuse returns an error of a claim that is about to be created. One that is stored all
+// the same, and tells what is wrong with it, only gets nothing for as long as that is so.
+func (t *turn) refuse(err error) error {
+	refused, ok := errors.AsType[*RefusedError](err)
+	if !ok || !claims.Continuous(t.state.Claim) {
+		return err
+	}
+	t.state.Refused = refused
 	return nil
+}
+
+// judgedLater reports whether the claim is stored and is refused nothing for good: what the
+// caches say is enough then, for their news begin its next turn. So edits of templates cost
+// no reads for each claim that is refused.
+func (t *turn) judgedLater() bool { return !t.state.New && claims.Continuous(t.state.Claim) }
+
+// modelOfClaim returns the model of the claim's fresh sandboxes. e is changed to what it is of.
+func (t *turn) modelOfClaim(ctx context.Context, e *claims.Eligible) (*freshModel, error) {
+	if t.judgedLater() {
+		return t.freshModel(ctx, t.state.Claim, e, t.stock.store)
+	}
+	return t.surelyRefused(ctx, t.state.Claim, e)
 }
 
 // surelyRefused returns the model of a claim's fresh sandboxes. Before the claim is
@@ -289,7 +327,7 @@ func (t *turn) fillUp(ctx context.Context, a *plan.Assessment, n int) (done bool
 // can be made now.
 func (t *turn) needModel(ctx context.Context, a *plan.Assessment) (broken, err error) {
 	if t.model == nil {
-		model, err := t.surelyRefused(ctx, a.Claim, &a.Eligible)
+		model, err := t.modelOfClaim(ctx, &a.Eligible)
 		switch {
 		case err == nil:
 			t.model = model
@@ -340,9 +378,18 @@ func unread(ctx context.Context, claim *v1alpha1.SandboxClaim, err error) error 
 // fails; one that goes on does so without them, and tries again later.
 func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 	admitted := len(t.made)
+	if claims.Continuous(a.Claim) && admitted == 0 {
+		var err error
+		if a.Name, err = t.nameState(ctx, a.Claim); err != nil || a.Name != plan.NameFree {
+			return err
+		}
+	}
 	made := slices.Clone(t.made)
 	for len(made) < n {
 		name := podtemplate.NewName(t.model.sandbox.GenerateName)
+		if claims.Continuous(a.Claim) {
+			name = a.Claim.Name
+		}
 		sb, err := t.marks.NewSandbox(t.model.sandbox, t.model.podMetadata, name, uuid.NewUUID(), string(uuid.NewUUID()), a.Now)
 		if err != nil {
 			return err
@@ -360,9 +407,12 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 			}
 			klog.FromContext(ctx).Error(err, "No sandboxes are made for a claim that goes on", "claim", klog.KObj(a.Claim))
 			t.making.begin(a.Now)
+			t.denied = denial(err)
+			a.Denied = t.denied
 			return nil
 		}
 	}
+	t.denied, a.Denied = nil, nil
 	t.made = made
 	return nil
 }
@@ -421,9 +471,7 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 		case err == nil:
 			t.taken = append(t.taken, taken{from, as})
 		case isMissing && !t.dry:
-			// All that are like it wait until there is news of templates.
-			t.stock.queue.Release([]poolindex.Candidate{from})
-			t.stock.index.Suspend(from.Pool, from.Revision, missing.asOf)
+			t.suspend(from, missing)
 		case errors.Is(err, errMoved) && !t.dry:
 			t.stock.queue.Discard(from)
 		case !isMissing && !errors.Is(err, errMoved):

@@ -60,7 +60,8 @@ type unfinished struct {
 // outlook is what a plan says of what may help a claim.
 type outlook struct {
 	// stuck reports whether news of any set or template may matter to the claim, and
-	// hopeless whether nothing that is on its way can complete it.
+	// hopeless whether nothing that is on its way can complete it. Who made a claim of
+	// agent-sandbox reads what is in its way on it, and is answered at once.
 	stuck, hopeless bool
 }
 
@@ -252,9 +253,10 @@ func (u *unfinished) latest() *v1alpha1.SandboxClaim {
 func (u *unfinished) planned(s *plan.State, p *plan.Plan) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.outlook.stuck = p.Wants.Need > 0 && (p.Problem != nil || p.Broken != nil)
+	continuous := claims.Continuous(s.Claim) // and so goes on also if it is refused
+	u.outlook.stuck = (p.Wants.Need > 0 || continuous && s.Refused != nil) && (p.Problem != nil || p.Broken != nil)
 	unserved := !s.Eligible.Found || len(s.Eligible.Pools) == 0
-	u.outlook.hopeless = u.outlook.stuck && unserved && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
+	u.outlook.hopeless = (u.outlook.stuck && (unserved || continuous) || s.Name == plan.NameTaken) && len(p.Made) == 0 && !slices.ContainsFunc(s.Held, plan.IsStarting)
 	if len(u.heldBack) != u.work.heldBack.Len() {
 		u.heldBack = sets.List(u.work.heldBack)
 	}
@@ -298,11 +300,13 @@ type unfinishedClaims struct {
 
 	mu    sync.Mutex
 	byUID map[types.UID]*unfinished
+	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
+	byName map[types.NamespacedName][]types.UID
 }
 
 func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
 	return &unfinishedClaims{
-		queue: q, byUID: map[types.UID]*unfinished{},
+		queue: q, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
 		turns: newTurns(c, "unfinished_claims"),
 	}
 }
@@ -322,8 +326,14 @@ func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClai
 	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byUID[claim.UID] = u
+	c.put(u, claim.UID)
 	return u
+}
+
+// put adds a claim. c.mu is held.
+func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
+	c.byUID[uid] = u
+	c.byName[u.key] = append(c.byName[u.key], uid)
 }
 
 // begin lets there be turns of a claim that was opened.
@@ -340,7 +350,7 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
 	u.claim = claim
 	c.mu.Lock()
 	if c.byUID[claim.UID] == nil {
-		c.byUID[claim.UID] = u
+		c.put(u, claim.UID)
 	}
 	c.mu.Unlock()
 	c.turns.Add(claim.UID)
@@ -377,16 +387,34 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 	return nil
 }
 
-// forget ends the work at a claim.
+// forget ends the work at a claim, and takes it up anew if there is news that it was opened
+// again meanwhile.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.letGo(c.queue)
 	u.work.setups.keep(nil)
 	c.queue.Leave(u.waiter)
 	c.mu.Lock()
 	delete(c.byUID, uid)
+	if rest := slices.DeleteFunc(c.byName[u.key], func(other types.UID) bool { return other == uid }); len(rest) > 0 {
+		c.byName[u.key] = rest
+	} else {
+		delete(c.byName, u.key)
+	}
 	c.mu.Unlock()
 	c.turns.Forget(uid)
 	close(u.done)
+	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
+		c.adopt(claim)
+	}
+}
+
+// wakeNamed begins a turn of the claims of a name: a sandbox can be made under it now.
+func (c *unfinishedClaims) wakeNamed(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, uid := range c.byName[name] {
+		c.turns.Add(uid)
+	}
 }
 
 // all returns all claims.

@@ -94,6 +94,9 @@ func newAllocator(
 		MaxWaitingCreates: extra.MaxWaitingCreates,
 		SetUp:             runtimes.SetUp,
 		Seal:              runtimes.Seal,
+
+		LabelDomains:        extra.AllowedLabelDomains,
+		WithoutObservations: extra.WithoutClaimObservations,
 	})
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, runtimes, nil
 }

@@ -11,8 +11,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	restclient "k8s.io/client-go/rest"
@@ -22,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -52,6 +51,9 @@ type ExtraConfig struct {
 	// SyncWindow is how long a create of a claim may wait for sandboxes before it
 	// answers with what it has.
 	SyncWindow time.Duration
+	// WithoutClaimObservations: claims of agent-sandbox get no annotations that say when
+	// they were seen and ready, and in which trace.
+	WithoutClaimObservations bool
 	// ClaimLimits bound what one claim may ask for.
 	ClaimLimits validation.ClaimLimits
 	// MaxFreshSandboxes is how many sandboxes one claim may hold at a time that were
@@ -65,6 +67,12 @@ type ExtraConfig struct {
 	// MaxWaitingCreates is how many creates of claims wait at the same time. Others are
 	// answered Claiming at once. 0 is no limit.
 	MaxWaitingCreates int
+	// AllowedLabelDomains are the domains of the labels that claims of agent-sandbox may
+	// put on their pods; validation.DefaultLabelDomain if empty.
+	AllowedLabelDomains []string
+	// StrictAgentSandboxClaims refuses claims of agent-sandbox that are stored with a
+	// condition against them otherwise.
+	StrictAgentSandboxClaims bool
 	// RuntimeCertificates are for the agent-runtimes that speak TLS; nil is none.
 	RuntimeCertificates *agentruntime.Certificates
 
@@ -98,7 +106,7 @@ type completedConfig struct {
 	extraConfig   *ExtraConfig
 	// cluster is nil for a server without one.
 	cluster *restclient.Config
-	kinds   map[string]schema.GroupVersionKind
+	kinds   decoding.Kinds
 }
 
 // CompletedConfig embeds a private type, so that no server can be built from a
@@ -111,6 +119,7 @@ type CompletedConfig struct {
 func NewConfig() *Config {
 	generic := genericapiserver.NewRecommendedConfig(Codecs)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
+	generic.EquivalentResourceRegistry = newEquivalents()
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
 		MaxWaitingClaims: DefaultMaxWaitingClaims,
@@ -122,14 +131,18 @@ func (cfg *Config) Complete() CompletedConfig {
 	c := &completedConfig{
 		extraConfig: &cfg.ExtraConfig,
 		cluster:     cfg.GenericConfig.ClientConfig,
-		kinds:       map[string]schema.GroupVersionKind{},
+		kinds:       decoding.Kinds{},
 	}
 	generic := cfg.GenericConfig
+	if generic.AdmissionControl != nil {
+		generic.AdmissionControl = carrying{generic.AdmissionControl, cohabit.Carrier{Scheme: scheme}}
+	}
 	chain := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
+		handler = withStrictClaims(handler)
 		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
@@ -204,28 +217,6 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	return storage, s.allocation.addTo(s.GenericAPIServer)
-}
-
-// install serves storage as our group.
-func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
-	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, scheme, metav1.ParameterCodec, Codecs)
-	group.NegotiatedSerializer = decoding.NewSerializer(group.NegotiatedSerializer, scheme)
-	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
-	for resource, store := range storage {
-		kinds, _, err := scheme.ObjectKinds(store.New())
-		if err != nil {
-			return fmt.Errorf("kind of %s: %w", resource, err)
-		}
-		for _, kind := range kinds {
-			if kind.GroupVersion() == v1alpha1.SchemeGroupVersion {
-				c.kinds[resource] = kind
-			}
-		}
-	}
-	if err := s.GenericAPIServer.InstallAPIGroup(&group); err != nil {
-		return fmt.Errorf("installing %s: %w", v1alpha1.GroupName, err)
-	}
-	return nil
 }
 
 // LoopbackClientConfig returns the configuration of a client in this process

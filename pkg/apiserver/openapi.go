@@ -13,22 +13,47 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	agentsv1alpha1 "github.com/sandlot-io/sandlot/apis/agents/v1alpha1"
+	agentsv1beta1 "github.com/sandlot-io/sandlot/apis/agents/v1beta1"
+	extensionsv1alpha1 "github.com/sandlot-io/sandlot/apis/extensions/v1alpha1"
+	extensionsv1beta1 "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/generated/openapi"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
-const openAPITitle = "Sandlot"
+const (
+	openAPITitle = "Sandlot"
+	// extensionKinds tells of which kinds a definition is.
+	extensionKinds = "x-kubernetes-group-version-kind"
+)
 
-// modelPrefix begins the OpenAPI names of our kinds.
-var modelPrefix = strings.TrimSuffix(v1alpha1.Sandbox{}.OpenAPIModelName(), "Sandbox")
+// modelPrefixes begin the OpenAPI names of our kinds, and of those of agent-sandbox.
+var modelPrefixes = []string{
+	modelPrefix(v1alpha1.Sandbox{}),
+	modelPrefix(agentsv1beta1.Sandbox{}), modelPrefix(agentsv1alpha1.Sandbox{}),
+	modelPrefix(extensionsv1beta1.SandboxClaim{}), modelPrefix(extensionsv1alpha1.SandboxClaim{}),
+}
+
+// modelPrefix returns what comes before the name of a kind in its OpenAPI name.
+func modelPrefix(kind util.OpenAPIModelNamer) string {
+	name := kind.OpenAPIModelName()
+	return name[:strings.LastIndex(name, ".")+1]
+}
+
+// isModel reports whether an OpenAPI name is that of one of our types.
+func isModel(name string) bool {
+	return slices.ContainsFunc(modelPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
 
 // openAPIConfigs returns the configuration of the OpenAPI v2 and v3 documents.
 func openAPIConfigs() (*common.Config, *common.OpenAPIV3Config) {
 	namer := apiopenapi.NewDefinitionNamer(scheme)
 	v2 := genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)
+	v2.GetDefinitionName = withoutInternal(namer.GetDefinitionName)
 	v2.Info.Title = openAPITitle
 	v2.Info.Version = version.Get()
 	v2.PostProcessSpec = func(s *spec.Swagger) (*spec.Swagger, error) {
@@ -42,6 +67,7 @@ func openAPIConfigs() (*common.Config, *common.OpenAPIV3Config) {
 		return s, nil
 	}
 	v3 := genericapiserver.DefaultOpenAPIV3Config(GetOpenAPIDefinitions, namer)
+	v3.GetDefinitionName = withoutInternal(namer.GetDefinitionName)
 	v3.Info.Title = openAPITitle
 	v3.Info.Version = version.Get()
 	v3.PostProcessSpec = func(s *spec3.OpenAPI) (*spec3.OpenAPI, error) {
@@ -53,6 +79,22 @@ func openAPIConfigs() (*common.Config, *common.OpenAPIV3Config) {
 		return s, nil
 	}
 	return v2, v3
+}
+
+// withoutInternal takes out of what kinds a definition is of those of internal versions,
+// which are no business of clients: here they are the stored types under other names.
+func withoutInternal(names func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
+	return func(name string) (string, spec.Extensions) {
+		name, extensions := names(name)
+		kinds, _ := extensions[extensionKinds].([]any)
+		if kinds == nil {
+			return name, extensions
+		}
+		return name, spec.Extensions{extensionKinds: slices.DeleteFunc(kinds, func(kind any) bool {
+			fields, _ := kind.(map[string]any)
+			return fields["version"] == runtime.APIVersionInternal
+		})}
+	}
 }
 
 // GetOpenAPIDefinitions returns the generated definitions with one change: where
@@ -67,7 +109,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	raw := ref(runtime.RawExtension{}.OpenAPIModelName())
 	definitions := openapi.GetOpenAPIDefinitions(ref)
 	for name, definition := range definitions {
-		if strings.HasPrefix(name, modelPrefix) {
+		if isModel(name) {
 			inlineRaw(&definition.Schema, raw.String())
 			definitions[name] = definition
 		}

@@ -5,7 +5,7 @@
 // install, so that users need not and no call fails because of it. It knows two
 // authorities, each with a CA of its own:
 //
-//   - serving: the certificate of sandlot-apiserver. The caBundle of the APIService
+//   - serving: the certificate of sandlot-apiserver. The caBundle of the APIServices
 //     follows its CA.
 //   - etcd, if asked for: the server, peer and client certificates of the etcd
 //     that belongs to the install.
@@ -63,7 +63,7 @@
 //
 // In the cluster:
 //
-//	apiservices (apiregistration.k8s.io), resourceName v1alpha1.agents.kruise.io:
+//	apiservices (apiregistration.k8s.io), resourceNames Options.APIServices:
 //	                                 get, list, watch, patch
 //
 // It reads Secrets one by one and watches their metadata only, so that no key stays

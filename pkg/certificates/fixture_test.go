@@ -81,7 +81,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	ns := "certs-" + strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(t.Name(), "/", "-"), "Test"))
 	o := NewOptions()
-	o.Namespace, o.APIService, o.EtcdMembers = ns, "v1."+ns+".example.io", 3
+	o.Namespace, o.APIServices, o.EtcdMembers = ns, []string{"v1." + ns + ".example.io", "v2." + ns + ".example.io"}, 3
 	f := &fixture{t: t, client: admin, options: o}
 	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	if f.user, err = c.User(ns); err != nil {
@@ -117,7 +117,7 @@ func (f *fixture) grant() {
 		&rbacv1.RoleBinding{ObjectMeta: name, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: ns}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: ns}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"},
-			ResourceNames: []string{f.options.APIService}, Verbs: append([]string{"patch"}, read...),
+			ResourceNames: f.options.APIServices, Verbs: append([]string{"patch"}, read...),
 		}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: ns}, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns}},
 	)
@@ -126,14 +126,21 @@ func (f *fixture) grant() {
 // registerAPI creates the APIService, which has no server.
 func (f *fixture) registerAPI(insecure bool) {
 	f.t.Helper()
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(apiServiceGVK)
-	object.SetName(f.options.APIService)
-	object.Object["spec"] = map[string]any{
-		"group": f.options.Namespace + ".example.io", "version": "v1", "groupPriorityMinimum": int64(1), "versionPriority": int64(1),
+	f.registerVersion("v1", map[string]any{
 		"insecureSkipTLSVerify": insecure,
 		"service":               map[string]any{"namespace": f.options.Namespace, "name": f.options.APIServerService},
-	}
+	})
+}
+
+// registerVersion creates the APIService of a version.
+func (f *fixture) registerVersion(version string, spec map[string]any) {
+	f.t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(apiServiceGVK)
+	object.SetName(version + "." + f.options.Namespace + ".example.io")
+	object.Object["spec"] = spec
+	spec["group"], spec["version"] = f.options.Namespace+".example.io", version
+	spec["groupPriorityMinimum"], spec["versionPriority"] = int64(1), int64(1)
 	f.create(object)
 	f.t.Cleanup(func() {
 		if err := f.client.Delete(context.Background(), object); err != nil {
@@ -172,20 +179,25 @@ type state struct {
 	trusts              map[string][]*x509.Certificate // ca.crt, by Secret
 	signers             map[string]signer
 	versions            map[string]string
+	published           map[string]string // caBundles by APIService
 }
 
 func (f *fixture) state() (*state, error) {
 	s := &state{
 		leaves: map[string]*keyPair{}, trusts: map[string][]*x509.Certificate{}, signers: map[string]signer{}, versions: map[string]string{},
+		published: map[string]string{},
 	}
 	r := &reconciler{reader: f.client, options: f.options}
 	for _, a := range f.options.authorities() {
-		service, err := r.loadAPIService(f.t.Context(), a)
+		services, err := r.loadAPIServices(f.t.Context(), a)
 		if err != nil {
 			return nil, err
 		}
-		if service != nil {
-			s.caBundle = parseBundle(service.caBundle)
+		if len(services) > 0 {
+			s.caBundle = parseBundle(services[0].caBundle)
+		}
+		for _, service := range services {
+			s.published[service.object.GetName()] = string(service.caBundle)
 		}
 		object := &corev1.ConfigMap{}
 		if err := f.get(a.bundle, object); err != nil {

@@ -48,8 +48,8 @@ type authority struct {
 	bundle   string        // ConfigMap
 	validity time.Duration // of the CA
 	targets  []target
-	// apiService is whose caBundle is the bundle, if any.
-	apiService string
+	// apiServices are whose caBundle is the bundle, if any.
+	apiServices []string
 	// restarts means that Pods see a new bundle only when they are made anew.
 	restarts bool
 }
@@ -64,11 +64,11 @@ type target struct {
 // authorities returns the authorities that the options ask for.
 func (o Options) authorities() []authority {
 	list := []authority{{
-		name:       "serving",
-		signer:     SignerSecret,
-		bundle:     CAConfigMap,
-		validity:   o.SignerValidity,
-		apiService: o.APIService,
+		name:        "serving",
+		signer:      SignerSecret,
+		bundle:      CAConfigMap,
+		validity:    o.SignerValidity,
+		apiServices: o.APIServices,
 		targets: []target{{
 			secret: ServingSecret,
 			names:  o.servingNames(),

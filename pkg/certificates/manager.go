@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,9 +72,6 @@ func newManager(cfg *rest.Config, o Options, clk clock.PassiveClock) (ctrl.Manag
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ReaderFailOnMissingInformer: true,
 			DefaultNamespaces:           map[string]cache.Config{o.Namespace: {}},
-			ByObject: map[client.Object]cache.ByObject{
-				apiServiceMetadata(): {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, o.APIService)},
-			},
 		},
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionNamespace:       o.LeaderElectionNamespace,
@@ -113,8 +111,14 @@ func (r *reconciler) register(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Func(r.all)).
 		// Metadata only: keys have no business in a cache.
 		WatchesMetadata(&corev1.Secret{}, events).
-		WatchesMetadata(&corev1.ConfigMap{}, events).
-		WatchesMetadata(apiServiceMetadata(), events)
+		WatchesMetadata(&corev1.ConfigMap{}, events)
+	for _, name := range r.options.APIServices {
+		apiServices, err := watchAPIService(mgr, name, r.concerned)
+		if err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(apiServices)
+	}
 	if r.options.EtcdMembers > 0 {
 		// That a Pod comes or goes matters, not what becomes of it meanwhile.
 		b = b.WatchesMetadata(&corev1.Pod{}, events, builder.WithPredicates(predicate.Funcs{
@@ -141,7 +145,7 @@ func (r *reconciler) concerned(_ context.Context, object client.Object) []reconc
 		if kind == "Pod" && a.restarts ||
 			kind == "Secret" && (name == a.signer || a.signs(name)) ||
 			kind == "ConfigMap" && name == a.bundle ||
-			kind == apiServiceGVK.Kind && name == a.apiService {
+			kind == apiServiceGVK.Kind && slices.Contains(a.apiServices, name) {
 			requests = append(requests, requestFor(a.name))
 		}
 	}
@@ -150,6 +154,27 @@ func (r *reconciler) concerned(_ context.Context, object client.Object) []reconc
 
 func requestFor(authority string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: authority}}
+}
+
+// watchAPIService returns the changes of one APIService. Each has a cache of its own,
+// because a right to one name is a right to lists of that name alone.
+func watchAPIService(mgr ctrl.Manager, name string, concerned handler.MapFunc) (source.Source, error) {
+	one, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient:       mgr.GetHTTPClient(),
+		Scheme:           mgr.GetScheme(),
+		Mapper:           mgr.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			apiServiceMetadata(): {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching APIService %s: %w", name, err)
+	}
+	if err := mgr.Add(one); err != nil {
+		return nil, fmt.Errorf("watching APIService %s: %w", name, err)
+	}
+	return source.Kind(one, client.Object(apiServiceMetadata()), handler.EnqueueRequestsFromMapFunc(concerned)), nil
 }
 
 func apiServiceMetadata() *metav1.PartialObjectMetadata {

@@ -88,6 +88,54 @@ func TestMakesEverythingFromNothing(t *testing.T) {
 	}
 }
 
+// Every APIService that is ours has the caBundle, whenever it comes; the one of someone
+// else is not touched, as those are that kube-apiserver makes for CRDs.
+func TestSeveralAPIServices(t *testing.T) {
+	f := newFixture(t)
+	ours := map[string]any{"service": map[string]any{"namespace": f.options.Namespace, "name": f.options.APIServerService}}
+	// The second is there first, and serves nothing of ours.
+	f.registerVersion("v2", map[string]any{
+		"service":  map[string]any{"namespace": f.options.Namespace, "name": "other"},
+		"caBundle": base64.StdEncoding.EncodeToString(caOf(t, time.Now(), day).certPEM),
+	})
+	first, second := f.options.APIServices[0], f.options.APIServices[1]
+	foreign := f.caBundle(second)
+	f.run()
+	f.eventually("made", false, anything)
+	f.registerVersion("v1", ours)
+	s := f.eventually("the first", true, anything)
+	if _, published := s.published[second]; published || f.caBundle(second) != foreign {
+		t.Error("the APIService of another Service got our caBundle")
+	}
+	object := apiServiceMetadata()
+	object.SetName(second)
+	patch := fmt.Appendf(nil, `{"spec": {"service": {"name": %q}}}`, f.options.APIServerService)
+	if err := f.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("both", true, func(s *state) error {
+		if s.published[first] == "" || s.published[first] != s.published[second] {
+			return fmt.Errorf("published are %d and %d bytes", len(s.published[first]), len(s.published[second]))
+		}
+		return nil
+	})
+}
+
+// caBundle is what is in an APIService, whoever serves it.
+func (f *fixture) caBundle(name string) string {
+	f.t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(apiServiceGVK)
+	if err := f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, object); err != nil {
+		f.t.Fatal(err)
+	}
+	bundle, _, err := unstructured.NestedString(object.Object, "spec", "caBundle")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return bundle
+}
+
 func TestHeals(t *testing.T) {
 	f := newFixture(t)
 	f.registerAPI(false)
@@ -163,7 +211,7 @@ func (f *fixture) spoilBundle() error {
 func (f *fixture) patchCABundle(bundle []byte) error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(apiServiceGVK)
-	object.SetName(f.options.APIService)
+	object.SetName(f.options.APIServices[0])
 	patch := []byte(`{"spec":{"caBundle":null}}`)
 	if bundle != nil {
 		patch = fmt.Appendf(nil, `{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString(bundle))

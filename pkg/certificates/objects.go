@@ -192,8 +192,8 @@ func (r *reconciler) ensureBundle(ctx context.Context, a authority, s signer, f 
 
 func (f *found) publishedCAs() []*x509.Certificate {
 	var cas []*x509.Certificate
-	if f.service != nil {
-		cas = parseBundle(f.service.caBundle)
+	for _, service := range f.services {
+		cas = append(cas, parseBundle(service.caBundle)...)
 	}
 	for _, t := range f.targets {
 		cas = append(cas, parseBundle(t.secret.Data[keyCA])...)

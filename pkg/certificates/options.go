@@ -6,6 +6,7 @@ package certificates
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,8 +20,10 @@ const day = 24 * time.Hour
 type Options struct {
 	// Namespace is where everything is, the Services and Pods too.
 	Namespace string
-	// APIService is the APIService whose caBundle follows the serving CA.
-	APIService string
+	// APIServices are the APIServices whose caBundle follows the serving CA, by name.
+	// One that does not exist, or that is served by something else than
+	// APIServerService, is left alone until that changes.
+	APIServices []string
 	// APIServerService is the Service of sandlot-apiserver, for the names in its
 	// certificate, and APIServerNames are further names.
 	APIServerService string
@@ -49,7 +52,7 @@ type Options struct {
 func NewOptions() Options {
 	return Options{
 		Namespace:          "sandlot-system",
-		APIService:         "v1alpha1.agents.kruise.io",
+		APIServices:        []string{"v1alpha1.agents.kruise.io"},
 		APIServerService:   "sandlot-apiserver",
 		EtcdService:        "sandlot-etcd",
 		Validity:           90 * day,
@@ -64,8 +67,8 @@ func NewOptions() Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "certificates-namespace", o.Namespace,
 		"The namespace of the Secrets of certificates, and of the Services and Pods that they are for.")
-	fs.StringVar(&o.APIService, "certificates-apiservice", o.APIService,
-		"The APIService whose caBundle is kept up to date.")
+	fs.StringSliceVar(&o.APIServices, "certificates-apiservice", o.APIServices,
+		"The APIServices whose caBundle is kept up to date, where they exist and name the Service of sandlot-apiserver.")
 	fs.StringVar(&o.APIServerService, "certificates-apiserver-service", o.APIServerService,
 		"The Service of sandlot-apiserver.")
 	fs.StringSliceVar(&o.APIServerNames, "certificates-apiserver-names", o.APIServerNames,
@@ -101,8 +104,8 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("--certificates-apiserver-names: %q: %s", name, message))
 		}
 	}
-	if o.APIService == "" {
-		errs = append(errs, errors.New("--certificates-apiservice is required"))
+	if len(o.APIServices) == 0 || slices.Contains(o.APIServices, "") {
+		errs = append(errs, errors.New("--certificates-apiservice is required, and must not be empty"))
 	}
 	if o.EtcdMembers < 0 {
 		errs = append(errs, fmt.Errorf("--certificates-etcd-members must not be negative, is %d", o.EtcdMembers))

@@ -17,66 +17,87 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // apiServiceGVK is the kind whose caBundle we keep. It is handled without its Go
 // type, which would bring the module of the aggregator along.
 var apiServiceGVK = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}
 
-// apiService is an APIService, or nil for an authority that has none.
+// apiService is an APIService that is there and is ours.
 type apiService struct {
-	object   *unstructured.Unstructured // nil if it does not exist (yet)
-	name     string
+	object   *unstructured.Unstructured
 	caBundle []byte
 }
 
-func (r *reconciler) loadAPIService(ctx context.Context, a authority) (*apiService, error) {
-	if a.apiService == "" {
-		return nil, nil
+// loadAPIServices returns those of the authority that there are.
+func (r *reconciler) loadAPIServices(ctx context.Context, a authority) ([]apiService, error) {
+	var services []apiService
+	for _, name := range a.apiServices {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(apiServiceGVK)
+		err := r.reader.Get(ctx, client.ObjectKey{Name: name}, object)
+		if apierrors.IsNotFound(err) {
+			continue // its creation will wake us
+		}
+		if err != nil {
+			return nil, fmt.Errorf("getting APIService %s: %w", name, err)
+		}
+		if !r.serves(object) {
+			log.FromContext(ctx).V(2).Info("APIService is served by something else, its caBundle is left alone", "apiservice", name)
+			continue
+		}
+		encoded, _, err := unstructured.NestedString(object.Object, "spec", "caBundle")
+		if err != nil {
+			return nil, fmt.Errorf("APIService %s: %w", name, err)
+		}
+		caBundle, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return nil, fmt.Errorf("caBundle of APIService %s: %w", name, err)
+		}
+		services = append(services, apiService{object: object, caBundle: caBundle})
 	}
-	service := &apiService{name: a.apiService}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(apiServiceGVK)
-	err := r.reader.Get(ctx, client.ObjectKey{Name: a.apiService}, object)
-	if apierrors.IsNotFound(err) {
-		return service, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting APIService %s: %w", a.apiService, err)
-	}
-	service.object = object
-	encoded, _, err := unstructured.NestedString(object.Object, "spec", "caBundle")
-	if err != nil {
-		return nil, fmt.Errorf("APIService %s: %w", a.apiService, err)
-	}
-	if service.caBundle, err = base64.StdEncoding.DecodeString(encoded); err != nil {
-		return nil, fmt.Errorf("caBundle of APIService %s: %w", a.apiService, err)
-	}
-	return service, nil
+	return services, nil
 }
 
-// publishTo puts the bundle into the APIService and tells whether it is there. It
-// turns off insecureSkipTLSVerify, which excludes a caBundle.
-func (r *reconciler) publishTo(ctx context.Context, service *apiService, bundle []byte) (bool, error) {
-	switch {
-	case service == nil:
-		return true, nil
-	case service.object == nil:
-		return false, nil // its creation will wake us
-	case bytes.Equal(service.caBundle, bundle):
-		return true, nil
+// serves reports whether it is our Service that an APIService names. kube-apiserver
+// makes APIServices without any Service for the groups of CustomResourceDefinitions,
+// which may be there before ours take their place.
+func (r *reconciler) serves(object *unstructured.Unstructured) bool {
+	namespace, _, _ := unstructured.NestedString(object.Object, "spec", "service", "namespace")
+	name, _, _ := unstructured.NestedString(object.Object, "spec", "service", "name")
+	return namespace == r.options.Namespace && name == r.options.APIServerService
+}
+
+// publish puts the bundle into the APIServices, and reports whether it is wherever the
+// authority has to publish it: in all of them that there are, of which one is there.
+func (r *reconciler) publish(ctx context.Context, a authority, services []apiService, bundle []byte) (bool, error) {
+	for _, service := range services {
+		if err := r.publishTo(ctx, service, bundle); err != nil {
+			return false, err
+		}
 	}
+	return len(a.apiServices) == 0 || len(services) > 0, nil
+}
+
+// publishTo puts the bundle into an APIService. It turns off insecureSkipTLSVerify,
+// which excludes a caBundle.
+func (r *reconciler) publishTo(ctx context.Context, service apiService, bundle []byte) error {
+	if bytes.Equal(service.caBundle, bundle) {
+		return nil
+	}
+	name := service.object.GetName()
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": service.object.GetResourceVersion()},
 		"spec":     map[string]any{"caBundle": bundle, "insecureSkipTLSVerify": nil},
 	})
 	if err != nil {
-		return false, fmt.Errorf("patch of APIService %s: %w", service.name, err)
+		return fmt.Errorf("patch of APIService %s: %w", name, err)
 	}
 	if err := r.writer.Patch(ctx, service.object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		return false, fmt.Errorf("patching the caBundle of APIService %s: %w", service.name, err)
+		return fmt.Errorf("patching the caBundle of APIService %s: %w", name, err)
 	}
-	return true, nil
+	return nil
 }
 
 // oldestPod returns when the oldest Pod was made that mounts a Secret of the

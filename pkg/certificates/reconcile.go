@@ -58,10 +58,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // found is what there is of an authority.
 type found struct {
-	secret  *corev1.Secret // of the signer
-	signer  signer
-	targets []loadedTarget
-	service *apiService
+	secret   *corev1.Secret // of the signer
+	signer   signer
+	targets  []loadedTarget
+	services []apiService
 	// oldestPod is when the oldest Pod was made that must be made anew to see a
 	// bundle, or zero.
 	oldestPod time.Time
@@ -76,7 +76,7 @@ func (r *reconciler) find(ctx context.Context, a authority) (*found, error) {
 	if f.targets, err = r.loadTargets(ctx, a); err != nil {
 		return nil, err
 	}
-	if f.service, err = r.loadAPIService(ctx, a); err != nil {
+	if f.services, err = r.loadAPIServices(ctx, a); err != nil {
 		return nil, err
 	}
 	if f.oldestPod, err = r.oldestPod(ctx, a); err != nil {
@@ -101,7 +101,7 @@ func (r *reconciler) reconcile(ctx context.Context, a authority) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	published, err := r.publishTo(ctx, f.service, bundle.pem)
+	published, err := r.publish(ctx, a, f.services, bundle.pem)
 	if err != nil {
 		return 0, err
 	}

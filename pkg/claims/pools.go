@@ -62,21 +62,31 @@ type Problem struct {
 //  2. Where there is none, and for sandboxTemplateRef, it is the sets that refer to
 //     the SandboxTemplate of that name. For sandboxTemplateRef a set of that name
 //     with a pod template of its own is one of them.
-//  3. warmPool leaves one of these, or none.
-//  4. Fresh sandboxes are made from the set that was named or, of those of a
+//  3. warmPool leaves one of these, or none. A claim that adds env or volumes takes no
+//     sandbox of a pool, whatever warmPool says: it is still made from the set that is left.
+//  4. warmPoolRef is the set of its name alone, also for fresh sandboxes. Beside
+//     sandboxTemplateRef it has to be a set of that template.
+//  5. Fresh sandboxes are made from the set that was named or, of those of a
 //     template, from the first without a patch: a patch makes a cheaper pool, and a
 //     claim that waits for a fresh sandbox can have what the template says. If all
 //     sets have a patch, or there is none, they are made from the template itself.
 func EligiblePools(claim *v1alpha1.SandboxClaim, sets Sets) Eligible {
+	if claim.Spec.WarmPoolRef != nil {
+		return onlyPool(claim, sets)
+	}
 	asked, byRef := v1alpha1.AskedOf(claim)
 	named, known := sets.Set(claim.Namespace, asked), knownAs(claim.Namespace, asked, sets)
-	if pool := claim.Spec.WarmPool; pool != "" && pool != v1alpha1.WarmPoolDefault && pool != v1alpha1.WarmPoolNone {
+	if pool := claim.Spec.WarmPool; isPoolName(pool) {
 		for _, set := range known {
-			if Serves(set, claim, named != nil) {
-				return Eligible{Pools: []*v1alpha1.SandboxSet{set}, Found: true, MakeFrom: set, Name: pool}
+			if isAsked(set, claim, named != nil) {
+				e := Eligible{Found: true, MakeFrom: set, Name: pool}
+				if TakesWarm(claim) {
+					e.Pools = []*v1alpha1.SandboxSet{set}
+				}
+				return e
 			}
 		}
-		return Eligible{Name: pool, Problem: unfitPool(claim, sets.Set(claim.Namespace, pool))}
+		return Eligible{Name: pool, Problem: unfitPool(claim, "warmPool", pool, sets.Set(claim.Namespace, pool))}
 	}
 
 	other := func(set *v1alpha1.SandboxSet) bool { return !answers(set, asked, byRef, named != nil) }
@@ -93,10 +103,45 @@ func EligiblePools(claim *v1alpha1.SandboxClaim, sets Sets) Eligible {
 	default:
 		e.MakeFromTemplate = asked
 	}
-	if claim.Spec.WarmPool == v1alpha1.WarmPoolNone {
+	if !TakesWarm(claim) {
 		e.Pools, e.OfTemplate = nil, named == nil || byRef
 	}
 	return e
+}
+
+// isPoolName reports whether a warmPool is the name of a set.
+func isPoolName(warmPool string) bool {
+	switch warmPool {
+	case "", v1alpha1.WarmPoolDefault, v1alpha1.WarmPoolNone:
+		return false
+	}
+	return true
+}
+
+// onlyPool is EligiblePools of a claim with a warmPoolRef.
+func onlyPool(claim *v1alpha1.SandboxClaim, sets Sets) Eligible {
+	name := claim.Spec.WarmPoolRef.Name
+	set := sets.Set(claim.Namespace, name)
+	if set == nil || !isOfTemplate(set, claim) {
+		return Eligible{Name: name, Problem: unfitPool(claim, "warmPoolRef.name", name, set)}
+	}
+	e := Eligible{Found: true, MakeFrom: set, Name: name}
+	if TakesWarm(claim) {
+		e.Pools = []*v1alpha1.SandboxSet{set}
+	}
+	return e
+}
+
+// TakesWarm reports whether a claim takes sandboxes of pools. One that adds env or volumes
+// does not: a pod that runs cannot have them any more.
+func TakesWarm(claim *v1alpha1.SandboxClaim) bool {
+	return claim.Spec.WarmPool != v1alpha1.WarmPoolNone && !v1alpha1.NeedsFresh(&claim.Spec)
+}
+
+// isOfTemplate reports whether a set is one of the template of a claim, if that names one.
+func isOfTemplate(set *v1alpha1.SandboxSet, claim *v1alpha1.SandboxClaim) bool {
+	ref := claim.Spec.SandboxTemplateRef
+	return ref == nil || answers(set, ref.Name, true, false)
 }
 
 // knownAs returns the sets that have a name, or refer to the template of that name, the
@@ -113,6 +158,14 @@ func knownAs(namespace, name string, sets Sets) []*v1alpha1.SandboxSet {
 // Serves reports whether the sandboxes of a set may serve a claim of its namespace.
 // namedExists is whether there is a set of the name that the claim asks for.
 func Serves(set *v1alpha1.SandboxSet, claim *v1alpha1.SandboxClaim, namedExists bool) bool {
+	return TakesWarm(claim) && isAsked(set, claim, namedExists)
+}
+
+// isAsked reports whether a set is one of those that a claim asks for.
+func isAsked(set *v1alpha1.SandboxSet, claim *v1alpha1.SandboxClaim, namedExists bool) bool {
+	if ref := claim.Spec.WarmPoolRef; ref != nil {
+		return set.Name == ref.Name && isOfTemplate(set, claim)
+	}
 	asked, byRef := v1alpha1.AskedOf(claim)
 	switch pool := claim.Spec.WarmPool; pool {
 	case "", v1alpha1.WarmPoolDefault:
@@ -165,16 +218,18 @@ func Burst(set *v1alpha1.SandboxSet) int {
 	return int(max(0, ptr.Deref(set.Spec.ScaleStrategy.Burst, 0)))
 }
 
-// unfitPool is why the only pool that a claim takes cannot serve it; set is the one
-// of that name, or nil.
-func unfitPool(claim *v1alpha1.SandboxClaim, set *v1alpha1.SandboxSet) *Problem {
-	pool := claim.Spec.WarmPool
+// unfitPool is why the only pool that a claim takes, which a field names, cannot serve it;
+// set is the one of that name, or nil.
+func unfitPool(claim *v1alpha1.SandboxClaim, field, pool string, set *v1alpha1.SandboxSet) *Problem {
 	p := &Problem{
-		Field: "warmPool", Name: pool, Missing: set == nil,
+		Field: field, Name: pool, Missing: set == nil,
 		Reason: v1alpha1.ReasonSandboxSetNotFound, Message: v1alpha1.SandboxSetNotFoundMessage(claim.Namespace, pool),
 	}
 	if set != nil {
-		asked, _ := v1alpha1.AskedOf(claim)
+		asked := claim.Spec.TemplateName
+		if ref := claim.Spec.SandboxTemplateRef; ref != nil {
+			asked = ref.Name
+		}
 		p.Reason = v1alpha1.ReasonWarmPoolMismatch
 		p.Message = fmt.Sprintf("SandboxSet %s has no sandboxes of %s", pool, asked)
 	}
@@ -209,6 +264,9 @@ func (e *Eligible) CanMake() bool {
 
 // AskedField is the field of a claim's spec that says what it asks for.
 func AskedField(claim *v1alpha1.SandboxClaim) string {
+	if claim.Spec.WarmPoolRef != nil {
+		return "warmPoolRef.name"
+	}
 	if _, byRef := v1alpha1.AskedOf(claim); byRef {
 		return "sandboxTemplateRef.name"
 	}

@@ -90,10 +90,34 @@ func TestEligiblePools(t *testing.T) {
 	ref := func(name, pool string) v1alpha1.SandboxClaimSpec {
 		return v1alpha1.SandboxClaimSpec{SandboxTemplateRef: &v1alpha1.SandboxClaimTemplateRef{Name: name}, WarmPool: pool}
 	}
+	only := func(pool, template, warmPool string) v1alpha1.SandboxClaimSpec {
+		spec := v1alpha1.SandboxClaimSpec{WarmPoolRef: &v1alpha1.SandboxClaimWarmPoolRef{Name: pool}, WarmPool: warmPool}
+		if template != "" {
+			spec.SandboxTemplateRef = &v1alpha1.SandboxClaimTemplateRef{Name: template}
+		}
+		return spec
+	}
+	withEnv := func(spec v1alpha1.SandboxClaimSpec) v1alpha1.SandboxClaimSpec {
+		spec.Env = []v1alpha1.SandboxClaimEnvVar{{Name: "A", Value: "b"}}
+		return spec
+	}
 	tests := map[string]struct {
 		spec v1alpha1.SandboxClaimSpec
 		want chosen
 	}{
+		"one pool alone":             {only("b", "", ""), chosen{Pools: []string{"b"}, Set: "b", Of: "SandboxSet b", Found: true}},
+		"one pool with its template": {only("b", "py", ""), chosen{Pools: []string{"b"}, Set: "b", Of: "SandboxSet b", Found: true}},
+		"one pool with a patch":      {only("cheap", "", ""), chosen{Pools: []string{"cheap"}, Set: "cheap", Of: "SandboxSet cheap", Found: true}},
+		"one pool, no template is asked by its name": {only("java", "", ""),
+			chosen{Pools: []string{"java"}, Set: "java", Of: "SandboxSet java", Found: true}},
+		"one pool, no warm ones of it": {only("b", "py", "none"), chosen{Set: "b", Of: "SandboxSet b", Found: true}},
+		"one pool of another template": {only("b", "go", ""), chosen{Of: "SandboxSet b", Problem: "SandboxSet b has no sandboxes of go"}},
+		"one pool that is unknown":     {only("lisp", "", ""), chosen{Of: "SandboxSet lisp", Problem: "SandboxSet lisp not found in namespace ns"}},
+		"one pool, and env":            {withEnv(only("b", "py", "default")), chosen{Set: "b", Of: "SandboxSet b", Found: true}},
+		"a pool's name, and env":       {withEnv(ref("py", "c")), chosen{Set: "c", Of: "SandboxSet c", Found: true}},
+		"any pool, and env":            {withEnv(ref("py", "default")), chosen{Set: "b", Of: "SandboxTemplate py", Found: true}},
+		"one pool of the name of a template": {only("py", "", ""),
+			chosen{Of: "SandboxSet py", Problem: "SandboxSet py not found in namespace ns"}},
 		"a set": {named("alone", "default"), chosen{Pools: []string{"alone"}, Set: "alone", Of: "SandboxSet alone", Found: true}},
 		"a set with a patch, by its name": {named("cheap", ""),
 			chosen{Pools: []string{"cheap"}, Set: "cheap", Of: "SandboxSet cheap", Found: true}},

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/pkg/controllers/garbagecollector"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/census"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/lifetime"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
@@ -53,6 +54,9 @@ type Options struct {
 	// begins anyway when less than half of the pool is left, and five seconds after the
 	// first of them. Negative is no time.
 	QuietPeriod time.Duration
+	// EnableWarmPoolEviction lets the cluster autoscaler evict the pods of unused sandboxes
+	// of warm pools: sets with an update type of agent-sandbox.
+	EnableWarmPoolEviction bool
 	// RecycleTimeout is how long it may take to recycle a sandbox.
 	RecycleTimeout time.Duration
 	// ClaimEvents is which claims get events in a cluster.
@@ -60,6 +64,9 @@ type Options struct {
 	// Namespace is where Sandlot is installed. Runtimes are looked for there, and its
 	// pods may reach sandboxes whose NetworkPolicy is the default.
 	Namespace string
+	// ClusterDomain is the domain of Services in the cluster, which the status of a sandbox
+	// with a Service names it by.
+	ClusterDomain string
 
 	// Simulate plays the parts of a cluster where there is none: sandboxes become
 	// Running without pods, and what a deleted object owned is deleted.
@@ -97,6 +104,9 @@ func DefaultOptions() Options {
 		RecycleTimeout:      recycle.DefaultTimeout,
 		ClaimEvents:         ClaimEventsWaiting,
 		Namespace:           DefaultNamespace,
+		ClusterDomain:       service.DefaultClusterDomain,
+
+		EnableWarmPoolEviction: true,
 	}
 }
 
@@ -116,6 +126,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 		ttl.New(c, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
 		follow.New(c, reader, clk, o.SandboxClaimWorkers),
 		expire.New(c, reader, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
+		census.New(),
 		lifetime.NewShutdown(c, clk, o.SandboxWorkers),
 		lifetime.NewPause(c, clk, o.SandboxWorkers),
 		recycle.New(recycle.Options{
@@ -125,6 +136,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	if o.Simulate {
 		return append(all,
 			simulated.New(c, lookup, clk, simulated.Options{Workers: o.SandboxWorkers, StartDelay: o.SimulatedStartDelay}),
+			simulated.NewExpiry(c, clk, o.SandboxWorkers),
 			garbagecollector.New(c, reader, o.SandboxWorkers),
 		)
 	}
@@ -134,8 +146,11 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	return append(all,
 		pod.New(pod.Options{
 			Client: c, Reader: reader, Lookup: lookup, Clock: clk, Workers: o.PodWorkers, QuietPeriod: quiet, Namespace: o.Namespace,
+			KeepUnused: !o.EnableWarmPoolEviction,
 		}),
-		service.New(service.Options{Client: c, Reader: reader, Lookup: lookup, Workers: o.SandboxWorkers}),
+		service.New(service.Options{
+			Client: c, Reader: reader, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
+		}),
 		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Namespace: o.Namespace, Workers: templateWorkers}),
 	)
 }

@@ -31,17 +31,24 @@ func testAPIResources(t *testing.T, k *kubectl) {
 	for line := range strings.Lines(k.do(t, "api-resources", "--no-headers", "-o", "wide")) {
 		got = append(got, strings.Fields(line))
 	}
-	const gv, verbs = "agents.kruise.io/v1alpha1", "create,delete,deletecollection,get,list,patch,update,watch"
+	const verbs = "create,delete,deletecollection,get,list,patch,update,watch"
+	const gv, agents, extensions = "agents.kruise.io/v1alpha1", "agents.x-k8s.io/v1beta1", "extensions.agents.x-k8s.io/v1beta1"
 	want := [][]string{
 		{"sandboxclaims", "sbc", gv, "true", "SandboxClaim", verbs, "sandlot"},
 		{"sandboxes", "sbx", gv, "true", "Sandbox", verbs, "sandlot"},
 		{"sandboxsets", "sbs", gv, "true", "SandboxSet", verbs, "sandlot"},
 		{"sandboxtemplates", "sbt", gv, "true", "SandboxTemplate", verbs, "sandlot"},
+		// No category has an object twice.
+		{"sandboxes", "sandbox", agents, "true", "Sandbox", verbs},
+		{"sandboxclaims", "sandboxclaim", extensions, "true", "SandboxClaim", verbs},
+		{"sandboxtemplates", "sandboxtemplate", extensions, "true", "SandboxTemplate", verbs},
+		{"sandboxwarmpools", "swp", extensions, "true", "SandboxWarmPool", verbs},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if out := k.do(t, "api-versions"); out != gv+"\n" {
+	served := []string{gv, "agents.x-k8s.io/v1alpha1", agents, "extensions.agents.x-k8s.io/v1alpha1", extensions, ""}
+	if out := k.do(t, "api-versions"); out != strings.Join(served, "\n") {
 		t.Errorf("api-versions: %q", out)
 	}
 }
@@ -139,7 +146,7 @@ func testExplain(t *testing.T, k *kubectl) {
 		"sbc.spec.allocation":               "AllOrNothing",
 		"sbc.spec.createOnNoStock":          "<boolean>",
 		"sbc.status.sandboxes.podIPs":       "addresses",
-		"sandboxclaim.status.conditions":    "TimedOut",
+		"sandboxclaims.status.conditions":   "TimedOut",
 		"sbs.spec.scaleStrategy":            "maxUnavailable",
 		"sandboxset.spec.template":          "pod template",
 		"sbt.spec.networkPolicy":            "<SandboxNetworkPolicy>",

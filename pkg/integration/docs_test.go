@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,8 @@ func TestDocumentedObjectsAreAccepted(t *testing.T) {
 			t.Errorf("%s: %v", place, err)
 			continue
 		}
-		if object.GroupVersionKind().GroupVersion() != v1alpha1.SchemeGroupVersion {
+		gv := object.GroupVersionKind().GroupVersion()
+		if !slices.Contains([]string{v1alpha1.GroupName, v1alpha1.AgentsGroup, v1alpha1.ExtensionsGroup}, gv.Group) {
 			continue // a status, or another API's
 		}
 		plural := map[string]string{"Sandbox": "sandboxes"}[object.GetKind()]
@@ -53,7 +55,7 @@ func TestDocumentedObjectsAreAccepted(t *testing.T) {
 		if object.GetKind() != "SandboxClaim" {
 			in = "empty" // where nothing of that name exists
 		}
-		_, err := client.Resource(v1alpha1.SchemeGroupVersion.WithResource(plural)).Namespace(in).Create(t.Context(), object,
+		_, err := client.Resource(gv.WithResource(plural)).Namespace(in).Create(t.Context(), object,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		if err != nil {
 			t.Errorf("%s: %v", place, err)

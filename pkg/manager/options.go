@@ -64,6 +64,7 @@ func NewOptions() *Options {
 		Certificates:            certificates.NewOptions(),
 	}
 	*o = o.withDefaults()
+	o.EnableWarmPoolEviction = true
 	o.Namespace = podNamespace(os.Getenv, namespaceFile) // else it follows from the flags
 	return o
 }
@@ -82,6 +83,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.QuietPeriod, defaults.QuietPeriod)
 	orDefault(&o.RecycleTimeout, defaults.RecycleTimeout)
 	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
+	orDefault(&o.ClusterDomain, defaults.ClusterDomain)
 	orDefault(&o.Namespace, cmp.Or(o.LeaderElectionNamespace, defaults.Namespace))
 	return o
 }
@@ -101,6 +103,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"The namespace of the leader's lease.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"The namespace that Sandlot is installed in. It has the runtimes (ConfigMap sandbox-injection-config), and its pods may reach sandboxes whose NetworkPolicy is the default. Without it, that of the pod that this runs in, or else of the leader's lease.")
+	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
+		"The domain of Services in the cluster, for the serviceFQDN of sandboxes that have one.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"Where to serve /metrics over HTTP. 0 serves none.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
@@ -121,6 +125,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Sandboxes of one set to create or delete at the same time. While claims go on taking from the set, fewer, down to 1 if the pool is full.")
 	fs.DurationVar(&o.QuietPeriod, "refill-quiet-period", o.QuietPeriod,
 		"How long claims on a set must pause before its refill begins, while half of the pool is left, but at most five seconds. Negative is no time.")
+	fs.BoolVar(&o.EnableWarmPoolEviction, "enable-warm-pool-eviction", o.EnableWarmPoolEviction,
+		"Let the cluster autoscaler evict the pods of unused sandboxes, unless their template says otherwise, of sets whose update type is Recreate or OnReplenish. Those of other sets keep their nodes.")
 	fs.DurationVar(&o.RecycleTimeout, "recycle-timeout", o.RecycleTimeout,
 		"How long it may take to recycle a sandbox, from the request until its new pod is ready. One that takes longer is given up.")
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),

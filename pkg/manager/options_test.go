@@ -46,8 +46,8 @@ func TestControllerNamesAreUnique(t *testing.T) {
 		simulate bool
 		want     int
 	}{
-		"in a cluster": {want: 11},
-		"alone":        {simulate: true, want: 9},
+		"in a cluster": {want: 12},
+		"alone":        {simulate: true, want: 11},
 	} {
 		o := controllers.DefaultOptions()
 		o.Simulate = test.simulate

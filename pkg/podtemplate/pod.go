@@ -84,7 +84,7 @@ func newPod(sandbox *v1alpha1.Sandbox, injected *runtime.RawExtension, revision 
 }
 
 func ownedBy(sandbox *v1alpha1.Sandbox) metav1.OwnerReference {
-	return *metav1.NewControllerRef(sandbox, v1alpha1.SchemeGroupVersion.WithKind("Sandbox"))
+	return *v1alpha1.OwnedBySandbox(sandbox)
 }
 
 // addVolumes makes the volume claims of a sandbox volumes of its pod.

@@ -28,8 +28,10 @@ func sandboxOf(template string, claims ...string) *v1alpha1.Sandbox {
 
 const (
 	boxOwner = `[{"apiVersion":"agents.kruise.io/v1alpha1","kind":"Sandbox","name":"box","uid":"u","controller":true,"blockOwnerDeletion":true}]`
+	// boxAgent are the labels by which agent-sandbox knows the pod.
+	boxAgent = `"agents.x-k8s.io/created-by":"unknown","agents.x-k8s.io/sandbox-name-hash":"70c67e32"`
 	boxOnly  = `"annotations":{"agents.kruise.io/created-by":"sandbox"},
-		"labels":{"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box","pod-template-hash":"rev"}`
+		"labels":{"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box",` + boxAgent + `,"pod-template-hash":"rev"}`
 	oneContainer = `"containers":[{"name":"c","image":"i"}]`
 )
 
@@ -63,14 +65,14 @@ func TestPod(t *testing.T) {
 			want: pod(`"finalizers":["example.com/f"],
 				"annotations":{"agents.kruise.io/created-by":"sandbox","note":"n",
 					"sandlot.io/template-metadata":"{\"labels\":[\"agents.kruise.io/owner\",\"app\"],\"annotations\":[\"note\"]}"},
-				"labels":{"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box","pod-template-hash":"rev",
+				"labels":{"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box",`+boxAgent+`,"pod-template-hash":"rev",
 					"app":"x","agents.kruise.io/owner":"claim-uid"}`, oneContainer+noToken),
 		},
 		"a template that says whose it is": {
 			template: `{"metadata":{"labels":{"pod-template-hash":"x","agents.kruise.io/created-by":"me","agents.kruise.io/sandbox-name":"other"}},"spec":{` + oneContainer + `}}`,
 			want: pod(`"annotations":{"agents.kruise.io/created-by":"sandbox",
 					"sandlot.io/template-metadata":"{\"labels\":[\"agents.kruise.io/created-by\",\"agents.kruise.io/sandbox-name\",\"pod-template-hash\"]}"},
-				"labels":{"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box","pod-template-hash":"rev"}`, oneContainer+noToken),
+				"labels":{"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box",`+boxAgent+`,"pod-template-hash":"rev"}`, oneContainer+noToken),
 		},
 		"asks for a token": {
 			template: `{"spec":{"automountServiceAccountToken":true,` + oneContainer + `}}`,
@@ -171,6 +173,7 @@ spec:
 	labels := map[string]string{
 		"app": "x", "mine": "1", "side": "car", "pod-template-hash": "rev",
 		v1alpha1.LabelCreatedBy: "sandbox", v1alpha1.LabelSandboxName: "box",
+		v1alpha1.AgentLabelCreatedBy: "unknown", v1alpha1.AgentLabelNameHash: v1alpha1.NameHash("box"),
 	}
 	if diff := cmp.Diff(labels, pod.GetLabels()); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -209,7 +212,8 @@ func TestVolumeClaims(t *testing.T) {
 	claim := func(metadata, spec string) string {
 		return `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"namespace":"ns","name":"data-box","ownerReferences":` + boxOwner + `,` + metadata + `},"spec":{` + spec + `}}`
 	}
-	const labels = `"labels":{"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box"}`
+	const ours = `"agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box","agents.x-k8s.io/sandbox-name-hash":"70c67e32"`
+	const labels = `"labels":{` + ours + `}`
 	const request = `"resources":{"requests":{"storage":"1Gi"}}`
 	tests := map[string]struct{ template, want string }{
 		"defaults": {
@@ -222,7 +226,7 @@ func TestVolumeClaims(t *testing.T) {
 		},
 		"metadata": {
 			template: `{"metadata":{"name":"data","namespace":"x","labels":{"a":"b"},"annotations":{"c":"d"}},"spec":{` + request + `}}`,
-			want: claim(`"annotations":{"c":"d"},"labels":{"a":"b","agents.kruise.io/created-by":"sandbox","agents.kruise.io/sandbox-name":"box"}`,
+			want: claim(`"annotations":{"c":"d"},"labels":{"a":"b",`+ours+`}`,
 				request+`,"accessModes":["ReadWriteOnce"],"volumeMode":"Filesystem"`),
 		},
 	}
@@ -262,11 +266,15 @@ func TestPodMetadataPatch(t *testing.T) {
 		return decoded
 	}
 	ours := map[string]any{
+		"agents.x-k8s.io/created-by": "unknown", "agents.x-k8s.io/sandbox-name-hash": "70c67e32", "agents.x-k8s.io/warm-pool-sandbox": nil,
 		"agents.kruise.io/created-by": "sandbox", "agents.kruise.io/sandbox-name": "box", "pod-template-hash": "new", "b": "3", "c": "4",
 	}
 	want := map[string]any{"metadata": map[string]any{
 		"uid":    "pod-uid",
 		"labels": ours,
+		"ownerReferences": []any{map[string]any{
+			"apiVersion": "agents.kruise.io/v1alpha1", "kind": "Sandbox", "name": "box", "uid": "u", "controller": true, "blockOwnerDeletion": true,
+		}},
 		"annotations": map[string]any{
 			"agents.kruise.io/created-by": "sandbox", "sandlot.io/template-metadata": `{"labels":["b","c"]}`,
 		},

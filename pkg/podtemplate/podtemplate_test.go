@@ -130,11 +130,15 @@ func TestNewSandbox(t *testing.T) {
 				v1alpha1.LabelSandboxTemplate: "py",
 				v1alpha1.LabelSandboxClaimed:  "false",
 				v1alpha1.LabelTemplateHash:    "rev",
+				v1alpha1.AgentLabelPool:       v1alpha1.NameHash("py"),
+				v1alpha1.AgentLabelTemplate:   v1alpha1.NameHash("py"),
+				v1alpha1.AgentLabelCreatedBy:  "controller",
 			},
 			Annotations: map[string]string{
 				"note":                            "n",
 				v1alpha1.AnnotationCleanupEnabled: "true",
 				v1alpha1.AnnotationCleanupRetainOnFailure: "1h",
+				v1alpha1.AgentAnnotationTemplate:          "py",
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "agents.kruise.io/v1alpha1", Kind: "SandboxSet", Name: "py", UID: types.UID("u"),
@@ -153,7 +157,9 @@ func TestNewSandbox(t *testing.T) {
 
 	claimed := pooled.DeepCopy()
 	claimed.OwnerReferences = nil
-	delete(claimed.Labels, v1alpha1.LabelTemplateHash)
+	for _, label := range []string{v1alpha1.LabelTemplateHash, v1alpha1.AgentLabelPool, v1alpha1.AgentLabelCreatedBy} {
+		delete(claimed.Labels, label)
+	}
 	claimed.Annotations[v1alpha1.AnnotationSandboxPriority] = "100"
 	if got, err = podtemplate.NewSandboxForClaim(set, podtemplate.Inline(set.Spec.Template)); err != nil {
 		t.Fatal(err)

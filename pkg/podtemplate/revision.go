@@ -277,7 +277,7 @@ func PossibleHolders(sandbox *v1alpha1.Sandbox) []string {
 // of the revision is for HoldsRevision.
 func IsRevision(template *v1alpha1.SandboxTemplate) bool {
 	owner := metav1.GetControllerOfNoCopy(template)
-	if owner == nil || owner.Kind != "SandboxSet" || !strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/") {
+	if owner == nil || v1alpha1.OwnerKind(owner) != "SandboxSet" {
 		return false
 	}
 	revision := template.Labels[v1alpha1.LabelTemplateHash]

@@ -48,6 +48,8 @@ func TestNewSandboxOfAReference(t *testing.T) {
 	labels := map[string]string{
 		"app": "x", v1alpha1.LabelSandboxPool: "py", v1alpha1.LabelSandboxTemplate: "base",
 		v1alpha1.LabelSandboxClaimed: "false", v1alpha1.LabelTemplateHash: "rev",
+		v1alpha1.AgentLabelPool: v1alpha1.NameHash("py"), v1alpha1.AgentLabelTemplate: v1alpha1.NameHash("base"),
+		v1alpha1.AgentLabelCreatedBy: "controller",
 	}
 	if diff := cmp.Diff(labels, got.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -75,8 +77,11 @@ func TestNewSandboxFromTemplate(t *testing.T) {
 			Labels: map[string]string{
 				"app": "x", v1alpha1.LabelSandboxClaimed: "false",
 				v1alpha1.LabelSandboxTemplate: v1alpha1.TemplateLabel(holder.Name),
+				v1alpha1.AgentLabelTemplate:   v1alpha1.NameHash(holder.Name),
 			},
-			Annotations: map[string]string{v1alpha1.AnnotationSandboxPriority: "100"},
+			Annotations: map[string]string{
+				v1alpha1.AnnotationSandboxPriority: "100", v1alpha1.AgentAnnotationTemplate: holder.Name,
+			},
 		},
 		Spec: v1alpha1.SandboxSpec{
 			PauseStrategy: holder.Spec.PauseStrategy, PersistentContents: holder.Spec.PersistentContents, Runtimes: holder.Spec.Runtimes,

@@ -50,6 +50,11 @@ func NewSandbox(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) (
 		sandbox.Spec.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: holder}
 	}
 	sandbox.Labels[v1alpha1.LabelTemplateHash] = revision
+	sandbox.Labels[v1alpha1.AgentLabelPool] = v1alpha1.NameHash(set.Name)
+	sandbox.Labels[v1alpha1.AgentLabelCreatedBy] = v1alpha1.AgentCreatedByController
+	if _, chosen := sandbox.Annotations[v1alpha1.AnnotationSafeToEvict]; !chosen && v1alpha1.IsWarmPool(set) {
+		sandbox.Annotations[v1alpha1.AnnotationSafeToEvict] = v1alpha1.SafeToEvict
+	}
 	sandbox.OwnerReferences = []metav1.OwnerReference{ownedBySet(set)}
 	return sandbox, nil
 }
@@ -89,7 +94,7 @@ func NewSandboxFromTemplate(template *v1alpha1.SandboxTemplate, resolved *Resolv
 	if err != nil {
 		return nil, fmt.Errorf("SandboxTemplate %s/%s: %w", template.Namespace, template.Name, err)
 	}
-	setLabelTemplate(sandbox, template.Name)
+	markTemplate(sandbox, template.Name)
 	sandbox.Annotations[v1alpha1.AnnotationSandboxPriority] = v1alpha1.PriorityClaimed
 	return sandbox, nil
 }
@@ -108,7 +113,7 @@ func newSandboxOfSet(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1.Sa
 		return nil, fmt.Errorf("SandboxSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
 	sandbox.Labels[v1alpha1.LabelSandboxPool] = set.Name
-	setLabelTemplate(sandbox, TemplateOf(set))
+	markTemplate(sandbox, TemplateOf(set))
 	return sandbox, nil
 }
 
@@ -124,6 +129,14 @@ func TemplateOf(set *v1alpha1.SandboxSet) string {
 // setLabelTemplate labels an object with labels with its template.
 func setLabelTemplate(object metav1.Object, name string) {
 	object.GetLabels()[v1alpha1.LabelSandboxTemplate] = v1alpha1.TemplateLabel(name)
+}
+
+// markTemplate writes on a sandbox which template it is made from, in the words of either
+// API.
+func markTemplate(sandbox *v1alpha1.Sandbox, name string) {
+	setLabelTemplate(sandbox, name)
+	sandbox.Labels[v1alpha1.AgentLabelTemplate] = v1alpha1.NameHash(name)
+	sandbox.Annotations[v1alpha1.AgentAnnotationTemplate] = name
 }
 
 // newSandbox makes a sandbox of a spec, which is its own already, and the pod template.

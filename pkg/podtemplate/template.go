@@ -79,7 +79,14 @@ func withoutInternal(in map[string]string) map[string]string {
 	return out
 }
 
-// isInternal reports whether a key is one of those that this API defines.
+// isInternal reports whether a key is one of those that this API defines, in its words or
+// in those of agent-sandbox.
 func isInternal(key string) bool {
-	return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix)
+	return strings.HasPrefix(key, v1alpha1.KeyPrefix) || strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix) || isAgentKey(key)
+}
+
+// isAgentKey reports whether a key is one of those that the API of agent-sandbox defines.
+// Clients find pods and choose them by these, so no pod template has a say in them.
+func isAgentKey(key string) bool {
+	return strings.HasPrefix(key, v1alpha1.AgentKeyPrefix) || strings.HasPrefix(key, v1alpha1.ExtensionsGroup+"/")
 }

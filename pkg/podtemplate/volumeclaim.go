@@ -67,10 +67,12 @@ func volumeClaim(sandbox *v1alpha1.Sandbox, raw *runtime.RawExtension) (*unstruc
 		labels = map[string]string{}
 	}
 	labels[v1alpha1.LabelCreatedBy] = v1alpha1.CreatedBySandbox
+	labels[v1alpha1.AgentLabelNameHash] = v1alpha1.NameHash(sandbox.Name)
 	delete(labels, v1alpha1.LabelSandboxName)
 	if len(sandbox.Name) <= validation.LabelValueMaxLength {
 		labels[v1alpha1.LabelSandboxName] = sandbox.Name
 	}
+	labels[v1alpha1.AgentLabelNameHash] = v1alpha1.NameHash(sandbox.Name)
 	claim := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	claim.SetAPIVersion("v1")
 	claim.SetKind("PersistentVolumeClaim")

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fuzzer fills the kinds of the group with random values that are as the
+// Package fuzzer fills the kinds of the groups with random values that are as the
 // server keeps them: with defaults, and with JSON where there is raw JSON.
 package fuzzer
 

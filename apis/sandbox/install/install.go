@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install registers the API group for the API server. Clients and
+// Package install registers the API groups for the API server. Clients and
 // controllers use v1alpha1.AddToScheme instead, because in the scheme made here
 // each Go type has two versions, which controller-runtime cannot work with.
 package install
@@ -25,6 +25,11 @@ import (
 // apply. Types of their own for it would be a copy of v1alpha1 with conversions
 // that copy every object; the alias makes them the same objects.
 func Install(scheme *runtime.Scheme) {
+	installHub(scheme)
+	installAgentSandbox(scheme)
+}
+
+func installHub(scheme *runtime.Scheme) {
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	addInternalAlias(scheme)
 	utilruntime.Must(addFieldLabels(scheme))

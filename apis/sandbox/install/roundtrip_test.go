@@ -12,5 +12,5 @@ import (
 )
 
 func TestRoundTrip(t *testing.T) {
-	roundtrip.RoundTripTestForAPIGroup(t, Install, fuzzer.Funcs)
+	roundtrip.RoundTripTestForAPIGroup(t, installHub, fuzzer.Funcs)
 }

@@ -4,8 +4,12 @@
 package v1alpha1
 
 // AskedOf returns the name that a claim asks for, and whether it is surely that of a
-// SandboxTemplate: spec.templateName may be a SandboxSet's as well.
+// SandboxTemplate: spec.templateName may be a SandboxSet's as well, and
+// spec.warmPoolRef is always one's.
 func AskedOf(claim *SandboxClaim) (name string, byRef bool) {
+	if ref := claim.Spec.WarmPoolRef; ref != nil {
+		return ref.Name, false
+	}
 	if ref := claim.Spec.SandboxTemplateRef; ref != nil {
 		return ref.Name, true
 	}

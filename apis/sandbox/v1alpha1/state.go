@@ -81,10 +81,11 @@ func IsInPool(sandbox *Sandbox) bool {
 	return PoolOf(sandbox) != nil
 }
 
-// PoolOf is the reference to the SandboxSet that controls a sandbox, or nil.
+// PoolOf is the reference to the SandboxSet, or in other words SandboxWarmPool, that
+// controls a sandbox, or nil.
 func PoolOf(sandbox *Sandbox) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(sandbox)
-	if owner == nil || owner.Kind != "SandboxSet" || owner.APIVersion != SchemeGroupVersion.String() {
+	if owner == nil || OwnerKind(owner) != "SandboxSet" {
 		return nil
 	}
 	return owner

@@ -46,9 +46,16 @@ type SandboxSpec struct {
 	// +listType=atomic
 	PersistentContents []string `json:"persistentContents,omitempty"`
 
-	// shutdownTime is when the sandbox is deleted. Unset means never.
+	// shutdownTime is when the sandbox is deleted, or what shutdownPolicy says happens to
+	// it. Unset means never.
 	// +optional
 	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
+
+	// shutdownPolicy says what happens at shutdownTime: Delete deletes the sandbox, Retain
+	// its pod and its Service alone. Empty means Delete, and Retain for a sandbox that was
+	// made or claimed in agents.x-k8s.io.
+	// +optional
+	ShutdownPolicy ShutdownPolicy `json:"shutdownPolicy,omitempty"`
 
 	// pauseTime is when paused becomes true by itself. Unset means never.
 	// +optional
@@ -155,6 +162,10 @@ type SandboxStatus struct {
 	// +optional
 	SandboxIP string `json:"sandboxIp,omitempty"`
 
+	// serviceFQDN is the domain name of the sandbox's Service, as long as it has one.
+	// +optional
+	ServiceFQDN string `json:"serviceFQDN,omitempty"`
+
 	// updateRevision is the hash of the template of the sandbox.
 	// +optional
 	UpdateRevision string `json:"updateRevision,omitempty"`
@@ -164,7 +175,8 @@ type SandboxStatus struct {
 	RecycledCount int32 `json:"recycledCount,omitempty"`
 
 	// conditions of the sandbox: Ready, and SandboxPaused, SandboxResumed,
-	// InplaceUpdate, Upgrading, RuntimeInitialized and Recycling where they apply.
+	// InplaceUpdate, Upgrading, RuntimeInitialized and Recycling where they apply; and
+	// Suspended and Finished of one that was made or claimed in agents.x-k8s.io.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

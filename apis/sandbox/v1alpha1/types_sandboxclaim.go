@@ -55,6 +55,13 @@ type SandboxClaimSpec struct {
 	// +optional
 	SandboxTemplateRef *SandboxClaimTemplateRef `json:"sandboxTemplateRef,omitempty"`
 
+	// warmPoolRef claims from the SandboxSet of a name and from no other: with no such set
+	// the claim waits for it. It stands in place of templateName; beside
+	// sandboxTemplateRef the set has to refer to that template. It may be changed until
+	// the claim is Completed.
+	// +optional
+	WarmPoolRef *SandboxClaimWarmPoolRef `json:"warmPoolRef,omitempty"`
+
 	// replicas is the number of sandboxes to claim, from 1 to 10000, and with
 	// allocation AllOrNothing at most 127. Immutable. Default 1.
 	// +optional
@@ -210,6 +217,12 @@ type SandboxClaimSpec struct {
 type SandboxClaimTemplateRef struct {
 	// name of a SandboxTemplate in the same namespace.
 	// +required
+	Name string `json:"name"`
+}
+
+// SandboxClaimWarmPoolRef names a SandboxSet.
+type SandboxClaimWarmPoolRef struct {
+	// name is the name of a SandboxSet in the same namespace. It need not exist yet.
 	Name string `json:"name"`
 }
 

@@ -114,12 +114,32 @@ type SandboxSetScaleStrategy struct {
 // SandboxSetUpdateStrategy limits how fast sandboxes of an older template are
 // replaced.
 type SandboxSetUpdateStrategy struct {
+	// type is how sandboxes of an older template are replaced: RollingUpdate replaces
+	// them as maxUnavailable allows, Recreate all at once, and OnReplenish none: they stay
+	// until they are claimed or deleted. Default RollingUpdate.
+	// +optional
+	Type SandboxSetUpdateType `json:"type,omitempty"`
+
 	// maxUnavailable is how far a change of the template may lower the number of
 	// available sandboxes below replicas: a number, or a percentage of replicas,
 	// rounded up. Claimed sandboxes are never touched. Default 20%.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
+
+// SandboxSetUpdateType is how sandboxes of an older template are replaced.
+type SandboxSetUpdateType string
+
+// The ways to replace sandboxes of an older template. Recreate and OnReplenish are those
+// of agent-sandbox.
+const (
+	// SetUpdateRolling replaces them as maxUnavailable allows. It is the default.
+	SetUpdateRolling SandboxSetUpdateType = "RollingUpdate"
+	// SetUpdateRecreate replaces them all at once.
+	SetUpdateRecreate SandboxSetUpdateType = "Recreate"
+	// SetUpdateOnReplenish leaves them until they are claimed or deleted.
+	SetUpdateOnReplenish SandboxSetUpdateType = "OnReplenish"
+)
 
 // SandboxSetStatus says how much of a pool is there.
 type SandboxSetStatus struct {

@@ -139,6 +139,11 @@ func (in SandboxClaimTemplateRef) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimWarmPoolRef) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimWarmPoolRef"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SandboxLifecycle) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.SandboxLifecycle"
 }

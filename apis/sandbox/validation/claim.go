@@ -53,6 +53,9 @@ func ValidateSandboxClaim(claim *v1alpha1.SandboxClaim, limits ClaimLimits) fiel
 	errs = append(errs, validatePrewarmStrategy(claim.Annotations, metadataPath.Child("annotations"))...)
 	errs = append(errs, validateOwnAnnotations(claim.Annotations, nil)...)
 	errs = append(errs, validatePlatformKeys(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, specPath)...)
+	if v1alpha1.OfAgentSandbox(claim) {
+		return append(errs, validateAgentClaimSpec(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, limits, specPath)...)
+	}
 	return append(errs, validateClaimSpec(&claim.Spec, &v1alpha1.SandboxClaimSpec{}, limits, specPath)...)
 }
 
@@ -82,7 +85,12 @@ func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim, limits ClaimL
 	errs := apivalidation.ValidateObjectMetaUpdate(&claim.ObjectMeta, &old.ObjectMeta, metadataPath)
 	errs = append(errs, validateOwnAnnotations(claim.Annotations, old.Annotations)...)
 	errs = append(errs, validatePlatformKeys(&claim.Spec, &old.Spec, specPath)...)
-	errs = append(errs, validateClaimSpec(&claim.Spec, &old.Spec, limits, specPath)...)
+	agent := v1alpha1.OfAgentSandbox(old)
+	if agent {
+		errs = append(errs, validateAgentClaimSpec(&claim.Spec, &old.Spec, limits, specPath)...)
+	} else {
+		errs = append(errs, validateClaimSpec(&claim.Spec, &old.Spec, limits, specPath)...)
+	}
 	if replicasOf(claim.Spec.Replicas) != replicasOf(old.Spec.Replicas) {
 		errs = append(errs, field.Invalid(specPath.Child("replicas"), claim.Spec.Replicas, "replicas is immutable"))
 	}
@@ -93,8 +101,11 @@ func ValidateSandboxClaimUpdate(claim, old *v1alpha1.SandboxClaim, limits ClaimL
 	if claim.Spec.ReclaimPolicy != old.Spec.ReclaimPolicy {
 		errs = append(errs, field.Invalid(specPath.Child("reclaimPolicy"), claim.Spec.ReclaimPolicy, "reclaimPolicy is immutable"))
 	}
-	errs = append(errs, validateChoicesUnchanged(claim, old, specPath)...)
 	errs = append(errs, validateRuntimeUnchanged(&claim.Spec, &old.Spec, specPath)...)
+	if agent {
+		return errs // it may change all that agent-sandbox knows: it is for the next sandbox
+	}
+	errs = append(errs, validateChoicesUnchanged(claim, old, specPath)...)
 	return append(errs, validateInjectionUnchanged(&claim.Spec, &old.Spec, specPath)...)
 }
 
@@ -139,8 +150,18 @@ func validateClaimSpec(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLimits,
 // and says it once. Whether that exists is for the status to tell: claims may be
 // created before their set or template.
 func validateClaimSource(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
-	name, ref := spec.TemplateName, spec.SandboxTemplateRef
-	namePath, refPath := path.Child("templateName"), path.Child("sandboxTemplateRef")
+	name, ref, pool := spec.TemplateName, spec.SandboxTemplateRef, spec.WarmPoolRef
+	namePath, refPath, poolPath := path.Child("templateName"), path.Child("sandboxTemplateRef"), path.Child("warmPoolRef")
+	if pool != nil {
+		errs := validateReference(pool.Name, poolPath.Child("name"))
+		if name != "" {
+			errs = append(errs, field.Invalid(poolPath, pool.Name, "may not be set together with templateName"))
+		}
+		if ref != nil {
+			errs = append(errs, validateReference(ref.Name, refPath.Child("name"))...)
+		}
+		return errs
+	}
 	switch {
 	case name == "" && ref == nil:
 		return field.ErrorList{field.Required(namePath, "name of the SandboxSet to claim from, unless sandboxTemplateRef is set")}

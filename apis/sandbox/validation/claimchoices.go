@@ -28,6 +28,9 @@ func validateChoicesUnchanged(claim, old *v1alpha1.SandboxClaim, path *field.Pat
 	if !apiequality.Semantic.DeepEqual(is.SandboxTemplateRef, was.SandboxTemplateRef) {
 		errs = append(errs, field.Forbidden(path.Child("sandboxTemplateRef"), chosen))
 	}
+	if !apiequality.Semantic.DeepEqual(is.WarmPoolRef, was.WarmPoolRef) {
+		errs = append(errs, field.Forbidden(path.Child("warmPoolRef"), chosen))
+	}
 	if is.WarmPool != was.WarmPool {
 		errs = append(errs, field.Forbidden(path.Child("warmPool"), chosen))
 	}

@@ -23,6 +23,8 @@ var sandboxPhases = []v1alpha1.SandboxPhase{
 	v1alpha1.SandboxFailed, v1alpha1.SandboxRecycling, v1alpha1.SandboxTerminating,
 }
 
+var sandboxShutdownPolicies = []v1alpha1.ShutdownPolicy{v1alpha1.ShutdownDelete, v1alpha1.ShutdownRetain}
+
 // ValidateSandbox checks a new sandbox. OpenKruise Agents takes one without a
 // template and then ignores it; it could never start, so here it is refused.
 func ValidateSandbox(sandbox *v1alpha1.Sandbox) field.ErrorList {
@@ -56,7 +58,7 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	if len(errs) > 0 || returns {
 		return errs // the comparison is of things that decode
 	}
-	errs = validateUnchanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)
+	errs = validateUnchanged(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath, templateMayChange(old))
 	if !slices.Equal(sandbox.Spec.Runtimes, old.Spec.Runtimes) {
 		errs = append(errs, field.Forbidden(specPath.Child("runtimes"), "is immutable"))
 	}
@@ -103,6 +105,9 @@ func ValidateSandboxStatusUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList
 // sandbox, but for the template.
 func validateSandboxSpec(spec, old *v1alpha1.SandboxSpec, path *field.Path) field.ErrorList {
 	errs := validateChangedClaims(&spec.EmbeddedSandboxTemplate, &old.EmbeddedSandboxTemplate, path)
+	if spec.ShutdownPolicy != "" && spec.ShutdownPolicy != old.ShutdownPolicy {
+		errs = append(errs, validateEnum(spec.ShutdownPolicy, sandboxShutdownPolicies, path.Child("shutdownPolicy"))...)
+	}
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
 	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)
 	errs = append(errs, validateChangedRuntimes(spec.Runtimes, old.Runtimes, path)...)
@@ -116,14 +121,22 @@ func unservedInSandbox(spec *v1alpha1.SandboxSpec) []unserved {
 	}
 }
 
+// templateMayChange reports whether the pod template of a sandbox may change: in
+// agent-sandbox, the next pod is made from it. One that is changed in place takes from it
+// what its pod is to be given, which is the claim's to say.
+func templateMayChange(old *v1alpha1.Sandbox) bool {
+	return v1alpha1.OfAgentSandbox(old) && old.Annotations[v1alpha1.AnnotationInplaceUpdate] == ""
+}
+
 // validateUnchanged refuses changes of what a pod cannot change while it runs. The
 // metadata of the template may change: it is brought to the pod.
-func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
+func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path, templateMayChange bool) field.ErrorList {
 	var errs field.ErrorList
 	if !reflect.DeepEqual(embedded.TemplateRef, old.TemplateRef) {
 		errs = append(errs, field.Forbidden(path.Child("templateRef"), "is immutable"))
 	}
-	if !sameTemplate(embedded.Template, old.Template) {
+	mayChange := templateMayChange && embedded.Template != nil && old.Template != nil
+	if !mayChange && !sameTemplate(embedded.Template, old.Template) {
 		errs = append(errs, field.Forbidden(path.Child("template"), unservedMessage(
 			"changing more of a sandbox's template than its metadata; change the SandboxSet, or make a new sandbox")))
 	}

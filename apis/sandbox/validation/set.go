@@ -6,6 +6,7 @@ package validation
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -81,6 +82,7 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	errs = append(errs, validatePodMetadataPolicy(spec.PodMetadataPolicy, old.PodMetadataPolicy, path.Child("podMetadataPolicy"))...)
 	errs = append(errs, validateChangedMaxUnavailable(
 		spec.ScaleStrategy.MaxUnavailable, old.ScaleStrategy.MaxUnavailable, path.Child("scaleStrategy"))...)
+	errs = append(errs, validateUpdateType(spec.UpdateStrategy.Type, path.Child("updateStrategy", "type"))...)
 	errs = append(errs, validateRange(spec.ScaleStrategy.Burst, maxBurst, path.Child("scaleStrategy", "burst"))...)
 	errs = append(errs, validateRange(spec.MaxFreshSandboxes, MaxFreshSandboxes, path.Child("maxFreshSandboxes"))...)
 	errs = append(errs, validateRange(spec.RevisionHistoryLimit, maxRevisionHistory, path.Child("revisionHistoryLimit"))...)
@@ -98,6 +100,19 @@ func validatePoolReplicas(replicas *int32, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, *replicas, fmt.Sprintf("must be at most %d", maxPoolReplicas))}
 	}
 	return nil
+}
+
+// updateTypes are the ways to replace sandboxes of an older template. None given is
+// RollingUpdate.
+var updateTypes = []v1alpha1.SandboxSetUpdateType{
+	v1alpha1.SetUpdateRolling, v1alpha1.SetUpdateRecreate, v1alpha1.SetUpdateOnReplenish,
+}
+
+func validateUpdateType(value v1alpha1.SandboxSetUpdateType, path *field.Path) field.ErrorList {
+	if value == "" || slices.Contains(updateTypes, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, updateTypes)}
 }
 
 func validateRange(value *int32, most int32, path *field.Path) field.ErrorList {

@@ -26,6 +26,10 @@ func set(t *testing.T, change func(*v1alpha1.SandboxSet)) *v1alpha1.SandboxSet {
 	return s
 }
 
+func updateType(kind v1alpha1.SandboxSetUpdateType) func(*v1alpha1.SandboxSet) {
+	return func(s *v1alpha1.SandboxSet) { s.Spec.UpdateStrategy.Type = kind }
+}
+
 func TestValidateSandboxSet(t *testing.T) {
 	maxUnavailable := func(value intstr.IntOrString) func(*v1alpha1.SandboxSet) {
 		return func(s *v1alpha1.SandboxSet) {
@@ -53,7 +57,14 @@ func TestValidateSandboxSet(t *testing.T) {
 			change: fresh(10001),
 			want:   []string{"spec.maxFreshSandboxes: Invalid value: 10001: must be from 0 to 10000"},
 		},
-		"minimal":    {},
+		"minimal":   {},
+		"rolls out": {change: updateType(v1alpha1.SetUpdateRolling)},
+		"recreates": {change: updateType(v1alpha1.SetUpdateRecreate)},
+		"replenish": {change: updateType(v1alpha1.SetUpdateOnReplenish)},
+		"another way to update": {
+			change: updateType("Sometimes"),
+			want:   []string{`spec.updateStrategy.type: Unsupported value: "Sometimes": supported values: "RollingUpdate", "Recreate", "OnReplenish"`},
+		},
 		"empty pool": {change: func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = ptr.To(int32(0)) }},
 		"burst":      {change: burst(10000)},
 		"no burst":   {change: burst(0)},

@@ -122,12 +122,15 @@ func (a *Assessment) sort() {
 // judge finds out how far a sandbox is that is starting, and returns why it failed if it
 // did.
 func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
-	steps := progressOf(sb, a.Now)
+	steps, continuous := progressOf(sb, a.Now), claims.Continuous(a.claim)
+	if steps == Failed && continuous {
+		steps = Done // it is the claim's as it is, which its conditions tell
+	}
 	progress, why := steps, (*claims.SetupError)(nil)
 	if steps == Done {
 		progress, why = a.setupProgress(sb, a.runtimes)
 	}
-	late := a.expired || !a.Now.Before(readyBy(a.claim, sb))
+	late := a.expired || !continuous && !a.Now.Before(readyBy(a.claim, sb))
 	switch {
 	case progress == Done:
 		a.ready = append(a.ready, sb)
@@ -271,6 +274,9 @@ func (a *Assessment) makes() bool {
 // until is when the passing of time alone changes something.
 func (a *Assessment) until() time.Time {
 	until := Deadline(a.claim, a.Start)
+	if claims.Continuous(a.claim) {
+		return until // what it has may start for as long as that takes
+	}
 	for _, sb := range a.waiting {
 		if t := readyBy(a.claim, sb); t.Before(until) {
 			until = t

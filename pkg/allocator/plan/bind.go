@@ -75,6 +75,7 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		heldBack:  sets.Set[string]{},
 		noRuntime: sets.Set[string]{},
 	}
+	m.markAgent(claim)
 	if by := claim.Annotations[v1alpha1.AnnotationClaimedBy]; by != "" {
 		m.labels[v1alpha1.LabelClaimedBy] = v1alpha1.ClaimedByLabel(by)
 		m.annotations[v1alpha1.AnnotationClaimedBy] = cut(by, maxClaimedBy)
@@ -138,6 +139,8 @@ func (m *Marks) bind(c *Candidate, now time.Time) (sb *v1alpha1.Sandbox, waits b
 	if err := m.apply(sb, c.PodMetadata, c.Lock, waits, now); err != nil {
 		return nil, false, err
 	}
+	delete(sb.Labels, v1alpha1.AgentLabelPool)
+	m.markLaunch(sb, v1alpha1.AgentLaunchWarm)
 	if pool := v1alpha1.PoolOf(c.Sandbox); pool != nil {
 		sb.Annotations[v1alpha1.AnnotationPoolUID] = string(pool.UID)
 	}
@@ -157,6 +160,8 @@ func (m *Marks) NewSandbox(model *v1alpha1.Sandbox, policy *v1alpha1.PodMetadata
 	if err := m.apply(sb, policy, lock, false, now); err != nil {
 		return nil, err
 	}
+	delete(sb.Labels, v1alpha1.AgentLabelPool)
+	m.markLaunch(sb, v1alpha1.AgentLaunchCold)
 	sb.Status = podtemplate.StatusAtBirth(sb)
 	stand(sb, m.claim, false)
 	return sb, nil
@@ -240,7 +245,7 @@ func stand(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim, counts bool) {
 	}
 	sb.OwnerReferences = slices.DeleteFunc(sb.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == claim.UID })
 	if !counts || claim.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
-		owner := metav1.NewControllerRef(claim, v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"))
+		owner := metav1.NewControllerRef(claim, v1alpha1.ClaimKind(claim))
 		sb.OwnerReferences = append(sb.OwnerReferences, *owner)
 	}
 }
@@ -269,8 +274,12 @@ func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox 
 	delete(sb.Annotations, v1alpha1.AnnotationClaimedBy)
 	delete(sb.Labels, v1alpha1.LabelClaimName)
 	delete(sb.Labels, v1alpha1.LabelClaimedBy)
+	unmarkAgent(sb)
 	shutdown := metav1.NewTime(now.Truncate(time.Second))
 	sb.Spec.ShutdownTime = &shutdown
+	if v1alpha1.KeptAtShutdown(sb) {
+		sb.Spec.ShutdownPolicy = v1alpha1.ShutdownDelete
+	}
 	sb.Generation++
 	return sb
 }

@@ -473,6 +473,11 @@ func TestLetGo(t *testing.T) {
 			}
 		})
 	}
+	kept := held.DeepCopy()
+	kept.Annotations[v1alpha1.AnnotationAPI] = v1alpha1.AgentsGroup
+	if v1alpha1.KeptAtShutdown(LetGo(kept, at)) {
+		t.Error("one of agent-sandbox is kept for ever")
+	}
 	if diff := cmp.Diff(before, held); diff != "" {
 		t.Errorf("what the claim held changed (-before +after):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // Deadline is when a claim ends with what it has: when its claimTimeout is over, or its
@@ -22,8 +23,14 @@ func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	return timeout
 }
 
+// never is how long a claim is in going on that does not time out, in years.
+const never = 100
+
 // timeoutOf is when a claim times out.
 func timeoutOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
+	if claims.Continuous(claim) {
+		return StartOf(claim, start).AddDate(never, 0, 0)
+	}
 	return StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
 }
 

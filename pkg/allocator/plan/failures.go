@@ -94,7 +94,7 @@ func notSetUp() *claims.SetupError {
 func (a *Assessment) bound() {
 	failed, most, onTheWay := int(a.claim.Status.FailedReplicas), mayFail(a.claim), len(a.ready)+len(a.waiting)
 	lacks := max(0, a.lacks()-onTheWay)
-	if a.Refused != nil || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
+	if a.Refused != nil || claims.Continuous(a.claim) || failed < most && (!claims.AllOrNothing(a.claim) || failed+onTheWay+lacks <= most) {
 		return
 	}
 	message := fmt.Sprintf("%d sandboxes failed in preparation, so the claim gets no others", failed)
@@ -106,6 +106,9 @@ func (a *Assessment) bound() {
 
 // credit is how many more sandboxes the claim may have, so that no more can fail than may.
 func (a *Assessment) credit(onTheWay int) int {
+	if claims.Continuous(a.claim) {
+		return max(0, claims.Replicas(a.claim)-onTheWay) // which are spaced instead
+	}
 	return max(0, mayFail(a.claim)-int(a.claim.Status.FailedReplicas)-onTheWay)
 }
 

@@ -203,6 +203,8 @@ type podKeys struct {
 	brings, additional, marks map[string]string
 	// before are the keys that are the claim's already.
 	before []string
+	// excepted are keys that the claim may bring although platforms act on them.
+	excepted []string
 
 	// put are the keys that the claim has put there in the end, sorted, and heldBack the
 	// fields of the claim that do not get there.
@@ -226,6 +228,9 @@ func (m *Marks) podKeys(before claimKeys) (labels, annotations *podKeys) {
 		marks: map[string]string{v1alpha1.LabelOwner: string(m.claim.UID)},
 	}
 	annotations = &podKeys{name: "annotations", brings: onPods, additional: additional.Annotations, before: before.Annotations}
+	if v1alpha1.OfAgentSandbox(m.claim) {
+		annotations.excepted = []string{v1alpha1.AnnotationSafeToEvict}
+	}
 	return labels, annotations
 }
 
@@ -247,7 +252,7 @@ func (k *podKeys) mergeInto(meta map[string]json.RawMessage, policy *v1alpha1.Po
 	}
 	k.findConflicts(own)
 	all := merged(k.brings, k.additional)
-	passes, heldBack := claims.PodMetadata(all, own, claims.AllowedKeys(policy, k.name))
+	passes, heldBack := claims.PodMetadata(all, own, claims.AllowedKeys(policy, k.name), k.excepted...)
 	for _, key := range heldBack {
 		if value, has := have[key]; has && value == all[key] && slices.Contains(k.before, key) {
 			passes[key] = value // no news, so nothing that a policy could keep out
@@ -304,5 +309,5 @@ func refusedMetadata(conflicts field.ErrorList) *RefusedError {
 	if more := len(conflicts) - len(told); more > 0 {
 		why += fmt.Sprintf("; and %d more", more)
 	}
-	return &RefusedError{Reason: v1alpha1.ReasonInvalidMetadata, Message: v1alpha1.InvalidMetadataMessage(why), Errors: conflicts}
+	return &RefusedError{Reason: v1alpha1.ReasonInvalidMetadata, Message: v1alpha1.InvalidMetadataMessage(why), Conflict: true, Errors: conflicts}
 }

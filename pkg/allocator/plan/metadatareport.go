@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // MetadataChange is what is known of a change of a claim's metadata after it was stored.
@@ -27,6 +28,9 @@ type MetadataChange struct {
 type MetadataReport struct {
 	// Changed is how many sandboxes were changed, and Kept how many stay as they were.
 	Changed, Kept int
+	// Invalid reports whether some were kept because of what the claim says by itself, and
+	// not because of what their templates say.
+	Invalid bool
 	// Why says of the first of those that were kept why.
 	Why []string
 	// HeldBack are the fields that are not on all pods, sorted.
@@ -44,12 +48,19 @@ func (r *MetadataReport) Keep(why string) {
 	}
 }
 
-// MetadataBrought returns a claim of which all sandboxes have been brought its metadata.
-func MetadataBrought(claim *v1alpha1.SandboxClaim, r *MetadataReport, now time.Time) *v1alpha1.SandboxClaim {
+// MetadataBrought returns a claim of which all sandboxes have been brought its metadata. held
+// are its sandboxes, if they are known: a claim of agent-sandbox is Ready as its own is.
+func MetadataBrought(claim *v1alpha1.SandboxClaim, r *MetadataReport, held []*v1alpha1.Sandbox, now time.Time) *v1alpha1.SandboxClaim {
 	next := *claim
 	next.Status = *claim.Status.DeepCopy()
 	next.Status.ObservedGeneration = claim.Generation
 	r.tell(&next, now)
+	if claims.Continuous(claim) && !v1alpha1.HasExpired(claim) {
+		own := slices.IndexFunc(held, func(sb *v1alpha1.Sandbox) bool { return !HasLost(claim, sb) && sb.Name == claims.AgentSandbox(claim) })
+		if own >= 0 {
+			setAgentReady(&next, claims.AgentReady(&next, held[own]), now)
+		}
+	}
 	return &next
 }
 
@@ -62,7 +73,11 @@ func (r *MetadataReport) tell(claim *v1alpha1.SandboxClaim, now time.Time) {
 	was := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced)
 	switch {
 	case r.Kept > 0:
-		condition(claim, now, v1alpha1.ClaimConditionMetadataSynced, metav1.ConditionFalse, v1alpha1.ReasonInvalidMetadata,
+		reason := v1alpha1.ReasonInvalidMetadata
+		if claims.Continuous(claim) && !r.Invalid { // whose clients give up where they read that
+			reason = claims.AgentReasonError
+		}
+		condition(claim, now, v1alpha1.ClaimConditionMetadataSynced, metav1.ConditionFalse, reason,
 			v1alpha1.InvalidMetadataMessage(fmt.Sprintf("%d sandboxes keep the metadata that they had: %s", r.Kept, strings.Join(r.Why, "; "))))
 	case was != nil || r.Changed > 0:
 		message := "The sandboxes have the metadata that the claim says"

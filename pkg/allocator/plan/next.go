@@ -54,6 +54,8 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 		p.Broken, p.Problem = nil, nil
 	}
 	p.Wants = wants(a, min(left, max(0, a.mayHave-len(p.Bound)-len(p.Made)-o.WouldMake)), p.Broken)
+	a.tellAgent(p)
+	noteFirstReady(a.claim, a.Claim, a.Now)
 	return p, nil
 }
 
@@ -155,8 +157,8 @@ func conclude(a *Assessment, p *Plan) {
 	case len(p.Counted)+len(p.Released) < a.starting:
 	case int(a.claim.Status.ClaimedReplicas) >= claims.Replicas(a.claim):
 		complete(a.claim, a.Now)
-	case !a.expired && a.Refused == nil:
-	case a.Refused != nil:
+	case !a.expired && (a.Refused == nil || claims.Continuous(a.claim)):
+	case a.Refused != nil && !claims.Continuous(a.claim):
 		reject(a.claim, a.Now, a.Refused)
 	case Expired(a.claim, a.Now):
 		lapse(a.claim, a.Now)
@@ -166,9 +168,9 @@ func conclude(a *Assessment, p *Plan) {
 }
 
 // forgetIdentity takes what is recorded of who claimed out of a claim that has ended:
-// nothing is made for it any more.
+// nothing is made for it any more, unless it gets another sandbox when its own is gone.
 func forgetIdentity(claim *v1alpha1.SandboxClaim) {
-	if _, ok := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; ok && !claims.Unfinished(claim) {
+	if _, ok := claim.Annotations[v1alpha1.AnnotationClaimedByIdentity]; ok && !claims.Unfinished(claim) && !claims.Continuous(claim) {
 		claim.Annotations = maps.Clone(claim.Annotations)
 		delete(claim.Annotations, v1alpha1.AnnotationClaimedByIdentity)
 	}

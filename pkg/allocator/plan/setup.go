@@ -228,9 +228,13 @@ func (s *State) ToSetUp() []*v1alpha1.Sandbox {
 	return all
 }
 
-// SetUpBy is until when the runtime of a sandbox has to be set up.
+// SetUpBy is until when the runtime of a sandbox has to be set up. That of a claim of
+// agent-sandbox, which may have taken as long as it likes to start, has its time from now.
 func (s *State) SetUpBy(sb *v1alpha1.Sandbox) time.Time {
 	by := readyBy(s.Claim, sb)
+	if fromNow := s.Now.Add(durationOr(s.Claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout)); claims.Continuous(s.Claim) && by.Before(fromNow) {
+		by = fromNow
+	}
 	if end := Deadline(s.Claim, s.Start); end.Before(by) {
 		return end
 	}

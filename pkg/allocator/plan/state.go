@@ -38,11 +38,27 @@ type State struct {
 	Room int
 	// MayMake reports whether sandboxes may be made for the claim at this time.
 	MayMake bool
+	// Denied is why admission let no sandbox be made for the claim; nil otherwise.
+	Denied error
+	// Name is whether a sandbox can be made for the claim under the name that it is to have.
+	Name NameState
 	// Setups is what this server knows of the runtimes that it sets up for the claim.
 	Setups Setups
 	// Now is the time.
 	Now time.Time
 }
+
+// NameState is whether a sandbox can be made under a name that no other could have instead.
+type NameState int
+
+const (
+	// NameFree is a name that no sandbox is known to have.
+	NameFree NameState = iota
+	// NameLeaving is one that a sandbox has that is being deleted.
+	NameLeaving
+	// NameTaken is one that a sandbox has.
+	NameTaken
+)
 
 // Needs is what has to be looked for between Assess and Next.
 type Needs struct {
@@ -137,6 +153,9 @@ type RefusedError struct {
 	Reason string
 	// Message is that of the claim's status.
 	Message string
+	// Conflict reports whether what the claim adds may be added, and the template says
+	// otherwise, or has not the container that it is for.
+	Conflict bool
 	// Errors name the fields of the claim. No values are in them.
 	Errors field.ErrorList
 }

@@ -37,7 +37,9 @@ type world struct {
 	eligible  claims.Eligible
 	// broken: sandboxes cannot be made. disallowed: they must not be.
 	broken, disallowed bool
-	names              int
+	// bad: the claim, which is one of agent-sandbox, asks for metadata that it cannot have.
+	bad   bool
+	names int
 
 	// What the caller remembers: sandboxes that were made and not written, how many fit
 	// into a transaction, why the claim gets no more, and until when none are made.
@@ -271,6 +273,12 @@ func (w *world) state() State {
 		Refused: w.refused, Room: w.room, MayMake: !w.now.Before(w.pause), Now: w.now,
 		Setups: Setups{Results: w.results, Mounting: w.mark, Servers: []string{"me"}},
 	}
+	if w.bad {
+		s.Refused = badMetadata
+	}
+	if w.stored && claims.Continuous(w.claim) && w.claim.Status.ObservedGeneration != w.claim.Generation && len(s.Held) > 0 {
+		s.Metadata.Report = w.brought()
+	}
 	if w.disallowed && NeedsModel(&s) {
 		s.Refused = &RefusedError{Reason: v1alpha1.ReasonEnvVarsInjectionRejected, Message: "not allowed"}
 	}
@@ -297,6 +305,9 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 		stock = w.those(func(sb *v1alpha1.Sandbox) bool { return claims.Available(sb, w.now) })
 	}
 	makes := needs.Make && !w.broken
+	if claims.Continuous(a.Claim) {
+		return w.findOfAgent(a, marks, stock, o, makes), true
+	}
 	if claims.AllOrNothing(a.Claim) && !makes && len(stock) < needs.Take {
 		stock = nil
 	}
@@ -351,7 +362,7 @@ func (w *world) write(p *Plan) {
 	for _, sb := range all {
 		w.sandboxes[sb.Name] = sb
 	}
-	w.made = w.made[len(p.Made):]
+	w.made = w.made[min(len(w.made), len(p.Made)):]
 	for _, sb := range p.Released {
 		w.gone[sb.Name] = true
 	}

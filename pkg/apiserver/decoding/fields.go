@@ -226,10 +226,15 @@ func checkFields(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKi
 	return nil
 }
 
-// newOf returns an empty object of a kind of our group, and data as JSON; or nil,
+// isOurs reports whether the kinds of a group are ours.
+func isOurs(group string) bool {
+	return slices.ContainsFunc(v1alpha1.ServedVersions, func(served schema.GroupVersion) bool { return served.Group == group })
+}
+
+// newOf returns an empty object of a kind of our groups, and data as JSON; or nil,
 // where the caller has its own error.
 func newOf(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind) (runtime.Object, json.RawMessage) {
-	if kind.Group != v1alpha1.GroupName {
+	if !isOurs(kind.Group) {
 		return nil, nil
 	}
 	obj, err := scheme.New(kind)

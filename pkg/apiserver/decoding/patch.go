@@ -19,8 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 // patchTypes are the kinds of patches that our group takes.
@@ -30,10 +28,21 @@ var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchTy
 type PatchOptions struct {
 	Scheme *runtime.Scheme
 	Codecs runtime.NegotiatedSerializer
-	// Kinds are the kinds of resources and subresources.
-	Kinds map[string]schema.GroupVersionKind
+	// Kinds are the kinds of resources and subresources, of all groups that are ours.
+	Kinds Kinds
 	// MaxBytes bounds a patch.
 	MaxBytes int64
+}
+
+// Kinds are the kinds of the resources that a server serves.
+type Kinds map[schema.GroupVersion]map[string]schema.GroupVersionKind
+
+// Add notes the kind of a resource, or of a subresource as resource/subresource.
+func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.GroupVersionKind) {
+	if k[served] == nil {
+		k[served] = map[string]schema.GroupVersionKind{}
+	}
+	k[served][resource] = kind
 }
 
 // WithPatchRules adds to patches of our group what the generic handlers lack.
@@ -49,7 +58,7 @@ type PatchOptions struct {
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" || info.APIGroup != v1alpha1.GroupName {
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" || !isOurs(info.APIGroup) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -69,7 +78,8 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			}}
 		case types.ApplyYAMLPatchType, types.MergePatchType:
 			applied := mediaType == string(types.ApplyYAMLPatchType)
-			err = o.check(req, o.Kinds[resourceKey(info.Resource, info.Subresource)], applied)
+			served := o.Kinds[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
+			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], applied)
 		}
 		if err != nil {
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}

@@ -32,7 +32,10 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.MaxFreshSandboxes = o.ClaimLimits.MaxFreshSandboxes
 	cfg.ExtraConfig.ClaimPodMetadata = o.ClaimLimits.PodMetadata
 	cfg.ExtraConfig.MaxWaitingClaims = o.ClaimLimits.MaxWaiting
+	cfg.ExtraConfig.StrictAgentSandboxClaims = o.StrictAgentSandboxClaims
+	cfg.ExtraConfig.AllowedLabelDomains = o.AllowedLabelDomains
 	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
+	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
 	var err error
 	if cfg.ExtraConfig.RuntimeCertificates, err = o.Runtimes.certificates(); err != nil {
 		return nil, err

@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
@@ -73,6 +75,15 @@ type Options struct {
 	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is what
 	// leaves the seats of other claims free, in kube-apiserver and here.
 	MaxWaitingCreates int
+	// DisableClaimObservations keeps the server from noting on claims of agent-sandbox
+	// when they were seen and ready, and in which trace.
+	DisableClaimObservations bool
+	// AllowedLabelDomains are the domains of the labels that claims of agent-sandbox may
+	// put on their pods.
+	AllowedLabelDomains []string
+	// StrictAgentSandboxClaims refuses claims of agent-sandbox that are stored with a
+	// condition against them otherwise.
+	StrictAgentSandboxClaims bool
 	// Runtimes are the certificates for agent-runtimes.
 	Runtimes Runtimes
 	// Alone makes a server without a cluster even where one could be found.
@@ -98,18 +109,19 @@ func NewOptions() *Options {
 	run.ShutdownWatchTerminationGracePeriod = watchTermination
 
 	o := &Options{
-		ServerRun:      run,
-		Etcd:           genericoptions.NewEtcdOptions(storage),
-		SecureServing:  serving.WithLoopback(),
-		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
-		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
-		Audit:          genericoptions.NewAuditOptions(),
-		Features:       genericoptions.NewFeatureOptions(),
-		CoreAPI:        genericoptions.NewCoreAPIOptions(),
-		Admission:      genericoptions.NewAdmissionOptions(),
-		Traces:         genericoptions.NewTracingOptions(),
-		SyncWindow:     apiserver.DefaultSyncWindow,
-		ClaimLimits:    NewClaimLimits(),
+		ServerRun:           run,
+		Etcd:                genericoptions.NewEtcdOptions(storage),
+		SecureServing:       serving.WithLoopback(),
+		Authentication:      genericoptions.NewDelegatingAuthenticationOptions(),
+		Authorization:       genericoptions.NewDelegatingAuthorizationOptions(),
+		Audit:               genericoptions.NewAuditOptions(),
+		Features:            genericoptions.NewFeatureOptions(),
+		CoreAPI:             genericoptions.NewCoreAPIOptions(),
+		Admission:           genericoptions.NewAdmissionOptions(),
+		Traces:              genericoptions.NewTracingOptions(),
+		SyncWindow:          apiserver.DefaultSyncWindow,
+		ClaimLimits:         NewClaimLimits(),
+		AllowedLabelDomains: []string{validation.DefaultLabelDomain},
 	}
 	ownerrefs.AddTo(o.Admission)
 	quota.AddTo(o.Admission)
@@ -142,10 +154,18 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
 	o.ClaimLimits.AddFlags(fs)
 	o.Runtimes.AddFlags(fs)
+	fs.StringSliceVar(&o.AllowedLabelDomains, "allowed-label-domains", o.AllowedLabelDomains, ""+
+		"The domains of the labels that claims of extensions.agents.x-k8s.io may put on their pods, with all domains below them.")
+	fs.BoolVar(&o.StrictAgentSandboxClaims, "strict-agent-sandbox-claims", o.StrictAgentSandboxClaims, ""+
+		"Refuse claims of extensions.agents.x-k8s.io that their pool or template does not take. "+
+		"Otherwise they are stored, and their condition Ready says why, as in agent-sandbox. "+
+		"The header \"Sandlot-Strict: true\" asks for it in one request.")
 	fs.IntVar(&o.MaxWaitingCreates, "max-waiting-creates", o.MaxWaitingCreates, ""+
 		"How many creations of claims wait at the same time. Beyond that, they are answered Claiming at once. "+
 		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+
 		"and in a cluster a twelfth of all, but no more than 60, so that kube-apiserver has seats for other claims.")
+	fs.BoolVar(&o.DisableClaimObservations, "disable-claim-observability-annotations", o.DisableClaimObservations, ""+
+		"Do not note on claims of agent-sandbox when they were first seen and first Ready, and which trace they belong to.")
 }
 
 // Complete fills in what other options imply. Call it once, after the flags are
@@ -191,6 +211,9 @@ func (o *Options) Validate() error {
 	}
 	errs = append(errs, o.ClaimLimits.Validate()...)
 	errs = append(errs, o.Runtimes.Validate()...)
+	if wrong := validation.ValidateLabelDomains(o.AllowedLabelDomains, field.NewPath("--allowed-label-domains")); len(wrong) > 0 {
+		errs = append(errs, wrong.ToAggregate())
+	}
 	if o.MaxWaitingCreates < 0 {
 		errs = append(errs, errors.New("--max-waiting-creates must not be negative"))
 	}

@@ -51,6 +51,9 @@ func TestFlags(t *testing.T) {
 		"too many fresh sandboxes":     {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--max-fresh-sandboxes=10001"}, wantErr: "--max-fresh-sandboxes must be between 0 and 10000"},
 		"port out of range":            {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--secure-port=99999"}, wantErr: "--secure-port"},
 		"no port":                      {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--secure-port=0"}, wantErr: "--secure-port must not be 0"},
+		"domains of labels":            {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--allowed-label-domains=a.example,b.example"}},
+		"no domains of labels":         {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--allowed-label-domains="}},
+		"a domain with a slash":        {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--allowed-label-domains=a.example/"}, wantErr: "--allowed-label-domains"},
 		"several mistakes":             {args: []string{"--secure-port=99999"}, wantErr: "--etcd-servers"},
 	}
 	for name, tc := range cases {
@@ -70,6 +73,16 @@ func TestFlags(t *testing.T) {
 				t.Errorf("error of several lines: %v", err)
 			}
 		})
+	}
+}
+
+func TestClaimObservationsReachTheServer(t *testing.T) {
+	outsideCluster(t)
+	for args, want := range map[string]bool{"": false, "--disable-claim-observability-annotations": true} {
+		o := parse(t, strings.Fields("--client-ca-file=ca --embedded-etcd-dir=d "+args)...)
+		if got := o.DisableClaimObservations; got != want {
+			t.Errorf("%q disables them: %v", args, got)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // WarnOfDeletion warns of the sets that use templates of a namespace which are deleted,
@@ -45,6 +46,6 @@ func (v *Validator) WarnOfDeletion(ctx context.Context, namespace string, templa
 	if len(users) > len(named) {
 		more = fmt.Sprintf(" and %d more", len(users)-len(named))
 	}
-	return []string{fmt.Sprintf("%s in use: these SandboxSets go on with what they have of it, and cannot change until it exists again: %s%s",
-		what, strings.Join(named, ", "), more)}
+	return []string{fmt.Sprintf("%s in use: these %ss go on with what they have of it, and cannot change until it exists again: %s%s",
+		what, base.SetKind(ctx), strings.Join(named, ", "), more)}
 }

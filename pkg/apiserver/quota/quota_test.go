@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,7 +108,7 @@ func (c *configured) ValidateInitialization() error { return nil }
 func TestCharge(t *testing.T) {
 	plugin := &configured{answers: answers{errs: []error{nil}}}
 	Initializer().Initialize(plugin)
-	const resource = "count/sandboxes.agents.kruise.io"
+	const resource, also = "count/sandboxes.agents.kruise.io", "count/sandboxes.agents.x-k8s.io"
 	tests := map[string]struct {
 		ctx  context.Context
 		want int64
@@ -128,17 +129,25 @@ func TestCharge(t *testing.T) {
 				}
 				return
 			}
+			// A write through either group is charged under both names.
+			counted := 0
 			for _, e := range plugin.configuration.Evaluators() {
-				if e.GroupResource() != v1alpha1.Resource("sandboxes") {
+				if e.GroupResource().Resource != "sandboxes" {
 					continue
 				}
+				counted++
 				usage, err := e.Usage(plugin.about)
-				if used := usage[resource]; err != nil || len(usage) != 1 || used.Value() != tc.want {
-					t.Errorf("charged are %v, %v; want %d", usage, err, tc.want)
+				used, usedToo := usage[resource], usage[also]
+				if err != nil || len(usage) != 2 || used.Value() != tc.want || usedToo.Value() != tc.want {
+					t.Errorf("%s: charged are %v, %v; want %d under each name", e.GroupResource(), usage, err, tc.want)
 				}
-				return
+				if named := e.MatchingResources([]corev1.ResourceName{also, resource}); len(named) != 2 {
+					t.Errorf("%s: a quota is matched by %v", e.GroupResource(), named)
+				}
 			}
-			t.Error("sandboxes are not counted")
+			if counted != 2 {
+				t.Errorf("sandboxes are counted in %d groups, want 2", counted)
+			}
 		})
 	}
 }

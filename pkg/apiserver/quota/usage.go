@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	quota "k8s.io/apiserver/pkg/quota/v1"
@@ -16,9 +17,15 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// resources are those that a ResourceQuota can count, as
-// count/<resource>.agents.kruise.io.
-var resources = []string{"sandboxclaims", "sandboxes", "sandboxsets", "sandboxtemplates"}
+// resources are those that a ResourceQuota can count, as count/<resource>.<group>. Those of
+// one line are the same objects in the words of two groups: a write through either is charged
+// to a quota that names either, and twice only to one that names both, once for each name.
+var resources = [][]schema.GroupResource{
+	{v1alpha1.Resource("sandboxclaims"), {Group: v1alpha1.ExtensionsGroup, Resource: "sandboxclaims"}},
+	{v1alpha1.Resource("sandboxes"), {Group: v1alpha1.AgentsGroup, Resource: "sandboxes"}},
+	{v1alpha1.Resource("sandboxsets"), {Group: v1alpha1.ExtensionsGroup, Resource: "sandboxwarmpools"}},
+	{v1alpha1.Resource("sandboxtemplates"), {Group: v1alpha1.ExtensionsGroup, Resource: "sandboxtemplates"}},
+}
 
 type chargeKey struct{}
 
@@ -32,9 +39,12 @@ func WithCharge(ctx context.Context, n int) context.Context {
 // Initializer tells the plugin what to count. What is used already it reads in the
 // status of the quota.
 func Initializer() admission.PluginInitializer {
-	evaluators := make([]quota.Evaluator, 0, len(resources))
-	for _, resource := range resources {
-		evaluators = append(evaluators, evaluator{generic.NewObjectCountEvaluator(v1alpha1.Resource(resource), nil, "")})
+	var evaluators []quota.Evaluator
+	for _, names := range resources {
+		for i, name := range names {
+			own, other := generic.NewObjectCountEvaluator(name, nil, ""), generic.NewObjectCountEvaluator(names[1-i], nil, "")
+			evaluators = append(evaluators, evaluator{bothNames{own, other}})
+		}
 	}
 	return pluginInitializer{generic.NewConfiguration(evaluators, nil)}
 }
@@ -64,6 +74,36 @@ type severalAttributes struct {
 
 // GetObject implements admission.Attributes.
 func (a severalAttributes) GetObject() runtime.Object { return a.several }
+
+// bothNames counts an object under both names of its resource.
+type bothNames struct {
+	quota.Evaluator
+	other quota.Evaluator
+}
+
+// MatchingResources implements quota.Evaluator.
+func (e bothNames) MatchingResources(input []corev1.ResourceName) []corev1.ResourceName {
+	return append(e.Evaluator.MatchingResources(input), e.other.MatchingResources(input)...)
+}
+
+// Usage implements quota.Evaluator.
+func (e bothNames) Usage(object runtime.Object) (corev1.ResourceList, error) {
+	own, err := e.Evaluator.Usage(object)
+	if err != nil {
+		return nil, err
+	}
+	other, err := e.other.Usage(object)
+	return quota.Add(own, other), err
+}
+
+// Matches implements quota.Evaluator: a quota that names either concerns the object.
+func (e bothNames) Matches(resourceQuota *corev1.ResourceQuota, object runtime.Object) (bool, error) {
+	matches, err := e.Evaluator.Matches(resourceQuota, object)
+	if matches || err != nil {
+		return matches, err
+	}
+	return e.other.Matches(resourceQuota, object)
+}
 
 // evaluator counts objects, and several for what they are.
 type evaluator struct {

@@ -57,6 +57,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &sandboxv1alpha1.SandboxClaimStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimTemplateRef"):
 		return &sandboxv1alpha1.SandboxClaimTemplateRefApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimWarmPoolRef"):
+		return &sandboxv1alpha1.SandboxClaimWarmPoolRefApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxLifecycle"):
 		return &sandboxv1alpha1.SandboxLifecycleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxNetworkPolicy"):

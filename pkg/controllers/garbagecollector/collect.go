@@ -49,7 +49,7 @@ func (c *Controller) lookUpOwner(ctx context.Context, namespace string, owner *m
 	}
 	req := requestForOwner(namespace, owner)
 	for _, reader := range []client.Reader{c.client, c.reader} {
-		object := kinds[owner.Kind].object()
+		object := kinds[req.kind].object()
 		err := reader.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
 			return present, fmt.Errorf("getting its owner, %s: %w", req, err)

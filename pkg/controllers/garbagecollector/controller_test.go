@@ -58,6 +58,17 @@ func TestCollection(t *testing.T) {
 			},
 			want: []string{"Sandbox free", "Sandbox of-other of other", "SandboxSet other"},
 		},
+		"in other words": {
+			make: func(f *fixture) {
+				set, claim, kept := f.create(kindSet, "set"), f.create(kindClaim, "claim"), f.create(kindClaim, "kept")
+				f.create(kindSandbox, "unused", controlled(inWords("extensions.agents.x-k8s.io/v1beta1", "SandboxWarmPool", set)))
+				f.create(kindSandbox, "used", controlled(inWords("extensions.agents.x-k8s.io/v1beta1", "SandboxClaim", claim)))
+				f.create(kindSandbox, "held", controlled(inWords("extensions.agents.x-k8s.io/v1alpha1", "SandboxClaim", kept)))
+				f.remove(set, background)
+				f.remove(claim, foreground)
+			},
+			want: []string{"Sandbox held of kept", "SandboxClaim kept"},
+		},
 		"a set, foreground": {
 			make: func(f *fixture) {
 				set := f.create(kindSet, "set")

@@ -77,6 +77,11 @@ func of(kind string, owner client.Object) metav1.OwnerReference {
 	}
 }
 
+// inWords is of in the words of another group.
+func inWords(apiVersion, kind string, owner client.Object) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: owner.GetName(), UID: owner.GetUID()}
+}
+
 // controlled makes the owner the controller, as it is of what Sandlot makes.
 func controlled(owner metav1.OwnerReference) metav1.OwnerReference {
 	owner.Controller, owner.BlockOwnerDeletion = new(true), new(false)

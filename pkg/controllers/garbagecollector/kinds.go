@@ -7,10 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -70,7 +72,7 @@ func requestFor(kind string, object client.Object) request {
 }
 
 func requestForOwner(namespace string, owner *metav1.OwnerReference) request {
-	return request{kind: owner.Kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}}
+	return request{kind: v1alpha1.OwnerKind(owner), NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}}
 }
 
 // owners returns the owners of an object that are watched.
@@ -85,7 +87,8 @@ func owners(object client.Object) []metav1.OwnerReference {
 }
 
 func isWatched(owner *metav1.OwnerReference) bool {
-	return owner.APIVersion == v1alpha1.SchemeGroupVersion.String() && kinds[owner.Kind].object != nil
+	isServed := func(gv schema.GroupVersion) bool { return gv.String() == owner.APIVersion }
+	return slices.ContainsFunc(v1alpha1.ServedVersions, isServed) && kinds[v1alpha1.OwnerKind(owner)].object != nil
 }
 
 // uids returns the UIDs of the owners of an object.

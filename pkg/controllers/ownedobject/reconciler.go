@@ -22,7 +22,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -156,8 +155,7 @@ func (r *Reconciler[T]) belongsTo(object, owner client.Object, labels map[string
 // in one namespace, one is gone. Should that be the owner, then the cache is old, and
 // will show the other one, which takes the object back.
 func (r *Reconciler[T]) refersTo(by *metav1.OwnerReference, owner client.Object) bool {
-	gv, err := schema.ParseGroupVersion(by.APIVersion)
-	return err == nil && gv.Group == v1alpha1.GroupName && by.Kind == r.OwnerKind && by.Name == owner.GetName()
+	return v1alpha1.OwnerKind(by) == r.OwnerKind && by.Name == owner.GetName()
 }
 
 // remove deletes an object, unless another one has its name by now.

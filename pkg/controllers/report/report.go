@@ -36,9 +36,17 @@ func (r Recorder) Event(object client.Object, eventType, reason, note string) {
 		return
 	}
 	r.EventRecorder.Eventf(&corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: r.Kind,
+		APIVersion: r.apiVersion(object), Kind: r.Kind,
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 	}, nil, eventType, reason, r.Action, "%s", Truncate(note, MaxNote))
+}
+
+// apiVersion is the group and version in which the users of an object know it.
+func (r Recorder) apiVersion(object client.Object) string {
+	if claim, ok := object.(*v1alpha1.SandboxClaim); ok {
+		return v1alpha1.ClaimKind(claim).GroupVersion().String()
+	}
+	return v1alpha1.SchemeGroupVersion.String()
 }
 
 // Truncate cuts off a text that is longer than a limit in bytes, between two characters,

@@ -44,11 +44,11 @@ func TestDiscovery(t *testing.T) {
 	})
 	t.Run("explain", func(t *testing.T) {
 		for path, want := range map[string]string{
-			"sbc.spec.replicas":   "FIELD: replicas <integer>",
-			"sandboxset.spec":     "replicas",
-			"sandbox.status":      "phase",
-			"sandboxtemplate":     "KIND: SandboxTemplate",
-			"sandboxclaim.status": "claimedReplicas",
+			"sbc.spec.replicas":    "FIELD: replicas <integer>",
+			"sandboxset.spec":      "replicas",
+			"sbx.status":           "phase",
+			"sandboxtemplate":      "KIND: SandboxTemplate",
+			"sandboxclaims.status": "claimedReplicas",
 		} {
 			said := strings.Join(fields(kubectl(t, ns, "", "explain", path)), "\n")
 			if !strings.Contains(said, want) {

@@ -16,34 +16,40 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// runbook runs commands of docs/operations.md as they stand there, in a folder of
-// its own.
+// runbook runs commands of a page as they stand there, in a folder of its own.
 type runbook struct {
+	page            string
 	dir, kubeconfig string
 	blocks          map[string]string
 	// replaced is what has to be another way here.
 	replaced *strings.Replacer
 }
 
-// openRunbook reads the blocks that have a name, which is the word after "sh" in
-// their first line.
+// openRunbook reads the blocks of docs/operations.md.
 func openRunbook(t *testing.T, kubeconfig string, oldnew ...string) *runbook {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(repository(t), "docs", "operations.md"))
+	return openPage(t, "docs/operations.md", kubeconfig, oldnew...)
+}
+
+// openPage reads the blocks of a page that have a name, which is the word after "sh" in
+// their first line.
+func openPage(t *testing.T, page, kubeconfig string, oldnew ...string) *runbook {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository(t), filepath.FromSlash(page)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runbook{dir: t.TempDir(), kubeconfig: kubeconfig, blocks: map[string]string{}, replaced: strings.NewReplacer(oldnew...)}
+	r := &runbook{page: page, dir: t.TempDir(), kubeconfig: kubeconfig, blocks: map[string]string{}, replaced: strings.NewReplacer(oldnew...)}
 	for i := 0; i < len(oldnew); i += 2 {
 		if !strings.Contains(string(content), oldnew[i]) {
-			t.Fatalf("docs/operations.md has no %q", oldnew[i])
+			t.Fatalf("%s has no %q", page, oldnew[i])
 		}
 	}
 	for _, part := range strings.Split(string(content), "\n```sh ")[1:] {
 		name, rest, _ := strings.Cut(part, "\n")
 		commands, _, found := strings.Cut(rest, "\n```\n")
 		if _, twice := r.blocks[name]; twice || !found {
-			t.Fatalf("docs/operations.md has two blocks %q, or it has no end", name)
+			t.Fatalf("%s has two blocks %q, or it has no end", page, name)
 		}
 		r.blocks[name] = commands + "\n"
 	}
@@ -67,7 +73,7 @@ func (r *runbook) try(t *testing.T, names ...string) (string, error) {
 	for _, name := range names {
 		commands, ok := r.blocks[name]
 		if !ok {
-			t.Fatalf("docs/operations.md has no block %q", name)
+			t.Fatalf("%s has no block %q", r.page, name)
 		}
 		script += r.replaced.Replace(commands)
 	}
@@ -78,9 +84,9 @@ func (r *runbook) try(t *testing.T, names ...string) (string, error) {
 	path := strings.Join([]string{programs, filepath.Join(repository(t), "bin"), os.Getenv("PATH")}, string(filepath.ListSeparator))
 	cmd.Env = append(os.Environ(), "PATH="+path, "KUBECONFIG="+r.kubeconfig, "HOME="+r.dir)
 	out, err := cmd.CombinedOutput()
-	t.Logf("commands of docs/operations.md, %v:\n%s", names, out)
+	t.Logf("commands of %s, %v:\n%s", r.page, names, out)
 	if err != nil {
-		return string(out), fmt.Errorf("commands of docs/operations.md, %v: %w\n%s", names, err, out)
+		return string(out), fmt.Errorf("commands of %s, %v: %w\n%s", r.page, names, err, out)
 	}
 	return string(out), nil
 }

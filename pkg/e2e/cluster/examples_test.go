@@ -17,6 +17,28 @@ import (
 
 // examples are the topics of artifacts/example, and how to see that each takes effect.
 var examples = map[string]func(t *testing.T, ns string){
+	"agent-sandbox": func(t *testing.T, ns string) {
+		const claims = "sandboxclaims.extensions.agents.x-k8s.io"
+		await(t, ns, "--for=jsonpath={.status.readyReplicas}=3", "sandboxwarmpools.extensions.agents.x-k8s.io/python")
+		for _, object := range []string{claims + "/warm", claims + "/with-env", claims + "/by-template", "sandboxes.agents.x-k8s.io/notebook"} {
+			await(t, ns, "--for=condition=Ready", object)
+		}
+		if got := kubectl(t, ns, "", "get", claims, "with-env", "-o", "jsonpath={.status.sandbox.name}"); got != "with-env" {
+			t.Errorf("the claim with variables has sandbox %q", got)
+		}
+		if got := kubectl(t, ns, "", "get", "pod", "with-env", "-o", "jsonpath={.spec.containers[0].env}"); !strings.Contains(got, "TASK") {
+			t.Errorf("its pod has the variables %s", got)
+		}
+		if got := kubectl(t, ns, "", "get", claims, "by-template", "-o", "jsonpath={.spec.warmPoolRef.name}"); got != "python" && got != "" {
+			t.Errorf("the older claim is of pool %q", got)
+		}
+		kubectl(t, ns, "", "get", "service", "notebook")
+	},
+	"agent-sandbox-autoscaling": func(t *testing.T, ns string) {
+		const pool = "sandboxwarmpools.extensions.agents.x-k8s.io/python-by-claims"
+		await(t, ns, "--for=jsonpath={.spec.replicas}=4", pool)
+		await(t, ns, "--for=jsonpath={.status.readyReplicas}=4", pool)
+	},
 	"autoscaling": func(t *testing.T, ns string) {
 		await(t, ns, "--for=jsonpath={.spec.replicas}=4", "sbs/python-scaled")
 		await(t, ns, "--for=jsonpath={.status.availableReplicas}=4", "sbs/python-scaled")

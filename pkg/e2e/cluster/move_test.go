@@ -162,7 +162,7 @@ func TestMoveFromCRDs(t *testing.T) {
 	s := newSite(t)
 	s.makeFormer(t)
 	old := s.pod(t, metav1.NamespaceDefault, "keeper")
-	volume := s.volumeClaim(t, "data-keeper")
+	volume := s.volumeClaim(t)
 	book := openRunbook(t, s.Kubeconfig(), "artifacts/deploy/default --ignore-not-found",
 		filepath.Join(repository(t), "artifacts", "deploy", "local")+" --ignore-not-found")
 
@@ -186,7 +186,7 @@ func TestMoveFromCRDs(t *testing.T) {
 	if now := s.pod(t, metav1.NamespaceDefault, "keeper"); now.UID == old.UID || now.UID == "" || !metav1.IsControlledBy(now, keeper) {
 		t.Errorf("the sandbox has the pod %s of %v, before it was %s", now.UID, now.OwnerReferences, old.UID)
 	}
-	if now := s.volumeClaim(t, "data-keeper"); now.UID != volume.UID || now.DeletionTimestamp != nil {
+	if now := s.volumeClaim(t); now.UID != volume.UID || now.DeletionTimestamp != nil {
 		t.Errorf("the sandbox has the volume claim %s (%v), before it was %s", now.UID, now.DeletionTimestamp, volume.UID)
 	}
 	if _, err := s.Sandboxes(metav1.NamespaceDefault).Get(t.Context(), "pool-abcde", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -242,9 +242,10 @@ func (s *site) kubectl(t *testing.T, stdin string, args ...string) string {
 	return out
 }
 
-func (s *site) volumeClaim(t *testing.T, name string) *corev1.PersistentVolumeClaim {
+// volumeClaim returns the one of the sandbox that is kept.
+func (s *site) volumeClaim(t *testing.T) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	claim, err := s.kube.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
+	claim, err := s.kube.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).Get(t.Context(), "data-keeper", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

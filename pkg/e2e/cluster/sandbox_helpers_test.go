@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -166,6 +167,20 @@ func writesIn(t testing.TB, namespace string, logs ...string) (map[write]int, []
 	return answersIn(t, namespace, func(code int32) bool { return code < 300 }, logs...)
 }
 
+// withRotated are logs with what became too long of them, and has another name now.
+func withRotated(t testing.TB, logs []string) []string {
+	t.Helper()
+	var all []string
+	for _, path := range logs {
+		rotated, err := filepath.Glob(strings.TrimSuffix(path, ".log") + "-2*.log")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(append(all, rotated...), path)
+	}
+	return all
+}
+
 // conflictsIn counts the writes in a namespace that met another version, or
 // another object, than they were for.
 func conflictsIn(t testing.TB, namespace string, logs ...string) map[write]int {
@@ -179,7 +194,7 @@ func conflictsIn(t testing.TB, namespace string, logs ...string) map[write]int {
 func answersIn(t testing.TB, namespace string, such func(code int32) bool, logs ...string) (map[write]int, []auditv1.Event) {
 	t.Helper()
 	counts, events := map[write]int{}, []auditv1.Event{}
-	for _, path := range logs {
+	for _, path := range withRotated(t, logs) {
 		file, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -57,6 +57,7 @@ func TestSandboxIsAPod(t *testing.T) {
 	wantLabels := map[string]string{
 		"app": "x", "pod-template-hash": ready.Status.UpdateRevision,
 		"agents.kruise.io/created-by": "sandbox", "agents.kruise.io/sandbox-name": "box",
+		"agents.x-k8s.io/created-by": "unknown", "agents.x-k8s.io/sandbox-name-hash": v1alpha1.NameHash("box"),
 	}
 	if diff := cmp.Diff(wantLabels, pod.Labels); diff != "" {
 		t.Errorf("labels of the pod (-want +got):\n%s", diff)

@@ -98,6 +98,20 @@ func TestWebhooks(t *testing.T) {
 	if got := hooks.of("mine"); !slices.Equal(got, []string{"/mutate by " + user, "/validate by " + user}) {
 		t.Errorf("the webhooks were asked %q", got)
 	}
+
+	// A claim of agent-sandbox is shown to them in the words of their rules. What they add
+	// it keeps, though its own API has no word for it.
+	if _, err := c.agent(t, agentClaims, ns).Create(t.Context(), newAgentClaim("denied"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the webhook says no") {
+		t.Errorf("got %v, want the claim of agent-sandbox to be denied", err)
+	}
+	theirs := c.agentBound(t, ns, newAgentClaim("theirs"))
+	sandbox, err := c.Sandboxes(ns).Get(t.Context(), text(theirs, "status", "sandbox", "name"), metav1.GetOptions{})
+	if err != nil || sandbox.Labels["webhook"] != "yes" {
+		t.Errorf("the sandbox of a claim of agent-sandbox is %v, %v: not as it was admitted", sandbox, err)
+	}
+	if got := hooks.of("theirs"); len(got) != 2 {
+		t.Errorf("of the claim of agent-sandbox the webhooks were asked %q", got)
+	}
 }
 
 // webhooks labels the sandboxes of claims, wants to be the one who claims, and

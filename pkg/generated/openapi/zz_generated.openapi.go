@@ -9,7 +9,11 @@
 package openapi
 
 import (
-	v1alpha1 "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	v1alpha1 "github.com/sandlot-io/sandlot/apis/agents/v1alpha1"
+	v1beta1 "github.com/sandlot-io/sandlot/apis/agents/v1beta1"
+	extensionsv1alpha1 "github.com/sandlot-io/sandlot/apis/extensions/v1alpha1"
+	extensionsv1beta1 "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
+	sandboxv1alpha1 "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	v1 "k8s.io/api/autoscaling/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	resource "k8s.io/apimachinery/pkg/api/resource"
@@ -23,163 +27,2066 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1alpha1.CSIMountConfig{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref),
-		v1alpha1.ClaimedSandbox{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_ClaimedSandbox(ref),
-		v1alpha1.EmbeddedSandboxTemplate{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_EmbeddedSandboxTemplate(ref),
-		v1alpha1.ExecAction{}.OpenAPIModelName():                          schema_sandlot_apis_sandbox_v1alpha1_ExecAction(ref),
-		v1alpha1.HibernateStrategy{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_HibernateStrategy(ref),
-		v1alpha1.PauseStrategy{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref),
-		v1alpha1.PodInfo{}.OpenAPIModelName():                             schema_sandlot_apis_sandbox_v1alpha1_PodInfo(ref),
-		v1alpha1.PodMetadata{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_PodMetadata(ref),
-		v1alpha1.PodMetadataPolicy{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_PodMetadataPolicy(ref),
-		v1alpha1.RuntimeConfig{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_RuntimeConfig(ref),
-		v1alpha1.Sandbox{}.OpenAPIModelName():                             schema_sandlot_apis_sandbox_v1alpha1_Sandbox(ref),
-		v1alpha1.SandboxClaim{}.OpenAPIModelName():                        schema_sandlot_apis_sandbox_v1alpha1_SandboxClaim(ref),
-		v1alpha1.SandboxClaimEnvVar{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimEnvVar(ref),
-		v1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName():    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateOptions(ref),
-		v1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName():  schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateResources(ref),
-		v1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName():               schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimLifecycle(ref),
-		v1alpha1.SandboxClaimList{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimList(ref),
-		v1alpha1.SandboxClaimRelease{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRelease(ref),
-		v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseSpec(ref),
-		v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref),
-		v1alpha1.SandboxClaimRuntimeAccess{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref),
-		v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName():       schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref),
-		v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName():     schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref),
-		v1alpha1.SandboxClaimSpec{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref),
-		v1alpha1.SandboxClaimStatus{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref),
-		v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimTemplateRef(ref),
-		v1alpha1.SandboxLifecycle{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxLifecycle(ref),
-		v1alpha1.SandboxList{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_SandboxList(ref),
-		v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxNetworkPolicy(ref),
-		v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref),
-		v1alpha1.SandboxSet{}.OpenAPIModelName():                          schema_sandlot_apis_sandbox_v1alpha1_SandboxSet(ref),
-		v1alpha1.SandboxSetList{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_SandboxSetList(ref),
-		v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName():             schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref),
-		v1alpha1.SandboxSetSpec{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref),
-		v1alpha1.SandboxSetStatus{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxSetStatus(ref),
-		v1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_SandboxSetUpdateStrategy(ref),
-		v1alpha1.SandboxSpec{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref),
-		v1alpha1.SandboxStatus{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_SandboxStatus(ref),
-		v1alpha1.SandboxTemplate{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplate(ref),
-		v1alpha1.SandboxTemplateList{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateList(ref),
-		v1alpha1.SandboxTemplateRef{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateRef(ref),
-		v1alpha1.SandboxTemplateSpec{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref),
-		v1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxUpgradePolicy(ref),
-		v1alpha1.UpgradeAction{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_UpgradeAction(ref),
-		v1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName():         schema_sandlot_apis_sandbox_v1alpha1_VolumeClaimTemplatesOptions(ref),
-		v1.ContainerResourceMetricSource{}.OpenAPIModelName():             schema_k8sio_api_autoscaling_v1_ContainerResourceMetricSource(ref),
-		v1.ContainerResourceMetricStatus{}.OpenAPIModelName():             schema_k8sio_api_autoscaling_v1_ContainerResourceMetricStatus(ref),
-		v1.CrossVersionObjectReference{}.OpenAPIModelName():               schema_k8sio_api_autoscaling_v1_CrossVersionObjectReference(ref),
-		v1.ExternalMetricSource{}.OpenAPIModelName():                      schema_k8sio_api_autoscaling_v1_ExternalMetricSource(ref),
-		v1.ExternalMetricStatus{}.OpenAPIModelName():                      schema_k8sio_api_autoscaling_v1_ExternalMetricStatus(ref),
-		v1.HorizontalPodAutoscaler{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscaler(ref),
-		v1.HorizontalPodAutoscalerCondition{}.OpenAPIModelName():          schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerCondition(ref),
-		v1.HorizontalPodAutoscalerList{}.OpenAPIModelName():               schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerList(ref),
-		v1.HorizontalPodAutoscalerSpec{}.OpenAPIModelName():               schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerSpec(ref),
-		v1.HorizontalPodAutoscalerStatus{}.OpenAPIModelName():             schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerStatus(ref),
-		v1.MetricSpec{}.OpenAPIModelName():                                schema_k8sio_api_autoscaling_v1_MetricSpec(ref),
-		v1.MetricStatus{}.OpenAPIModelName():                              schema_k8sio_api_autoscaling_v1_MetricStatus(ref),
-		v1.ObjectMetricSource{}.OpenAPIModelName():                        schema_k8sio_api_autoscaling_v1_ObjectMetricSource(ref),
-		v1.ObjectMetricStatus{}.OpenAPIModelName():                        schema_k8sio_api_autoscaling_v1_ObjectMetricStatus(ref),
-		v1.PodsMetricSource{}.OpenAPIModelName():                          schema_k8sio_api_autoscaling_v1_PodsMetricSource(ref),
-		v1.PodsMetricStatus{}.OpenAPIModelName():                          schema_k8sio_api_autoscaling_v1_PodsMetricStatus(ref),
-		v1.ResourceMetricSource{}.OpenAPIModelName():                      schema_k8sio_api_autoscaling_v1_ResourceMetricSource(ref),
-		v1.ResourceMetricStatus{}.OpenAPIModelName():                      schema_k8sio_api_autoscaling_v1_ResourceMetricStatus(ref),
-		v1.Scale{}.OpenAPIModelName():                                     schema_k8sio_api_autoscaling_v1_Scale(ref),
-		v1.ScaleSpec{}.OpenAPIModelName():                                 schema_k8sio_api_autoscaling_v1_ScaleSpec(ref),
-		v1.ScaleStatus{}.OpenAPIModelName():                               schema_k8sio_api_autoscaling_v1_ScaleStatus(ref),
-		networkingv1.HTTPIngressPath{}.OpenAPIModelName():                 schema_k8sio_api_networking_v1_HTTPIngressPath(ref),
-		networkingv1.HTTPIngressRuleValue{}.OpenAPIModelName():            schema_k8sio_api_networking_v1_HTTPIngressRuleValue(ref),
-		networkingv1.IPAddress{}.OpenAPIModelName():                       schema_k8sio_api_networking_v1_IPAddress(ref),
-		networkingv1.IPAddressList{}.OpenAPIModelName():                   schema_k8sio_api_networking_v1_IPAddressList(ref),
-		networkingv1.IPAddressSpec{}.OpenAPIModelName():                   schema_k8sio_api_networking_v1_IPAddressSpec(ref),
-		networkingv1.IPBlock{}.OpenAPIModelName():                         schema_k8sio_api_networking_v1_IPBlock(ref),
-		networkingv1.Ingress{}.OpenAPIModelName():                         schema_k8sio_api_networking_v1_Ingress(ref),
-		networkingv1.IngressBackend{}.OpenAPIModelName():                  schema_k8sio_api_networking_v1_IngressBackend(ref),
-		networkingv1.IngressClass{}.OpenAPIModelName():                    schema_k8sio_api_networking_v1_IngressClass(ref),
-		networkingv1.IngressClassList{}.OpenAPIModelName():                schema_k8sio_api_networking_v1_IngressClassList(ref),
-		networkingv1.IngressClassParametersReference{}.OpenAPIModelName(): schema_k8sio_api_networking_v1_IngressClassParametersReference(ref),
-		networkingv1.IngressClassSpec{}.OpenAPIModelName():                schema_k8sio_api_networking_v1_IngressClassSpec(ref),
-		networkingv1.IngressList{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_IngressList(ref),
-		networkingv1.IngressLoadBalancerIngress{}.OpenAPIModelName():      schema_k8sio_api_networking_v1_IngressLoadBalancerIngress(ref),
-		networkingv1.IngressLoadBalancerStatus{}.OpenAPIModelName():       schema_k8sio_api_networking_v1_IngressLoadBalancerStatus(ref),
-		networkingv1.IngressPortStatus{}.OpenAPIModelName():               schema_k8sio_api_networking_v1_IngressPortStatus(ref),
-		networkingv1.IngressRule{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_IngressRule(ref),
-		networkingv1.IngressRuleValue{}.OpenAPIModelName():                schema_k8sio_api_networking_v1_IngressRuleValue(ref),
-		networkingv1.IngressServiceBackend{}.OpenAPIModelName():           schema_k8sio_api_networking_v1_IngressServiceBackend(ref),
-		networkingv1.IngressSpec{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_IngressSpec(ref),
-		networkingv1.IngressStatus{}.OpenAPIModelName():                   schema_k8sio_api_networking_v1_IngressStatus(ref),
-		networkingv1.IngressTLS{}.OpenAPIModelName():                      schema_k8sio_api_networking_v1_IngressTLS(ref),
-		networkingv1.NetworkPolicy{}.OpenAPIModelName():                   schema_k8sio_api_networking_v1_NetworkPolicy(ref),
-		networkingv1.NetworkPolicyEgressRule{}.OpenAPIModelName():         schema_k8sio_api_networking_v1_NetworkPolicyEgressRule(ref),
-		networkingv1.NetworkPolicyIngressRule{}.OpenAPIModelName():        schema_k8sio_api_networking_v1_NetworkPolicyIngressRule(ref),
-		networkingv1.NetworkPolicyList{}.OpenAPIModelName():               schema_k8sio_api_networking_v1_NetworkPolicyList(ref),
-		networkingv1.NetworkPolicyPeer{}.OpenAPIModelName():               schema_k8sio_api_networking_v1_NetworkPolicyPeer(ref),
-		networkingv1.NetworkPolicyPort{}.OpenAPIModelName():               schema_k8sio_api_networking_v1_NetworkPolicyPort(ref),
-		networkingv1.NetworkPolicySpec{}.OpenAPIModelName():               schema_k8sio_api_networking_v1_NetworkPolicySpec(ref),
-		networkingv1.ParentReference{}.OpenAPIModelName():                 schema_k8sio_api_networking_v1_ParentReference(ref),
-		networkingv1.ServiceBackendPort{}.OpenAPIModelName():              schema_k8sio_api_networking_v1_ServiceBackendPort(ref),
-		networkingv1.ServiceCIDR{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_ServiceCIDR(ref),
-		networkingv1.ServiceCIDRList{}.OpenAPIModelName():                 schema_k8sio_api_networking_v1_ServiceCIDRList(ref),
-		networkingv1.ServiceCIDRSpec{}.OpenAPIModelName():                 schema_k8sio_api_networking_v1_ServiceCIDRSpec(ref),
-		networkingv1.ServiceCIDRStatus{}.OpenAPIModelName():               schema_k8sio_api_networking_v1_ServiceCIDRStatus(ref),
-		resource.Quantity{}.OpenAPIModelName():                            schema_apimachinery_pkg_api_resource_Quantity(ref),
-		metav1.APIGroup{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_APIGroup(ref),
-		metav1.APIGroupList{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_APIGroupList(ref),
-		metav1.APIResource{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_APIResource(ref),
-		metav1.APIResourceList{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_APIResourceList(ref),
-		metav1.APIVersions{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_APIVersions(ref),
-		metav1.ApplyOptions{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		metav1.Condition{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_Condition(ref),
-		metav1.CreateOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_CreateOptions(ref),
-		metav1.DeleteOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		metav1.Duration{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_Duration(ref),
-		metav1.FieldSelectorRequirement{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		metav1.FieldsV1{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_FieldsV1(ref),
-		metav1.GetOptions{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_GetOptions(ref),
-		metav1.GroupKind{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_GroupKind(ref),
-		metav1.GroupResource{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_GroupResource(ref),
-		metav1.GroupVersion{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_GroupVersion(ref),
-		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		metav1.GroupVersionKind{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		metav1.GroupVersionResource{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		metav1.InternalEvent{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_InternalEvent(ref),
-		metav1.LabelSelector{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_LabelSelector(ref),
-		metav1.LabelSelectorRequirement{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		metav1.List{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_List(ref),
-		metav1.ListMeta{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_ListMeta(ref),
-		metav1.ListOptions{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_ListOptions(ref),
-		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		metav1.MicroTime{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_MicroTime(ref),
-		metav1.ObjectMeta{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		metav1.OwnerReference{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_OwnerReference(ref),
-		metav1.PartialObjectMetadata{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		metav1.PartialObjectMetadataList{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		metav1.Patch{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_Patch(ref),
-		metav1.PatchOptions{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_PatchOptions(ref),
-		metav1.Preconditions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_Preconditions(ref),
-		metav1.RootPaths{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_RootPaths(ref),
-		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		metav1.ShardInfo{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_ShardInfo(ref),
-		metav1.Status{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_Status(ref),
-		metav1.StatusCause{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_StatusCause(ref),
-		metav1.StatusDetails{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_StatusDetails(ref),
-		metav1.Table{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_Table(ref),
-		metav1.TableColumnDefinition{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		metav1.TableOptions{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_TableOptions(ref),
-		metav1.TableRow{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_TableRow(ref),
-		metav1.TableRowCondition{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		metav1.Time{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_Time(ref),
-		metav1.Timestamp{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_Timestamp(ref),
-		metav1.TypeMeta{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_TypeMeta(ref),
-		metav1.UpdateOptions{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		metav1.WatchEvent{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():                         schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():                             schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():                              schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		intstr.IntOrString{}.OpenAPIModelName():                           schema_apimachinery_pkg_util_intstr_IntOrString(ref),
-		version.Info{}.OpenAPIModelName():                                 schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.Sandbox{}.OpenAPIModelName():                                   schema_sandlot_apis_agents_v1alpha1_Sandbox(ref),
+		v1alpha1.SandboxList{}.OpenAPIModelName():                               schema_sandlot_apis_agents_v1alpha1_SandboxList(ref),
+		v1alpha1.SandboxSpec{}.OpenAPIModelName():                               schema_sandlot_apis_agents_v1alpha1_SandboxSpec(ref),
+		v1alpha1.SandboxStatus{}.OpenAPIModelName():                             schema_sandlot_apis_agents_v1alpha1_SandboxStatus(ref),
+		v1beta1.Sandbox{}.OpenAPIModelName():                                    schema_sandlot_apis_agents_v1beta1_Sandbox(ref),
+		v1beta1.SandboxBlueprint{}.OpenAPIModelName():                           schema_sandlot_apis_agents_v1beta1_SandboxBlueprint(ref),
+		v1beta1.SandboxList{}.OpenAPIModelName():                                schema_sandlot_apis_agents_v1beta1_SandboxList(ref),
+		v1beta1.SandboxSpec{}.OpenAPIModelName():                                schema_sandlot_apis_agents_v1beta1_SandboxSpec(ref),
+		v1beta1.SandboxStatus{}.OpenAPIModelName():                              schema_sandlot_apis_agents_v1beta1_SandboxStatus(ref),
+		extensionsv1alpha1.SandboxClaim{}.OpenAPIModelName():                    schema_sandlot_apis_extensions_v1alpha1_SandboxClaim(ref),
+		extensionsv1alpha1.SandboxClaimList{}.OpenAPIModelName():                schema_sandlot_apis_extensions_v1alpha1_SandboxClaimList(ref),
+		extensionsv1alpha1.SandboxClaimSpec{}.OpenAPIModelName():                schema_sandlot_apis_extensions_v1alpha1_SandboxClaimSpec(ref),
+		extensionsv1alpha1.SandboxTemplate{}.OpenAPIModelName():                 schema_sandlot_apis_extensions_v1alpha1_SandboxTemplate(ref),
+		extensionsv1alpha1.SandboxTemplateList{}.OpenAPIModelName():             schema_sandlot_apis_extensions_v1alpha1_SandboxTemplateList(ref),
+		extensionsv1alpha1.SandboxTemplateSpec{}.OpenAPIModelName():             schema_sandlot_apis_extensions_v1alpha1_SandboxTemplateSpec(ref),
+		extensionsv1alpha1.SandboxWarmPool{}.OpenAPIModelName():                 schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPool(ref),
+		extensionsv1alpha1.SandboxWarmPoolList{}.OpenAPIModelName():             schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPoolList(ref),
+		extensionsv1alpha1.SandboxWarmPoolSpec{}.OpenAPIModelName():             schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPoolSpec(ref),
+		extensionsv1beta1.ClaimedSandbox{}.OpenAPIModelName():                   schema_sandlot_apis_extensions_v1beta1_ClaimedSandbox(ref),
+		extensionsv1beta1.EnvVar{}.OpenAPIModelName():                           schema_sandlot_apis_extensions_v1beta1_EnvVar(ref),
+		extensionsv1beta1.Lifecycle{}.OpenAPIModelName():                        schema_sandlot_apis_extensions_v1beta1_Lifecycle(ref),
+		extensionsv1beta1.NetworkPolicySpec{}.OpenAPIModelName():                schema_sandlot_apis_extensions_v1beta1_NetworkPolicySpec(ref),
+		extensionsv1beta1.PodMetadata{}.OpenAPIModelName():                      schema_sandlot_apis_extensions_v1beta1_PodMetadata(ref),
+		extensionsv1beta1.SandboxClaim{}.OpenAPIModelName():                     schema_sandlot_apis_extensions_v1beta1_SandboxClaim(ref),
+		extensionsv1beta1.SandboxClaimList{}.OpenAPIModelName():                 schema_sandlot_apis_extensions_v1beta1_SandboxClaimList(ref),
+		extensionsv1beta1.SandboxClaimSpec{}.OpenAPIModelName():                 schema_sandlot_apis_extensions_v1beta1_SandboxClaimSpec(ref),
+		extensionsv1beta1.SandboxClaimStatus{}.OpenAPIModelName():               schema_sandlot_apis_extensions_v1beta1_SandboxClaimStatus(ref),
+		extensionsv1beta1.SandboxTemplate{}.OpenAPIModelName():                  schema_sandlot_apis_extensions_v1beta1_SandboxTemplate(ref),
+		extensionsv1beta1.SandboxTemplateList{}.OpenAPIModelName():              schema_sandlot_apis_extensions_v1beta1_SandboxTemplateList(ref),
+		extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName():               schema_sandlot_apis_extensions_v1beta1_SandboxTemplateRef(ref),
+		extensionsv1beta1.SandboxTemplateSpec{}.OpenAPIModelName():              schema_sandlot_apis_extensions_v1beta1_SandboxTemplateSpec(ref),
+		extensionsv1beta1.SandboxWarmPool{}.OpenAPIModelName():                  schema_sandlot_apis_extensions_v1beta1_SandboxWarmPool(ref),
+		extensionsv1beta1.SandboxWarmPoolList{}.OpenAPIModelName():              schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolList(ref),
+		extensionsv1beta1.SandboxWarmPoolRef{}.OpenAPIModelName():               schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolRef(ref),
+		extensionsv1beta1.SandboxWarmPoolSpec{}.OpenAPIModelName():              schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolSpec(ref),
+		extensionsv1beta1.SandboxWarmPoolStatus{}.OpenAPIModelName():            schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolStatus(ref),
+		extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName():                   schema_sandlot_apis_extensions_v1beta1_UpdateStrategy(ref),
+		sandboxv1alpha1.CSIMountConfig{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref),
+		sandboxv1alpha1.ClaimedSandbox{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_ClaimedSandbox(ref),
+		sandboxv1alpha1.EmbeddedSandboxTemplate{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_EmbeddedSandboxTemplate(ref),
+		sandboxv1alpha1.ExecAction{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_ExecAction(ref),
+		sandboxv1alpha1.HibernateStrategy{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_HibernateStrategy(ref),
+		sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref),
+		sandboxv1alpha1.PodInfo{}.OpenAPIModelName():                            schema_sandlot_apis_sandbox_v1alpha1_PodInfo(ref),
+		sandboxv1alpha1.PodMetadata{}.OpenAPIModelName():                        schema_sandlot_apis_sandbox_v1alpha1_PodMetadata(ref),
+		sandboxv1alpha1.PodMetadataPolicy{}.OpenAPIModelName():                  schema_sandlot_apis_sandbox_v1alpha1_PodMetadataPolicy(ref),
+		sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_RuntimeConfig(ref),
+		sandboxv1alpha1.Sandbox{}.OpenAPIModelName():                            schema_sandlot_apis_sandbox_v1alpha1_Sandbox(ref),
+		sandboxv1alpha1.SandboxClaim{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_SandboxClaim(ref),
+		sandboxv1alpha1.SandboxClaimEnvVar{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimEnvVar(ref),
+		sandboxv1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName():   schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateOptions(ref),
+		sandboxv1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName(): schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateResources(ref),
+		sandboxv1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName():              schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimLifecycle(ref),
+		sandboxv1alpha1.SandboxClaimList{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimList(ref),
+		sandboxv1alpha1.SandboxClaimRelease{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRelease(ref),
+		sandboxv1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseSpec(ref),
+		sandboxv1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName():          schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimReleaseStatus(ref),
+		sandboxv1alpha1.SandboxClaimRuntimeAccess{}.OpenAPIModelName():          schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref),
+		sandboxv1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName():      schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessSpec(ref),
+		sandboxv1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName():    schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref),
+		sandboxv1alpha1.SandboxClaimSpec{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref),
+		sandboxv1alpha1.SandboxClaimStatus{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref),
+		sandboxv1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimTemplateRef(ref),
+		sandboxv1alpha1.SandboxClaimWarmPoolRef{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimWarmPoolRef(ref),
+		sandboxv1alpha1.SandboxLifecycle{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_SandboxLifecycle(ref),
+		sandboxv1alpha1.SandboxList{}.OpenAPIModelName():                        schema_sandlot_apis_sandbox_v1alpha1_SandboxList(ref),
+		sandboxv1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName():               schema_sandlot_apis_sandbox_v1alpha1_SandboxNetworkPolicy(ref),
+		sandboxv1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName():               schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref),
+		sandboxv1alpha1.SandboxSet{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_SandboxSet(ref),
+		sandboxv1alpha1.SandboxSetList{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_SandboxSetList(ref),
+		sandboxv1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref),
+		sandboxv1alpha1.SandboxSetSpec{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref),
+		sandboxv1alpha1.SandboxSetStatus{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_SandboxSetStatus(ref),
+		sandboxv1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName():           schema_sandlot_apis_sandbox_v1alpha1_SandboxSetUpdateStrategy(ref),
+		sandboxv1alpha1.SandboxSpec{}.OpenAPIModelName():                        schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref),
+		sandboxv1alpha1.SandboxStatus{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_SandboxStatus(ref),
+		sandboxv1alpha1.SandboxTemplate{}.OpenAPIModelName():                    schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplate(ref),
+		sandboxv1alpha1.SandboxTemplateList{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateList(ref),
+		sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateRef(ref),
+		sandboxv1alpha1.SandboxTemplateSpec{}.OpenAPIModelName():                schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref),
+		sandboxv1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName():               schema_sandlot_apis_sandbox_v1alpha1_SandboxUpgradePolicy(ref),
+		sandboxv1alpha1.UpgradeAction{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_UpgradeAction(ref),
+		sandboxv1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName():        schema_sandlot_apis_sandbox_v1alpha1_VolumeClaimTemplatesOptions(ref),
+		v1.ContainerResourceMetricSource{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_ContainerResourceMetricSource(ref),
+		v1.ContainerResourceMetricStatus{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_ContainerResourceMetricStatus(ref),
+		v1.CrossVersionObjectReference{}.OpenAPIModelName():                     schema_k8sio_api_autoscaling_v1_CrossVersionObjectReference(ref),
+		v1.ExternalMetricSource{}.OpenAPIModelName():                            schema_k8sio_api_autoscaling_v1_ExternalMetricSource(ref),
+		v1.ExternalMetricStatus{}.OpenAPIModelName():                            schema_k8sio_api_autoscaling_v1_ExternalMetricStatus(ref),
+		v1.HorizontalPodAutoscaler{}.OpenAPIModelName():                         schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscaler(ref),
+		v1.HorizontalPodAutoscalerCondition{}.OpenAPIModelName():                schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerCondition(ref),
+		v1.HorizontalPodAutoscalerList{}.OpenAPIModelName():                     schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerList(ref),
+		v1.HorizontalPodAutoscalerSpec{}.OpenAPIModelName():                     schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerSpec(ref),
+		v1.HorizontalPodAutoscalerStatus{}.OpenAPIModelName():                   schema_k8sio_api_autoscaling_v1_HorizontalPodAutoscalerStatus(ref),
+		v1.MetricSpec{}.OpenAPIModelName():                                      schema_k8sio_api_autoscaling_v1_MetricSpec(ref),
+		v1.MetricStatus{}.OpenAPIModelName():                                    schema_k8sio_api_autoscaling_v1_MetricStatus(ref),
+		v1.ObjectMetricSource{}.OpenAPIModelName():                              schema_k8sio_api_autoscaling_v1_ObjectMetricSource(ref),
+		v1.ObjectMetricStatus{}.OpenAPIModelName():                              schema_k8sio_api_autoscaling_v1_ObjectMetricStatus(ref),
+		v1.PodsMetricSource{}.OpenAPIModelName():                                schema_k8sio_api_autoscaling_v1_PodsMetricSource(ref),
+		v1.PodsMetricStatus{}.OpenAPIModelName():                                schema_k8sio_api_autoscaling_v1_PodsMetricStatus(ref),
+		v1.ResourceMetricSource{}.OpenAPIModelName():                            schema_k8sio_api_autoscaling_v1_ResourceMetricSource(ref),
+		v1.ResourceMetricStatus{}.OpenAPIModelName():                            schema_k8sio_api_autoscaling_v1_ResourceMetricStatus(ref),
+		v1.Scale{}.OpenAPIModelName():                                           schema_k8sio_api_autoscaling_v1_Scale(ref),
+		v1.ScaleSpec{}.OpenAPIModelName():                                       schema_k8sio_api_autoscaling_v1_ScaleSpec(ref),
+		v1.ScaleStatus{}.OpenAPIModelName():                                     schema_k8sio_api_autoscaling_v1_ScaleStatus(ref),
+		networkingv1.HTTPIngressPath{}.OpenAPIModelName():                       schema_k8sio_api_networking_v1_HTTPIngressPath(ref),
+		networkingv1.HTTPIngressRuleValue{}.OpenAPIModelName():                  schema_k8sio_api_networking_v1_HTTPIngressRuleValue(ref),
+		networkingv1.IPAddress{}.OpenAPIModelName():                             schema_k8sio_api_networking_v1_IPAddress(ref),
+		networkingv1.IPAddressList{}.OpenAPIModelName():                         schema_k8sio_api_networking_v1_IPAddressList(ref),
+		networkingv1.IPAddressSpec{}.OpenAPIModelName():                         schema_k8sio_api_networking_v1_IPAddressSpec(ref),
+		networkingv1.IPBlock{}.OpenAPIModelName():                               schema_k8sio_api_networking_v1_IPBlock(ref),
+		networkingv1.Ingress{}.OpenAPIModelName():                               schema_k8sio_api_networking_v1_Ingress(ref),
+		networkingv1.IngressBackend{}.OpenAPIModelName():                        schema_k8sio_api_networking_v1_IngressBackend(ref),
+		networkingv1.IngressClass{}.OpenAPIModelName():                          schema_k8sio_api_networking_v1_IngressClass(ref),
+		networkingv1.IngressClassList{}.OpenAPIModelName():                      schema_k8sio_api_networking_v1_IngressClassList(ref),
+		networkingv1.IngressClassParametersReference{}.OpenAPIModelName():       schema_k8sio_api_networking_v1_IngressClassParametersReference(ref),
+		networkingv1.IngressClassSpec{}.OpenAPIModelName():                      schema_k8sio_api_networking_v1_IngressClassSpec(ref),
+		networkingv1.IngressList{}.OpenAPIModelName():                           schema_k8sio_api_networking_v1_IngressList(ref),
+		networkingv1.IngressLoadBalancerIngress{}.OpenAPIModelName():            schema_k8sio_api_networking_v1_IngressLoadBalancerIngress(ref),
+		networkingv1.IngressLoadBalancerStatus{}.OpenAPIModelName():             schema_k8sio_api_networking_v1_IngressLoadBalancerStatus(ref),
+		networkingv1.IngressPortStatus{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_IngressPortStatus(ref),
+		networkingv1.IngressRule{}.OpenAPIModelName():                           schema_k8sio_api_networking_v1_IngressRule(ref),
+		networkingv1.IngressRuleValue{}.OpenAPIModelName():                      schema_k8sio_api_networking_v1_IngressRuleValue(ref),
+		networkingv1.IngressServiceBackend{}.OpenAPIModelName():                 schema_k8sio_api_networking_v1_IngressServiceBackend(ref),
+		networkingv1.IngressSpec{}.OpenAPIModelName():                           schema_k8sio_api_networking_v1_IngressSpec(ref),
+		networkingv1.IngressStatus{}.OpenAPIModelName():                         schema_k8sio_api_networking_v1_IngressStatus(ref),
+		networkingv1.IngressTLS{}.OpenAPIModelName():                            schema_k8sio_api_networking_v1_IngressTLS(ref),
+		networkingv1.NetworkPolicy{}.OpenAPIModelName():                         schema_k8sio_api_networking_v1_NetworkPolicy(ref),
+		networkingv1.NetworkPolicyEgressRule{}.OpenAPIModelName():               schema_k8sio_api_networking_v1_NetworkPolicyEgressRule(ref),
+		networkingv1.NetworkPolicyIngressRule{}.OpenAPIModelName():              schema_k8sio_api_networking_v1_NetworkPolicyIngressRule(ref),
+		networkingv1.NetworkPolicyList{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_NetworkPolicyList(ref),
+		networkingv1.NetworkPolicyPeer{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_NetworkPolicyPeer(ref),
+		networkingv1.NetworkPolicyPort{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_NetworkPolicyPort(ref),
+		networkingv1.NetworkPolicySpec{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_NetworkPolicySpec(ref),
+		networkingv1.ParentReference{}.OpenAPIModelName():                       schema_k8sio_api_networking_v1_ParentReference(ref),
+		networkingv1.ServiceBackendPort{}.OpenAPIModelName():                    schema_k8sio_api_networking_v1_ServiceBackendPort(ref),
+		networkingv1.ServiceCIDR{}.OpenAPIModelName():                           schema_k8sio_api_networking_v1_ServiceCIDR(ref),
+		networkingv1.ServiceCIDRList{}.OpenAPIModelName():                       schema_k8sio_api_networking_v1_ServiceCIDRList(ref),
+		networkingv1.ServiceCIDRSpec{}.OpenAPIModelName():                       schema_k8sio_api_networking_v1_ServiceCIDRSpec(ref),
+		networkingv1.ServiceCIDRStatus{}.OpenAPIModelName():                     schema_k8sio_api_networking_v1_ServiceCIDRStatus(ref),
+		resource.Quantity{}.OpenAPIModelName():                                  schema_apimachinery_pkg_api_resource_Quantity(ref),
+		metav1.APIGroup{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_APIGroup(ref),
+		metav1.APIGroupList{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_APIGroupList(ref),
+		metav1.APIResource{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_APIResource(ref),
+		metav1.APIResourceList{}.OpenAPIModelName():                             schema_pkg_apis_meta_v1_APIResourceList(ref),
+		metav1.APIVersions{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_APIVersions(ref),
+		metav1.ApplyOptions{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		metav1.Condition{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_Condition(ref),
+		metav1.CreateOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_CreateOptions(ref),
+		metav1.DeleteOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		metav1.Duration{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_Duration(ref),
+		metav1.FieldSelectorRequirement{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		metav1.FieldsV1{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_FieldsV1(ref),
+		metav1.GetOptions{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_GetOptions(ref),
+		metav1.GroupKind{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_GroupKind(ref),
+		metav1.GroupResource{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_GroupResource(ref),
+		metav1.GroupVersion{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_GroupVersion(ref),
+		metav1.GroupVersionForDiscovery{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		metav1.GroupVersionKind{}.OpenAPIModelName():                            schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		metav1.GroupVersionResource{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		metav1.InternalEvent{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_InternalEvent(ref),
+		metav1.LabelSelector{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_LabelSelector(ref),
+		metav1.LabelSelectorRequirement{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		metav1.List{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_List(ref),
+		metav1.ListMeta{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_ListMeta(ref),
+		metav1.ListOptions{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_ListOptions(ref),
+		metav1.ManagedFieldsEntry{}.OpenAPIModelName():                          schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		metav1.MicroTime{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_MicroTime(ref),
+		metav1.ObjectMeta{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		metav1.OwnerReference{}.OpenAPIModelName():                              schema_pkg_apis_meta_v1_OwnerReference(ref),
+		metav1.PartialObjectMetadata{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		metav1.PartialObjectMetadataList{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		metav1.Patch{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_Patch(ref),
+		metav1.PatchOptions{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_PatchOptions(ref),
+		metav1.Preconditions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_Preconditions(ref),
+		metav1.RootPaths{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_RootPaths(ref),
+		metav1.ServerAddressByClientCIDR{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		metav1.ShardInfo{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_ShardInfo(ref),
+		metav1.Status{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_Status(ref),
+		metav1.StatusCause{}.OpenAPIModelName():                                 schema_pkg_apis_meta_v1_StatusCause(ref),
+		metav1.StatusDetails{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_StatusDetails(ref),
+		metav1.Table{}.OpenAPIModelName():                                       schema_pkg_apis_meta_v1_Table(ref),
+		metav1.TableColumnDefinition{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		metav1.TableOptions{}.OpenAPIModelName():                                schema_pkg_apis_meta_v1_TableOptions(ref),
+		metav1.TableRow{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_TableRow(ref),
+		metav1.TableRowCondition{}.OpenAPIModelName():                           schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		metav1.Time{}.OpenAPIModelName():                                        schema_pkg_apis_meta_v1_Time(ref),
+		metav1.Timestamp{}.OpenAPIModelName():                                   schema_pkg_apis_meta_v1_Timestamp(ref),
+		metav1.TypeMeta{}.OpenAPIModelName():                                    schema_pkg_apis_meta_v1_TypeMeta(ref),
+		metav1.UpdateOptions{}.OpenAPIModelName():                               schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		metav1.WatchEvent{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():                               schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                                    schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		intstr.IntOrString{}.OpenAPIModelName():                                 schema_apimachinery_pkg_util_intstr_IntOrString(ref),
+		version.Info{}.OpenAPIModelName():                                       schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_sandlot_apis_agents_v1alpha1_Sandbox(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Sandbox is one isolated environment: a pod of the same name and what belongs to it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what the sandbox should be.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what the sandbox is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SandboxStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SandboxSpec{}.OpenAPIModelName(), v1alpha1.SandboxStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1alpha1_SandboxList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxList is a list of sandboxes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the sandboxes.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Sandbox{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Sandbox{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1alpha1_SandboxSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxSpec is what a sandbox should be.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"podTemplate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"volumeClaimTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplates are PersistentVolumeClaims made for the sandbox, under the name <template name>-<sandbox name>. Immutable on a Sandbox.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(runtime.RawExtension{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service says whether the sandbox has a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"shutdownTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdownTime is when the sandbox expires. Unset means never.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"shutdownPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdownPolicy says what becomes of the sandbox when it expires. Its pod and its Service are deleted; Delete removes the Sandbox too, and Retain keeps it, with conditions only. Default Retain.\n\nPossible enum values:\n - `\"Delete\"` deletes the Sandbox.\n - `\"Retain\"` keeps the Sandbox, and deletes its pod and its Service. It is the default.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "Retain"},
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is 1 for a sandbox that runs, and 0 for one without a pod, which keeps its volumes and its Service. Default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1alpha1_SandboxStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxStatus is what a sandbox is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"serviceFQDN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceFQDN is the domain name of the sandbox's Service, as long as it has one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service is the name of the sandbox's Service, as long as it has one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are Ready, Suspended, PodScheduled and Finished.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "selector selects the sandbox's pod.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"podIPs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "podIPs are the addresses of the sandbox's pod, as long as it has one.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"nodeName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nodeName is the node of the sandbox's pod, as long as it has one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is how many pods the sandbox has: 0 or 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1beta1_Sandbox(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Sandbox is a pod with a stable name, volumes and network identity of its own, which can be suspended and resumed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what the pod of the sandbox looks like, and whether it runs.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.SandboxSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says how the sandbox is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1beta1.SandboxStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.SandboxSpec{}.OpenAPIModelName(), v1beta1.SandboxStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1beta1_SandboxBlueprint(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxBlueprint is what a Sandbox and a SandboxTemplate have in common.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"podTemplate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"volumeClaimTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplates are PersistentVolumeClaims made for the sandbox, under the name <template name>-<sandbox name>. Immutable on a Sandbox.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(runtime.RawExtension{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service says whether the sandbox has a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1beta1_SandboxList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxList is a list of sandboxes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the sandboxes.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1beta1.Sandbox{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1beta1.Sandbox{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1beta1_SandboxSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxSpec says what the pod of the sandbox looks like, and whether it runs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"podTemplate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"volumeClaimTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplates are PersistentVolumeClaims made for the sandbox, under the name <template name>-<sandbox name>. Immutable on a Sandbox.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(runtime.RawExtension{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service says whether the sandbox has a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"shutdownTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdownTime is when the sandbox expires. Unset is never.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"shutdownPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdownPolicy says what happens then: Delete deletes the Sandbox, Retain its pod and Service alone. Default Retain.\n\nPossible enum values:\n - `\"Delete\"` deletes the Sandbox.\n - `\"Retain\"` keeps the Sandbox, and deletes its pod and its Service. It is the default.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "Retain"},
+						},
+					},
+					"operatingMode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "operatingMode is Running, or Suspended for a sandbox without a pod, of which the volumes are kept. Default Running.\n\nPossible enum values:\n - `\"Running\"` is of a sandbox with a pod. It is the default.\n - `\"Suspended\"` is of a sandbox without a pod.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Running", "Suspended"},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_agents_v1beta1_SandboxStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxStatus says how a sandbox is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"serviceFQDN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceFQDN is the domain name of the sandbox's Service, as long as it has one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service is the name of the sandbox's Service, as long as it has one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are Ready, Suspended, PodScheduled and Finished.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "selector selects the sandbox's pod.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"podIPs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "podIPs are the addresses of the sandbox's pod, as long as it has one.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"nodeName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nodeName is the node of the sandbox's pod, as long as it has one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxClaim(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaim asks for one sandbox. The request that creates it binds it, in one transaction with the claim itself, if a pool has one. A sandbox that is gone is replaced.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. The name has at most 63 characters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says of which template a sandbox is wanted, and for how long.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1alpha1.SandboxClaimSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says which sandbox it is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxClaimStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1alpha1.SandboxClaimSpec{}.OpenAPIModelName(), extensionsv1beta1.SandboxClaimStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxClaimList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimList is a list of claims.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the claims.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1alpha1.SandboxClaim{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1alpha1.SandboxClaim{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxClaimSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimSpec says of which template a sandbox is wanted, and for how long.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"sandboxTemplateRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxTemplateRef is the SandboxTemplate to claim by.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName()),
+						},
+					},
+					"warmpool": {
+						SchemaProps: spec.SchemaProps{
+							Description: "warmpool says which pools of the template may serve the claim: default (all of them), none (the sandbox is made for the claim), or the name of one SandboxWarmPool. Default \"default\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lifecycle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lifecycle says when the claim ends. Unset means never.",
+							Ref:         ref(extensionsv1beta1.Lifecycle{}.OpenAPIModelName()),
+						},
+					},
+					"additionalPodMetadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "additionalPodMetadata is put on the pod of the sandbox. Labels need a domain that the server allows. A key that the pod template sets to another value is refused.",
+							Ref:         ref(extensionsv1beta1.PodMetadata{}.OpenAPIModelName()),
+						},
+					},
+					"env": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "env are environment variables for the containers of the pod, as far as the envVarsInjectionPolicy of the template allows. A running pod cannot take them, so the sandbox is made for the claim. At most 256, of 32 KiB in all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1beta1.EnvVar{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"sandboxTemplateRef"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.EnvVar{}.OpenAPIModelName(), extensionsv1beta1.Lifecycle{}.OpenAPIModelName(), extensionsv1beta1.PodMetadata{}.OpenAPIModelName(), extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxTemplate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxTemplate describes a sandbox once, for the SandboxWarmPools and SandboxClaims that refer to it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec describes the sandbox.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1alpha1.SandboxTemplateSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1alpha1.SandboxTemplateSpec{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxTemplateList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxTemplateList is a list of templates.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the templates.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1alpha1.SandboxTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1alpha1.SandboxTemplate{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxTemplateSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxTemplateSpec describes a sandbox.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"podTemplate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"volumeClaimTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplates are PersistentVolumeClaims made for the sandbox, under the name <template name>-<sandbox name>. Immutable on a Sandbox.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(runtime.RawExtension{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service says whether the sandbox has a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"networkPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "networkPolicy is the traffic that sandboxes of this template may have. Unset means the secure default: from the namespace of the router in, to public addresses out.",
+							Ref:         ref(extensionsv1beta1.NetworkPolicySpec{}.OpenAPIModelName()),
+						},
+					},
+					"networkPolicyManagement": {
+						SchemaProps: spec.SchemaProps{
+							Description: "networkPolicyManagement says who keeps the NetworkPolicy of this template: Managed makes it and keeps it right, Unmanaged leaves networking to others and does not apply networkPolicy. Default Managed.\n\nPossible enum values:\n - `\"Managed\"` makes a NetworkPolicy and keeps it right. It is the default.\n - `\"Unmanaged\"` leaves networking to others.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Managed", "Unmanaged"},
+						},
+					},
+					"envVarsInjectionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "envVarsInjectionPolicy says what a claim's env may do to the containers: Allowed adds new variables, Overrides also replaces those of the template, Disallowed refuses such claims. Default Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` lets claims add what the template does not have.\n - `\"Disallowed\"` refuses what a claim adds. It is the default.\n - `\"Overrides\"` lets claims replace what the template has, too.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.NetworkPolicySpec{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPool(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPool keeps a pool of sandboxes that are started before anyone asks for them, and refills it as they are claimed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. The name has at most 63 characters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says how large the pool is and what its sandboxes look like.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1alpha1.SandboxWarmPoolSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says how much of the pool is there.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxWarmPoolStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1alpha1.SandboxWarmPoolSpec{}.OpenAPIModelName(), extensionsv1beta1.SandboxWarmPoolStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPoolList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPoolList is a list of pools.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the pools.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1alpha1.SandboxWarmPool{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1alpha1.SandboxWarmPool{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPoolSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPoolSpec says how large a pool is and what its sandboxes look like.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is the number of unused sandboxes to keep. Claimed ones do not count. At least 0.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"sandboxTemplateRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxTemplateRef is the SandboxTemplate that the sandboxes are made from.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName()),
+						},
+					},
+					"updateStrategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "updateStrategy says what becomes of sandboxes of an older template.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"replicas", "sandboxTemplateRef"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName(), extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_ClaimedSandbox(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimedSandbox is the sandbox of a claim.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the Sandbox.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"podIPs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "podIPs are the addresses of its pod, as long as it has one.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_EnvVar(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "EnvVar is an environment variable.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the variable.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "value of the variable.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"containerName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "containerName is the container that gets it, which may be an init container. Unset is the first container.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "value"},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_Lifecycle(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Lifecycle says when a claim ends, and what happens then.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"shutdownTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdownTime is when the claim ends.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"ttlSecondsAfterFinished": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ttlSecondsAfterFinished is how many seconds after its sandbox has finished the claim ends, at least 0.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"shutdownPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdownPolicy says what happens when the claim ends: Delete deletes it, DeleteForeground too, after all that is under it, and Retain deletes its sandbox alone. Default Retain.\n\nPossible enum values:\n - `\"Delete\"` deletes the claim, and its sandbox with it.\n - `\"DeleteForeground\"` deletes the claim after its sandbox and its pod.\n - `\"Retain\"` keeps the claim and deletes its sandbox. It is the default.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "DeleteForeground", "Retain"},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_NetworkPolicySpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NetworkPolicySpec is the traffic that sandboxes of a template may have, in the rules of a NetworkPolicy.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"ingress": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "ingress are the kinds of incoming traffic that are allowed. Empty denies all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(networkingv1.NetworkPolicyIngressRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"egress": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "egress are the kinds of outgoing traffic that are allowed. Empty denies all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(networkingv1.NetworkPolicyEgressRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			networkingv1.NetworkPolicyEgressRule{}.OpenAPIModelName(), networkingv1.NetworkPolicyIngressRule{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_PodMetadata(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodMetadata are labels and annotations of a pod.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"labels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labels of the pod.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations of the pod.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxClaim(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaim asks for one sandbox, and has it for as long as it exists. The request that creates it binds it: the answer names the sandbox and its addresses already.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. The name has at most 63 characters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says which sandbox is wanted.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxClaimSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says which sandbox the claim has.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxClaimStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxClaimSpec{}.OpenAPIModelName(), extensionsv1beta1.SandboxClaimStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxClaimList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimList is a list of claims.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the claims.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1beta1.SandboxClaim{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxClaim{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxClaimSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimSpec says which sandbox is wanted. warmPoolRef, or sandboxTemplateRef as in older versions, is required.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"warmPoolRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "warmPoolRef names the SandboxWarmPool that the sandbox is taken from. Where it has none to give, one is made from the template of the pool.",
+							Ref:         ref(extensionsv1beta1.SandboxWarmPoolRef{}.OpenAPIModelName()),
+						},
+					},
+					"sandboxTemplateRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxTemplateRef claims by SandboxTemplate, as in older versions. With warmPoolRef, the pool has to be one of this template.",
+							Ref:         ref(extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName()),
+						},
+					},
+					"warmpool": {
+						SchemaProps: spec.SchemaProps{
+							Description: "warmpool goes with sandboxTemplateRef, as in older versions: none for a sandbox made for the claim, default for one of any pool of the template, or the name of a pool. Default default, if there is no warmPoolRef. Without sandboxTemplateRef it says nothing, and is dropped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lifecycle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lifecycle says when the claim ends, and what happens then. Unset is never.",
+							Ref:         ref(extensionsv1beta1.Lifecycle{}.OpenAPIModelName()),
+						},
+					},
+					"additionalPodMetadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "additionalPodMetadata is put on the pod of the sandbox. Labels need a domain that the server allows. A key that the template sets to another value is a conflict.",
+							Ref:         ref(extensionsv1beta1.PodMetadata{}.OpenAPIModelName()),
+						},
+					},
+					"env": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "env are environment variables, under the envVarsInjectionPolicy of the template. A claim with env has a sandbox made for it. At most 256, of 32 KiB in all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1beta1.EnvVar{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"volumeClaimTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplates are volumes of the sandbox, under the volumeClaimTemplatesPolicy of the template: metadata with name, labels and annotations, and spec. A claim with volumes has a sandbox made for it. At most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(runtime.RawExtension{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.EnvVar{}.OpenAPIModelName(), extensionsv1beta1.Lifecycle{}.OpenAPIModelName(), extensionsv1beta1.PodMetadata{}.OpenAPIModelName(), extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName(), extensionsv1beta1.SandboxWarmPoolRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxClaimStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimStatus says which sandbox a claim has.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are Ready, and Finished when the sandbox has ended. Each has the generation of the claim that it is about.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"sandbox": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sandbox is the sandbox of the claim.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.ClaimedSandbox{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.ClaimedSandbox{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxTemplate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxTemplate says what sandboxes look like, and what claims may add to them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what sandboxes look like, and what claims may add to them.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxTemplateSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxTemplateSpec{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxTemplateList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxTemplateList is a list of templates.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the templates.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1beta1.SandboxTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxTemplate{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxTemplateRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxTemplateRef names a SandboxTemplate in the same namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the SandboxTemplate. It need not exist yet.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxTemplateSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxTemplateSpec says what sandboxes look like, and what claims may add to them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"podTemplate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"volumeClaimTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplates are PersistentVolumeClaims made for the sandbox, under the name <template name>-<sandbox name>. Immutable on a Sandbox.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(runtime.RawExtension{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "service says whether the sandbox has a headless Service of its name: true makes one, false removes it, unset makes none and keeps one that is there.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"networkPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "networkPolicy is the traffic that sandboxes of this template may have. Unset is the secure default: from the router in, to public addresses out.",
+							Ref:         ref(extensionsv1beta1.NetworkPolicySpec{}.OpenAPIModelName()),
+						},
+					},
+					"networkPolicyManagement": {
+						SchemaProps: spec.SchemaProps{
+							Description: "networkPolicyManagement is Managed for a NetworkPolicy that is made for the template, or Unmanaged for none. Default Managed.\n\nPossible enum values:\n - `\"Managed\"` makes a NetworkPolicy and keeps it right. It is the default.\n - `\"Unmanaged\"` leaves networking to others.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Managed", "Unmanaged"},
+						},
+					},
+					"envVarsInjectionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "envVarsInjectionPolicy says what env of claims may do: Allowed adds variables, Overrides also replaces those of the template, Disallowed refuses them. Default Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` lets claims add what the template does not have.\n - `\"Disallowed\"` refuses what a claim adds. It is the default.\n - `\"Overrides\"` lets claims replace what the template has, too.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},
+						},
+					},
+					"volumeClaimTemplatesPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "volumeClaimTemplatesPolicy says what volumeClaimTemplates of claims may do: Allowed adds volumes, Overrides also replaces those of the template, Disallowed refuses them. Default Disallowed.\n\nPossible enum values:\n - `\"Allowed\"` lets claims add what the template does not have.\n - `\"Disallowed\"` refuses what a claim adds. It is the default.\n - `\"Overrides\"` lets claims replace what the template has, too.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Allowed", "Disallowed", "Overrides"},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.NetworkPolicySpec{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPool(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPool keeps sandboxes of a template started before anyone asks for them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. The name has at most 63 characters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says how large the pool is, and of which template.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxWarmPoolSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says how much of the pool is there.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxWarmPoolStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxWarmPoolSpec{}.OpenAPIModelName(), extensionsv1beta1.SandboxWarmPoolStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPoolList is a list of warm pools.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the warm pools.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(extensionsv1beta1.SandboxWarmPool{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxWarmPool{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPoolRef names a SandboxWarmPool in the namespace of the claim.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the SandboxWarmPool. It need not exist yet.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPoolSpec says how large a pool is, and of which template.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is how many sandboxes the pool keeps, at least 0. Default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"sandboxTemplateRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sandboxTemplateRef names the SandboxTemplate that the sandboxes are made from.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName()),
+						},
+					},
+					"updateStrategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "updateStrategy says what happens to sandboxes of an older template.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"sandboxTemplateRef"},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName(), extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxWarmPoolStatus says how much of a pool is there.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is how many sandboxes the pool has, ready or not.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"readyReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "readyReplicas is how many of them can be claimed.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "selector selects the sandboxes of the pool.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation of the spec that this status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_extensions_v1beta1_UpdateStrategy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UpdateStrategy says what happens to sandboxes of an older template.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "type is OnReplenish, which keeps them until they are claimed or deleted, or Recreate, which deletes them at once. Default OnReplenish. RollingUpdate, of pools made in agents.kruise.io, replaces them step by step.\n\nPossible enum values:\n - `\"OnReplenish\"` keeps them until they are claimed or deleted. It is the default.\n - `\"Recreate\"` deletes them at once.\n - `\"RollingUpdate\"` replaces them step by step, as of a SandboxSet.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"OnReplenish", "Recreate", "RollingUpdate"},
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -312,7 +2219,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_EmbeddedSandboxTemplate(ref common.Ref
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
 							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
-							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
@@ -343,7 +2250,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_EmbeddedSandboxTemplate(ref common.Ref
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -417,14 +2324,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_PauseStrategy(ref common.ReferenceCall
 					"hibernateStrategy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "hibernateStrategy refines type Hibernate. It is not served, and is refused.",
-							Ref:         ref(v1alpha1.HibernateStrategy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.HibernateStrategy{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.HibernateStrategy{}.OpenAPIModelName()},
+			sandboxv1alpha1.HibernateStrategy{}.OpenAPIModelName()},
 	}
 }
 
@@ -660,21 +2567,21 @@ func schema_sandlot_apis_sandbox_v1alpha1_Sandbox(ref common.ReferenceCallback) 
 						SchemaProps: spec.SchemaProps{
 							Description: "spec is what the sandbox should be.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxSpec{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status is what the sandbox is.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxStatus{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxSpec{}.OpenAPIModelName(), v1alpha1.SandboxStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxSpec{}.OpenAPIModelName(), sandboxv1alpha1.SandboxStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -710,14 +2617,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaim(ref common.ReferenceCallb
 						SchemaProps: spec.SchemaProps{
 							Description: "spec says how many sandboxes are wanted, from which pool, and what to do when there are not enough.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxClaimSpec{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status says what has been claimed.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxClaimStatus{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -725,7 +2632,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaim(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxClaimSpec{}.OpenAPIModelName(), v1alpha1.SandboxClaimStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxClaimSpec{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -783,14 +2690,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateOptions(ref c
 					"resources": {
 						SchemaProps: spec.SchemaProps{
 							Description: "resources are the new resources of the first container. A sandbox that cannot be given them counts all the same, as it is; its condition InplaceUpdate and that of the claim say why.",
-							Ref:         ref(v1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName()},
 	}
 }
 
@@ -918,7 +2825,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimList(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.SandboxClaim{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.SandboxClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -929,7 +2836,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimList(ref common.ReferenceC
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxClaim{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxClaim{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -965,21 +2872,21 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRelease(ref common.Referen
 						SchemaProps: spec.SchemaProps{
 							Description: "spec says what is given back. Empty is everything that the claim has.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status is the answer of the server.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName(), v1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxClaimReleaseSpec{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimReleaseStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -1095,21 +3002,21 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref common.R
 						SchemaProps: spec.SchemaProps{
 							Description: "spec says which sandboxes are asked for. Empty is all that the claim has.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status is the answer of the server.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName(), v1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxClaimRuntimeAccessSpec{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimRuntimeAccessStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -1171,7 +3078,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref co
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1181,7 +3088,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccessStatus(ref co
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxRuntimeAccess{}.OpenAPIModelName()},
 	}
 }
 
@@ -1202,7 +3109,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					"sandboxTemplateRef": {
 						SchemaProps: spec.SchemaProps{
 							Description: "sandboxTemplateRef claims by SandboxTemplate instead of by SandboxSet. The sets that refer to the template serve the claim together: those without a patch first, then those with the most available sandboxes. A SandboxSet without a templateRef counts as one of a template of its own name. With no such set, sandboxes are made straight from the template. Exactly one of templateName and sandboxTemplateRef is required. It may be changed until the claim is Completed.",
-							Ref:         ref(v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName()),
+						},
+					},
+					"warmPoolRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "warmPoolRef claims from the SandboxSet of a name and from no other: with no such set the claim waits for it. It stands in place of templateName; beside sandboxTemplateRef the set has to refer to that template. It may be changed until the claim is Completed.",
+							Ref:         ref(sandboxv1alpha1.SandboxClaimWarmPoolRef{}.OpenAPIModelName()),
 						},
 					},
 					"replicas": {
@@ -1346,7 +3259,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.SandboxClaimEnvVar{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.SandboxClaimEnvVar{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1355,7 +3268,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					"additionalPodMetadata": {
 						SchemaProps: spec.SchemaProps{
 							Description: "additionalPodMetadata is put on the pods of the claimed sandboxes, and not on the sandboxes, as far as the podMetadataPolicy lets it. A key that the pod template sets to another value is refused rather than overridden. Keys of kubernetes.io, k8s.io and agents.x-k8s.io are refused, and those that the system or platforms act on. Counts with labels and annotations. A change reaches pods that are claimed already.",
-							Ref:         ref(v1alpha1.PodMetadata{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.PodMetadata{}.OpenAPIModelName()),
 						},
 					},
 					"volumeClaimTemplates": {
@@ -1379,7 +3292,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					"inplaceUpdate": {
 						SchemaProps: spec.SchemaProps{
 							Description: "inplaceUpdate changes image or cpu of the first container of each claimed sandbox without a new pod; sandboxes made for the claim are made with them. An edit is for the sandboxes that the claim gets from then on, and changes nothing on a claim that is Completed.",
-							Ref:         ref(v1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName()),
 						},
 					},
 					"dynamicVolumesMount": {
@@ -1397,7 +3310,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.CSIMountConfig{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.CSIMountConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1415,7 +3328,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.RuntimeConfig{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1438,14 +3351,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
 							Description: "lifecycle says when the claim itself ends, and what becomes of its sandboxes then. Unset means never, apart from ttlAfterCompleted. It can be changed until the claim has expired.",
-							Ref:         ref(v1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.CSIMountConfig{}.OpenAPIModelName(), v1alpha1.PodMetadata{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxClaimEnvVar{}.OpenAPIModelName(), v1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName(), v1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName(), v1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			sandboxv1alpha1.CSIMountConfig{}.OpenAPIModelName(), sandboxv1alpha1.PodMetadata{}.OpenAPIModelName(), sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimEnvVar{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimWarmPoolRef{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -1520,7 +3433,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ClaimedSandbox{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.ClaimedSandbox{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1553,7 +3466,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ClaimedSandbox{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			sandboxv1alpha1.ClaimedSandbox{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -1579,6 +3492,28 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimTemplateRef(ref common.Ref
 	}
 }
 
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimWarmPoolRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimWarmPoolRef names a SandboxSet.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of a SandboxSet in the same namespace. It need not exist yet.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
 func schema_sandlot_apis_sandbox_v1alpha1_SandboxLifecycle(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1589,20 +3524,20 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxLifecycle(ref common.ReferenceC
 					"preUpgrade": {
 						SchemaProps: spec.SchemaProps{
 							Description: "preUpgrade runs before the upgrade; when it fails, there is no upgrade.",
-							Ref:         ref(v1alpha1.UpgradeAction{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.UpgradeAction{}.OpenAPIModelName()),
 						},
 					},
 					"postUpgrade": {
 						SchemaProps: spec.SchemaProps{
 							Description: "postUpgrade runs after the upgrade.",
-							Ref:         ref(v1alpha1.UpgradeAction{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.UpgradeAction{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.UpgradeAction{}.OpenAPIModelName()},
+			sandboxv1alpha1.UpgradeAction{}.OpenAPIModelName()},
 	}
 }
 
@@ -1641,7 +3576,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxList(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.Sandbox{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.Sandbox{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1652,7 +3587,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxList(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Sandbox{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.Sandbox{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -1783,14 +3718,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSet(ref common.ReferenceCallbac
 						SchemaProps: spec.SchemaProps{
 							Description: "spec says how large the pool is and what its sandboxes look like.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxSetSpec{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxSetSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status says how much of the pool is there.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxSetStatus{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxSetStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -1798,7 +3733,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSet(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxSetSpec{}.OpenAPIModelName(), v1alpha1.SandboxSetStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxSetSpec{}.OpenAPIModelName(), sandboxv1alpha1.SandboxSetStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -1837,7 +3772,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetList(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.SandboxSet{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.SandboxSet{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1848,7 +3783,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetList(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxSet{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxSet{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -1897,7 +3832,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
 							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
-							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
@@ -1933,7 +3868,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					"pauseStrategy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "pauseStrategy is copied to each sandbox.",
-							Ref:         ref(v1alpha1.PauseStrategy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName()),
 						},
 					},
 					"persistentContents": {
@@ -1967,7 +3902,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.RuntimeConfig{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1976,14 +3911,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					"podMetadataPolicy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "podMetadataPolicy says which labels and annotations of a claim reach the pods of this set's sandboxes. Unset means what the SandboxTemplate says that templateRef names, and where that says nothing, or there is none, what the API server's flag --claim-pod-metadata says.",
-							Ref:         ref(v1alpha1.PodMetadataPolicy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.PodMetadataPolicy{}.OpenAPIModelName()),
 						},
 					},
 					"scaleStrategy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "scaleStrategy says how fast the pool grows, and how far while claims wait.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName()),
 						},
 					},
 					"maxFreshSandboxes": {
@@ -1997,7 +3932,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 						SchemaProps: spec.SchemaProps{
 							Description: "updateStrategy limits how fast sandboxes of an older template are replaced.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName()),
 						},
 					},
 					"revisionHistoryLimit": {
@@ -2012,7 +3947,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName(), v1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName(), sandboxv1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName(), sandboxv1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName(), sandboxv1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName(), sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -2120,6 +4055,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetUpdateStrategy(ref common.Re
 				Description: "SandboxSetUpdateStrategy limits how fast sandboxes of an older template are replaced.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "type is how sandboxes of an older template are replaced: RollingUpdate replaces them as maxUnavailable allows, Recreate all at once, and OnReplenish none: they stay until they are claimed or deleted. Default RollingUpdate.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"maxUnavailable": {
 						SchemaProps: spec.SchemaProps{
 							Description: "maxUnavailable is how far a change of the template may lower the number of available sandboxes below replicas: a number, or a percentage of replicas, rounded up. Claimed sandboxes are never touched. Default 20%.",
@@ -2151,7 +4093,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 					"pauseStrategy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "pauseStrategy says how the sandbox is paused.",
-							Ref:         ref(v1alpha1.PauseStrategy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName()),
 						},
 					},
 					"persistentContents": {
@@ -2175,8 +4117,16 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 					},
 					"shutdownTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shutdownTime is when the sandbox is deleted. Unset means never.",
+							Description: "shutdownTime is when the sandbox is deleted, or what shutdownPolicy says happens to it. Unset means never.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"shutdownPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shutdownPolicy says what happens at shutdownTime: Delete deletes the sandbox, Retain its pod and its Service alone. Empty means Delete, and Retain for a sandbox that was made or claimed in agents.x-k8s.io.\n\nPossible enum values:\n - `\"Delete\"` removes the claim and its sandboxes.\n - `\"DeleteForeground\"` does too, and shows the claim until they are gone.\n - `\"Retain\"` removes the sandboxes and keeps the claim.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "DeleteForeground", "Retain"},
 						},
 					},
 					"pauseTime": {
@@ -2197,7 +4147,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.RuntimeConfig{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2213,19 +4163,19 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
 							Description: "lifecycle are commands to run around an upgrade of the sandbox. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
-							Ref:         ref(v1alpha1.SandboxLifecycle{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxLifecycle{}.OpenAPIModelName()),
 						},
 					},
 					"upgradePolicy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "upgradePolicy says how a change of the template is carried out that is more than a change in place. Unset means in place only. It is not served: Sandlot does not upgrade sandboxes yet, and refuses whoever sets it.",
-							Ref:         ref(v1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName()),
 						},
 					},
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
 							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
-							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
@@ -2256,7 +4206,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSpec(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxLifecycle{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), v1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName(), sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName(), sandboxv1alpha1.SandboxLifecycle{}.OpenAPIModelName(), sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), sandboxv1alpha1.SandboxUpgradePolicy{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -2293,7 +4243,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxStatus(ref common.ReferenceCall
 						SchemaProps: spec.SchemaProps{
 							Description: "podInfo describes the pod of the sandbox.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.PodInfo{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.PodInfo{}.OpenAPIModelName()),
 						},
 					},
 					"nodeName": {
@@ -2306,6 +4256,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxStatus(ref common.ReferenceCall
 					"sandboxIp": {
 						SchemaProps: spec.SchemaProps{
 							Description: "sandboxIp is the address of the sandbox.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serviceFQDN": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceFQDN is the domain name of the sandbox's Service, as long as it has one.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2336,7 +4293,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxStatus(ref common.ReferenceCall
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the sandbox: Ready, and SandboxPaused, SandboxResumed, InplaceUpdate, Upgrading, RuntimeInitialized and Recycling where they apply.",
+							Description: "conditions of the sandbox: Ready, and SandboxPaused, SandboxResumed, InplaceUpdate, Upgrading, RuntimeInitialized and Recycling where they apply; and Suspended and Finished of one that was made or claimed in agents.x-k8s.io.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2351,7 +4308,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxStatus(ref common.ReferenceCall
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PodInfo{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName()},
+			sandboxv1alpha1.PodInfo{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -2387,14 +4344,14 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplate(ref common.ReferenceCa
 						SchemaProps: spec.SchemaProps{
 							Description: "spec describes the sandbox.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.SandboxTemplateSpec{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxTemplateSpec{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxTemplateSpec{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxTemplateSpec{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -2433,7 +4390,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateList(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.SandboxTemplate{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.SandboxTemplate{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2444,7 +4401,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateList(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.SandboxTemplate{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+			sandboxv1alpha1.SandboxTemplate{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -2494,7 +4451,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					"templateRef": {
 						SchemaProps: spec.SchemaProps{
 							Description: "templateRef names a SandboxTemplate, or a PodTemplate, in the same namespace whose pod template is used. Exactly one of templateRef and template is set.",
-							Ref:         ref(v1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName()),
 						},
 					},
 					"template": {
@@ -2524,7 +4481,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					"pauseStrategy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "pauseStrategy says how a sandbox made straight from this template is paused.",
-							Ref:         ref(v1alpha1.PauseStrategy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName()),
 						},
 					},
 					"persistentContents": {
@@ -2558,7 +4515,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.RuntimeConfig{}.OpenAPIModelName()),
+										Ref: ref(sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2583,7 +4540,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					"podMetadataPolicy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "podMetadataPolicy says which labels and annotations of a claim reach the pods of this template's sandboxes, unless the SandboxSet that they come from says it itself. Unset means what the API server's flag --claim-pod-metadata says.",
-							Ref:         ref(v1alpha1.PodMetadataPolicy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.PodMetadataPolicy{}.OpenAPIModelName()),
 						},
 					},
 					"volumeClaimTemplatesPolicy": {
@@ -2597,7 +4554,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					"volumeClaimTemplatesOptions": {
 						SchemaProps: spec.SchemaProps{
 							Description: "volumeClaimTemplatesOptions says what volumes a claim's volumeClaimTemplates may ask for beyond new, empty ones of the default StorageClass and of those that the volumeClaimTemplates of this template, or of the SandboxSet, name.",
-							Ref:         ref(v1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName()),
 						},
 					},
 					"maxFreshSandboxes": {
@@ -2610,7 +4567,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 					"networkPolicy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "networkPolicy is the traffic that sandboxes of this template may have. Unset means no restriction, or with networkPolicyManagement Managed the secure default: from the namespace of the installation in, to public addresses out.",
-							Ref:         ref(v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName()),
 						},
 					},
 					"networkPolicyManagement": {
@@ -2632,7 +4589,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PauseStrategy{}.OpenAPIModelName(), v1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), v1alpha1.RuntimeConfig{}.OpenAPIModelName(), v1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName(), v1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), v1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName(), sandboxv1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName(), sandboxv1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName(), sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), sandboxv1alpha1.VolumeClaimTemplatesOptions{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -2667,7 +4624,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_UpgradeAction(ref common.ReferenceCall
 					"exec": {
 						SchemaProps: spec.SchemaProps{
 							Description: "exec is the command.",
-							Ref:         ref(v1alpha1.ExecAction{}.OpenAPIModelName()),
+							Ref:         ref(sandboxv1alpha1.ExecAction{}.OpenAPIModelName()),
 						},
 					},
 					"timeoutSeconds": {
@@ -2681,7 +4638,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_UpgradeAction(ref common.ReferenceCall
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ExecAction{}.OpenAPIModelName()},
+			sandboxv1alpha1.ExecAction{}.OpenAPIModelName()},
 	}
 }
 

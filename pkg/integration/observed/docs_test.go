@@ -34,7 +34,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if server["sandlot_pool_replicas"] == nil || manager["sandlot_sandboxset_replicas"] == nil {
 			return errors.New("the set is not shown yet")
 		}
-		exposed = append(server.names("sandlot_"), manager.names("sandlot_")...)
+		if manager["agent_sandboxes"] == nil {
+			return errors.New("no sandbox is counted yet")
+		}
+		for _, prefix := range []string{"sandlot_", "agent_sandbox"} {
+			exposed = append(append(exposed, server.names(prefix)...), manager.names(prefix)...)
+		}
 		return nil
 	})
 	// These are there only while a set is short, or has a burst.
@@ -47,8 +52,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var documented []string
-	for _, name := range regexp.MustCompile("`sandlot_[a-z_]+").FindAllString(string(page), -1) {
-		if name = strings.TrimPrefix(name, "`"); name != "sandlot_" {
+	for _, name := range regexp.MustCompile("`(sandlot|agent)_[a-z_]+").FindAllString(string(page), -1) {
+		if name = strings.TrimPrefix(name, "`"); !strings.HasSuffix(name, "_") {
 			documented = append(documented, name)
 		}
 	}

@@ -85,6 +85,15 @@ func startCollector(t *testing.T) (*collector, string) {
 // withHeader returns a client whose requests carry a header.
 func withHeader(t *testing.T, config *rest.Config, name, value string) versioned.Interface {
 	t.Helper()
+	client, err := versioned.NewForConfig(addingHeader(config, name, value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// addingHeader is a configuration of clients whose requests carry a header.
+func addingHeader(config *rest.Config, name, value string) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -93,11 +102,18 @@ func withHeader(t *testing.T, config *rest.Config, name, value string) versioned
 			return next.RoundTrip(req)
 		})
 	})
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
+	return config
+}
+
+// tracingFile is the configuration of a server that traces only what a client wants traced.
+func tracingFile(t *testing.T, endpoint string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tracing.yaml")
+	config := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: %s\nsamplingRatePerMillion: 0\n", endpoint)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return file
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -118,12 +134,7 @@ func path(spans []*tracepb.Span, span *tracepb.Span) string {
 // where the answer did not have everything, beyond the answer.
 func TestClaimIsTraced(t *testing.T) {
 	collector, endpoint := startCollector(t)
-	file := filepath.Join(t.TempDir(), "tracing.yaml")
-	// Only what a client wants traced is.
-	config := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: %s\nsamplingRatePerMillion: 0\n", endpoint)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := tracingFile(t, endpoint)
 	s := testutil.Start(t, testutil.WithOptions(func(o *options.Options) {
 		o.Traces.ConfigFile = file
 		o.SyncWindow = 0

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -86,25 +87,42 @@ func workloads(objects []unstructured.Unstructured) (map[string]workload, error)
 	return found, nil
 }
 
-// apply applies the install, with the port of the APIService that is ours.
-func (c *ControlPlane) apply(ctx context.Context, port int) error {
+// apply applies the install, with the port of the APIServices that are ours, and returns
+// what they serve.
+func (c *ControlPlane) apply(ctx context.Context, port int) (served, error) {
 	objects, err := c.render(ctx, localOverlay)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var manifests bytes.Buffer
+	var versions served
 	for _, object := range objects {
 		if object.GetKind() == "APIService" {
 			if err := unstructured.SetNestedField(object.Object, int64(port), "spec", "service", "port"); err != nil {
-				return err
+				return nil, err
 			}
+			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+			version, _, _ := unstructured.NestedString(object.Object, "spec", "version")
+			versions = append(versions, schema.GroupVersion{Group: group, Version: version})
 		}
 		content, err := object.MarshalJSON()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		manifests.Write(content)
 	}
 	_, _, err = c.Kubectl(ctx, "", &manifests, "apply", "--server-side", "--force-conflicts", "--field-manager="+fieldManager, "-f", "-")
-	return err
+	return versions, err
+}
+
+// served are the group-versions that the install registers.
+type served []schema.GroupVersion
+
+// apiServices are the names of their APIServices.
+func (s served) apiServices() []string {
+	names := make([]string, 0, len(s))
+	for _, gv := range s {
+		names = append(names, gv.Version+"."+gv.Group)
+	}
+	return names
 }

@@ -68,8 +68,11 @@ type Sandlot struct {
 	// volumes are the folders of Secrets that a process waits for.
 	volumes map[*Process][]string
 
-	etcdPort, balancerPort, metricsPort int
-	apiServerPorts                      []int
+	// served are the group-versions of its API.
+	served served
+
+	etcdPort, etcdMetricsPort, balancerPort, metricsPort int
+	apiServerPorts                                       []int
 
 	stop sync.Once
 }
@@ -102,7 +105,8 @@ func (s *Sandlot) install(ctx context.Context) error {
 	if err := s.choosePorts(); err != nil {
 		return err
 	}
-	if err := s.plane.apply(ctx, s.balancerPort); err != nil {
+	var err error
+	if s.served, err = s.plane.apply(ctx, s.balancerPort); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(s.plane.admin)
@@ -152,7 +156,7 @@ func (s *Sandlot) start(ctx context.Context) error {
 	if s.balancer, err = newBalancer(ctx, address(s.balancerPort), backends); err != nil {
 		return err
 	}
-	if err := s.plane.awaitAPI(ctx); err != nil {
+	if err := s.plane.awaitAPI(ctx, s.served); err != nil {
 		return err
 	}
 	if s.options.NoControllers {
@@ -213,6 +217,15 @@ func (s *Sandlot) AuditLog(i int) string {
 
 // MetricsURL is where sandlot-controller-manager serves its metrics.
 func (s *Sandlot) MetricsURL() string { return "http://" + address(s.metricsPort) + "/metrics" }
+
+// EtcdMetricsURL is where Sandlot's own etcd serves its metrics, or empty if that is
+// inside the API server.
+func (s *Sandlot) EtcdMetricsURL() string {
+	if s.etcdMetricsPort == 0 {
+		return ""
+	}
+	return "http://" + address(s.etcdMetricsPort) + "/metrics"
+}
 
 // Stop stops the processes of Sandlot and returns when they have ended. What is
 // in the cluster stays, and so does what is in the store.

@@ -11,14 +11,15 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 )
 
@@ -101,6 +102,8 @@ func (s *Sandlot) makeControllers(ctx context.Context, w workload) (*Process, er
 			"kubeconfig":                kubeconfig,
 			"metrics-bind-address":      address(s.metricsPort),
 			"health-probe-bind-address": address(health),
+			// The overlay of the programs has none of the components that are a choice.
+			"certificates-apiservice": strings.Join(s.served.apiServices(), ","),
 		},
 		ready: get(http.DefaultClient, "http://"+address(health)+"/readyz"),
 	})
@@ -139,6 +142,7 @@ func (s *Sandlot) makeEtcd(w workload) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.etcdMetricsPort = metrics
 	clientURL := "https://" + address(s.etcdPort)
 	peerURL := "https://" + address(peer)
 	return s.process(w, processOptions{
@@ -204,15 +208,16 @@ func (s *Sandlot) path(program string) (string, error) {
 	return programs{dir}.path(program)
 }
 
-// awaitAPI returns when claims can be listed through the aggregator, and found.
-func (c *ControlPlane) awaitAPI(ctx context.Context) error {
+// awaitAPI returns when claims can be listed through the aggregator, and found, and
+// everything else that is served as well.
+func (c *ControlPlane) awaitAPI(ctx context.Context, versions served) error {
 	client, err := versioned.NewForConfig(c.admin)
 	if err != nil {
 		return err
 	}
 	last := errors.New("not asked yet")
 	err = wait.PollUntilContextTimeout(ctx, readyInterval, startPatience, true, func(ctx context.Context) (bool, error) {
-		last = checkAPI(ctx, client)
+		last = checkAPI(ctx, client, versions)
 		return last == nil, nil
 	})
 	if err != nil {
@@ -221,9 +226,9 @@ func (c *ControlPlane) awaitAPI(ctx context.Context) error {
 	return nil
 }
 
-// checkAPI asks for claims, and whether they are in the list of all resources,
-// from which clients and the garbage collector know them.
-func checkAPI(ctx context.Context, client versioned.Interface) error {
+// checkAPI asks for claims, and whether all that is served is in the list of all
+// resources, from which clients and the garbage collector know it.
+func checkAPI(ctx context.Context, client versioned.Interface, versions served) error {
 	if _, err := client.AgentsV1alpha1().SandboxClaims(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return err
 	}
@@ -231,10 +236,16 @@ func checkAPI(ctx context.Context, client versioned.Interface) error {
 	if err != nil && !meta.IsNoMatchError(err) {
 		return err
 	}
+	found := sets.New[string]()
 	for _, list := range lists {
-		if list.GroupVersion == v1alpha1.SchemeGroupVersion.String() && len(list.APIResources) > 0 {
-			return nil
+		if len(list.APIResources) > 0 {
+			found.Insert(list.GroupVersion)
 		}
 	}
-	return fmt.Errorf("%s is not in discovery", v1alpha1.SchemeGroupVersion)
+	for _, gv := range versions {
+		if !found.Has(gv.String()) {
+			return fmt.Errorf("%s is not in discovery", gv)
+		}
+	}
+	return nil
 }

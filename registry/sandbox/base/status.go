@@ -68,6 +68,9 @@ func NewStatusREST(store *genericregistry.Store, strategy rest.UpdateResetFields
 	return &StatusREST{store: &statusStore}
 }
 
+// Store is what the status is read from and written to, with the rules for it.
+func (r *StatusREST) Store() *genericregistry.Store { return r.store }
+
 // New returns an empty object of the kind.
 func (r *StatusREST) New() runtime.Object { return r.store.New() }
 
@@ -83,7 +86,7 @@ func (r *StatusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 // comes into being through its status, not even by server-side apply.
 func (r *StatusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
+	return r.store.Update(ctx, name, InOneVersion(objInfo), createValidation, updateValidation, false, options)
 }
 
 // GetResetFields names the fields that server-side apply does not own here.

@@ -35,8 +35,11 @@ func NewStore(store *genericregistry.Store, strategy MainStrategy, options *gene
 type REST struct {
 	*genericregistry.Store
 	// Leaves finds what to warn of when objects are deleted; nil leaves that out.
-	Leaves    *Leaves
-	shortName string
+	Leaves *Leaves
+	// OfAgentSandbox serves the resource as clients of agent-sandbox expect: it is in no
+	// category, where it would be listed twice, and see Watch.
+	OfAgentSandbox bool
+	shortName      string
 }
 
 var (
@@ -56,7 +59,18 @@ func (r *REST) ShortNames() []string { return []string{r.shortName} }
 
 // Categories are the names that kubectl takes for several resources. None of them may be
 // the name of a kind: kubectl takes a name for a category first.
-func (*REST) Categories() []string { return []string{"sandlot"} }
+func (r *REST) Categories() []string {
+	if r.OfAgentSandbox {
+		return nil
+	}
+	return []string{"sandlot"}
+}
+
+// Update changes an object, or, for server-side apply, creates it.
+func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, InOneVersion(objInfo), createValidation, updateValidation, forceAllowCreate, options)
+}
 
 // Delete deletes an object, and warns of what that leaves behind.
 func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,

@@ -68,10 +68,14 @@ func ResetFields(extra ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Se
 	return resetFields(append(extra, fieldpath.MakePathOrDie("status"))...)
 }
 
+// resetFields says so for every version that serves the objects: a manager of one must not
+// come to own, or to lose, by a write in another what that write leaves alone.
 func resetFields(paths ...fieldpath.Path) map[fieldpath.APIVersion]*fieldpath.Set {
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(v1alpha1.SchemeGroupVersion.String()): fieldpath.NewSet(paths...),
+	reset := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, version := range v1alpha1.ServedVersions {
+		reset[fieldpath.APIVersion(version.String())] = fieldpath.NewSet(paths...)
 	}
+	return reset
 }
 
 // KeepMetadata makes the metadata of a status update those of the stored

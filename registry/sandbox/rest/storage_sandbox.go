@@ -110,7 +110,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 func ownersIn(sets, claims *genericregistry.Store) rights.OwnerGetter {
 	stores := map[string]*genericregistry.Store{"SandboxSet": sets, "SandboxClaim": claims}
 	return func(ctx context.Context, namespace string, ref *metav1.OwnerReference) (metav1.Object, error) {
-		store := stores[ref.Kind]
+		store := stores[v1alpha1.OwnerKind(ref)]
 		if store == nil {
 			return nil, fmt.Errorf("a %s owns nothing here", ref.Kind)
 		}

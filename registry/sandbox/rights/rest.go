@@ -25,6 +25,12 @@ var _ rest.StandardStorage = &REST{}
 // NewREST returns what is served, behind a guard.
 func NewREST(served *base.REST, guard *Guard) *REST { return &REST{REST: served, guard: guard} }
 
+// In returns the resource as another group serves it, behind the same guard.
+func (r *REST) In(served *base.REST) *REST {
+	served.Leaves = r.Leaves
+	return &REST{REST: served, guard: r.guard}
+}
+
 // Create stores an object.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
@@ -34,7 +40,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, objInfo, r.guard.Create(createValidation), r.guard.Update(updateValidation), forceAllowCreate, options)
+	return r.Store.Update(ctx, name, base.InOneVersion(objInfo), r.guard.Create(createValidation), r.guard.Update(updateValidation), forceAllowCreate, options)
 }
 
 // Delete deletes an object.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 const (
@@ -68,11 +69,8 @@ func ForOwners(refs, old []metav1.OwnerReference) []Right {
 	path := field.NewPath("metadata", "ownerReferences")
 	var rights []Right
 	add := func(ref metav1.OwnerReference, left *metav1.OwnerReference) {
-		if gv, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || gv.Group != v1alpha1.GroupName {
-			return
-		}
 		var right Right
-		switch ref.Kind {
+		switch v1alpha1.OwnerKind(&ref) {
 		case "SandboxSet":
 			right = Adopt(ref.Name, path)
 		case "SandboxClaim":
@@ -122,7 +120,9 @@ func Changed(values, old map[string]string) []string {
 // IsSystemKey reports whether a key of a label or annotation says something to the
 // system, rather than to the users of a sandbox.
 func IsSystemKey(key string) bool {
-	for _, prefix := range []string{v1alpha1.KeyPrefix, v1alpha1.SandboxKeyPrefix, v1alpha1.E2BKeyPrefix, v1alpha1.SandlotKeyPrefix} {
+	for _, prefix := range []string{
+		v1alpha1.KeyPrefix, v1alpha1.SandboxKeyPrefix, v1alpha1.E2BKeyPrefix, v1alpha1.SandlotKeyPrefix, v1alpha1.AgentKeyPrefix,
+	} {
 		if strings.HasPrefix(key, prefix) {
 			return true
 		}
@@ -222,13 +222,14 @@ func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) err
 			return nil
 		}
 	}
-	what := r.Resource
+	asked := inWordsOf(ctx, r.Resource)
+	what := asked.Resource
 	if r.Name != "" {
 		what += "/" + r.Name
 	}
-	return apierrors.NewForbidden(v1alpha1.Resource(g.Resource), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
+	return apierrors.NewForbidden(inWordsOf(ctx, g.Resource).GroupResource(), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
 		"%s: to write this takes the verb %q on %s of %s in the namespace %q%s",
-		r.Field, r.Verb, what, v1alpha1.GroupName, object.GetNamespace(), because(reason)))
+		r.Field, r.Verb, what, asked.Group, object.GetNamespace(), because(reason)))
 }
 
 func (g *Guard) allowed(ctx context.Context, namespace, verb string, r *Right) (bool, string, error) {
@@ -236,15 +237,32 @@ func (g *Guard) allowed(ctx context.Context, namespace, verb string, r *Right) (
 	if !ok || user == nil {
 		return false, "", nil
 	}
+	asked := inWordsOf(ctx, r.Resource)
 	decision, reason, err := g.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: user, Verb: verb, Namespace: namespace,
-		APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version, Resource: r.Resource, Name: r.Name,
+		APIGroup: asked.Group, APIVersion: asked.Version, Resource: asked.Resource, Name: r.Name,
 		ResourceRequest: true,
 	})
 	if decision == authorizer.DecisionAllow {
 		return true, "", nil
 	}
 	return false, reason, err
+}
+
+// inWordsOf is a resource as the group of a request calls it. Who works in the words of
+// agent-sandbox has rights in its groups.
+func inWordsOf(ctx context.Context, resource string) schema.GroupVersionResource {
+	if !base.OfAgentSandbox(ctx) {
+		return v1alpha1.SchemeGroupVersion.WithResource(resource)
+	}
+	group := v1alpha1.ExtensionsGroup
+	switch resource {
+	case "sandboxes":
+		group = v1alpha1.AgentsGroup
+	case "sandboxsets":
+		resource = "sandboxwarmpools"
+	}
+	return schema.GroupVersionResource{Group: group, Version: base.GroupOf(ctx).Version, Resource: resource}
 }
 
 func because(reason string) string {

@@ -37,6 +37,7 @@ var (
 	claimLabels = sets.New(
 		v1alpha1.LabelClaimName,
 		v1alpha1.LabelReservedFailedSandbox,
+		v1alpha1.AgentLabelClaimUID,
 	)
 )
 
@@ -66,7 +67,7 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 func letGo(old, returned *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 	free := *old
 	free.OwnerReferences = slices.DeleteFunc(slices.Clone(old.OwnerReferences), func(ref metav1.OwnerReference) bool {
-		return ref.Kind == "SandboxClaim" && !slices.ContainsFunc(returned.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == ref.Kind && r.UID == ref.UID })
+		return v1alpha1.OwnerKind(&ref) == "SandboxClaim" && !slices.ContainsFunc(returned.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == ref.Kind && r.UID == ref.UID })
 	})
 	free.Labels, free.Annotations = maps.Clone(old.Labels), maps.Clone(old.Annotations)
 	gone := func(kept map[string]string) func(key, _ string) bool {
@@ -114,7 +115,7 @@ func rightsFor(sandbox, old *v1alpha1.Sandbox) []rights.Right {
 func beyondTheBinding(sandbox, old *v1alpha1.Sandbox) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(sandbox.OwnerReferences), func(ref metav1.OwnerReference) bool {
 		claim := &metav1.ObjectMeta{Name: ref.Name, UID: ref.UID}
-		return ref.APIVersion == v1alpha1.SchemeGroupVersion.String() && ref.Kind == "SandboxClaim" && ref.UID != "" &&
+		return v1alpha1.OwnerKind(&ref) == "SandboxClaim" && ref.UID != "" &&
 			v1alpha1.IsBoundTo(old, claim) && v1alpha1.IsBoundTo(sandbox, claim) &&
 			!slices.ContainsFunc(old.OwnerReferences, func(had metav1.OwnerReference) bool { return had.UID == ref.UID })
 	})

@@ -55,8 +55,9 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.Sandbox] {
 func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 // PrepareForCreate replaces the client's status with that of every sandbox at its birth.
-func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	sandbox := obj.(*v1alpha1.Sandbox)
+	base.SetAPI(ctx, sandbox)
 	sandbox.Generation = 1
 	canonicalize(&sandbox.Spec)
 	labelTemplate(sandbox)
@@ -87,6 +88,11 @@ func setLabelTemplate(sandbox *v1alpha1.Sandbox, value string) {
 func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
 	updated.Status = stored.Status
+	if validation.ReturnsToPool(updated, stored) {
+		base.KeepAPI(updated, &v1alpha1.Sandbox{}) // the claim it was of is over
+	} else {
+		base.KeepAPI(updated, stored)
+	}
 	canonicalize(&updated.Spec)
 	if label := stored.Labels[v1alpha1.LabelSandboxTemplate]; label != "" && updated.Spec.TemplateRef != nil {
 		setLabelTemplate(updated, label)
@@ -117,7 +123,7 @@ func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 // keep.
 func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
 	sandbox := obj.(*v1alpha1.Sandbox)
-	warnings := s.warnings(&sandbox.Spec, &v1alpha1.SandboxSpec{})
+	warnings := s.warnings(sandbox, &v1alpha1.SandboxSpec{})
 	if metav1.GetControllerOfNoCopy(sandbox) != nil {
 		return warnings // what it is a copy of was warned of
 	}
@@ -127,18 +133,23 @@ func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []stri
 // WarningsOnUpdate warns likewise of what is new.
 func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
 	spec, stored := &obj.(*v1alpha1.Sandbox).Spec, &old.(*v1alpha1.Sandbox).Spec
-	warnings := s.warnings(spec, stored)
+	warnings := s.warnings(obj.(*v1alpha1.Sandbox), stored)
 	if slices.Equal(spec.PersistentContents, stored.PersistentContents) {
 		return warnings // controllers write it often
 	}
 	return append(warnings, validation.PersistenceWarnings(spec.PersistentContents)...)
 }
 
-func (s Strategy) warnings(spec, old *v1alpha1.SandboxSpec) []string {
+func (s Strategy) warnings(sandbox *v1alpha1.Sandbox, old *v1alpha1.SandboxSpec) []string {
+	spec := &sandbox.Spec
 	var warnings []string
 	now, path := s.clock.Now(), field.NewPath("spec")
 	if !spec.ShutdownTime.Equal(old.ShutdownTime) {
-		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, now, "the sandbox is deleted at once")...)
+		what := "the sandbox is deleted at once"
+		if v1alpha1.KeptAtShutdown(sandbox) {
+			what = "the pod of the sandbox is deleted at once, and the sandbox stays"
+		}
+		warnings = append(warnings, base.PastTimeWarning(path.Child("shutdownTime"), spec.ShutdownTime, now, what)...)
 	}
 	// One that is resumed with its old pause time is paused again.
 	if !spec.PauseTime.Equal(old.PauseTime) || old.Paused && !spec.Paused {

@@ -161,16 +161,18 @@ func TestStatusPrepareForUpdate(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	const shutdown = "spec.shutdownTime: 2026-09-01T11:00:00Z has passed already; the sandbox is deleted at once"
 	const pause = "spec.pauseTime: 2026-09-01T11:00:00Z has passed already; the sandbox is paused at once"
+	const kept = "spec.shutdownTime: 2026-09-01T11:00:00Z has passed already; the pod of the sandbox is deleted at once, and the sandbox stays"
 	tests := map[string]struct {
 		old, spec v1alpha1.SandboxSpec
 		want      []string
 	}{
-		"none":             {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{}, nil},
-		"ahead":            {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{ShutdownTime: at(time.Hour), PauseTime: at(time.Hour)}, nil},
-		"past shutdown":    {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour)}, []string{shutdown}},
-		"past pause":       {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{PauseTime: at(-time.Hour)}, []string{pause}},
-		"resumed":          {v1alpha1.SandboxSpec{PauseTime: at(-time.Hour), Paused: true}, v1alpha1.SandboxSpec{PauseTime: at(-time.Hour)}, []string{pause}},
-		"passed meanwhile": {v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour)}, v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour), Paused: true}, nil},
+		"past shutdown, kept": {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour), ShutdownPolicy: v1alpha1.ShutdownRetain}, []string{kept}},
+		"none":                {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{}, nil},
+		"ahead":               {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{ShutdownTime: at(time.Hour), PauseTime: at(time.Hour)}, nil},
+		"past shutdown":       {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour)}, []string{shutdown}},
+		"past pause":          {v1alpha1.SandboxSpec{}, v1alpha1.SandboxSpec{PauseTime: at(-time.Hour)}, []string{pause}},
+		"resumed":             {v1alpha1.SandboxSpec{PauseTime: at(-time.Hour), Paused: true}, v1alpha1.SandboxSpec{PauseTime: at(-time.Hour)}, []string{pause}},
+		"passed meanwhile":    {v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour)}, v1alpha1.SandboxSpec{ShutdownTime: at(-time.Hour), Paused: true}, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

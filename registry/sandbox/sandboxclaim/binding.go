@@ -32,6 +32,10 @@ type Binder interface {
 	// Check fails as Create would, if the claim asks for that and there are too few
 	// sandboxes now, or if it adds what its template does not take. It takes nothing.
 	Check(ctx context.Context, claim *v1alpha1.SandboxClaim) error
+
+	// CheckSource fails if a claim of agent-sandbox names a pool of another template than
+	// it names beside that.
+	CheckSource(ctx context.Context, claim *v1alpha1.SandboxClaim) error
 }
 
 // bindingStorage is the generic storage of claims, in which a claim comes into

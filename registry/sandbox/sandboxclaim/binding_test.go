@@ -208,7 +208,7 @@ func TestGeneratedNameIsTaken(t *testing.T) {
 
 func TestBindingOptions(t *testing.T) {
 	broken := errors.New("broken")
-	if _, err := (bindingOptions{brokenGetter{broken}, nil}).GetRESTOptions(claims, nil); !errors.Is(err, broken) {
+	if _, err := (bindingOptions{brokenGetter{broken}, nil}).GetRESTOptions(claimResource, nil); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	fixture := registrytest.New(t)

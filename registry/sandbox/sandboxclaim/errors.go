@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/storage"
 
@@ -24,18 +25,23 @@ import (
 // below, such as that of a watch cache that begins again, was met before anything was
 // written, so it is told as it is, with its Retry-After.
 func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
-	kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim").GroupKind()
+	kind := kindOf(claim)
 	spec := field.NewPath("spec")
 	var shortage *allocator.ShortageError
 	var tooMany *allocator.TooManyWaitingError
 	var source *allocator.SourceError
 	var refused *allocator.RefusedError
+	var mismatch *allocator.MismatchError
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, allocator.ErrClaimExists):
 		return storage.NewKeyExistsError(key, 0)
 	case errors.As(err, &refused):
 		return apierrors.NewInvalid(kind, claim.Name, refused.Errors)
+	case errors.As(err, &mismatch):
+		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{
+			field.Invalid(spec.Child("warmPoolRef", "name"), mismatch.Pool, mismatch.Error()),
+		})
 	case errors.As(err, &source):
 		path := field.NewPath("spec", strings.Split(source.Field, ".")...)
 		blame := field.Invalid(path, source.Name, source.Message)
@@ -45,7 +51,7 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{blame})
 	case errors.Is(err, allocator.ErrSetNotFound):
 		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{
-			field.NotFound(spec.Child("templateName"), claim.Spec.TemplateName),
+			notFound(claim, spec),
 		})
 	case errors.Is(err, allocator.ErrTooLarge):
 		return apierrors.NewInvalid(kind, claim.Name, field.ErrorList{
@@ -66,11 +72,28 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	return err
 }
 
+// kindOf is the kind of a claim in the API that it was made in.
+func kindOf(claim *v1alpha1.SandboxClaim) schema.GroupKind {
+	kind := schema.GroupKind{Group: v1alpha1.GroupName, Kind: "SandboxClaim"}
+	if v1alpha1.OfAgentSandbox(claim) {
+		kind.Group = v1alpha1.ExtensionsGroup
+	}
+	return kind
+}
+
+// notFound is what is said of a set that is not there, by the field that names it.
+func notFound(claim *v1alpha1.SandboxClaim, spec *field.Path) *field.Error {
+	if ref := claim.Spec.WarmPoolRef; ref != nil {
+		return field.NotFound(spec.Child("warmPoolRef", "name"), ref.Name)
+	}
+	return field.NotFound(spec.Child("templateName"), claim.Spec.TemplateName)
+}
+
 // tryAgain is the refusal of a claim that may be served later.
 func tryAgain(claim *v1alpha1.SandboxClaim, err error, after time.Duration, cause metav1.CauseType, field string) error {
 	refusal := apierrors.NewTooManyRequests(err.Error(), int(math.Ceil(after.Seconds())))
 	details := refusal.ErrStatus.Details
-	details.Group, details.Kind, details.Name = v1alpha1.GroupName, "SandboxClaim", claim.Name
+	details.Group, details.Kind, details.Name = kindOf(claim).Group, "SandboxClaim", claim.Name
 	details.Causes = append(details.Causes, metav1.StatusCause{Type: cause, Field: field, Message: err.Error()})
 	return refusal
 }

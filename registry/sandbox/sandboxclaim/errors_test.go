@@ -29,13 +29,13 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
 
-var claims = schema.GroupResource{Group: "agents.kruise.io", Resource: "sandboxclaims"}
+var claimResource = schema.GroupResource{Group: "agents.kruise.io", Resource: "sandboxclaims"}
 
 // What the binder refuses, a client is told by code, reason and the field that is
 // to blame.
 func TestErrors(t *testing.T) {
 	details := func(retryAfter int32, causes ...metav1.StatusCause) *metav1.StatusDetails {
-		return &metav1.StatusDetails{Name: "mine", Group: claims.Group, Kind: "SandboxClaim", RetryAfterSeconds: retryAfter, Causes: causes}
+		return &metav1.StatusDetails{Name: "mine", Group: claimResource.Group, Kind: "SandboxClaim", RetryAfterSeconds: retryAfter, Causes: causes}
 	}
 	shortage := func(after time.Duration) error {
 		return fmt.Errorf("binding: %w", &allocator.ShortageError{Set: "pool", Wanted: 3, Available: 1, RetryAfter: after})
@@ -54,7 +54,7 @@ func TestErrors(t *testing.T) {
 			err:  fmt.Errorf("binding: %w", allocator.ErrClaimExists),
 			code: http.StatusConflict, reason: metav1.StatusReasonAlreadyExists,
 			message: `sandboxclaims.agents.kruise.io "mine" already exists`,
-			details: &metav1.StatusDetails{Name: "mine", Group: claims.Group, Kind: "sandboxclaims"},
+			details: &metav1.StatusDetails{Name: "mine", Group: claimResource.Group, Kind: "sandboxclaims"},
 		},
 		"no set": {
 			err:  fmt.Errorf("binding: %w", allocator.ErrSetNotFound),
@@ -107,8 +107,8 @@ func TestErrors(t *testing.T) {
 			claim.Spec.Replicas = ptr.To[int32](3)
 			// The generic store has the last word, for both ways of creation.
 			for verb, interpret := range map[string]func(error) error{
-				"create": func(err error) error { return storeerr.InterpretCreateError(err, claims, "mine") },
-				"update": func(err error) error { return storeerr.InterpretUpdateError(err, claims, "mine") },
+				"create": func(err error) error { return storeerr.InterpretCreateError(err, claimResource, "mine") },
+				"update": func(err error) error { return storeerr.InterpretUpdateError(err, claimResource, "mine") },
 			} {
 				err := interpret(statusError("/sandboxclaims/ns/mine", claim, tc.err))
 				if tc.code == http.StatusConflict && verb == "update" {
@@ -142,7 +142,7 @@ func TestOtherErrors(t *testing.T) {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
-	forbidden := apierrors.NewForbidden(claims, "mine", errors.New("no"))
+	forbidden := apierrors.NewForbidden(claimResource, "mine", errors.New("no"))
 	if diff := cmp.Diff(error(forbidden), statusError("key", claim, forbidden)); diff != "" {
 		t.Errorf("a Status (-want +got):\n%s", diff)
 	}
@@ -159,6 +159,8 @@ type fakeBinder struct {
 }
 
 func (b *fakeBinder) Check(context.Context, *v1alpha1.SandboxClaim) error { return b.short }
+
+func (b *fakeBinder) CheckSource(context.Context, *v1alpha1.SandboxClaim) error { return nil }
 
 func (b *fakeBinder) Create(_ context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	b.created = append(b.created, claim.DeepCopy())

@@ -19,8 +19,12 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 )
 
-// claimedBy are the annotations that say who claimed. They are the server's own.
-var claimedBy = []string{v1alpha1.AnnotationClaimedBy, v1alpha1.AnnotationClaimedByIdentity}
+// claimedBy are the annotations that say who claimed, and when the claim was seen and
+// ready. They are the server's own.
+var claimedBy = []string{
+	v1alpha1.AnnotationClaimedBy, v1alpha1.AnnotationClaimedByIdentity,
+	v1alpha1.AgentAnnotationFirstObserved, v1alpha1.AgentAnnotationFirstReady,
+}
 
 // setClaimedBy makes the annotations the server's own: others may rely on them to
 // say who holds a sandbox, so whatever a client sends under their keys is dropped

@@ -37,6 +37,8 @@ type REST struct {
 	// CheckVolumes looks at the volumes that a new claim mounts; nil leaves that out. It
 	// returns what is wrong with them. The error is one of looking.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
+	// Strict refuses claims of agent-sandbox that are stored with a condition otherwise.
+	Strict bool
 }
 
 var _ rest.StandardStorage = &REST{}
@@ -60,6 +62,14 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 	}, nil
 }
 
+// In returns the claims as another group serves them.
+func (r *REST) In(served *base.REST) *REST {
+	served.Leaves = r.Leaves
+	other := *r
+	other.REST = served
+	return &other
+}
+
 // Create stores a claim. A dry run shows what would be bound now.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
@@ -73,7 +83,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes a claim, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, created, err := r.Store.Update(ctx, name, objInfo, r.mountable(r.admittedLast(createValidation, options.DryRun)), updateValidation, forceAllowCreate, options)
+	obj, created, err := r.Store.Update(ctx, name, base.InOneVersion(objInfo), r.mountable(r.admittedLast(createValidation, options.DryRun)), r.ofOneTemplate(updateValidation), forceAllowCreate, options)
 	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
 		return obj, created, err
 	}
@@ -93,9 +103,12 @@ func (r *REST) admittedLast(admit rest.ValidateObjectFunc, dryRun []string) rest
 		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok {
 			switch err := r.binder.Check(ctx, claim); {
 			case errors.Is(err, allocator.ErrClaimExists): // the store is not there yet to say so in its words
-				return apierrors.NewAlreadyExists(v1alpha1.Resource("sandboxclaims"), claim.Name)
-			case err != nil:
+				return apierrors.NewAlreadyExists(r.DefaultQualifiedResource, claim.Name)
+			case err != nil && !r.isLenient(ctx, claim, err):
 				return statusError("", claim, err)
+			}
+			if err := r.strictly(ctx, claim); err != nil {
+				return err
 			}
 		}
 		return admit(ctx, obj)
@@ -114,7 +127,7 @@ func (r *REST) mountable(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc 
 			case err != nil:
 				return apierrors.NewServiceUnavailable(fmt.Sprintf("the volumes of claim %s cannot be looked at now: %v", claim.Name, err))
 			case len(wrong) > 0:
-				return apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim").GroupKind(), claim.Name, wrong)
+				return apierrors.NewInvalid(kindOf(claim), claim.Name, wrong)
 			}
 		}
 		if admit == nil {
@@ -133,7 +146,7 @@ func (r *REST) ofFreeName(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc
 	}
 	return func(ctx context.Context, obj runtime.Object) error {
 		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok && r.exists(ctx, claim.Name, "0") && r.exists(ctx, claim.Name, "") {
-			return apierrors.NewAlreadyExists(v1alpha1.Resource("sandboxclaims"), claim.Name)
+			return apierrors.NewAlreadyExists(r.DefaultQualifiedResource, claim.Name)
 		}
 		return admit(ctx, obj)
 	}

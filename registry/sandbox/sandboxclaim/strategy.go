@@ -55,7 +55,7 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxClaim] {
 // itself: the status, and who claimed.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	var own []fieldpath.Path
-	for _, key := range claimedBy {
+	for _, key := range append([]string{v1alpha1.AnnotationAPI}, claimedBy...) {
 		own = append(own, fieldpath.MakePathOrDie("metadata", "annotations", key))
 	}
 	return base.ResetFields(own...)
@@ -69,6 +69,10 @@ func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	claim.UID = timed(claim.UID, s.clock.Now())
 	claim.Status = v1alpha1.SandboxClaimStatus{}
 	claim.Generation = 1
+	base.SetAPI(ctx, claim)
+	if v1alpha1.OfAgentSandbox(claim) {
+		setChoices(claim)
+	}
 	canonicalize(&claim.Spec)
 
 	who := map[string]string{}
@@ -85,6 +89,11 @@ func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 func (Strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
 	updated.Status = stored.Status
+	base.KeepAPI(updated, stored)
+	if v1alpha1.OfAgentSandbox(stored) {
+		keepSource(&updated.Spec, &stored.Spec)
+		v1alpha1.SetDefaults_SandboxClaim(updated)
+	}
 	setClaimedBy(updated, stored.Annotations)
 	canonicalize(&updated.Spec)
 	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {

@@ -33,6 +33,9 @@ func warnIfShort(ctx context.Context, claim *v1alpha1.SandboxClaim, preview bool
 // The preview of a claim that goes on knows nothing of what happens then: it is warned of
 // only if something is in its way.
 func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
+	if v1alpha1.OfAgentSandbox(claim) {
+		return agentWarning(claim)
+	}
 	claimed, wanted := claim.Status.ClaimedReplicas, ptr.Deref(claim.Spec.Replicas, 1)
 	ended := claim.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted
 	if ended && claimed >= wanted {

@@ -25,9 +25,9 @@ func NewLeaves(sandboxes *genericregistry.Store) *base.Leaves {
 		Concerns: func(runtime.Object) bool { return true },
 		Warnings: func(ctx context.Context, deleted base.Deleted) []string {
 			names := deleted.Names()
-			selector, what := labels.Set{v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue}, fmt.Sprintf("%d SandboxSets", len(names))
+			selector, what := labels.Set{v1alpha1.LabelSandboxClaimed: v1alpha1.ClaimedTrue}, fmt.Sprintf("%d %ss", len(names), base.SetKind(ctx))
 			if len(names) == 1 {
-				what = "SandboxSet " + names[0]
+				what = base.SetKind(ctx) + " " + names[0]
 				selector[v1alpha1.LabelSandboxPool] = names[0]
 			}
 			stay := claimed(ctx, sandboxes, selector, names)

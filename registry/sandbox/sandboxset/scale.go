@@ -23,24 +23,30 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 var (
-	scaleResource = v1alpha1.Resource("sandboxsets/scale")
-	scaleKind     = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+	scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-	// replicasPaths is where the field that a scale writes stands in a set, so
-	// that its ownership moves along when a set is scaled.
-	replicasPaths = managedfields.ResourcePathMappings{
-		v1alpha1.SchemeGroupVersion.String(): fieldpath.MakePathOrDie("spec", "replicas"),
-	}
+	// replicasPaths is where the field that a scale writes stands in a set, in each version
+	// that sets are served in, so that its ownership moves along when a set is scaled.
+	replicasPaths = managedfields.ResourcePathMappings{}
 )
+
+func init() {
+	for _, version := range v1alpha1.ServedVersions {
+		replicasPaths[version.String()] = fieldpath.MakePathOrDie("spec", "replicas")
+	}
+}
 
 // ScaleREST serves the size of a pool as autoscaling/v1 Scale: what
 // `kubectl scale` and autoscalers know how to read and write.
 type ScaleREST struct {
 	rest.TableConvertor
 	store *genericregistry.Store
+	// selector finds the unused sandboxes of a set.
+	selector func(set *v1alpha1.SandboxSet) string
 }
 
 var (
@@ -50,7 +56,13 @@ var (
 )
 
 func newScaleREST(store *genericregistry.Store, c clock.PassiveClock) *ScaleREST {
-	return &ScaleREST{TableConvertor: newScaleTableConvertor(c), store: store}
+	return &ScaleREST{TableConvertor: newScaleTableConvertor(c), store: store, selector: selectorOf}
+}
+
+// In returns the scale of sets as another group serves them, from its store and with its
+// selector.
+func (r *ScaleREST) In(store *genericregistry.Store, selector func(*v1alpha1.SandboxSet) string) *ScaleREST {
+	return &ScaleREST{TableConvertor: r.TableConvertor, store: store, selector: selector}
 }
 
 // GroupVersionKind tells discovery that this is no kind of our own group.
@@ -68,7 +80,7 @@ func (r *ScaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 	if err != nil {
 		return nil, err
 	}
-	return scaleOf(obj.(*v1alpha1.SandboxSet)), nil
+	return r.scaleOf(obj.(*v1alpha1.SandboxSet)), nil
 }
 
 // Update writes the replicas of a set, and nothing else of it. Validation and
@@ -79,18 +91,18 @@ func (r *ScaleREST) Update(ctx context.Context, name string, objInfo rest.Update
 	if updateValidation == nil {
 		updateValidation = rest.ValidateAllObjectUpdateFunc
 	}
-	obj, _, err := r.store.Update(ctx, name, &scaledObjectInfo{name: name, scale: objInfo}, rest.ValidateAllObjectFunc,
+	obj, _, err := r.store.Update(ctx, name, &scaledObjectInfo{name: name, scale: objInfo, scales: r}, rest.ValidateAllObjectFunc,
 		func(ctx context.Context, obj, old runtime.Object) error {
-			return updateValidation(ctx, scaleOf(obj.(*v1alpha1.SandboxSet)), scaleOf(old.(*v1alpha1.SandboxSet)))
+			return updateValidation(ctx, r.scaleOf(obj.(*v1alpha1.SandboxSet)), r.scaleOf(old.(*v1alpha1.SandboxSet)))
 		}, false, options)
 	if err != nil {
 		return nil, false, err
 	}
-	return scaleOf(obj.(*v1alpha1.SandboxSet)), false, nil
+	return r.scaleOf(obj.(*v1alpha1.SandboxSet)), false, nil
 }
 
 // scaleOf is the scale of a set, without managed fields.
-func scaleOf(set *v1alpha1.SandboxSet) *autoscalingv1.Scale {
+func (r *ScaleREST) scaleOf(set *v1alpha1.SandboxSet) *autoscalingv1.Scale {
 	return &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              set.Name,
@@ -102,7 +114,7 @@ func scaleOf(set *v1alpha1.SandboxSet) *autoscalingv1.Scale {
 		Spec: autoscalingv1.ScaleSpec{Replicas: ptr.Deref(set.Spec.Replicas, 0)},
 		Status: autoscalingv1.ScaleStatus{
 			Replicas: set.Status.Replicas,
-			Selector: selectorOf(set),
+			Selector: r.selector(set),
 		},
 	}
 }
@@ -127,8 +139,16 @@ func selectorOf(set *v1alpha1.SandboxSet) string {
 // The store calls it again with a fresher set when it lost a race, so whatever
 // depends on the set is worked out inside.
 type scaledObjectInfo struct {
-	name  string
-	scale rest.UpdatedObjectInfo
+	name   string
+	scale  rest.UpdatedObjectInfo
+	scales *ScaleREST
+}
+
+// resource is that of the scale, as the client names it.
+func (i *scaledObjectInfo) resource() schema.GroupResource {
+	resource := i.scales.store.DefaultQualifiedResource
+	resource.Resource += "/scale"
+	return resource
 }
 
 // Preconditions are those of the scale: its UID is the set's.
@@ -143,11 +163,11 @@ func (i *scaledObjectInfo) UpdatedObject(ctx context.Context, old runtime.Object
 		return nil, fmt.Errorf("scaling %s: stored object is a %T", i.name, old)
 	}
 	if set.ResourceVersion == "" {
-		return nil, apierrors.NewNotFound(scaleResource, i.name)
+		return nil, apierrors.NewNotFound(i.resource(), i.name)
 	}
 
-	ownership := managedfields.NewScaleHandler(set.ManagedFields, v1alpha1.SchemeGroupVersion, replicasPaths)
-	stored := scaleOf(set)
+	ownership := managedfields.NewScaleHandler(set.ManagedFields, base.GroupOf(ctx), replicasPaths)
+	stored := i.scales.scaleOf(set)
 	var err error
 	if stored.ManagedFields, err = ownership.ToSubresource(); err != nil {
 		return nil, fmt.Errorf("reading managed fields of sandboxset %s: %w", i.name, err)
@@ -165,7 +185,7 @@ func (i *scaledObjectInfo) UpdatedObject(ctx context.Context, old runtime.Object
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), i.name, errs)
 	}
 	if wanted.UID != "" && wanted.UID != set.UID {
-		return nil, apierrors.NewConflict(scaleResource, i.name,
+		return nil, apierrors.NewConflict(i.resource(), i.name,
 			fmt.Errorf("the UID in the precondition is %s, the UID of the set is %s", wanted.UID, set.UID))
 	}
 

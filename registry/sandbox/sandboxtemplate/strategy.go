@@ -8,7 +8,6 @@ package sandboxtemplate
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,7 +94,7 @@ func isRevision(template *v1alpha1.SandboxTemplate) bool { return setOf(template
 // setOf is the reference to the SandboxSet that controls a template, or nil.
 func setOf(template *v1alpha1.SandboxTemplate) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(template)
-	if owner == nil || owner.Kind != "SandboxSet" || !strings.HasPrefix(owner.APIVersion, v1alpha1.GroupName+"/") {
+	if owner == nil || v1alpha1.OwnerKind(owner) != "SandboxSet" {
 		return nil
 	}
 	return owner

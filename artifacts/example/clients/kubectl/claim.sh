@@ -33,7 +33,7 @@ YAML
 for try in 1 2 3 4 5; do
   uid=$(create 2>"$answer") && break
   # Whatever was said: is it there? It has our key then.
-  there=$("$kubectl" get sandboxclaim "$name" --ignore-not-found \
+  there=$("$kubectl" get sandboxclaims.agents.kruise.io "$name" --ignore-not-found \
     -o 'jsonpath={.metadata.uid} {.metadata.annotations.client\.sandlot\.io/key}' || true)
   uid=${there%% *}
   [[ "$there" == "$uid $key" ]] && break
@@ -49,9 +49,9 @@ for try in 1 2 3 4 5; do
 done
 
 # Completed is not success: Ready is.
-"$kubectl" wait --for=condition=Completed --timeout=2m "sandboxclaim/$name" >/dev/null
-"$kubectl" wait --for=condition=Ready --timeout=5s "sandboxclaim/$name" >/dev/null
-mapfile -t got < <("$kubectl" get sandboxclaim "$name" \
+"$kubectl" wait --for=condition=Completed --timeout=2m "sandboxclaims.agents.kruise.io/$name" >/dev/null
+"$kubectl" wait --for=condition=Ready --timeout=5s "sandboxclaims.agents.kruise.io/$name" >/dev/null
+mapfile -t got < <("$kubectl" get sandboxclaims.agents.kruise.io "$name" \
   -o 'jsonpath={.metadata.uid}{"\n"}{.metadata.namespace}{"\n"}{range .status.sandboxes[*]}{.name}{"\n"}{end}')
 # Another claim that has the name by now is not ours. Nor is it given back: see the UID below.
 [[ "${got[0]-}" == "$uid" ]]

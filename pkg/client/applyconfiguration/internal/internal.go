@@ -353,6 +353,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: warmPool
       type:
         scalar: string
+    - name: warmPoolRef
+      type:
+        namedType: io.kruise.agents.v1alpha1.SandboxClaimWarmPoolRef
 - name: io.kruise.agents.v1alpha1.SandboxClaimStatus
   map:
     fields:
@@ -395,6 +398,13 @@ var schemaYAML = typed.YAMLObject(`types:
           keys:
           - name
 - name: io.kruise.agents.v1alpha1.SandboxClaimTemplateRef
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
+- name: io.kruise.agents.v1alpha1.SandboxClaimWarmPoolRef
   map:
     fields:
     - name: name
@@ -581,6 +591,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxUnavailable
       type:
         namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+    - name: type
+      type:
+        scalar: string
 - name: io.kruise.agents.v1alpha1.SandboxSpec
   map:
     fields:
@@ -611,6 +624,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: service
       type:
         scalar: boolean
+    - name: shutdownPolicy
+      type:
+        scalar: string
     - name: shutdownTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
@@ -680,6 +696,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: sandboxIp
+      type:
+        scalar: string
+    - name: serviceFQDN
       type:
         scalar: string
     - name: updateRevision

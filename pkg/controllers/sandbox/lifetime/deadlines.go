@@ -25,13 +25,14 @@ func pauseTime(sandbox *v1alpha1.Sandbox) (time.Time, bool) {
 	return sandbox.Spec.PauseTime.Time, true
 }
 
-// shutdownTime returns when a sandbox is to be deleted, and whether it ever is.
+// shutdownTime returns when a sandbox is to be deleted, and whether it ever is: not one
+// that is kept, of which the controller of pods deletes the pod.
 //
 // Where the time to pause has come as well, and the sandbox is to be kept for a
 // while after that (see retainedUntil), the pause comes first, even if both are due: it
 // moves the time of the deletion.
 func shutdownTime(sandbox *v1alpha1.Sandbox, now time.Time) (time.Time, bool) {
-	if sandbox.Spec.ShutdownTime == nil || sandbox.DeletionTimestamp != nil {
+	if sandbox.Spec.ShutdownTime == nil || sandbox.DeletionTimestamp != nil || v1alpha1.KeptAtShutdown(sandbox) {
 		return time.Time{}, false
 	}
 	if _, retained := retainedUntil(sandbox, now); retained {

@@ -37,10 +37,13 @@ func TestDeadlines(t *testing.T) {
 		wantPause, wantShutdown bool
 		wantRetained            time.Duration
 	}{
-		"none":                     {pause: never, shutdown: never, wantRetained: never},
-		"retention alone":          {pause: never, shutdown: never, retention: "2h", wantRetained: never},
-		"pause":                    {pause: ago, shutdown: never, wantPause: true, wantRetained: never},
-		"shutdown":                 {pause: never, shutdown: ago, wantShutdown: true, wantRetained: never},
+		"none":            {pause: never, shutdown: never, wantRetained: never},
+		"retention alone": {pause: never, shutdown: never, retention: "2h", wantRetained: never},
+		"pause":           {pause: ago, shutdown: never, wantPause: true, wantRetained: never},
+		"shutdown":        {pause: never, shutdown: ago, wantShutdown: true, wantRetained: never},
+		"kept at shutdown": {
+			pause: never, shutdown: ago, change: func(s *v1alpha1.Sandbox) { s.Spec.ShutdownPolicy = v1alpha1.ShutdownRetain }, wantRetained: never,
+		},
 		"both ahead":               {pause: ahead, shutdown: ahead, wantPause: true, wantShutdown: true, wantRetained: never},
 		"both due":                 {pause: ago, shutdown: ago, wantPause: true, wantShutdown: true, wantRetained: never},
 		"both due now, retained":   {pause: 0, shutdown: 0, retention: "2h", wantPause: true, wantRetained: 2 * time.Hour},

@@ -27,7 +27,7 @@ const pauseGrace = 5
 // of a pod: both are refused where the sandbox is not the version that the plan was made
 // for, and then the pod stays.
 func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *observation, p plan) (reconcile.Result, error) {
-	version, current, err := c.writer.writeFinalizer(ctx, key, o.sandbox, p.finalizer)
+	version, current, err := c.writer.writeMetadata(ctx, key, o.sandbox, &p)
 	if err != nil || !current {
 		return reconcile.Result{}, err
 	}

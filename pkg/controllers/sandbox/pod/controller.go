@@ -41,6 +41,9 @@ type Options struct {
 	Workers int
 	// Namespace is that of the installation, which has the ConfigMap with the runtimes.
 	Namespace string
+	// KeepUnused keeps the cluster autoscaler from being told that it may evict the pods of
+	// unused sandboxes, unless their template says so.
+	KeepUnused bool
 	// QuietPeriod is how long claims on a set must pause before the pods of those
 	// that asked for no metadata get the label of their claim.
 	QuietPeriod time.Duration
@@ -64,7 +67,7 @@ var _ reconcile.Reconciler = (*Controller)(nil)
 // New returns a Controller.
 func New(o Options) *Controller {
 	recorder := &report.Recorder{EventRecorder: o.Recorder, Kind: "Sandbox", Action: "Reconcile"}
-	resolver := &resolver{lookup: o.Lookup, templates: podtemplate.NewCache(), injector: newInjector(o.Client, o.Namespace)}
+	resolver := &resolver{lookup: o.Lookup, templates: podtemplate.NewCache(), injector: newInjector(o.Client, o.Namespace), keepUnused: o.KeepUnused}
 	memory := newMemory(o.Clock)
 	return &Controller{
 		client:   o.Client,

@@ -115,6 +115,10 @@ func (c *creator) createClaim(ctx context.Context, sandbox *v1alpha1.Sandbox, cl
 	case owner != nil && owner.UID != sandbox.UID:
 		return fmt.Errorf("PersistentVolumeClaim %s/%s %w: its controller is %s %s (%s)",
 			existing.Namespace, existing.Name, errClaimTaken, owner.Kind, owner.Name, owner.UID)
+	case owner == nil && !mayTake(sandbox, existing):
+		return fmt.Errorf("PersistentVolumeClaim %s/%s %w: it has no controller, and neither label %s=%s nor %s=true",
+			existing.Namespace, existing.Name, errClaimTaken,
+			v1alpha1.AgentLabelNameHash, v1alpha1.NameHash(sandbox.Name), v1alpha1.AgentLabelAdoptable)
 	case existing.DeletionTimestamp != nil:
 		return fmt.Errorf("PersistentVolumeClaim %s/%s %w: it is being deleted", existing.Namespace, existing.Name, errClaimTaken)
 	}

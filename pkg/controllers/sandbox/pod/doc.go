@@ -35,6 +35,7 @@
 //	agents.kruise.io         sandboxes               get, list, watch, patch
 //	agents.kruise.io         sandboxes/status        patch
 //	agents.kruise.io         sandboxes/finalizers    update
+//	agents.x-k8s.io          sandboxes/finalizers    update (where that API is served)
 //	agents.kruise.io         sandboxtemplates        get, list, watch
 //	core                     podtemplates            get, list, watch
 //	core                     pods                    get, list, watch, create, patch, delete

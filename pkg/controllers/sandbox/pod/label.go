@@ -48,16 +48,27 @@ func (l *labeler) noteClaim(before, after client.Object) {
 
 // delay returns how long the metadata of a pod can wait; 0 is not at all. The label with
 // the claim of the pod comes after a burst of claims. What the claim asks for does not
-// wait: a NetworkPolicy may select by it.
+// wait: a NetworkPolicy may select by it. With a claim of agent-sandbox it waits for a
+// second at most: until then routers take the pod for an unused one.
 func (l *labeler) delay(o *observation) time.Duration {
 	if o.sandbox.Labels[v1alpha1.LabelSandboxClaimed] != v1alpha1.ClaimedTrue || askedForMetadata(o.sandbox) {
 		return 0
 	}
 	pool := types.NamespacedName{Namespace: o.sandbox.Namespace, Name: o.sandbox.Labels[v1alpha1.LabelSandboxPool]}
-	if l.bursts.Wait(pool, o.now) == 0 {
+	if l.bursts.Wait(pool, o.now) == 0 || v1alpha1.OfAgentSandbox(o.sandbox) && claimedFor(o) >= labelDelay {
 		return 0
 	}
 	return labelDelay
+}
+
+// claimedFor returns for how long a sandbox has been claimed, give or take a second; where
+// that is not known, for long.
+func claimedFor(o *observation) time.Duration {
+	at, err := time.Parse(time.RFC3339, o.sandbox.Annotations[v1alpha1.AnnotationClaimTimestamp])
+	if err != nil {
+		return labelDelay
+	}
+	return o.now.Sub(at)
 }
 
 // askedForMetadata reports whether the claim of a sandbox gave it, or its pod, labels or
@@ -87,7 +98,7 @@ func (l *labeler) label(ctx context.Context, o *observation) error {
 		return fmt.Errorf("building the metadata of Pod %s/%s: %w", o.pod.Namespace, o.pod.Name, err)
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.pod.Namespace, Name: o.pod.Name}}
-	err = l.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+	err = l.client.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), fieldOwner)
 	if client.IgnoreNotFound(err) != nil && !isAnother(err) {
 		if isRefusal(err) {
 			l.recorder.Event(o.sandbox, corev1.EventTypeWarning, reasonPodUpdateFailed, err.Error())

@@ -58,6 +58,8 @@ type plan struct {
 	action action
 	// finalizer: the sandbox should have v1alpha1.FinalizerSandbox.
 	finalizer bool
+	// podName is what becomes of the annotation with the pod's name.
+	podName podName
 	// status is what the status should be, provided that action succeeds.
 	status v1alpha1.SandboxStatus
 	// mismatch: a pod that the sandbox does not own has its name.
@@ -72,20 +74,22 @@ type plan struct {
 // decide makes the plan for a sandbox:
 //
 //	being deleted        remove the finalizer; the pod is garbage collected
-//	Succeeded, Failed    final, nothing more happens
+//	Succeeded, Failed    final, nothing more happens but what agentsandbox.go says
 //	Recycling            remove the pod; back in its pool, create another (recycle.go)
+//	kept past its end    remove the pod (agentsandbox.go)
 //	spec.paused          remove the pod; when it is gone, Paused for good
 //	Paused               likewise, and then on to Resuming
 //	Pending, Resuming    create the pod, wait until it runs; resumed, until its
 //	                     agent-runtime is set up (resume.go)
-//	any other            follow the pod; without it, Failed
+//	any other            follow the pod; without it, Failed, or Resuming for
+//	                     agent-sandbox
 func decide(o *observation) plan {
 	phase := o.sandbox.Status.Phase
 	switch {
 	case o.sandbox.DeletionTimestamp != nil:
 		return plan{status: o.sandbox.Status}
-	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
-		return plan{status: o.sandbox.Status}
+	case hasEnded(phase) && !o.goesOn():
+		return plan{status: o.sandbox.Status, again: o.untilExpiry()}
 	}
 	p := plan{status: *o.sandbox.Status.DeepCopy()}
 	p.status.ObservedGeneration = o.sandbox.Generation
@@ -96,6 +100,8 @@ func decide(o *observation) plan {
 	switch {
 	case isRecycling(o.sandbox):
 		o.recycle(&p)
+	case o.expired():
+		o.expire(&p)
 	case o.sandbox.Spec.Paused:
 		o.pause(&p)
 	case phase == v1alpha1.SandboxPaused:
@@ -110,8 +116,17 @@ func decide(o *observation) plan {
 	if progress, aborted := inplace.Aborted(&p.status, inplace.GoalOf(o.sandbox)); aborted {
 		o.setInplaceUpdate(&p, progress)
 	}
-	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
+	o.complete(&p)
 	return p
+}
+
+// complete adds what follows from the status, and when to look again.
+func (o *observation) complete(p *plan) {
+	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
+	p.podName = o.podName(&p.status)
+	if left := o.untilExpiry(); left > 0 && (p.again == 0 || left < p.again) {
+		p.again = left
+	}
 }
 
 // pause deletes the pod.
@@ -119,6 +134,7 @@ func (o *observation) pause(p *plan) {
 	p.status.Phase, p.status.Message = v1alpha1.SandboxPaused, ""
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionResumed)
+	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionFinished)
 	if o.owned() {
 		message := "The pod is being deleted"
 		if o.pod.DeletionTimestamp == nil {
@@ -137,8 +153,16 @@ func (o *observation) pause(p *plan) {
 		p.action = ask
 		return
 	}
+	if o.blocked(p) {
+		return
+	}
 	o.setCondition(p, v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
-	// The address may be another pod's by now.
+	o.noteSuspended(p)
+	forgetPod(p) // the address may be another pod's by now
+}
+
+// forgetPod says that there is no pod.
+func forgetPod(p *plan) {
 	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
 }
 
@@ -164,7 +188,7 @@ func (o *observation) run(p *plan) {
 	case !starting && o.lost() && !o.sure:
 		p.action = ask
 	case !starting && (o.lost() || o.pod.DeletionTimestamp != nil):
-		o.end(p, v1alpha1.SandboxFailed, "Pod Not Found")
+		o.lose(p)
 	case o.pod.DeletionTimestamp != nil:
 		// A user deleted it before it ran. Another one is created when it is gone.
 	case o.pod.Status.Phase == corev1.PodFailed:
@@ -192,7 +216,8 @@ func (o *observation) start(p *plan) {
 		p.status.Message = ""
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
-	if hasReason(p.status.Conditions, v1alpha1.SandboxConditionReady, v1alpha1.ReasonPodCreateFailed) {
+	const kind = v1alpha1.SandboxConditionReady
+	if hasReason(p.status.Conditions, kind, v1alpha1.ReasonPodCreateFailed) || hasReason(p.status.Conditions, kind, v1alpha1.ReasonPodDeleted) {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
 	}
 }
@@ -209,7 +234,7 @@ func (o *observation) follow(p *plan, starting bool) {
 	if o.awaitsRuntime(p) {
 		return
 	}
-	if p.status.Phase == v1alpha1.SandboxResuming {
+	if p.status.Phase == v1alpha1.SandboxResuming && !o.startedAgain() {
 		o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
 	}
 	p.status.Phase, p.status.Message = v1alpha1.SandboxRunning, ""
@@ -275,6 +300,7 @@ func (o *observation) end(p *plan, phase v1alpha1.SandboxPhase, message string) 
 		reason, detail = endOf(o.pod)
 	}
 	o.setReady(p, metav1.ConditionFalse, reason, detail)
+	o.noteFinished(p)
 }
 
 // refused returns the plan where the pod could not be created.

@@ -17,7 +17,7 @@ func (o *observation) recycle(p *plan) {
 		o.run(p)
 		switch p.status.Phase {
 		case v1alpha1.SandboxRunning:
-			recycle.Finish(&p.status, o.sandbox.Generation, o.now)
+			recycle.Finish(&p.status, &o.sandbox.Spec, o.sandbox.Generation, o.now)
 		case v1alpha1.SandboxFailed, v1alpha1.SandboxSucceeded:
 			recycle.Fail(&p.status, v1alpha1.ReasonRecyclingFailed, p.status.Message, o.sandbox.Generation, o.now)
 		}

@@ -21,6 +21,7 @@ func (o *observation) resume(p *plan) {
 	meta.RemoveStatusCondition(&p.status.Conditions, v1alpha1.SandboxConditionPaused)
 	o.setCondition(p, v1alpha1.SandboxConditionResumed, metav1.ConditionFalse, v1alpha1.ReasonCreatePod, "")
 	o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+	o.noteResumed(p)
 	claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
 	o.run(p)
 }
@@ -68,7 +69,7 @@ func (o *observation) forgetLostPod(p *plan) {
 	if p.status.Phase != v1alpha1.SandboxResuming || known == "" || livesAs(o.pod, o.sandbox) && o.pod.UID == known {
 		return
 	}
-	p.status.PodInfo, p.status.NodeName, p.status.SandboxIP = v1alpha1.PodInfo{}, "", ""
+	forgetPod(p)
 	claims.BeginSetupAgain(o.sandbox, &p.status, o.now)
 }
 

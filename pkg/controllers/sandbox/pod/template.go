@@ -5,6 +5,7 @@ package pod
 
 import (
 	"context"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -18,12 +19,20 @@ type resolver struct {
 	lookup    *templates.Lookup
 	templates *podtemplate.Cache
 	injector  *injector
+	// keepUnused takes what its set says of evictions from a sandbox.
+	keepUnused bool
 }
 
 // whole returns a sandbox with its pod template in it, wherever that stands. What
 // it returns is not to be changed. A template that cannot be used is a
 // templateError.
 func (r *resolver) whole(ctx context.Context, sandbox *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	if r.keepUnused && sandbox.Annotations[v1alpha1.AnnotationSafeToEvict] != "" {
+		kept := *sandbox
+		kept.Annotations = maps.Clone(sandbox.Annotations)
+		delete(kept.Annotations, v1alpha1.AnnotationSafeToEvict)
+		sandbox = &kept
+	}
 	if sandbox.Spec.Template != nil {
 		return sandbox, nil
 	}

@@ -50,24 +50,33 @@ type writer struct {
 	superseded *superseded
 }
 
-// writeFinalizer adds or removes the finalizer. It returns the version of the
-// sandbox after that, and false where the sandbox is no longer that version:
-// then there is an event on its way.
-func (w *writer) writeFinalizer(
-	ctx context.Context, key types.NamespacedName, sandbox *v1alpha1.Sandbox, want bool,
+// writeMetadata adds or removes the finalizer, and the annotation with the pod's name. It
+// returns the version of the sandbox after that, and false where the sandbox is no longer
+// that version: then there is an event on its way.
+func (w *writer) writeMetadata(
+	ctx context.Context, key types.NamespacedName, sandbox *v1alpha1.Sandbox, p *plan,
 ) (string, bool, error) {
-	if slices.Contains(sandbox.Finalizers, v1alpha1.FinalizerSandbox) == want {
+	metadata := map[string]any{}
+	finalizes := slices.Contains(sandbox.Finalizers, v1alpha1.FinalizerSandbox) != p.finalizer
+	if finalizes {
+		finalizers := append([]string{}, sandbox.Finalizers...) // not nil, which would leave them as they are
+		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == v1alpha1.FinalizerSandbox })
+		if p.finalizer {
+			finalizers = append(finalizers, v1alpha1.FinalizerSandbox)
+		}
+		metadata["finalizers"] = finalizers
+	}
+	switch name, named := sandbox.Annotations[v1alpha1.AgentAnnotationPodName]; {
+	case p.podName == setPodName && name != sandbox.Name:
+		metadata["annotations"] = map[string]any{v1alpha1.AgentAnnotationPodName: sandbox.Name}
+	case p.podName == dropPodName && named:
+		metadata["annotations"] = map[string]any{v1alpha1.AgentAnnotationPodName: nil}
+	}
+	if len(metadata) == 0 {
 		return sandbox.ResourceVersion, true, nil
 	}
-	finalizers := append([]string{}, sandbox.Finalizers...) // not nil, which would leave them as they are
-	finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == v1alpha1.FinalizerSandbox })
-	if want {
-		finalizers = append(finalizers, v1alpha1.FinalizerSandbox)
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": sandbox.ResourceVersion,
-		"finalizers":      finalizers,
-	}})
+	metadata["resourceVersion"] = sandbox.ResourceVersion
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return "", false, err
 	}
@@ -77,10 +86,10 @@ func (w *writer) writeFinalizer(
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return "", false, nil
 	case err != nil:
-		return "", false, fmt.Errorf("writing the finalizers of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
+		return "", false, fmt.Errorf("writing the metadata of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
 	w.superseded.wrote(key, sandbox.ResourceVersion, written.ResourceVersion)
-	if sandbox.DeletionTimestamp != nil {
+	if finalizes && sandbox.DeletionTimestamp != nil {
 		w.recorder.Event(sandbox, corev1.EventTypeNormal, reasonTerminating, "Delete sandbox")
 	}
 	return written.ResourceVersion, true, nil
@@ -140,6 +149,9 @@ func (w *writer) reportPhase(before, after *v1alpha1.Sandbox) {
 		}
 	case v1alpha1.SandboxPaused:
 		message = "Pause sandbox"
+		if v1alpha1.SandboxExpired(after) {
+			message = expiredMessage
+		}
 	case v1alpha1.SandboxResuming:
 		message = "Resume sandbox"
 	case v1alpha1.SandboxSucceeded:

@@ -108,7 +108,7 @@ func TestDecide(t *testing.T) {
 		"another value":                 {sandbox: changes{annotated(v1alpha1.AnnotationCleanup, "yes")}},
 		"deleted":                       {sandbox: changes{func(sb *v1alpha1.Sandbox) { sb.DeletionTimestamp = &metav1.Time{Time: now} }}},
 		"deleted while it is recycled":  {sandbox: changes{began(time.Hour), func(sb *v1alpha1.Sandbox) { sb.DeletionTimestamp = &metav1.Time{Time: now} }}},
-		"recycled before":               {sandbox: changes{began(time.Hour), func(sb *v1alpha1.Sandbox) { Finish(&sb.Status, 1, now) }, in(v1alpha1.SandboxRunning)}, want: plan{action: begin}},
+		"recycled before":               {sandbox: changes{began(time.Hour), func(sb *v1alpha1.Sandbox) { Finish(&sb.Status, &sb.Spec, 1, now) }, in(v1alpha1.SandboxRunning)}, want: plan{action: begin}},
 		"rejected before":               {sandbox: changes{func(sb *v1alpha1.Sandbox) { Fail(&sb.Status, v1alpha1.ReasonRecyclingRejected, "x", 1, now) }}, want: plan{action: begin}},
 		"not enabled":                   {sandbox: changes{annotated(v1alpha1.AnnotationCleanupEnabled, "")}, want: rejected("The annotation agents.kruise.io/cleanup-enabled is not true")},
 		"enabled in another way":        {sandbox: changes{annotated(v1alpha1.AnnotationCleanupEnabled, "True")}, want: rejected("The annotation agents.kruise.io/cleanup-enabled is not true")},
@@ -207,12 +207,12 @@ func TestStatuses(t *testing.T) {
 	if got := v1alpha1.StateOf(sb, now); got != v1alpha1.StateCreating || !IsStarting(sb) {
 		t.Errorf("in its pool it is %s", got)
 	}
-	Finish(&sb.Status, 3, now)
+	Finish(&sb.Status, &sb.Spec, 3, now)
 	if sb.Status.RecycledCount != 5 || IsStarting(sb) {
 		t.Errorf("finished it is %+v", sb.Status)
 	}
 	sb.Status.RecycledCount = math.MaxInt32
-	if Finish(&sb.Status, 3, now); sb.Status.RecycledCount != math.MaxInt32 {
+	if Finish(&sb.Status, &sb.Spec, 3, now); sb.Status.RecycledCount != math.MaxInt32 {
 		t.Errorf("was recycled %d times", sb.Status.RecycledCount)
 	}
 }

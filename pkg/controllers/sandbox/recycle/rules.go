@@ -37,10 +37,14 @@ func Clean(status *v1alpha1.SandboxStatus, generation int64, now time.Time) {
 	set(status, v1alpha1.SandboxConditionRecycling, metav1.ConditionFalse, v1alpha1.ReasonRecyclingCompleted, "The pod is gone", generation, now)
 }
 
-// Finish notes that a sandbox, whose new pod is ready, is back in its pool.
-func Finish(status *v1alpha1.SandboxStatus, generation int64, now time.Time) {
+// Finish notes that a sandbox of a spec, whose new pod is ready, is back in its pool. The
+// Service that its user asked for is gone or going.
+func Finish(status *v1alpha1.SandboxStatus, spec *v1alpha1.SandboxSpec, generation int64, now time.Time) {
 	if status.RecycledCount < math.MaxInt32 {
 		status.RecycledCount++
+	}
+	if spec.Service == nil || !*spec.Service {
+		status.ServiceFQDN = ""
 	}
 	set(status, v1alpha1.SandboxConditionRecycling, metav1.ConditionTrue, v1alpha1.ReasonRecyclingSucceeded, "", generation, now)
 }

@@ -29,7 +29,7 @@ func CachedServices() cache.ByObject {
 // serviceOf returns the Service of a sandbox whose pods have this spec. The sandbox has a
 // name that a Service can have, so it is the value of a label, too.
 func serviceOf(sandbox *v1alpha1.Sandbox, spec *corev1.PodSpec) *corev1.Service {
-	owner := metav1.NewControllerRef(sandbox, v1alpha1.SchemeGroupVersion.WithKind("Sandbox"))
+	owner := v1alpha1.OwnedBySandbox(sandbox)
 	owner.BlockOwnerDeletion = new(false)
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -41,18 +41,27 @@ func serviceOf(sandbox *v1alpha1.Sandbox, spec *corev1.PodSpec) *corev1.Service 
 		Spec: corev1.ServiceSpec{
 			Type:      corev1.ServiceTypeClusterIP,
 			ClusterIP: corev1.ClusterIPNone,
-			Selector:  map[string]string{v1alpha1.LabelSandboxName: sandbox.Name},
+			Selector:  selectorOf(sandbox),
 			Ports:     portsOf(spec),
 		},
 	}
 }
 
-// labelsOf returns the labels by which the Service of a sandbox is known.
+// labelsOf returns the labels by which the Service of a sandbox is known. The hash of the
+// sandbox's name is that of agent-sandbox; all have it from birth, so that a claim of that
+// API changes no Service.
 func labelsOf(sandbox *v1alpha1.Sandbox) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelCreatedBy:   v1alpha1.CreatedBySandbox,
-		v1alpha1.LabelSandboxName: sandbox.Name,
-	}
+	labels := selectorOf(sandbox)
+	labels[v1alpha1.LabelCreatedBy] = v1alpha1.CreatedBySandbox
+	labels[v1alpha1.AgentLabelNameHash] = v1alpha1.NameHash(sandbox.Name)
+	return labels
+}
+
+// selectorOf returns what selects the pod of a sandbox: its name, in either API. The hash
+// by which clients of agent-sandbox know pods does not select: names of the same hash are
+// easily found, and a Service must not lead to the sandbox of another user.
+func selectorOf(sandbox *v1alpha1.Sandbox) map[string]string {
+	return map[string]string{v1alpha1.LabelSandboxName: sandbox.Name}
 }
 
 // portsOf returns the ports of all containers and sidecars, in their order, each once.

@@ -9,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -165,5 +167,46 @@ func TestConcerned(t *testing.T) {
 		if !got {
 			t.Errorf("%s: wrong", name)
 		}
+	}
+}
+
+// TestServiceOfAgentSandbox: a claim of agent-sandbox finds the Service of its sandbox as it
+// should be, and changes nothing. What selects the pod is its name, never the hash of that.
+func TestServiceOfAgentSandbox(t *testing.T) {
+	sandbox, spec := box(new(true)), &corev1.PodSpec{}
+	plain := serviceOf(sandbox, spec)
+	if plain.Labels[v1alpha1.AgentLabelNameHash] != v1alpha1.NameHash("box") {
+		t.Errorf("a Service is born with the labels %v", plain.Labels)
+	}
+	sandbox.Annotations = map[string]string{v1alpha1.AnnotationAPI: v1alpha1.AgentsGroup}
+	agent := serviceOf(sandbox, spec)
+	if corrected, changed := correct(plain, agent); changed || !metav1.IsControlledBy(plain, sandbox) {
+		t.Errorf("a claim changes the Service: %v", cmp.Diff(plain, corrected))
+	}
+	for _, service := range []*corev1.Service{plain, agent} {
+		if diff := cmp.Diff(map[string]string{v1alpha1.LabelSandboxName: "box"}, service.Spec.Selector); diff != "" {
+			t.Errorf("selector (-want +got):\n%s", diff)
+		}
+	}
+	if owner := agent.OwnerReferences[0]; owner.APIVersion != "agents.x-k8s.io/v1beta1" {
+		t.Errorf("one that is made in agent-sandbox belongs to %v", owner)
+	}
+}
+
+// TestEventsOfServices: an event of a Service queues its sandbox, in whichever API the
+// Service names it.
+func TestEventsOfServices(t *testing.T) {
+	sandbox := box(new(true))
+	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "box"}}}
+	for _, api := range []string{"", v1alpha1.AgentsGroup} {
+		sandbox.Annotations = map[string]string{v1alpha1.AnnotationAPI: api}
+		if diff := cmp.Diff(want, sandboxOf(t.Context(), serviceOf(sandbox, &corev1.PodSpec{}))); diff != "" {
+			t.Errorf("in the API %q (-want +got):\n%s", api, diff)
+		}
+	}
+	stranger := serviceOf(sandbox, &corev1.PodSpec{})
+	stranger.OwnerReferences[0].APIVersion = "example.com/v1"
+	if got := sandboxOf(t.Context(), stranger); got != nil {
+		t.Errorf("a stranger's Service queues %v", got)
 	}
 }

@@ -10,11 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -38,6 +40,8 @@ type Options struct {
 	Recorder recorder.EventRecorder
 	// Workers is how many sandboxes are worked on at the same time.
 	Workers int
+	// ClusterDomain is the domain of Services in the cluster. Empty is DefaultClusterDomain.
+	ClusterDomain string
 }
 
 // Controller reconciles the Services of sandboxes.
@@ -64,8 +68,18 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 		Named(c.Name()).
 		WithOptions(queue.Options[reconcile.Request](c.Workers)).
 		For(&v1alpha1.Sandbox{}, builder.WithPredicates(concerned())).
-		Owns(&corev1.Service{}).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(sandboxOf)).
 		Complete(c)
+}
+
+// sandboxOf returns the sandbox that controls a Service, whichever API its reference is
+// written in.
+func sandboxOf(_ context.Context, service client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(service)
+	if owner == nil || v1alpha1.OwnerKind(owner) != "Sandbox" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: service.GetNamespace(), Name: owner.Name}}}
 }
 
 // concerned lets through the sandboxes with a spec.service, and those that are being
@@ -78,7 +92,7 @@ func concerned() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return hasService(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return (ownedobject.Changed(e) || recycles(e)) && hasService(e.ObjectNew)
+			return (ownedobject.Changed(e) || recycles(e) || expires(e)) && hasService(e.ObjectNew)
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
@@ -113,16 +127,29 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
 	switch wanted := sandbox.Spec.Service; {
-	case sandbox.DeletionTimestamp != nil, wanted == nil && !isRecycled(sandbox):
+	case sandbox.DeletionTimestamp != nil:
 		return reconcile.Result{}, nil
-	case wanted == nil, !*wanted:
-		return reconcile.Result{}, c.services().Remove(ctx, c.removalReader(sandbox), sandbox, sandbox.Name, labelsOf(sandbox))
+	case wanted == nil && !isRecycled(sandbox) && !v1alpha1.SandboxExpired(sandbox):
+		return c.tell(ctx, sandbox)
+	case wanted == nil, !*wanted, v1alpha1.SandboxExpired(sandbox):
+		if err := c.services().Remove(ctx, c.removalReader(sandbox), sandbox, sandbox.Name, labelsOf(sandbox)); err != nil {
+			return reconcile.Result{}, err
+		}
+		return c.tell(ctx, sandbox)
 	}
 	if problems := validation.IsDNS1123Label(sandbox.Name); len(problems) > 0 {
 		c.services().Warn(sandbox, "Failed", "No Service can have the name of this sandbox: "+strings.Join(problems, ", "))
 		return reconcile.Result{}, nil
 	}
-	return c.ensure(ctx, sandbox)
+	result, err := c.ensure(ctx, sandbox)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	told, err := c.tell(ctx, sandbox)
+	if told.RequeueAfter > 0 && (result.RequeueAfter == 0 || told.RequeueAfter < result.RequeueAfter) {
+		result = told
+	}
+	return result, err
 }
 
 // removalReader returns where to look for a Service that is no longer wanted. The cache

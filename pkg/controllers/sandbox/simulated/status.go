@@ -18,6 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -119,7 +120,10 @@ func runs(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, now time.Ti
 	case v1alpha1.SandboxResuming:
 		set(v1alpha1.SandboxConditionResumed, metav1.ConditionTrue, v1alpha1.ReasonCreatePod, "")
 	case v1alpha1.SandboxRecycling:
-		recycle.Finish(status, sandbox.Generation, now)
+		recycle.Finish(status, &sandbox.Spec, sandbox.Generation, now)
+	}
+	if wanted := sandbox.Spec.Service; wanted != nil && *wanted {
+		status.ServiceFQDN = service.FQDN(sandbox, "")
 	}
 	status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
 	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")

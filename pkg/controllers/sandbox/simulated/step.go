@@ -45,7 +45,7 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		return none
 	}
 	switch phase := sandbox.Status.Phase; {
-	case phase == v1alpha1.SandboxSucceeded || phase == v1alpha1.SandboxFailed:
+	case isOver(sandbox):
 		return none
 	case phase == v1alpha1.SandboxRecycling:
 		return recyclingStep(sandbox)
@@ -59,6 +59,15 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		return runningStep(sandbox)
 	}
 	return none
+}
+
+// isOver reports whether a sandbox has ended, or was kept past its shutdownTime (expiry.go).
+func isOver(sandbox *v1alpha1.Sandbox) bool {
+	switch sandbox.Status.Phase {
+	case v1alpha1.SandboxSucceeded, v1alpha1.SandboxFailed:
+		return true
+	}
+	return v1alpha1.SandboxExpired(sandbox) && sandbox.Spec.ShutdownTime != nil
 }
 
 // runningStep returns the next step of a sandbox that runs and is to go on.

@@ -197,6 +197,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // recordEnd records that a claim has come to its end.
 func (c *Controller) recordEnd(claim *v1alpha1.SandboxClaim) {
+	if recordBinding(c.recorder, claim) {
+		return
+	}
 	if !isShort(claim) {
 		c.recorder.Event(claim, corev1.EventTypeNormal, eventClaimCompleted, claim.Status.Message)
 		return
@@ -213,6 +216,9 @@ func waitingMessage(claim *v1alpha1.SandboxClaim) string {
 	asked := "SandboxSet " + claim.Spec.TemplateName
 	if ref := claim.Spec.SandboxTemplateRef; ref != nil {
 		asked = "SandboxTemplate " + ref.Name
+	}
+	if ref := claim.Spec.WarmPoolRef; ref != nil {
+		asked = v1alpha1.KindWarmPool + " " + ref.Name
 	}
 	switch {
 	case !strings.HasPrefix(message, progress): // there is no such pool, or it cannot serve the claim

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -96,8 +95,7 @@ func (c *Controller) act(ctx context.Context, claim *v1alpha1.SandboxClaim, end,
 			return err
 		}
 		log.FromContext(ctx).V(2).Info("The claim has expired", "end", end, "shutdownPolicy", claim.Spec.Lifecycle.ShutdownPolicy)
-		c.recorder.Event(claim, corev1.EventTypeNormal, eventClaimExpired,
-			fmt.Sprintf("Expired, its sandboxes are deleted (ShutdownPolicy=%s)", claim.Spec.Lifecycle.ShutdownPolicy))
+		c.recordExpiry(claim)
 		return nil // the claim as it is now is on its way
 	}
 	switch claim.Spec.Lifecycle.ShutdownPolicy {
@@ -105,13 +103,16 @@ func (c *Controller) act(ctx context.Context, claim *v1alpha1.SandboxClaim, end,
 		if err := c.deleteSandboxes(ctx, claim); err != nil {
 			return err
 		}
-		return lifetime.Delete(ctx, c.Client, c.Kind, claim)
+		return c.deleteClaim(ctx, claim)
 	case v1alpha1.ShutdownDeleteForeground:
 		if err := c.ownSandboxes(ctx, claim); err != nil {
 			return err
 		}
-		return lifetime.Delete(ctx, c.Client, c.Kind, claim, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		return c.deleteClaim(ctx, claim, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	default:
+		if isSkipped(claim, meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionReady).Message) {
+			return nil
+		}
 		return c.deleteSandboxes(ctx, claim)
 	}
 }
@@ -120,15 +121,19 @@ func (c *Controller) act(ctx context.Context, claim *v1alpha1.SandboxClaim, end,
 // that the allocator ended may use others.
 func isMarked(claim *v1alpha1.SandboxClaim) bool {
 	ready := meta.FindStatusCondition(claim.Status.Conditions, v1alpha1.ClaimConditionReady)
-	return v1alpha1.HasExpired(claim) && ready.Message == v1alpha1.ClaimExpiredMessage
+	return v1alpha1.HasExpired(claim) && (ready.Message == v1alpha1.ClaimExpiredMessage || isSkipped(claim, ready.Message))
 }
 
 // mark lets this very version of a claim say that it has expired.
 func (c *Controller) mark(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) error {
+	message, err := c.expiredMessage(ctx, claim)
+	if err != nil {
+		return err
+	}
 	conditions := claim.DeepCopy().Status.Conditions
 	meta.SetStatusCondition(&conditions, metav1.Condition{
 		Type: v1alpha1.ClaimConditionReady, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonClaimExpired, Message: v1alpha1.ClaimExpiredMessage,
+		Reason: v1alpha1.ReasonClaimExpired, Message: message, ObservedGeneration: expiredGeneration(claim),
 		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)), // as it is stored
 	})
 	patch, err := json.Marshal(map[string]any{

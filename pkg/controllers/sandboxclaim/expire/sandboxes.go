@@ -71,7 +71,7 @@ func ownership(sandbox metav1.Object, claim *v1alpha1.SandboxClaim) metav1.Owner
 	owners := sandbox.GetOwnerReferences()
 	at := slices.IndexFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == claim.UID })
 	if at < 0 {
-		return *metav1.NewControllerRef(claim, v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"))
+		return *v1alpha1.OwnedByClaim(claim)
 	}
 	owner := owners[at]
 	owner.BlockOwnerDeletion = new(true)

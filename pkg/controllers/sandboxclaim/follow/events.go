@@ -59,6 +59,8 @@ type news struct {
 	starting bool
 	cause    cause
 	address  string
+	// agent is what else a claim of agent-sandbox says of it.
+	agent string
 }
 
 func newsOf(sandbox *v1alpha1.Sandbox) news {
@@ -69,7 +71,7 @@ func newsOf(sandbox *v1alpha1.Sandbox) news {
 		address:  address(sandbox),
 	}
 	if n.isBound() {
-		n.cause = causeOf(sandbox)
+		n.cause, n.agent = causeOf(sandbox), agentNews(sandbox)
 	}
 	return n
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // recoveredMessage is the message of Ready of a claim that was not ready for a while.
@@ -32,6 +33,9 @@ func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []m
 	conditions := slices.Clone(claim.Status.Conditions)
 	if v1alpha1.HasExpired(claim) {
 		return conditions
+	}
+	if claims.Continuous(claim) {
+		return agentConditions(claim, all, now)
 	}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&conditions, metav1.Condition{

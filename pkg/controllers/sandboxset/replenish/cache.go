@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -62,9 +61,7 @@ func (c *caches) revisionsOf(set *v1alpha1.SandboxSet) ([]*v1alpha1.SandboxTempl
 func controlled[T client.Object](find func(types.UID) ([]T, error), kind string, owner client.Object) ([]T, error) {
 	found, err := find(owner.GetUID())
 	return slices.DeleteFunc(found, func(object T) bool {
-		ref := metav1.GetControllerOfNoCopy(object)
-		return ref == nil || ref.Kind != kind || ref.Name != owner.GetName() || ref.UID != owner.GetUID() ||
-			ref.APIVersion != v1alpha1.SchemeGroupVersion.String()
+		return !v1alpha1.ControlledBy(object, kind, owner)
 	}), err
 }
 

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -42,6 +44,8 @@ type observation struct {
 	// failing is whether such a one was the last that came to anything.
 	failed  []*v1alpha1.Sandbox
 	failing bool
+	// alike are older revisions that differ from the target in metadata alone, see stale.
+	alike sets.Set[string]
 	// refusal is the server's answer to the create of a sandbox, see refusalOf.
 	refusal string
 }
@@ -62,6 +66,12 @@ type plan struct {
 	remove []*v1alpha1.Sandbox
 	// rolling: what is removed beside garbage is outdated, not surplus.
 	rolling bool
+	// slow are those of remove that have not been ready for too long, held is how many
+	// others stay although they have not, and slowAfter after what time there may be more
+	// of either.
+	slow      sets.Set[types.UID]
+	held      int
+	slowAfter time.Duration
 }
 
 // plan decides.
@@ -72,6 +82,7 @@ type plan struct {
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
 //     was created for claims that waited is left alone for a while (see surgeMemory).
 //   - Older revision: replace (see outdated).
+//   - A warm pool's is not ready for too long: replace (see slow).
 //   - No sandbox of the target revision can be created: create none, and keep the
 //     older ones.
 //   - Sandboxes fail: create none until the backoff is over. Claims run: wait for them,
@@ -101,6 +112,7 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 		}
 		p.remove, p.rolling = append(p.remove, outdated...), len(outdated) > 0
 	}
+	o.replaceSlow(&p, c)
 	if d.backoff > 0 {
 		p.create = 0
 	}
@@ -108,6 +120,15 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 		p.create, p.remove = 0, nil
 	}
 	return p, nil
+}
+
+// replaceSlow removes what has not been ready for too long as well.
+func (o *observation) replaceSlow(p *plan, c *poolCounts) {
+	slow := o.slow(c)
+	p.held, p.slowAfter = slow.held, slow.next
+	removed := uidsOf(p.remove)
+	slow.replace = slices.DeleteFunc(slow.replace, func(sandbox *v1alpha1.Sandbox) bool { return removed.Has(sandbox.UID) })
+	p.remove, p.slow = append(p.remove, slow.replace...), uidsOf(slow.replace)
 }
 
 // toCreate is how many sandboxes to create, and whether more are missing that have to
@@ -188,18 +209,25 @@ func rank(sandbox *v1alpha1.Sandbox, available bool) int {
 	}
 }
 
-// outdated returns the sandboxes of an older revision to replace now: all that
+// outdated returns the sandboxes of an older revision to replace now. With the update type
+// Recreate that is all that are stale, with OnReplenish none, and else: all that
 // are still starting, since they are of no use to any claim, and as many of the
 // available ones, oldest first, as leaves at least replicas minus
 // updateStrategy.maxUnavailable available. Reckoned from what is available, and
 // not from what was removed before, the floor also holds while claims take from
 // the pool or new sandboxes do not get ready.
 func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
-	if c.updatedAvailable == len(c.available) && c.updatedCreating == len(c.creating) {
-		return nil, nil // the common case, without a walk through the pool
-	}
 	if !o.canCreate() {
 		return nil, nil // there would be none in their place
+	}
+	switch o.set.Spec.UpdateStrategy.Type {
+	case v1alpha1.SetUpdateOnReplenish:
+		return nil, nil
+	case v1alpha1.SetUpdateRecreate:
+		return o.stale(c), nil
+	}
+	if c.updatedAvailable == len(c.available) && c.updatedCreating == len(c.creating) {
+		return nil, nil // the common case, without a walk through the pool
 	}
 	floor, err := o.floor()
 	if err != nil {
@@ -214,6 +242,9 @@ func (o *observation) outdated(c *poolCounts) ([]*v1alpha1.Sandbox, error) {
 
 // floor is how many available sandboxes a roll-out leaves at least.
 func (o *observation) floor() (int, error) {
+	if o.set.Spec.UpdateStrategy.Type == v1alpha1.SetUpdateRecreate {
+		return 0, nil
+	}
 	limit := o.set.Spec.UpdateStrategy.MaxUnavailable
 	if limit == nil {
 		limit = new(intstr.FromString(v1alpha1.DefaultUpdateMaxUnavailable))
@@ -230,6 +261,8 @@ func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason
 	switch {
 	case useOf(sandbox, now) == useGarbage:
 		return removalEnded
+	case p.slow.Has(sandbox.UID):
+		return removalNotReady
 	case p.rolling:
 		return removalOutdated
 	}

@@ -54,6 +54,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		// The server refuses such values; trying again would not mend them.
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
 	}
+	c.tellProgress(set, p.held)
 	finished, err := c.writer.scale(ctx, o, p)
 	if p.create > 0 || len(p.remove) > 0 {
 		counts = o.count(o.revision, now) // with what was done
@@ -122,7 +123,10 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 			o.dryRun = s.dryRun
 		}
 	})
-	o.sandboxes, err = c.caches.pooled(set)
+	if o.sandboxes, err = c.caches.pooled(set); err != nil {
+		return nil, err
+	}
+	o.alike, err = c.alikeRevisions(o)
 	return o, err
 }
 
@@ -163,7 +167,7 @@ func (o *observation) requeueAfter(p plan, d delays, finished, wrote bool, quiet
 		// have run out by then.
 		after = expectationTTL + time.Second
 	}
-	return earlier(earlier(after, o.retry), o.surge.surplusAfter)
+	return earlier(earlier(earlier(after, o.retry), o.surge.surplusAfter), p.slowAfter)
 }
 
 // finalize works on a set that is being deleted. Mostly there is nothing to do: its

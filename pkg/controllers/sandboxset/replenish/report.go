@@ -35,6 +35,7 @@ const (
 	removalEnded    removalReason = "ended"
 	removalSurplus  removalReason = "surplus"
 	removalOutdated removalReason = "outdated"
+	removalNotReady removalReason = "not_ready"
 )
 
 var (
@@ -48,7 +49,7 @@ var (
 	})
 	sandboxesDeleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandlot_sandboxset_sandboxes_deleted_total",
-		Help: "Sandboxes of pools deleted, by reason: they had ended, were surplus, or of an outdated revision.",
+		Help: "Sandboxes of pools deleted, by reason: they had ended, were surplus, of an outdated revision, or not ready for too long.",
 	}, []string{"reason"})
 	writesFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandlot_sandboxset_writes_failed_total",
@@ -90,7 +91,7 @@ func init() {
 	metrics.Registry.MustRegister(sandboxesCreated, sandboxesDeleted, writesFailed, templatePatches, startDuration, replenishDuration,
 		setReplicas, setBurst, setSandboxes, setShortSince)
 	// A rate needs a 0 to begin with.
-	for _, reason := range []removalReason{removalEnded, removalSurplus, removalOutdated} {
+	for _, reason := range []removalReason{removalEnded, removalSurplus, removalOutdated, removalNotReady} {
 		sandboxesDeleted.WithLabelValues(string(reason))
 	}
 	for _, operation := range []string{operationCreate, operationDelete} {
@@ -135,7 +136,7 @@ func hidePool(set types.NamespacedName) {
 	setSandboxes.DeletePartialMatch(labels)
 }
 
-// Reasons of events on SandboxSets. They are OpenKruise's, but for the last four. That
+// Reasons of events on SandboxSets. They are OpenKruise's, but for the last six. That
 // a template cannot be used has the reason of the condition TemplateResolved.
 const (
 	eventSandboxCreated       = "SandboxCreated"
@@ -154,6 +155,10 @@ const (
 	// eventRevisionReplaced: the SandboxTemplate of a revision had other content than the
 	// set has resolved to. It was deleted and made anew.
 	eventRevisionReplaced = "RevisionReplaced"
+	// eventNotProgressing and eventProgressing: no node takes sandboxes of a warm pool, and
+	// that is over. They are agent-sandbox's.
+	eventNotProgressing = "WarmPoolNotProgressing"
+	eventProgressing    = "WarmPoolProgressing"
 )
 
 // reporter records what is done for a set, as events on it and in counters.
@@ -184,6 +189,9 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 			r.event(set, corev1.EventTypeNormal, eventSandboxScaledDown, "Delete", fmt.Sprintf("Deleted %d sandboxes that were too many", n))
 		case removalOutdated:
 			r.event(set, corev1.EventTypeNormal, eventRollingUpdate, "Delete", fmt.Sprintf("Deleted %d sandboxes of an older revision", n))
+		case removalNotReady:
+			r.event(set, corev1.EventTypeNormal, eventFailedSandboxDeleted, "Delete",
+				fmt.Sprintf("Deleted %d sandboxes that had not been ready for %s", n, progressDeadline))
 		}
 	}
 	if refused(err) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,12 +61,15 @@ func testEvents(t *testing.T, f *fixture) {
 	events.want("a scale-down", "Normal SandboxScaledDown: Deleted 6 sandboxes that were too many")
 	f.sync()
 
-	failed := f.wantPooled(10)[0]
+	pooled := f.wantPooled(10)
+	// The one that fails is not newer than those that start, or the refill would wait.
+	slices.SortFunc(pooled, func(a, b *v1alpha1.Sandbox) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	failed := pooled[0]
 	failed.Status.Phase = v1alpha1.SandboxFailed
 	if err := f.api.Status().Update(t.Context(), failed); err != nil {
 		t.Fatal(err)
 	}
-	f.start(f.wantPooled(10)[1:]...)
+	f.start(pooled[1:]...)
 	f.sync()
 	f.funcs.Create = func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 		return errors.New("exceeded quota" + strings.Repeat("ü", 1000))

@@ -29,6 +29,11 @@ type setState struct {
 	starts       starts
 	trouble      troubleMemory
 
+	// held is whether no node takes sandboxes of the pool, as was told.
+	held bool
+	// compared remembers which pairs of revisions differ in metadata alone.
+	compared map[[2]string]bool
+
 	resolved        resolvedRevision
 	dryRun          *dryRunResult
 	revisionMissing revisionMissing

@@ -244,7 +244,7 @@ func setOf(sandbox *v1alpha1.Sandbox) types.NamespacedName {
 // name of a revision begins with that of the set, or of the template that it refers to.
 func (w *watches) setsOfTemplate(ctx context.Context, template client.Object) []types.NamespacedName {
 	names := sets.New[string]()
-	if owner := metav1.GetControllerOfNoCopy(template); owner != nil && owner.Kind == "SandboxSet" {
+	if owner := metav1.GetControllerOfNoCopy(template); owner != nil && v1alpha1.OwnerKind(owner) == "SandboxSet" {
 		names.Insert(owner.Name)
 	}
 	if set := template.GetLabels()[v1alpha1.LabelSandboxPool]; set != "" {

@@ -51,7 +51,9 @@ func TestSetsOfTemplate(t *testing.T) {
 		}
 	}
 	owned := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "n", Name: "a-b-x1", OwnerReferences: []metav1.OwnerReference{{Kind: "SandboxSet", Name: "owner", Controller: new(true)}},
+		Namespace: "n", Name: "a-b-x1", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "owner", Controller: new(true),
+		}},
 		Labels: map[string]string{v1alpha1.LabelSandboxPool: "labelled"},
 	}}
 	check(owned, "n/owner", "n/labelled")

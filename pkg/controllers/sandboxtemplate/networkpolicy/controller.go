@@ -91,7 +91,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 // it, or that its name tells.
 func templateOfPolicy(_ context.Context, policy client.Object) []reconcile.Request {
 	name := v1alpha1.TemplateOfNetworkPolicy(policy.GetName())
-	if owner := metav1.GetControllerOfNoCopy(policy); owner != nil && owner.Kind == "SandboxTemplate" {
+	if owner := metav1.GetControllerOfNoCopy(policy); owner != nil && v1alpha1.OwnerKind(owner) == "SandboxTemplate" {
 		name = owner.Name
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: policy.GetNamespace(), Name: name}}}

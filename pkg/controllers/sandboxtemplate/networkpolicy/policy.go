@@ -76,7 +76,7 @@ func isLeft(policy *networkingv1.NetworkPolicy, template string) bool {
 	isKeeper := func(o metav1.OwnerReference) bool { return o.APIVersion == "v1" && o.Kind == "Namespace" }
 	by := metav1.GetControllerOfNoCopy(policy)
 	return labels.SelectorFromSet(labelsOf(template)).Matches(labels.Set(policy.Labels)) &&
-		slices.ContainsFunc(policy.OwnerReferences, isKeeper) && (by == nil || by.Kind == "SandboxTemplate" && by.Name == template)
+		slices.ContainsFunc(policy.OwnerReferences, isKeeper) && (by == nil || v1alpha1.OwnerKind(by) == "SandboxTemplate" && by.Name == template)
 }
 
 // keptBy is the reference by which a namespace keeps a policy from the garbage collector.
@@ -86,11 +86,25 @@ func keptBy(namespace *corev1.Namespace) metav1.OwnerReference {
 	}
 }
 
-// defaultIngress lets in what Sandlot itself runs, such as a gateway to sandboxes.
+// The router of agent-sandbox, which its users have beside Sandlot.
+const (
+	routerNamespace = "agent-sandbox-system"
+	routerApp       = "sandbox-router"
+)
+
+// defaultIngress lets in what Sandlot itself runs, such as a gateway to sandboxes, and the
+// router of agent-sandbox, as agent-sandbox does.
 func defaultIngress(namespace string) []networkingv1.NetworkPolicyIngressRule {
-	return []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-	}}}}
+	of := func(namespace string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	}
+	return []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
+		{NamespaceSelector: of(namespace)},
+		{
+			NamespaceSelector: of(routerNamespace),
+			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": routerApp}},
+		},
+	}}}
 }
 
 // defaultEgress lets out to public addresses: neither to the cluster and what is

@@ -38,7 +38,11 @@ podSelector: {matchLabels: {agents.kruise.io/sandbox-template: python}}
 policyTypes: [Ingress, Egress]
 `
 	secure = selects + `
-ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: home}}}]}]
+ingress:
+- from:
+  - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: home}}
+  - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: agent-sandbox-system}}
+    podSelector: {matchLabels: {app: sandbox-router}}
 egress:
 - to:
   - ipBlock:

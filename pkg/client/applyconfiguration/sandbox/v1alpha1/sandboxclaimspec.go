@@ -30,6 +30,11 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// sandboxes are made straight from the template. Exactly one of templateName and
 	// sandboxTemplateRef is required. It may be changed until the claim is Completed.
 	SandboxTemplateRef *SandboxClaimTemplateRefApplyConfiguration `json:"sandboxTemplateRef,omitempty"`
+	// warmPoolRef claims from the SandboxSet of a name and from no other: with no such set
+	// the claim waits for it. It stands in place of templateName; beside
+	// sandboxTemplateRef the set has to refer to that template. It may be changed until
+	// the claim is Completed.
+	WarmPoolRef *SandboxClaimWarmPoolRefApplyConfiguration `json:"warmPoolRef,omitempty"`
 	// replicas is the number of sandboxes to claim, from 1 to 10000, and with
 	// allocation AllOrNothing at most 127. Immutable. Default 1.
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -149,6 +154,14 @@ func (b *SandboxClaimSpecApplyConfiguration) WithTemplateName(value string) *San
 // If called multiple times, the SandboxTemplateRef field is set to the value of the last call.
 func (b *SandboxClaimSpecApplyConfiguration) WithSandboxTemplateRef(value *SandboxClaimTemplateRefApplyConfiguration) *SandboxClaimSpecApplyConfiguration {
 	b.SandboxTemplateRef = value
+	return b
+}
+
+// WithWarmPoolRef sets the WarmPoolRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the WarmPoolRef field is set to the value of the last call.
+func (b *SandboxClaimSpecApplyConfiguration) WithWarmPoolRef(value *SandboxClaimWarmPoolRefApplyConfiguration) *SandboxClaimSpecApplyConfiguration {
+	b.WarmPoolRef = value
 	return b
 }
 

@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	sandboxv1alpha1 "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	intstr "k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -15,6 +16,10 @@ import (
 // SandboxSetUpdateStrategy limits how fast sandboxes of an older template are
 // replaced.
 type SandboxSetUpdateStrategyApplyConfiguration struct {
+	// type is how sandboxes of an older template are replaced: RollingUpdate replaces
+	// them as maxUnavailable allows, Recreate all at once, and OnReplenish none: they stay
+	// until they are claimed or deleted. Default RollingUpdate.
+	Type *sandboxv1alpha1.SandboxSetUpdateType `json:"type,omitempty"`
 	// maxUnavailable is how far a change of the template may lower the number of
 	// available sandboxes below replicas: a number, or a percentage of replicas,
 	// rounded up. Claimed sandboxes are never touched. Default 20%.
@@ -25,6 +30,14 @@ type SandboxSetUpdateStrategyApplyConfiguration struct {
 // apply.
 func SandboxSetUpdateStrategy() *SandboxSetUpdateStrategyApplyConfiguration {
 	return &SandboxSetUpdateStrategyApplyConfiguration{}
+}
+
+// WithType sets the Type field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Type field is set to the value of the last call.
+func (b *SandboxSetUpdateStrategyApplyConfiguration) WithType(value sandboxv1alpha1.SandboxSetUpdateType) *SandboxSetUpdateStrategyApplyConfiguration {
+	b.Type = &value
+	return b
 }
 
 // WithMaxUnavailable sets the MaxUnavailable field in the declarative configuration to the given value

@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	sandboxv1alpha1 "github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -24,8 +25,13 @@ type SandboxSpecApplyConfiguration struct {
 	// filesystem. It has no effect: a pause of type Stop, the only one that is served,
 	// keeps volumeClaimTemplates alone.
 	PersistentContents []string `json:"persistentContents,omitempty"`
-	// shutdownTime is when the sandbox is deleted. Unset means never.
+	// shutdownTime is when the sandbox is deleted, or what shutdownPolicy says happens to
+	// it. Unset means never.
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
+	// shutdownPolicy says what happens at shutdownTime: Delete deletes the sandbox, Retain
+	// its pod and its Service alone. Empty means Delete, and Retain for a sandbox that was
+	// made or claimed in agents.x-k8s.io.
+	ShutdownPolicy *sandboxv1alpha1.ShutdownPolicy `json:"shutdownPolicy,omitempty"`
 	// pauseTime is when paused becomes true by itself. Unset means never.
 	PauseTime *v1.Time `json:"pauseTime,omitempty"`
 	// runtimes are programs to run beside the user's containers: names of entries of
@@ -82,6 +88,14 @@ func (b *SandboxSpecApplyConfiguration) WithPersistentContents(values ...string)
 // If called multiple times, the ShutdownTime field is set to the value of the last call.
 func (b *SandboxSpecApplyConfiguration) WithShutdownTime(value v1.Time) *SandboxSpecApplyConfiguration {
 	b.ShutdownTime = &value
+	return b
+}
+
+// WithShutdownPolicy sets the ShutdownPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ShutdownPolicy field is set to the value of the last call.
+func (b *SandboxSpecApplyConfiguration) WithShutdownPolicy(value sandboxv1alpha1.ShutdownPolicy) *SandboxSpecApplyConfiguration {
+	b.ShutdownPolicy = &value
 	return b
 }
 

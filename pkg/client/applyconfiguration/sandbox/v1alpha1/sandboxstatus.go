@@ -27,12 +27,15 @@ type SandboxStatusApplyConfiguration struct {
 	NodeName *string `json:"nodeName,omitempty"`
 	// sandboxIp is the address of the sandbox.
 	SandboxIP *string `json:"sandboxIp,omitempty"`
+	// serviceFQDN is the domain name of the sandbox's Service, as long as it has one.
+	ServiceFQDN *string `json:"serviceFQDN,omitempty"`
 	// updateRevision is the hash of the template of the sandbox.
 	UpdateRevision *string `json:"updateRevision,omitempty"`
 	// recycledCount is how often the sandbox went back to its pool.
 	RecycledCount *int32 `json:"recycledCount,omitempty"`
 	// conditions of the sandbox: Ready, and SandboxPaused, SandboxResumed,
-	// InplaceUpdate, Upgrading, RuntimeInitialized and Recycling where they apply.
+	// InplaceUpdate, Upgrading, RuntimeInitialized and Recycling where they apply; and
+	// Suspended and Finished of one that was made or claimed in agents.x-k8s.io.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -87,6 +90,14 @@ func (b *SandboxStatusApplyConfiguration) WithNodeName(value string) *SandboxSta
 // If called multiple times, the SandboxIP field is set to the value of the last call.
 func (b *SandboxStatusApplyConfiguration) WithSandboxIP(value string) *SandboxStatusApplyConfiguration {
 	b.SandboxIP = &value
+	return b
+}
+
+// WithServiceFQDN sets the ServiceFQDN field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceFQDN field is set to the value of the last call.
+func (b *SandboxStatusApplyConfiguration) WithServiceFQDN(value string) *SandboxStatusApplyConfiguration {
+	b.ServiceFQDN = &value
 	return b
 }
 

@@ -1,0 +1,203 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// What a claim of agent-sandbox writes beside what every claim does: whose its sandbox is
+// in the words of that API, and its condition Ready, which is the sandbox's, or why it has
+// none.
+
+// markAgent adds what the sandboxes of a claim of agent-sandbox have to its marks.
+func (m *Marks) markAgent(claim *v1alpha1.SandboxClaim) {
+	if !v1alpha1.OfAgentSandbox(claim) {
+		return
+	}
+	m.labels[v1alpha1.AgentLabelClaimUID] = string(claim.UID)
+	m.labels[v1alpha1.AgentLabelCreatedBy] = claims.CreatedBy(claim)
+	m.annotations[v1alpha1.AnnotationAPI] = v1alpha1.AgentsGroup
+	if trace := traceOf(claim); trace != "" {
+		m.annotations[v1alpha1.AgentAnnotationTraceContext] = trace
+	}
+}
+
+// markLaunch notes on a sandbox of a claim of agent-sandbox where it came from, and which
+// pod is its own.
+func (m *Marks) markLaunch(sb *v1alpha1.Sandbox, launch string) {
+	if v1alpha1.OfAgentSandbox(m.claim) {
+		sb.Labels[v1alpha1.AgentLabelLaunchType] = launch
+		sb.Annotations[v1alpha1.AgentAnnotationPodName] = sb.Name
+	}
+}
+
+// unmarkAgent takes from a sandbox that is let go what says whose it is.
+func unmarkAgent(sb *v1alpha1.Sandbox) {
+	delete(sb.Labels, v1alpha1.AgentLabelClaimUID)
+	delete(sb.Annotations, v1alpha1.AgentAnnotationTraceContext)
+}
+
+// refusedLook is when a claim that asks for what it cannot have is looked at again, beside
+// every change of it and of sets: its template may have been changed.
+const refusedLook = time.Minute
+
+// tellAgent writes on a claim of agent-sandbox which sandbox it has after a plan, and how
+// that is, or why there is none.
+func (a *Assessment) tellAgent(p *Plan) {
+	if !claims.Continuous(a.claim) || Expired(a.claim, a.Now) {
+		return
+	}
+	sb := a.theSandbox(p)
+	a.nameSandbox(sb)
+	if isNew := func(other *v1alpha1.Sandbox) bool { return other == sb }; sb == nil || slices.ContainsFunc(slices.Concat(p.Bound, p.Made), isNew) {
+		// What was wrong with the metadata of another is no more; this one has what the claim says.
+		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced)
+	}
+	ready := claims.AgentReady(a.claim, sb)
+	if sb == nil {
+		ready.Reason, ready.Message = a.whyNone(p)
+		if look := a.Now.Add(refusedLook); a.Refused != nil && look.Before(p.Until) {
+			p.Until = look
+		}
+	} else {
+		a.namePool(sb)
+	}
+	if look := a.Now.Add(refusedLook); a.Name != NameFree && look.Before(p.Until) {
+		p.Until = look
+	}
+	// What other rules have said of it in this plan is no transition.
+	meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionReady)
+	if before := meta.FindStatusCondition(a.Claim.Status.Conditions, v1alpha1.ClaimConditionReady); before != nil && !a.New {
+		meta.SetStatusCondition(&a.claim.Status.Conditions, *before)
+	}
+	setAgentReady(a.claim, ready, a.Now)
+}
+
+// setAgentReady sets the condition Ready of a claim. The time of its transition is not in the
+// future.
+func setAgentReady(claim *v1alpha1.SandboxClaim, ready metav1.Condition, now time.Time) {
+	if ready.LastTransitionTime.IsZero() || ready.LastTransitionTime.After(now) {
+		ready.LastTransitionTime = metav1.NewTime(now)
+	}
+	meta.SetStatusCondition(&claim.Status.Conditions, ready)
+}
+
+// theSandbox is the sandbox that the claim has after a plan; nil if it has none. Clients
+// that write statuses can leave it with more than one: then it is the one that counts, or
+// else one that is starting, so that the next plan says the same.
+func (a *Assessment) theSandbox(p *Plan) *v1alpha1.Sandbox {
+	has := slices.Concat(p.Counted, p.Bound, p.Made)
+	known := map[string]bool{}
+	for _, sb := range slices.Concat(has, p.Released) {
+		known[sb.Name] = true
+	}
+	for _, sb := range a.Held {
+		if sb.DeletionTimestamp == nil && !known[sb.Name] && !v1alpha1.IsReservedFailed(sb) {
+			has = append(has, sb)
+		}
+	}
+	listed := ""
+	if all := a.claim.Status.Sandboxes; len(all) > 0 {
+		listed = all[0].Name
+	}
+	for _, is := range []func(*v1alpha1.Sandbox) bool{
+		func(sb *v1alpha1.Sandbox) bool { return sb.Name == listed },
+		IsStarting,
+		func(*v1alpha1.Sandbox) bool { return true },
+	} {
+		if i := slices.IndexFunc(has, is); i >= 0 {
+			return has[i]
+		}
+	}
+	return nil
+}
+
+// nameSandbox names the sandbox on the claim.
+func (a *Assessment) nameSandbox(sb *v1alpha1.Sandbox) {
+	name := ""
+	if sb != nil {
+		name = sb.Name
+	}
+	if a.claim.Annotations[v1alpha1.AgentAnnotationSandboxName] == name {
+		return
+	}
+	a.claim.Annotations = maps.Clone(a.claim.Annotations)
+	if name == "" {
+		delete(a.claim.Annotations, v1alpha1.AgentAnnotationSandboxName)
+		return
+	}
+	a.claim.Annotations[v1alpha1.AgentAnnotationSandboxName] = name
+}
+
+// namePool writes which pool the sandbox came from on a claim that only names a template:
+// clients read it there, and drop the older fields when they write.
+func (a *Assessment) namePool(sb *v1alpha1.Sandbox) {
+	pool := sb.Labels[v1alpha1.LabelSandboxPool]
+	if a.claim.Spec.WarmPoolRef != nil || pool == "" || len(a.Eligible.Pools) == 0 {
+		return
+	}
+	a.claim.Spec.WarmPoolRef = &v1alpha1.SandboxClaimWarmPoolRef{Name: pool}
+}
+
+// whyNone is why the claim has no sandbox.
+func (a *Assessment) whyNone(p *Plan) (reason, message string) {
+	problem := a.Eligible.Problem
+	switch {
+	case a.Refused != nil:
+		return refusedReason(a.Refused)
+	case problem != nil && problem.Missing && problem.Reason == v1alpha1.ReasonSandboxSetNotFound:
+		return claims.AgentReasonWarmPoolNotFound, claims.AgentWarmPoolNotFound(problem.Name)
+	case problem != nil && problem.Missing:
+		return claims.AgentReasonTemplateNotFound, claims.AgentTemplateNotFound(problem.Name)
+	case problem != nil:
+		return claims.AgentReasonError, claims.AgentError(problem.Message)
+	case errors.Is(p.Broken, podtemplate.ErrTemplateNotFound):
+		return claims.AgentReasonTemplateNotFound, claims.AgentTemplateNotFound(a.templateName())
+	case p.Broken != nil:
+		return claims.AgentReasonError, claims.AgentError(p.Broken.Error())
+	case a.Denied != nil:
+		return claims.AgentReasonError, claims.AgentError(a.Denied.Error())
+	case a.Name == NameLeaving:
+		return v1alpha1.ReasonSandboxMissing, v1alpha1.SandboxMissingMessage +
+			"; it is made when the one named " + a.claim.Name + ", which is being deleted, is gone"
+	case a.Name == NameTaken:
+		return claims.AgentReasonError, claims.AgentError("a Sandbox named " + a.claim.Name +
+			" exists that is not this claim's; delete it, or create the claim under another name")
+	}
+	return v1alpha1.ReasonSandboxMissing, v1alpha1.SandboxMissingMessage
+}
+
+// templateName is the template that fresh sandboxes of the claim are made from.
+func (a *Assessment) templateName() string {
+	if a.Eligible.MakeFrom != nil {
+		return v1alpha1.SandboxTemplateOf(a.Eligible.MakeFrom)
+	}
+	return cmp.Or(a.Eligible.MakeFromTemplate, a.Eligible.Name)
+}
+
+// refusedReason is a refusal in the words of agent-sandbox.
+func refusedReason(refused *RefusedError) (reason, message string) {
+	if refused.Conflict {
+		return claims.AgentReasonError, claims.AgentError(refused.Message)
+	}
+	switch refused.Reason {
+	case v1alpha1.ReasonInvalidMetadata, v1alpha1.ReasonEnvVarsInjectionRejected:
+		return refused.Reason, refused.Message
+	case v1alpha1.ReasonVolumeClaimTemplatesRejected:
+		return claims.AgentReasonVolumeClaimTemplates, refused.Message
+	}
+	return claims.AgentReasonError, claims.AgentError(refused.Message)
+}

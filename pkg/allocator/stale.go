@@ -1,0 +1,170 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/poolindex"
+)
+
+// judgedRevision is whether the candidates of a pool that are of one revision are stale:
+// their set recreates what is not of its template as that is now. Such a candidate is left
+// for the controller, which deletes it; a claim must not be faster.
+type judgedRevision struct {
+	pool     poolindex.Pool
+	revision string
+	stale    bool
+	// asOf is the count of resumes before it was judged.
+	asOf uint64
+}
+
+// checkStale returns a noTemplateError for a candidate that is stale, and so keeps all that
+// are like it from claims until there is news of the set or of a template. It reads nothing
+// but caches, for each revision of a pool once in a turn as long as there is no such news.
+func (c *candidates) checkStale(ctx context.Context, pool poolindex.Pool, sb *v1alpha1.Sandbox) error {
+	set := c.stock.sets.Set(pool.Namespace, pool.Name)
+	if set == nil || string(set.UID) != pool.UID || set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate {
+		return nil
+	}
+	asOf, revision := c.stock.index.Resumes(), sb.Labels[v1alpha1.LabelTemplateHash]
+	for i := range c.judged {
+		if known := &c.judged[i]; known.pool == pool && known.revision == revision && known.asOf == asOf {
+			return known.err()
+		}
+	}
+	stale, err := c.isStale(ctx, set, sb, revision)
+	if err != nil {
+		return err
+	}
+	c.judged = append(c.judged, judgedRevision{pool, revision, stale, asOf})
+	return c.judged[len(c.judged)-1].err()
+}
+
+func (j *judgedRevision) err() error {
+	if j.stale {
+		return noTemplateError{j.asOf}
+	}
+	return nil
+}
+
+// isStale reports whether a sandbox of a set is of another template than the set's, or of
+// another revision that differs in more than metadata: what the controller goes by. Where
+// the set has no template now, what is left of the pool serves on, and where the cluster
+// has not told of it, the sandbox waits.
+func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, revision string) (bool, error) {
+	resolved, err := c.cache.ResolveSet(ctx, set, c.late)
+	switch {
+	case isAboutTemplates(err):
+		return false, nil
+	case errors.Is(err, errNoAnswer):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {
+		return true, nil
+	}
+	current, err := c.revisions.of(set, resolved)
+	if err != nil || current == revision {
+		return err != nil, nil //nolint:nilerr // what has no revision, no sandbox is of
+	}
+	return !c.sameButMetadata(ctx, set, sb, current, resolved), nil
+}
+
+// sameButMetadata reports whether the revision of a sandbox differs in metadata alone from
+// the current one of its set. Of a revision that is not stored that is not known.
+func (c *candidates) sameButMetadata(
+	ctx context.Context, set *v1alpha1.SandboxSet, sb *v1alpha1.Sandbox, current string, resolved *podtemplate.Resolved,
+) bool {
+	revision := sb.Labels[v1alpha1.LabelTemplateHash]
+	pair := [2]string{current, revision}
+	if known, ok := c.revisions.alike.Get(pair); ok {
+		return known.(bool)
+	}
+	holders := podtemplate.PossibleHolders(sb)
+	if podtemplate.RefersToRevision(sb) {
+		holders = []string{sb.Spec.TemplateRef.Name}
+	}
+	for _, name := range holders {
+		held, err := c.stock.store.SandboxTemplate(ctx, set.Namespace, name)
+		if err == nil && held != nil && c.cache.HoldsRevision(held, revision) {
+			same := podtemplate.SameButMetadata(podtemplate.Materialize(set, current, resolved), held)
+			c.revisions.alike.Add(pair, same)
+			return same
+		}
+	}
+	return false
+}
+
+// dropStale gives back what was taken in an earlier turn and is stale by now.
+func (t *turn) dropStale(ctx context.Context) error {
+	kept := t.taken[:0:0]
+	for i, got := range t.taken {
+		err := t.candidates.checkStale(ctx, got.from.Pool, got.as.Sandbox)
+		missing, isStale := errors.AsType[noTemplateError](err)
+		switch {
+		case isStale:
+			t.suspend(got.from, missing)
+		case err != nil:
+			t.taken = append(kept, t.taken[i:]...)
+			return err
+		default:
+			kept = append(kept, got)
+		}
+	}
+	t.taken = kept
+	return nil
+}
+
+// suspend gives a candidate back, and keeps all that are like it from claims until there
+// is news of sets or templates.
+func (t *turn) suspend(from poolindex.Candidate, why noTemplateError) {
+	t.stock.queue.Release([]poolindex.Candidate{from})
+	t.stock.index.Suspend(from.Pool, from.Revision, why.asOf)
+}
+
+// setRevisions remembers what it takes decoding templates to know: the revisions of sets,
+// and by pairs of revisions whether they differ in metadata alone.
+type setRevisions struct{ known, alike *lru.Cache }
+
+func newSetRevisions() *setRevisions {
+	return &setRevisions{known: lru.New(sizesKept), alike: lru.New(sizesKept)}
+}
+
+// revisionInput is all that the revision of a set is the hash of.
+type revisionInput struct {
+	set        types.UID
+	generation int64
+	template   [sha256.Size]byte
+	// service is whether there is a Service: 0 where nothing is said of it.
+	service int8
+	network bool
+}
+
+// of returns the revision of a set whose pod template is resolved.
+func (r *setRevisions) of(set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved) (string, error) {
+	key := revisionInput{set: set.UID, generation: set.Generation, template: sha256.Sum256(resolved.Template.Raw), network: resolved.NetworkManaged}
+	if resolved.Service != nil {
+		key.service = -1
+		if *resolved.Service {
+			key.service = 1
+		}
+	}
+	if known, ok := r.known.Get(key); ok {
+		return known.(string), nil
+	}
+	revision, err := podtemplate.SetRevision(set, resolved)
+	if err == nil {
+		r.known.Add(key, revision)
+	}
+	return revision, err
+}

@@ -1,0 +1,95 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/registry/agentsandbox"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+// install serves storage as our group, and in the words of agent-sandbox. All groups are
+// installed together, so that server-side apply in one of them knows the types of all.
+func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
+	provider := agentsandbox.Provider{Scheme: scheme, Stored: storage, StrictClaims: c.extraConfig.StrictAgentSandboxClaims}
+	served, err := provider.NewStorage()
+	if err != nil {
+		return err
+	}
+	served[v1alpha1.GroupName] = storage
+	var groups []*genericapiserver.APIGroupInfo
+	for _, name := range []string{v1alpha1.GroupName, v1alpha1.ExtensionsGroup, v1alpha1.AgentsGroup} {
+		group := genericapiserver.NewDefaultAPIGroupInfo(name, scheme, metav1.ParameterCodec, Codecs)
+		group.NegotiatedSerializer = decoding.NewSerializer(group.NegotiatedSerializer, scheme)
+		for _, version := range scheme.PrioritizedVersionsForGroup(name) {
+			here := agentsandbox.ServedIn(version, served[name])
+			group.VersionedResourcesStorageMap[version.Version] = here
+			if err := c.addKinds(version, here); err != nil {
+				return err
+			}
+		}
+		groups = append(groups, &group)
+	}
+	if err := s.GenericAPIServer.InstallAPIGroups(groups...); err != nil {
+		return fmt.Errorf("installing the groups: %w", err)
+	}
+	return nil
+}
+
+// addKinds notes the kinds that patches of a version are checked by, but those of other
+// groups, such as Scale.
+func (c CompletedConfig) addKinds(version schema.GroupVersion, storage map[string]rest.Storage) error {
+	for resource, store := range storage {
+		kind, err := endpoints.GetResourceKind(version, store, scheme)
+		if err != nil {
+			return fmt.Errorf("kind of %s: %w", resource, err)
+		}
+		if kind.Group == version.Group {
+			c.kinds.Add(version, resource, kind)
+		}
+	}
+	return nil
+}
+
+// newEquivalents returns the registry of what resources are the same objects in several
+// groups. A webhook or a policy of one group with matchPolicy Equivalent, which is the
+// default, sees the writes of all of them, as objects of its own.
+func newEquivalents() runtime.EquivalentResourceRegistry {
+	return runtime.NewEquivalentResourceRegistryWithIdentity(func(resource schema.GroupResource) string {
+		switch resource {
+		case schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxwarmpools"}:
+			return v1alpha1.Resource("sandboxsets").String()
+		case schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxclaims"},
+			schema.GroupResource{Group: v1alpha1.ExtensionsGroup, Resource: "sandboxtemplates"},
+			schema.GroupResource{Group: v1alpha1.AgentsGroup, Resource: "sandboxes"}:
+			return v1alpha1.Resource(resource.Resource).String()
+		}
+		return "" // which is its own
+	})
+}
+
+// strictHeader lets one request ask for the answer that --strict-agent-sandbox-claims gives
+// to all.
+const strictHeader = "Sandlot-Strict"
+
+// withStrictClaims lets a client be told at once what is wrong with a claim of agent-sandbox.
+func withStrictClaims(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get(strictHeader) == "true" {
+			req = req.WithContext(sandboxclaim.WithStrict(req.Context()))
+		}
+		handler.ServeHTTP(w, req)
+	})
+}

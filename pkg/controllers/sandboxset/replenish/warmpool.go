@@ -1,0 +1,167 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replenish
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// The rules of agent-sandbox for its warm pools, which are sets with one of its update
+// types. Other sets wait for their sandboxes as long as it takes, as OpenKruise's do.
+const (
+	// progressDeadline is how long a sandbox of a warm pool may be not ready before it is
+	// replaced.
+	progressDeadline = 5 * time.Minute
+	// heldRecheck is after what time one that no node takes is looked at again.
+	heldRecheck = time.Minute
+)
+
+// slowStarts are the sandboxes of a warm pool that have not been ready for too long.
+type slowStarts struct {
+	// replace are those for which another one may do better.
+	replace []*v1alpha1.Sandbox
+	// held is how many no node takes: another one would wait in the same way.
+	held int
+	// next is after what time there may be more; 0 is never.
+	next time.Duration
+}
+
+// slow returns the sandboxes of a warm pool that have not been ready for too long.
+func (o *observation) slow(c *poolCounts) slowStarts {
+	var s slowStarts
+	if !v1alpha1.IsWarmPool(o.set) || !o.canCreate() {
+		return s
+	}
+	for _, sandbox := range c.creating {
+		left := notReadySince(sandbox).Add(progressDeadline).Sub(o.now)
+		switch reason, _, _ := troubleOf(sandbox); {
+		case left > 0:
+			s.next = earlier(s.next, left)
+		case reason == unschedulable:
+			s.held++
+			s.next = earlier(s.next, heldRecheck)
+		default:
+			s.replace = append(s.replace, sandbox)
+		}
+	}
+	return s
+}
+
+// notReadySince is since when a sandbox has not been ready.
+func notReadySince(sandbox *v1alpha1.Sandbox) time.Time {
+	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return sandbox.CreationTimestamp.Time
+	}
+	return later(sandbox.CreationTimestamp.Time, ready.LastTransitionTime.Time)
+}
+
+// stale returns the sandboxes that a set with the update type Recreate replaces at once:
+// those of another template, and those whose template says something else of their pods,
+// their volumes or their Service. Metadata alone makes none stale.
+func (o *observation) stale(c *poolCounts) []*v1alpha1.Sandbox {
+	template := v1alpha1.TemplateLabel(podtemplate.TemplateOf(o.from))
+	isStale := func(sandbox *v1alpha1.Sandbox) bool {
+		revision := revisionOf(sandbox)
+		return sandbox.Labels[v1alpha1.LabelSandboxTemplate] != template || revision != o.revision && !o.alike.Has(revision)
+	}
+	var stale []*v1alpha1.Sandbox
+	for _, sandbox := range slices.Concat(c.creating, c.available) {
+		if isStale(sandbox) {
+			stale = append(stale, sandbox)
+		}
+	}
+	slices.SortFunc(stale, byAge)
+	return stale
+}
+
+// maxCompared is for how many pairs of revisions a set remembers whether they differ in
+// metadata alone.
+const maxCompared = 64
+
+// alikeRevisions returns the older revisions of the sandboxes in a pool that differ from
+// the target in metadata alone. Only for the update type Recreate that matters.
+func (c *Controller) alikeRevisions(o *observation) (sets.Set[string], error) {
+	alike := sets.New[string]()
+	if o.set.Spec.UpdateStrategy.Type != v1alpha1.SetUpdateRecreate || !o.canCreate() {
+		return alike, nil
+	}
+	older := sets.New[string]()
+	for _, sandbox := range o.sandboxes {
+		if revision := revisionOf(sandbox); revision != o.revision {
+			older.Insert(revision)
+		}
+	}
+	if len(older) == 0 {
+		return alike, nil
+	}
+	held, err := c.caches.revisionsOf(o.set)
+	if err != nil {
+		return nil, fmt.Errorf("finding the revisions of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
+	}
+	var target *v1alpha1.SandboxTemplate
+	for _, template := range held {
+		revision := template.Labels[v1alpha1.LabelTemplateHash]
+		if !older.Has(revision) || !c.revisions.podTemplates.HoldsRevision(template, revision) {
+			continue
+		}
+		pair, key := [2]string{o.revision, revision}, client.ObjectKeyFromObject(o.set)
+		var same, known bool
+		c.states.update(key, func(s *setState) { same, known = s.compared[pair] })
+		if !known {
+			if target == nil {
+				target = podtemplate.Materialize(o.from, o.revision, o.resolved)
+			}
+			same = podtemplate.SameButMetadata(target, template)
+			c.states.update(key, func(s *setState) { s.noteCompared(pair, same) })
+		}
+		if same {
+			alike.Insert(revision)
+		}
+	}
+	return alike, nil
+}
+
+// noteCompared remembers whether two revisions differ in metadata alone.
+func (s *setState) noteCompared(pair [2]string, same bool) {
+	if s.compared == nil || len(s.compared) >= maxCompared {
+		s.compared = map[[2]string]bool{}
+	}
+	s.compared[pair] = same
+}
+
+// tellProgress tells when a warm pool begins to be held because no node takes its
+// sandboxes, and when that is over.
+func (c *Controller) tellProgress(set *v1alpha1.SandboxSet, held int) {
+	var was bool
+	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { was, s.held = s.held, held > 0 })
+	switch {
+	case held > 0 && !was:
+		c.report.event(set, corev1.EventTypeWarning, eventNotProgressing, "Reconciling", fmt.Sprintf(
+			"%d sandboxes have not been ready for %s because no node takes their pods; they are kept until one does", held, progressDeadline))
+	case held == 0 && was:
+		c.report.event(set, corev1.EventTypeNormal, eventProgressing, "Reconciling", "No sandbox waits for a node for too long any more")
+	}
+}
+
+// uidsOf returns the UIDs of sandboxes.
+func uidsOf(sandboxes []*v1alpha1.Sandbox) sets.Set[types.UID] {
+	uids := make(sets.Set[types.UID], len(sandboxes))
+	for _, sandbox := range sandboxes {
+		uids.Insert(sandbox.UID)
+	}
+	return uids
+}

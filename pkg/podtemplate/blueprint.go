@@ -1,0 +1,62 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// SameButMetadata reports whether two SandboxTemplates that hold revisions make the same
+// sandboxes but for labels and annotations of pods and volume claims. Those that cannot be
+// read make none, and so not the same.
+func SameButMetadata(a, b *v1alpha1.SandboxTemplate) bool {
+	blueprintA, errA := blueprintOf(&a.Spec)
+	blueprintB, errB := blueprintOf(&b.Spec)
+	return errA == nil && errB == nil && bytes.Equal(blueprintA, blueprintB)
+}
+
+// blueprintOf is what a spec says beside metadata, in canonical JSON.
+func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
+	bare := content{
+		PersistentContents: spec.PersistentContents, Runtimes: spec.Runtimes, PauseStrategy: spec.PauseStrategy, Service: spec.Service,
+	}
+	template, err := decode(spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	delete(template, "metadata")
+	if bare.Template, err = encoded(template); err != nil {
+		return nil, err
+	}
+	for i := range spec.VolumeClaimTemplates {
+		name, err := claimTemplateName(&spec.VolumeClaimTemplates[i])
+		if err != nil {
+			return nil, err
+		}
+		claim, err := decode(&spec.VolumeClaimTemplates[i])
+		if err != nil {
+			return nil, err
+		}
+		claim["metadata"] = map[string]any{"name": name}
+		raw, err := encoded(claim)
+		if err != nil {
+			return nil, err
+		}
+		bare.VolumeClaimTemplates = append(bare.VolumeClaimTemplates, *raw)
+	}
+	return canonical(&bare)
+}
+
+func encoded(object map[string]any) (*runtime.RawExtension, error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	return &runtime.RawExtension{Raw: raw}, nil
+}

@@ -1,0 +1,123 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package base
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Watch watches objects. One of an object by name that begins at the version that the
+// object has begins with the object where OfAgentSandbox is set.
+//
+// Clients of agent-sandbox create a claim, ignore the answer, and watch from the version
+// that it had. There a claim changes after that. Here it is ready in the answer, and never
+// changes again: without that event they would wait until they give up.
+func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	events, err := r.Store.Watch(ctx, options)
+	if err != nil || !r.OfAgentSandbox {
+		return events, err
+	}
+	name := selectedName(options)
+	if name == "" {
+		return events, nil
+	}
+	// The watch is there already: what changes from here on is in it.
+	own, err := r.ofVersion(ctx, name, options)
+	switch {
+	case err != nil:
+		events.Stop()
+		return nil, err
+	case own == nil:
+		return events, nil
+	}
+	return beginWith(watch.Event{Type: watch.Added, Object: own}, events), nil
+}
+
+// selectedName is the name of the one object that a watch selects that begins at a version;
+// empty for every other one.
+func selectedName(options *metainternalversion.ListOptions) string {
+	if options == nil || options.FieldSelector == nil || options.SendInitialEvents != nil ||
+		options.ResourceVersion == "" || options.ResourceVersion == "0" {
+		return ""
+	}
+	name, _ := options.FieldSelector.RequiresExactMatch("metadata.name")
+	return name
+}
+
+// ofVersion returns the object of a name if it has the version that the options say and is
+// what they select, and nil otherwise.
+func (r *REST) ofVersion(ctx context.Context, name string, options *metainternalversion.ListOptions) (Object, error) {
+	got, err := r.Get(ctx, name, &metav1.GetOptions{ResourceVersion: options.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		got, err = r.Get(ctx, name, &metav1.GetOptions{}) // the cache is behind
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := got.(Object)
+	if !ok || obj.GetResourceVersion() != options.ResourceVersion {
+		return nil, nil
+	}
+	labelSelector := options.LabelSelector
+	if labelSelector == nil {
+		labelSelector = labels.Everything()
+	}
+	predicate := r.PredicateFunc(labelSelector, options.FieldSelector)
+	if matches, err := predicate.Matches(obj); err != nil || !matches {
+		return nil, err
+	}
+	return obj, nil
+}
+
+// prefixed is a watch that begins with one more event.
+type prefixed struct {
+	inner  watch.Interface
+	events chan watch.Event
+	stop   chan struct{}
+	once   sync.Once
+}
+
+func beginWith(first watch.Event, inner watch.Interface) watch.Interface {
+	w := &prefixed{inner: inner, events: make(chan watch.Event), stop: make(chan struct{})}
+	go w.run(first)
+	return w
+}
+
+// run ends when the inner watch does, or when this one is stopped.
+func (w *prefixed) run(next watch.Event) {
+	defer close(w.events)
+	for ok := true; ok; {
+		select {
+		case w.events <- next:
+		case <-w.stop:
+			return
+		}
+		select {
+		case next, ok = <-w.inner.ResultChan():
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// Stop implements watch.Interface.
+func (w *prefixed) Stop() {
+	w.once.Do(func() {
+		close(w.stop)
+		w.inner.Stop()
+	})
+}
+
+// ResultChan implements watch.Interface.
+func (w *prefixed) ResultChan() <-chan watch.Event { return w.events }
