@@ -210,7 +210,9 @@ func (e *edits) turn(ctx context.Context, uid types.UID, known *edited, claim *v
 	case known.pass.isQuiet(now):
 		e.forget(uid)
 		return 0, nil
-	case known.pass.spacing.over(now) && known.pass.isDone(claim):
+	case known.pass.spacing.over(now):
+		// Nothing is to be brought, also where a change was not: others have brought it, or
+		// the claim is opened again or deleted. Only the pauses are remembered.
 		return known.pass.spacing.until.Add(quietTime).Sub(now), nil
 	}
 	if !known.pass.spacing.over(now) {

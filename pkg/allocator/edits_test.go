@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -292,5 +293,36 @@ func TestEditOfADeletedClaim(t *testing.T) {
 	d.Feeds().ClaimsListed(nil, 1000)
 	if !d.edits.next(t.Context()) || len(d.edits.all()) != 0 || len(d.changed) != 0 {
 		t.Errorf("it goes on: %v", d.changed)
+	}
+}
+
+// TestEditOfAClaimThatIsNotBehind: one that is opened again or deleted between a change and
+// its turn is left alone, and the change is brought if the claim is Completed again.
+func TestEditOfAClaimThatIsNotBehind(t *testing.T) {
+	now := metav1.NewTime(birth.Add(time.Hour))
+	for name, change := range map[string]func(*v1alpha1.SandboxClaim){
+		"opened again": func(c *v1alpha1.SandboxClaim) { c.Status.Phase = v1alpha1.SandboxClaimPhaseClaiming },
+		"deleted":      func(c *v1alpha1.SandboxClaim) { c.DeletionTimestamp = &now },
+		"observed":     func(c *v1alpha1.SandboxClaim) { c.Status.ObservedGeneration = c.Generation + 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newEditDesk(t, 2)
+			d.edit("2")
+			d.clock.Step(d.untilRest() + time.Second) // the pause is over, and not forgotten
+			d.changed = nil
+			was := d.claim
+			d.claim = was.DeepCopy()
+			change(d.claim)
+			d.edit("3")
+			if again := d.untilRest(); again <= soon || len(d.changed) != 0 {
+				t.Errorf("it is worked at: %v, and again after %s", d.changed, again)
+			}
+			d.claim.Status, d.claim.DeletionTimestamp = was.Status, nil
+			d.edit("4")
+			d.clock.Step(d.untilRest() + time.Second)
+			if d.untilRest(); d.have("4") != 2 {
+				t.Errorf("%d have the change in the end", d.have("4"))
+			}
+		})
 	}
 }
