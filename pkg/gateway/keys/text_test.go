@@ -11,7 +11,7 @@ import (
 
 func TestIDOf(t *testing.T) {
 	id, text := newText()
-	if got, ok := idOf(text); !ok || got != id || !isID(id) || len(text) != 68 {
+	if got, ok := idOf(text); !ok || got != id || !IsID(id) || len(text) != 68 {
 		t.Errorf("id of %d characters is %q, %v, want %q", len(text), got, ok, id)
 	}
 	if _, again := newText(); again == text {
