@@ -33,7 +33,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.reads.Add(1)
 	running := a.running.Add(1)
 	defer a.running.Add(-1)
-	for most := a.most.Load(); running > most && !a.most.CompareAndSwap(most, running); most = a.most.Load() {
+	for {
+		most := a.most.Load()
+		if running <= most || a.most.CompareAndSwap(most, running) {
+			break
+		}
 	}
 	select {
 	case <-a.goOn:
