@@ -59,7 +59,7 @@ var examples = map[string]func(t *testing.T, ns string){
 		}
 	},
 	"e2b": func(t *testing.T, ns string) {
-		await(t, ns, "--for=jsonpath={.status.availableReplicas}=5", "sbs/python")
+		await(t, ns, "--for=jsonpath={.status.availableReplicas}=5", "sbs/base")
 	},
 	"pausing": func(t *testing.T, ns string) {
 		if pods := kubectl(t, ns, "", "get", "pods", "-o", "name"); pods != "" {
