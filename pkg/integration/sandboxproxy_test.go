@@ -6,6 +6,7 @@ package integration
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -147,7 +148,8 @@ func TestSandboxProxy(t *testing.T) {
 	}
 	// A client with raw paths, as kubectl get --raw.
 	raw, err := server.Client.AgentsV1alpha1().RESTClient().Get().AbsPath("/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/" + names[1] + "/proxy/1/").DoRaw(t.Context())
-	if apierrors.ReasonForError(err) != metav1.StatusReasonServiceUnavailable {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusBadGateway {
 		t.Errorf("%s %v", raw, err)
 	}
 	// The right is one of its own: without it, nothing is told.
