@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
@@ -37,7 +38,11 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 	if o.E2BAddress == "" {
 		return nil
 	}
-	known := keys.New(keys.InFolder(filepath.Join(dir, "e2b-keys")), keys.Limits{Rate: o.E2B.KeyRate, Burst: o.E2B.KeyBurst})
+	kept, err := keys.OpenFile(dir, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	known := keys.New(kept)
 	gateway, err := server.New(server.Config{
 		Options: o.E2B, Client: finishing(api.LoopbackClientConfig()), Keys: known,
 		// Without a cluster nobody else may do anything.

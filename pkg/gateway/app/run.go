@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
@@ -33,10 +34,8 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("client of the cluster: %w", err)
 	}
-	gateway, err := server.New(server.Config{
-		Options: o.Options, Client: config,
-		Keys: keys.New(keys.InSecrets(client.CoreV1().Secrets(o.KeysNamespace)), keys.Limits{Rate: o.KeyRate, Burst: o.KeyBurst}),
-	})
+	secrets := keys.NewSecrets(client.CoreV1(), o.KeysNamespace, clock.RealClock{})
+	gateway, err := server.New(server.Config{Options: o.Options, Client: config, Keys: keys.New(secrets), Source: secrets})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,6 @@ const Prefix = "/kruise/api"
 // Keys knows the API keys.
 type Keys interface {
 	Authenticate(ctx context.Context, raw string) (keys.Caller, error)
-	Allow(caller keys.Caller) (ok bool, retryAfter time.Duration)
 	Issue(ctx context.Context, request keys.Request) (keys.Record, string, error)
 	List(ctx context.Context, team string) ([]keys.Record, error)
 	Delete(ctx context.Context, caller keys.Caller, id string) error
@@ -34,6 +33,8 @@ type Keys interface {
 type Options struct {
 	// Keys knows the API keys.
 	Keys Keys
+	// Allow reports whether a key may make a request now, or else when.
+	Allow func(caller keys.Caller) (ok bool, retryAfter time.Duration)
 	// Clients returns the client that acts for a team.
 	Clients func(team string) (versioned.Interface, error)
 	// Limits bound what requests ask for.
@@ -60,7 +61,7 @@ type API struct {
 
 // New returns an API.
 func New(options Options) *API {
-	a := &API{Options: options, places: share.NewPlaces(options.MaxInFlight), mux: http.NewServeMux()}
+	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), mux: http.NewServeMux()}
 	for _, route := range Routes() {
 		a.mux.Handle(route.Method+" "+route.Path, a.handler(route))
 	}
@@ -158,7 +159,7 @@ func (a *API) caller(r *http.Request) (keys.Caller, error) {
 	if err != nil {
 		return keys.Caller{}, fromKeys(r, err)
 	}
-	if ok, after := a.Keys.Allow(caller); !ok {
+	if ok, after := a.Allow(caller); !ok {
 		return keys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
 	}
 	return caller, nil

@@ -47,7 +47,7 @@ type apiKey struct {
 func toKey(r *keys.Record) apiKey {
 	k := apiKey{
 		ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt.UTC().Format(time.RFC3339),
-		Mask: mask{Prefix: keys.Prefix, ValueLength: keys.ValueLength, MaskedValuePrefix: r.ID[:4]},
+		Mask: mask{Prefix: r.Mask.Prefix, ValueLength: r.Mask.ValueLength, MaskedValuePrefix: r.Mask.ValuePrefix, MaskedValueSuffix: r.Mask.ValueSuffix},
 	}
 	if r.CreatedBy != "" {
 		k.CreatedBy = &r.CreatedBy
@@ -85,7 +85,7 @@ func (c *call) createKey() error {
 	if body.TeamName != "" && body.TeamName != c.caller.Team {
 		return &Error{Code: http.StatusForbidden, Message: "a key makes keys of its own team only"}
 	}
-	record, raw, err := c.api.Keys.Issue(c.r.Context(), keys.Request{Team: c.caller.Team, Name: body.Name, By: c.caller.KeyID})
+	record, raw, err := c.api.Keys.Issue(c.r.Context(), keys.Request{Team: c.caller.Team, Name: body.Name, By: &c.caller})
 	if err != nil {
 		return keyError(err)
 	}
@@ -109,8 +109,10 @@ func keyError(err error) error {
 		return &Error{Code: http.StatusNotFound, Message: "there is no such key of this team"}
 	case errors.Is(err, keys.ErrForbidden):
 		return &Error{Code: http.StatusForbidden, Message: err.Error()}
-	case errors.Is(err, keys.ErrTooMany):
+	case errors.Is(err, keys.ErrLimit):
 		return &Error{Code: http.StatusForbidden, Message: err.Error()}
+	case errors.Is(err, keys.ErrUnknownKey):
+		return &Error{Code: http.StatusUnauthorized, Message: "the API key is not known"}
 	case errors.Is(err, keys.ErrInvalid):
 		return &Error{Code: http.StatusBadRequest, Message: err.Error()}
 	}

@@ -70,7 +70,6 @@ type Info struct {
 	State               State             `json:"state"`
 	AllowInternetAccess *bool             `json:"allowInternetAccess,omitempty"`
 	Lifecycle           *Lifecycle        `json:"lifecycle,omitempty"`
-	VolumeMounts        []VolumeMount     `json:"volumeMounts,omitempty"`
 }
 
 // Lifecycle says what happens at the end of the timeout.

@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys/limit"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
@@ -35,11 +36,21 @@ type Config struct {
 	Groups []string
 	// Keys knows the API keys.
 	Keys *keys.Keys
+	// Source learns of changes of the keys; nil where there are none by others.
+	Source KeySource
+}
+
+// KeySource learns of API keys.
+type KeySource interface {
+	// Run does so until ctx is done.
+	Run(ctx context.Context)
+	// Synced reports whether all keys that were there at the start are known.
+	Synced() bool
 }
 
 // Gateway serves the E2B API and the roads to sandboxes.
 type Gateway struct {
-	keys    *keys.Keys
+	source  KeySource
 	table   *routes.Table
 	road    *road.Road
 	handler http.Handler
@@ -52,10 +63,8 @@ func New(c Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
-	teams, err := identity.New(c.Client, c.Groups...)
-	if err != nil {
-		return nil, err
-	}
+	teams := identity.New(c.Client, c.Groups...)
+	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst})
 	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback})
 	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.WriteError})
 	agents := newAgent(teams, clock.RealClock{})
@@ -64,11 +73,11 @@ func New(c Config) (*Gateway, error) {
 		domain = c.Domains[0]
 	}
 	api := e2b.New(e2b.Options{
-		Keys: c.Keys, Clients: teams.For, Limits: mapping.Limits{MaxTimeout: c.MaxTimeout}, Domain: domain,
+		Keys: c.Keys, Allow: limiter.Allow, Clients: teams.For, Limits: mapping.Limits{MaxTimeout: c.MaxTimeout}, Domain: domain,
 		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Clock: clock.RealClock{},
 	})
 	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxInFlight: c.MaxForwarded})
-	return &Gateway{keys: c.Keys, table: table, road: way, handler: counted(api, roads)}, nil
+	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads)}, nil
 }
 
 func unlimited(config *rest.Config) *rest.Config {
@@ -81,7 +90,12 @@ func unlimited(config *rest.Config) *rest.Config {
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.road.Close()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return g.keys.Run(ctx) })
+	if g.source != nil {
+		group.Go(func() error {
+			g.source.Run(ctx)
+			return nil
+		})
+	}
 	group.Go(func() error { return g.table.Run(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -92,7 +106,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 // Ready returns nil when the gateway knows the keys and the routes.
 func (g *Gateway) Ready() error {
-	if !g.keys.HasSynced() {
+	if g.source != nil && !g.source.Synced() {
 		return errors.New("the API keys are not known yet")
 	}
 	if !g.table.HasSynced() {
