@@ -38,14 +38,27 @@ type gateway struct {
 
 var printed = regexp.MustCompile(`\b(E2B_API_URL|E2B_API_KEY)=(\S+)`)
 
-// start starts one. The first run is there to make the data in which the key of another
-// team is put, which "sandlot up" has no command for.
+// start starts one.
 func start(t *testing.T) *gateway {
+	t.Helper()
+	return startIn(t, t.TempDir())
+}
+
+// startWithOther starts one that knows a key of another team. A run before it makes the
+// data in which that is put, for which "sandlot up" has no command.
+func startWithOther(t *testing.T) *gateway {
 	t.Helper()
 	dir := t.TempDir()
 	up(t, dir).Stop(t)
 	otherKey := issue(t, dir, otherTeam)
-	g := &gateway{Server: up(t, dir), otherKey: otherKey, fleet: envdtest.Start(t)}
+	g := startIn(t, dir)
+	g.otherKey = otherKey
+	return g
+}
+
+func startIn(t *testing.T, dir string) *gateway {
+	t.Helper()
+	g := &gateway{Server: up(t, dir), fleet: envdtest.Start(t)}
 	for _, variable := range printed.FindAllStringSubmatch(g.Stdout.String(), -1) {
 		switch variable[1] {
 		case "E2B_API_URL":

@@ -16,7 +16,7 @@ import (
 // TestSDK tells the stories, each with a pool of its own.
 func TestSDK(t *testing.T) {
 	t.Parallel()
-	g := start(t)
+	g := startWithOther(t)
 	for name, story := range map[string]struct {
 		file     string
 		replicas int32
