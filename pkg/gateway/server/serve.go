@@ -4,6 +4,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -104,11 +105,15 @@ func wait(working *sync.WaitGroup) error {
 }
 
 // quiet logs what net/http says of single connections where it is asked for: it is about
-// clients that anybody can be.
+// clients that anybody can be. A panic is about us.
 type quiet struct{ klog.Logger }
 
 // Write implements io.Writer.
 func (q quiet) Write(line []byte) (int, error) {
+	if bytes.HasPrefix(line, []byte("http: panic")) || bytes.HasPrefix(line, []byte("http2: panic")) {
+		q.Error(nil, "A request ended in a panic", "message", string(line))
+		return len(line), nil
+	}
 	q.V(4).Info("Connection", "message", string(line))
 	return len(line), nil
 }
