@@ -34,6 +34,8 @@ type world struct {
 	table   map[string]routes.Route
 	running map[types.UID]bool
 	failure error
+	// refused is told each time that a sandbox has no address.
+	refused func()
 	// resumed are the sandboxes that were asked to resume.
 	resumed []string
 }
@@ -84,6 +86,9 @@ func (w *world) resolve(_ context.Context, target road.Target) (netip.Addr, erro
 		return netip.Addr{}, w.failure
 	}
 	if !w.running[target.UID] {
+		if w.refused != nil {
+			w.refused()
+		}
 		return netip.Addr{}, fmt.Errorf("%w: in the test", road.ErrNotRunning)
 	}
 	return netip.MustParseAddr("127.0.0.1"), nil

@@ -83,7 +83,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 		}
 		a := &attempt{to: to, again: wakes && n < maxAttempts, body: body}
 		p.options.Road.Forward(w, r.WithContext(context.WithValue(r.Context(), attemptKey, a)),
-			road.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Port: to.port})
+			road.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port})
 		if a.failed == nil {
 			return nil
 		}

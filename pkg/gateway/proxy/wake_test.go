@@ -65,8 +65,15 @@ func TestTheTableMayBeLate(t *testing.T) {
 	w.lock.Lock()
 	uid := w.table[id].UID
 	w.running[uid] = false
+	refusals := 0
+	w.refused = func() {
+		if refusals++; refusals == 2 {
+			route := w.table[id]
+			route.State = routes.Paused
+			w.table[id] = route
+		}
+	}
 	w.lock.Unlock()
-	time.AfterFunc(60*time.Millisecond, func() { w.change(id, func(r *routes.Route) { r.State = routes.Paused }) })
 	r := w.request(t, http.MethodPost, "/", strings.NewReader("the whole body"))
 	forms["path"](r, id, port)
 	if response, body := do(t, r); response.StatusCode != http.StatusOK || !strings.Contains(body, "the whole body") || w.resumes() != 1 {
