@@ -43,7 +43,12 @@ func replica(t *testing.T, server *testutil.Server, watching bool) (*world, *rou
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- table.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-ended })
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("the table ended: %v", err)
+			}
+		})
 		settles(t, func() error {
 			if !table.HasSynced() {
 				return errors.New("the table has not synced")
@@ -82,14 +87,14 @@ func TestWhatOneReplicaMadeTheOtherServesAtOnce(t *testing.T) {
 			w, _ := replica(t, server, watching)
 			for range 5 {
 				sandbox, id := claimed(t, server, set)
-				if response, body := w.get(t, id, port, "/"); response.StatusCode != http.StatusOK {
+				if response, body := w.get(t, id, port); response.StatusCode != http.StatusOK {
 					t.Errorf("got %d %s", response.StatusCode, body)
 				}
 				closed := listen(t, echo) // no connection to it is open yet
 				if err := server.Client.AgentsV1alpha1().Sandboxes(sandbox.Namespace).Delete(t.Context(), sandbox.Name, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				response, body := w.get(t, id, closed, "/")
+				response, body := w.get(t, id, closed)
 				wantProblem(t, response, body, http.StatusBadGateway, "The sandbox", id)
 			}
 		})
@@ -124,12 +129,12 @@ func TestAnAddressThatBelongsToAnother(t *testing.T) {
 
 	var reached atomic.Int32
 	port := listen(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
-	response, body := w.get(t, old, port, "/")
+	response, body := w.get(t, old, port)
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", old)
 	if reached.Load() != 0 {
 		t.Error("traffic for a sandbox that is gone has reached another one")
 	}
-	if response, body := w.get(t, id, port, "/"); response.StatusCode != http.StatusOK || reached.Load() != 1 {
+	if response, body := w.get(t, id, port); response.StatusCode != http.StatusOK || reached.Load() != 1 {
 		t.Errorf("sandbox %s: got %d %s", second.Name, response.StatusCode, body)
 	}
 }
@@ -154,6 +159,6 @@ func TestPausedAndResumed(t *testing.T) {
 		}
 	}
 	e2btest.Pause(t, server, rests)
-	response, body := w.get(t, restsID, listen(t, echo), "/")
+	response, body := w.get(t, restsID, listen(t, echo))
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", restsID)
 }

@@ -85,7 +85,7 @@ func TestTheTableMayBeLate(t *testing.T) {
 	w.lock.Lock()
 	w.running[w.table[id].UID] = false
 	w.lock.Unlock()
-	response, body := w.get(t, id, port, "/")
+	response, body := w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
 }
 
@@ -96,16 +96,16 @@ func TestASandboxThatIsNotResumed(t *testing.T) {
 		o.Resume = func(context.Context, routes.Route) error { return refuse }
 	})
 	id, port := w.add(paused), listen(t, echo)
-	response, body := w.get(t, id, port, "/") // it is asked for, and does not come
+	response, body := w.get(t, id, port) // it is asked for, and does not come
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
 	refuse = errors.New("the quota of team-a at 10.0.0.1 is used up")
-	response, body = w.get(t, id, port, "/")
+	response, body = w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
 	if strings.Contains(body, "10.0.0.1") {
 		t.Errorf("the answer tells of the inside: %s", body)
 	}
 	refuse = fmt.Errorf("%w: away", routes.ErrUnavailable)
-	response, body = w.get(t, id, port, "/")
+	response, body = w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusServiceUnavailable, "try again", id)
 }
 
@@ -168,7 +168,7 @@ func TestResumesAreBounded(t *testing.T) {
 		})
 	}
 	id := w.add(paused)
-	response, body := w.get(t, id, port, "/")
+	response, body := w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusTooManyRequests, "resumed", id)
 	close(release)
 	wg.Wait()
