@@ -185,7 +185,8 @@ func TestPrivateSandboxes(t *testing.T) {
 			}
 		})
 	}
-	w.change(id, func(r *routes.Route) { r.State = routes.Paused })
+	w.change(id, func(r *routes.Route) { r.State, w.running[r.UID] = routes.Paused, false })
+	port = listen(t, echo) // no connection to it is open
 	r := w.request(t, http.MethodOptions, "/", nil)
 	forms["headers"](r, id, port)
 	r.Header.Set("Origin", "https://a.example")

@@ -89,6 +89,16 @@ func TestTheTableMayBeLate(t *testing.T) {
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
 }
 
+// TestAnotherReplicaHasResumedIt: the table says for a moment that it is paused.
+func TestAnotherReplicaHasResumedIt(t *testing.T) {
+	w := newWorld(t, nil)
+	id, port := w.add(func(r *routes.Route) { r.State = routes.Paused }), listen(t, echo)
+	w.change(id, func(r *routes.Route) { w.running[r.UID] = true })
+	if response, body := w.get(t, id, port); response.StatusCode != http.StatusOK {
+		t.Errorf("got %d %s", response.StatusCode, body)
+	}
+}
+
 func TestASandboxThatIsNotResumed(t *testing.T) {
 	var refuse error
 	w := newWorld(t, func(_ *world, o *proxy.Options) {

@@ -70,6 +70,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 	id := sandbox(77).Labels[v1alpha1.LabelSandboxID]
 	b.ReportAllocs()
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if _, ok := s.find(id); !ok {
