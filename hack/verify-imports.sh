@@ -63,8 +63,8 @@ never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$server|$etcd"
 never 'pkg/cli|cmd/kubectl-sandlot' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/gateway/(identity|keys)' \
-  "cmd|hack|artifacts|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|revisioncache|road|runtime|standalone)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
+never 'pkg/gateway' \
+  "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
 # What others import beside the API.
 never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|etcdtxn|inplace|podtemplate|poolindex|revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"

@@ -27,6 +27,9 @@ type Target struct {
 	// Namespace, Name and UID are the sandbox's.
 	Namespace, Name string
 	UID             types.UID
+	// Claim is the name of the claim that holds the sandbox, where that matters: one that
+	// went back to its pool keeps its UID. Connections of two claims are kept apart.
+	Claim string
 	// Port is from 1 to 65535.
 	Port int
 }

@@ -30,10 +30,10 @@ func TestManyShareOnePieceOfWork(t *testing.T) {
 	var group flight.Group[int]
 	var runs atomic.Int32
 	release := make(chan struct{})
-	work := func(context.Context) (int, error) {
+	work := func(ctx context.Context) (int, error) {
 		runs.Add(1)
 		<-release
-		return 7, nil
+		return 7, ctx.Err()
 	}
 	var wg sync.WaitGroup
 	for range 10 {

@@ -130,7 +130,7 @@ func TestSlowClients(t *testing.T) {
 		}
 	}
 	for range 20 {
-		if response, body := w.get(t, id, port, "/"); response.StatusCode != http.StatusOK || len(body) != 1<<20 {
+		if response, body := w.get(t, id, port); response.StatusCode != http.StatusOK || len(body) != 1<<20 {
 			t.Fatalf("got %d and %d bytes", response.StatusCode, len(body))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,6 +35,11 @@ type world struct {
 	table   map[string]routes.Route
 	running map[types.UID]bool
 	failure error
+	// runtime is the address of the runtimes of all sandboxes; that of other ports is
+	// 127.0.0.1.
+	runtime string
+	// refused is told each time that a sandbox has no address.
+	refused func()
 	// resumed are the sandboxes that were asked to resume.
 	resumed []string
 }
@@ -84,7 +90,13 @@ func (w *world) resolve(_ context.Context, target road.Target) (netip.Addr, erro
 		return netip.Addr{}, w.failure
 	}
 	if !w.running[target.UID] {
+		if w.refused != nil {
+			w.refused()
+		}
 		return netip.Addr{}, fmt.Errorf("%w: in the test", road.ErrNotRunning)
+	}
+	if target.Port == proxy.RuntimePort {
+		return netip.ParseAddr(w.runtime)
 	}
 	return netip.MustParseAddr("127.0.0.1"), nil
 }
@@ -163,10 +175,10 @@ func do(t testing.TB, r *http.Request) (*http.Response, string) {
 	return response, string(data)
 }
 
-// get gets a path of a port by headers.
-func (w *world) get(t testing.TB, id string, port int, path string, headers ...string) (*http.Response, string) {
+// get gets the root of a port by headers.
+func (w *world) get(t testing.TB, id string, port int, headers ...string) (*http.Response, string) {
 	t.Helper()
-	r := w.request(t, http.MethodGet, path, nil)
+	r := w.request(t, http.MethodGet, "/", nil)
 	forms["headers"](r, id, port)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
@@ -200,6 +212,20 @@ func listen(t testing.TB, handler http.HandlerFunc) (port int) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return portOf(server.Listener.Addr())
+}
+
+// listenAsRuntime serves the port of the runtime of all sandboxes.
+func (w *world) listenAsRuntime(t testing.TB, handler http.HandlerFunc) {
+	t.Helper()
+	var listener net.Listener
+	settles(t, func() (err error) { // until an address is free
+		w.runtime = fmt.Sprintf("127.%d.%d.%d", 128+rand.IntN(127), rand.IntN(255), 1+rand.IntN(254))
+		listener, err = net.Listen("tcp", net.JoinHostPort(w.runtime, fmt.Sprint(proxy.RuntimePort)))
+		return err
+	})
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}}
+	server.Start()
+	t.Cleanup(server.Close)
 }
 
 func portOf(address net.Addr) int {

@@ -78,12 +78,11 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 				return err
 			}
 		}
-		if route.State != routes.Running {
-			return road.ErrNotRunning
-		}
+		// Of any other state the road judges by what is true now: another replica may have
+		// resumed the sandbox, and our table not know of it yet.
 		a := &attempt{to: to, again: wakes && n < maxAttempts, body: body}
 		p.options.Road.Forward(w, r.WithContext(context.WithValue(r.Context(), attemptKey, a)),
-			road.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Port: to.port})
+			road.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port})
 		if a.failed == nil {
 			return nil
 		}

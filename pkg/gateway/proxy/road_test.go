@@ -16,13 +16,17 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/road"
 )
 
+// standIn is a plain way to a port: what these tests are about lies before it. It asks for
+// the address before each new connection, as road.Road does.
 type standIn struct {
 	resolve road.Resolve
 	lock    sync.Mutex
 	ways    map[road.Target]*http.Transport
 }
 
+// newRoad returns a way that lasts as long as the test.
 func newRoad(t testing.TB, resolve road.Resolve) proxy.Road {
+	t.Helper()
 	s := &standIn{resolve: resolve, ways: map[road.Target]*http.Transport{}}
 	t.Cleanup(func() {
 		for _, way := range s.ways {

@@ -65,8 +65,15 @@ func TestTheTableMayBeLate(t *testing.T) {
 	w.lock.Lock()
 	uid := w.table[id].UID
 	w.running[uid] = false
+	refusals := 0
+	w.refused = func() {
+		if refusals++; refusals == 2 {
+			route := w.table[id]
+			route.State = routes.Paused
+			w.table[id] = route
+		}
+	}
 	w.lock.Unlock()
-	time.AfterFunc(60*time.Millisecond, func() { w.change(id, func(r *routes.Route) { r.State = routes.Paused }) })
 	r := w.request(t, http.MethodPost, "/", strings.NewReader("the whole body"))
 	forms["path"](r, id, port)
 	if response, body := do(t, r); response.StatusCode != http.StatusOK || !strings.Contains(body, "the whole body") || w.resumes() != 1 {
@@ -78,8 +85,18 @@ func TestTheTableMayBeLate(t *testing.T) {
 	w.lock.Lock()
 	w.running[w.table[id].UID] = false
 	w.lock.Unlock()
-	response, body := w.get(t, id, port, "/")
+	response, body := w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
+}
+
+// TestAnotherReplicaHasResumedIt: the table says for a moment that it is paused.
+func TestAnotherReplicaHasResumedIt(t *testing.T) {
+	w := newWorld(t, nil)
+	id, port := w.add(func(r *routes.Route) { r.State = routes.Paused }), listen(t, echo)
+	w.change(id, func(r *routes.Route) { w.running[r.UID] = true })
+	if response, body := w.get(t, id, port); response.StatusCode != http.StatusOK {
+		t.Errorf("got %d %s", response.StatusCode, body)
+	}
 }
 
 func TestASandboxThatIsNotResumed(t *testing.T) {
@@ -89,16 +106,16 @@ func TestASandboxThatIsNotResumed(t *testing.T) {
 		o.Resume = func(context.Context, routes.Route) error { return refuse }
 	})
 	id, port := w.add(paused), listen(t, echo)
-	response, body := w.get(t, id, port, "/") // it is asked for, and does not come
+	response, body := w.get(t, id, port) // it is asked for, and does not come
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
 	refuse = errors.New("the quota of team-a at 10.0.0.1 is used up")
-	response, body = w.get(t, id, port, "/")
+	response, body = w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
 	if strings.Contains(body, "10.0.0.1") {
 		t.Errorf("the answer tells of the inside: %s", body)
 	}
 	refuse = fmt.Errorf("%w: away", routes.ErrUnavailable)
-	response, body = w.get(t, id, port, "/")
+	response, body = w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusServiceUnavailable, "try again", id)
 }
 
@@ -161,7 +178,7 @@ func TestResumesAreBounded(t *testing.T) {
 		})
 	}
 	id := w.add(paused)
-	response, body := w.get(t, id, port, "/")
+	response, body := w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusTooManyRequests, "resumed", id)
 	close(release)
 	wg.Wait()

@@ -80,7 +80,7 @@ func TestAThousandIdleWebSockets(t *testing.T) {
 	if used > sockets*each {
 		t.Errorf("%d idle sockets take %d bytes", sockets, used)
 	}
-	if response, body := w.get(t, id, other, "/"); response.StatusCode != http.StatusOK {
+	if response, body := w.get(t, id, other); response.StatusCode != http.StatusOK {
 		t.Errorf("a request beside them: %d %s", response.StatusCode, body)
 	}
 	for i, s := range idle {
@@ -102,17 +102,17 @@ func TestASandboxHasAShareOfRequests(t *testing.T) {
 	elsewhere := w.add(func(r *routes.Route) { r.Namespace = "team-b" })
 	conn, _, _ := w.upgrade(t, "headers", id, port)
 	_, _, _ = w.upgrade(t, "headers", id, port)
-	response, body := w.get(t, id, port, "/")
+	response, body := w.get(t, id, port)
 	wantProblem(t, response, body, http.StatusTooManyRequests, "this sandbox", id)
 	_, _, _ = w.upgrade(t, "headers", second, port)
-	response, body = w.get(t, second, port, "/")
+	response, body = w.get(t, second, port)
 	wantProblem(t, response, body, http.StatusTooManyRequests, "this team", second)
-	if response, _ = w.get(t, elsewhere, port, "/"); response.StatusCode != http.StatusUpgradeRequired {
+	if response, _ = w.get(t, elsewhere, port); response.StatusCode != http.StatusUpgradeRequired {
 		t.Errorf("another team gets %d", response.StatusCode)
 	}
 	_ = conn.Close()
 	settles(t, func() error {
-		if response, body := w.get(t, id, port, "/"); response.StatusCode != http.StatusUpgradeRequired {
+		if response, body := w.get(t, id, port); response.StatusCode != http.StatusUpgradeRequired {
 			return fmt.Errorf("its place is not free again: %d %s", response.StatusCode, body)
 		}
 		return nil

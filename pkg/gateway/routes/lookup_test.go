@@ -154,7 +154,9 @@ func TestGuessesDoNotPileUp(t *testing.T) {
 		})
 	}
 	for range guesses - 16 - 256 {
-		<-refused
+		if err := <-refused; errors.Is(err, routes.ErrNotFound) {
+			t.Errorf("it is said not to exist: %v", err)
+		}
 	}
 	if n := requests.Load(); n > 16 {
 		t.Errorf("%d look-ups at a time, want at most 16", n)

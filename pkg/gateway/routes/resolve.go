@@ -20,7 +20,7 @@ import (
 // table. Those who ask about one sandbox at the same time share one answer. Errors wrap
 // road.ErrNotRunning or ErrUnavailable, or are that of ctx.
 func (t *Table) Resolve(ctx context.Context, target road.Target) (netip.Addr, error) {
-	key := target.Namespace + "/" + target.Name + "/" + string(target.UID)
+	key := target.Namespace + "/" + target.Name + "/" + string(target.UID) + "/" + target.Claim
 	return t.addresses.Do(ctx, key, func(ctx context.Context) (netip.Addr, error) { return t.address(ctx, target) })
 }
 
@@ -37,8 +37,8 @@ func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, er
 	case sandbox.UID != target.UID:
 		return netip.Addr{}, fmt.Errorf("%w: another sandbox has its name", road.ErrNotRunning)
 	}
-	if _, ok := v1alpha1.IsE2B(sandbox); !ok {
-		return netip.Addr{}, fmt.Errorf("%w: it is no longer held by a claim of the E2B API", road.ErrNotRunning)
+	if id, ok := v1alpha1.IsE2B(sandbox); !ok || id != v1alpha1.E2BSandboxID(target.Namespace, target.Claim) {
+		return netip.Addr{}, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", road.ErrNotRunning, target.Claim)
 	}
 	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
 		return netip.Addr{}, fmt.Errorf("%w: it is %s", road.ErrNotRunning, state)

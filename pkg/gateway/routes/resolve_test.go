@@ -17,7 +17,9 @@ import (
 )
 
 func targetOf(sandbox *v1alpha1.Sandbox) road.Target {
-	return road.Target{Namespace: sandbox.Namespace, Name: sandbox.Name, UID: sandbox.UID, Port: 49983}
+	return road.Target{
+		Namespace: sandbox.Namespace, Name: sandbox.Name, UID: sandbox.UID, Claim: sandbox.Labels[v1alpha1.LabelClaimName], Port: 49983,
+	}
 }
 
 func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
@@ -48,6 +50,11 @@ func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
 	refuses(another, "another sandbox has the name")
 	another.Name = "gone"
 	refuses(another, "it is gone")
+	recycled := targetOf(sandbox)
+	recycled.Claim = e2btest.Code()
+	refuses(recycled, "another claim holds it by now")
+	recycled.Claim = ""
+	refuses(recycled, "no claim is named")
 
 	strict := routes.New(server.Client, routes.Options{})
 	for address, allowed := range map[string]bool{

@@ -70,6 +70,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 	id := sandbox(77).Labels[v1alpha1.LabelSandboxID]
 	b.ReportAllocs()
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if _, ok := s.find(id); !ok {
@@ -85,17 +86,17 @@ func TestWhatWasReadYieldsToTheWatch(t *testing.T) {
 	if err := s.Replace(nil, "1005"); err != nil {
 		t.Fatal(err)
 	}
-	old, new := newEntry(sandbox(3)), newEntry(sandbox(7)) // of versions 1003 and 1007
+	old, fresh := newEntry(sandbox(3)), newEntry(sandbox(7)) // of versions 1003 and 1007
 	s.offer(old)
-	s.offer(new)
+	s.offer(fresh)
 	if _, ok := s.find(old.id); ok {
 		t.Error("a sandbox that the watch has already told gone is found")
 	}
-	if _, ok := s.find(new.id); !ok {
+	if _, ok := s.find(fresh.id); !ok {
 		t.Error("a sandbox that the watch cannot know yet is not found")
 	}
 	s.UpdateResourceVersion("1007")
-	if _, ok := s.find(new.id); ok {
+	if _, ok := s.find(fresh.id); ok {
 		t.Error("a sandbox that is gone is found after the watch has come as far")
 	}
 	paused := newEntry(sandbox(8))

@@ -24,9 +24,9 @@ import (
 const namespace = "default"
 
 // stocked returns a server with a pool of n sandboxes.
-func stocked(t *testing.T, n int, opts ...testutil.Option) (*testutil.Server, *v1alpha1.SandboxSet) {
+func stocked(t *testing.T, n int) (*testutil.Server, *v1alpha1.SandboxSet) {
 	t.Helper()
-	server := testutil.Start(t, opts...)
+	server := testutil.Start(t)
 	set := server.Set(t, namespace, "pool", int32(n))
 	server.Stock(t, set, 0, n)
 	return server, set
