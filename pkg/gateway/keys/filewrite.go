@@ -52,11 +52,11 @@ func replaceFile(path string, content []byte) (err error) {
 	if err := os.Rename(temporary.Name(), path); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil //nolint:nilerr // the file is there; only a crash of the machine could undo it
+	// The file is there. Only a crash of the machine could undo it now, and not every system
+	// can prevent that.
+	if folder, err := os.Open(filepath.Dir(path)); err == nil {
+		_ = folder.Sync()
+		_ = folder.Close()
 	}
-	_ = folder.Sync() // likewise, and not every system can do it
-	_ = folder.Close()
 	return nil
 }

@@ -23,10 +23,10 @@ var errBusy = errors.New("too many keys are being read from the API")
 // Lookup implements Backend. What the watch has told is believed as long as the watch works,
 // anything else is read by name.
 func (s *Secrets) Lookup(ctx context.Context, id string) (Stored, error) {
-	found, ok, places := answer{}, false, s.unknown
-	if found, ok = s.table.lookup(id); ok {
+	if found, ok := s.table.lookup(id); ok {
 		return found.key, found.err
 	}
+	places := s.unknown
 	if s.table.knows(id) {
 		places = s.known
 	}
@@ -38,7 +38,7 @@ func (s *Secrets) Lookup(ctx context.Context, id string) (Stored, error) {
 	case <-ctx.Done():
 		return Stored{}, fmt.Errorf("%w: %w", errBusy, ctx.Err())
 	}
-	if found, ok = s.table.lookup(id); ok { // another has read it meanwhile
+	if found, ok := s.table.lookup(id); ok { // another has read it meanwhile
 		return found.key, found.err
 	}
 	changes := s.table.changes()

@@ -18,7 +18,7 @@ func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
 	if _, err := k.current(ctx, caller); err != nil {
 		return err
 	}
-	if !isID(id) {
+	if !IsID(id) {
 		return ErrNotFound
 	}
 	key, err := k.backend.Read(ctx, id)
@@ -40,7 +40,7 @@ func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
 	if err := checkTeam(team); err != nil {
 		return nil, err
 	}
-	if !isID(id) {
+	if !IsID(id) {
 		return nil, ErrNotFound
 	}
 	var gone []Stored

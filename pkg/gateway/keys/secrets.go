@@ -57,7 +57,7 @@ func NewSecrets(client typed.SecretsGetter, namespace string, clk clock.PassiveC
 
 // Read implements Backend.
 func (s *Secrets) Read(ctx context.Context, id string) (Stored, error) {
-	if !isID(id) {
+	if !IsID(id) {
 		return Stored{}, ErrNotFound
 	}
 	secret, err := s.client.Get(ctx, namePrefix+id, metav1.GetOptions{})
@@ -105,7 +105,7 @@ func (s *Secrets) Create(ctx context.Context, key Stored) (Stored, error) {
 
 // Delete implements Backend.
 func (s *Secrets) Delete(ctx context.Context, id string) error {
-	if !isID(id) {
+	if !IsID(id) {
 		return ErrNotFound
 	}
 	err := s.client.Delete(ctx, namePrefix+id, metav1.DeleteOptions{})

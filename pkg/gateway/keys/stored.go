@@ -19,8 +19,8 @@ var errDamaged = errors.New("is not an API key as this version writes them")
 func assemble(id, team, name string, createdAt time.Time, makers []string, salt, sum []byte) (Stored, error) {
 	request := Request{Team: team, Name: name}
 	key := Stored{Record: Record{ID: id, Team: team, Name: name, Mask: maskOf(id), CreatedAt: createdAt}, Makers: makers, Salt: salt, Hash: sum}
-	strange := slices.ContainsFunc(makers, func(maker string) bool { return !isID(maker) })
-	if !isID(id) || request.check() != nil || len(makers) > maxMakers || strange || len(salt) != saltBytes || len(sum) != sha256.Size {
+	strange := slices.ContainsFunc(makers, func(maker string) bool { return !IsID(maker) })
+	if !IsID(id) || request.check() != nil || len(makers) > maxMakers || strange || len(salt) != saltBytes || len(sum) != sha256.Size {
 		return Stored{}, fmt.Errorf("%q %w", id, errDamaged)
 	}
 	if len(makers) > 0 {

@@ -41,8 +41,8 @@ func idOf(text string) (id string, ok bool) {
 	return value[:idDigits], true
 }
 
-// isID reports whether a text could be the id of a key.
-func isID(text string) bool { return len(text) == idDigits && isHex(text) }
+// IsID reports whether a text could be the id of a key.
+func IsID(text string) bool { return len(text) == idDigits && isHex(text) }
 
 func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
 
