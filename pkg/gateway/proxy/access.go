@@ -5,25 +5,16 @@ package proxy
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 )
 
 // errForbidden refuses a request for a private sandbox.
 var errForbidden = errors.New("this sandbox is private: send its traffic access token in header e2b-traffic-access-token")
-
-// TrafficToken is what opens the ports of a private sandbox, made of the access token of its
-// runtime.
-func TrafficToken(envdToken string) string {
-	mac := hmac.New(sha256.New, []byte(envdToken))
-	mac.Write([]byte("traffic"))
-	return hex.EncodeToString(mac.Sum(nil))
-}
 
 // admit reports whether a request may go to a port of a sandbox.
 func (p *Proxy) admit(r *http.Request, route routes.Route, port int) error {
@@ -38,7 +29,7 @@ func (p *Proxy) admit(r *http.Request, route routes.Route, port int) error {
 	if err != nil {
 		return fmt.Errorf("%w: its access token: %w", routes.ErrUnavailable, err)
 	}
-	if token == "" || !hmac.Equal([]byte(shown), []byte(TrafficToken(token))) {
+	if token == "" || !hmac.Equal([]byte(shown), []byte(mapping.TrafficToken(token))) {
 		return errForbidden
 	}
 	return nil

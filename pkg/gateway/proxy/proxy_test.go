@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 )
@@ -146,7 +147,7 @@ func TestPrivateSandboxes(t *testing.T) {
 	w := newWorld(t, nil)
 	port := listen(t, echo)
 	id := w.add(func(r *routes.Route) { r.Private, r.AutoResume = true, true })
-	token := proxy.TrafficToken("token of " + id)
+	token := mapping.TrafficToken("token of " + id)
 	if len(token) != 64 || strings.ToLower(token) != token {
 		t.Errorf("token %s is not 64 characters of lower-case hex", token)
 	}

@@ -66,7 +66,7 @@ func New(c Config) (*Gateway, error) {
 	teams := identity.New(c.Client, c.Groups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst})
 	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback})
-	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.WriteError})
+	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.RoadError})
 	agents := newAgent(teams, clock.RealClock{})
 	var domain string
 	if len(c.Domains) > 0 {
@@ -76,7 +76,7 @@ func New(c Config) (*Gateway, error) {
 		Keys: c.Keys, Allow: limiter.Allow, Clients: teams.For, Limits: mapping.Limits{MaxTimeout: c.MaxTimeout}, Domain: domain,
 		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Clock: clock.RealClock{},
 	})
-	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxInFlight: c.MaxForwarded})
+	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
 	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads)}, nil
 }
 
