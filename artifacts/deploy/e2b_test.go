@@ -13,12 +13,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	gatewayapp "github.com/sandlot-io/sandlot/pkg/gateway/app"
 )
 
 const (
@@ -181,7 +183,7 @@ func TestE2BTeam(t *testing.T) {
 func TestE2BArguments(t *testing.T) {
 	eachWithE2B(t, func(t *testing.T, _ string, objects manifests) {
 		w := workloads(objects)[gatewayName]
-		values := given(args(t, objects, w))
+		values := parse(t, gatewayapp.NewCommand(), args(t, objects, w))
 		checkFiles(t, w, values, "tls-cert-file", "tls-private-key-file")
 		if want := fmt.Sprint(containerPort(t, w, "https")); values["secure-port"] != want {
 			t.Errorf("--secure-port=%s, but the port https is %s", values["secure-port"], want)
@@ -246,3 +248,44 @@ func TestE2BWaysIn(t *testing.T) {
 		t.Errorf("the Ingress is %v", ingress.Spec)
 	}
 }
+
+// TestE2BFlags: the table of flags in docs/e2b.md has them all, with their defaults.
+func TestE2BFlags(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "e2b.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n| flag | default | |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	documented := map[string]string{}
+	for row := range strings.SplitSeq(table, "\n") {
+		cells := strings.Split(row, "|")
+		names, values := strings.Split(cells[1], ","), strings.Split(cells[2], ",")
+		for i, name := range names {
+			if value := strings.TrimSpace(values[min(i, len(values)-1)]); strings.HasPrefix(name, " `--") {
+				documented[strings.Trim(name, " `-")] = value
+			}
+		}
+	}
+	ours := 0
+	gatewayapp.NewCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(commonFlags, f.Name) {
+			return
+		}
+		ours++
+		value, ok := documented[f.Name]
+		if !ok {
+			t.Errorf("--%s is not documented", f.Name)
+		}
+		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != value {
+			t.Errorf("--%s is %s by default, not %q", f.Name, f.DefValue, value)
+		}
+		delete(documented, f.Name)
+	})
+	if ours == 0 || len(documented) > 0 {
+		t.Errorf("there are %d flags; documented are also %v", ours, documented)
+	}
+}
+
+// commonFlags are those of logs, which all programs have.
+var commonFlags = []string{"log-flush-frequency", "log-json-info-buffer-size", "log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream", "logging-format", "v", "vmodule"}
