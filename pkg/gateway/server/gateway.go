@@ -64,7 +64,7 @@ func New(c Config) (*Gateway, error) {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	teams := identity.New(c.Client, c.Groups...)
-	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst})
+	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
 	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback})
 	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.RoadError})
 	agents := newAgent(teams, clock.RealClock{})
