@@ -49,7 +49,7 @@ func newStreet(t *testing.T, change func(*road.Options)) *street {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.asked++
-			if target.Namespace != "ns" || !strings.HasPrefix(target.Name, "box.") {
+			if target.Namespace != "ns" || target.Name != "box.a" || target.Claim != "claim" || target.Port != s.port {
 				return netip.Addr{}, fmt.Errorf("asked for %+v", target)
 			}
 			ip, ok := s.at[string(target.UID)]
@@ -72,7 +72,7 @@ func newStreet(t *testing.T, change func(*road.Options)) *street {
 	s.road = road.New(options)
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uid := r.Header.Get("Uid")
-		s.road.Forward(w, r, road.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Port: s.port})
+		s.road.Forward(w, r, road.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Claim: "claim", Port: s.port})
 	}))
 	front.Config.Protocols = new(http.Protocols)
 	front.Config.Protocols.SetHTTP1(true)

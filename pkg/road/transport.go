@@ -56,26 +56,27 @@ func (r *Road) newTransport(http2 bool) *http.Transport {
 	return t
 }
 
+// separator is in no name, namespace or UID.
+const separator = "_"
+
 // hostOf is what stands for a target in URLs. Connections are kept by it, and so never
 // serve another sandbox, whatever addresses they have.
 func hostOf(t Target) string {
-	return fmt.Sprintf("%s.%s.%s:%d", t.UID, t.Name, t.Namespace, t.Port)
+	return strings.Join([]string{string(t.UID), t.Claim, t.Name, t.Namespace}, separator) + ":" + strconv.Itoa(t.Port)
 }
 
-// targetOf reads what hostOf wrote. Neither a UID nor a namespace has a dot in it, and a
-// name may.
+// targetOf reads what hostOf wrote.
 func targetOf(address string) (Target, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return Target{}, err
 	}
-	uid, rest, _ := strings.Cut(host, ".")
-	dot := strings.LastIndexByte(rest, '.')
+	parts := strings.Split(host, separator)
 	n, err := strconv.Atoi(port)
-	if dot < 0 || err != nil {
+	if len(parts) != 4 || err != nil {
 		return Target{}, fmt.Errorf("%q is no target", address)
 	}
-	return Target{Namespace: rest[dot+1:], Name: rest[:dot], UID: types.UID(uid), Port: n}, nil
+	return Target{UID: types.UID(parts[0]), Claim: parts[1], Name: parts[2], Namespace: parts[3], Port: n}, nil
 }
 
 // dial finds out where a sandbox is now, and connects to it there.

@@ -48,6 +48,9 @@ type Options struct {
 	// MaxInFlight is how many requests are worked at at a time. A team has at most what it
 	// leaves free for others.
 	MaxInFlight int
+	// Stopped waits until traffic is told that the sandbox of an id does not run any more,
+	// for a moment at most; nil waits for nothing.
+	Stopped func(ctx context.Context, id string)
 	// Clock is the time of day.
 	Clock clock.PassiveClock
 }

@@ -31,6 +31,14 @@ type call struct {
 	agents typed.AgentsV1alpha1Interface
 }
 
+// stopped is called when a sandbox was paused or has ended, before that is answered: whoever
+// hears of it does not reach the sandbox here any more.
+func (c *call) stopped() {
+	if c.api.Stopped != nil {
+		c.api.Stopped(c.r.Context(), c.r.PathValue("id"))
+	}
+}
+
 func (c *call) now() time.Time { return c.api.Clock.Now() }
 
 // sandbox returns the sandbox of the id in the path. One of another team, one that has

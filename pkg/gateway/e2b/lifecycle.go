@@ -127,6 +127,7 @@ func (c *call) pause() error {
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	c.stopped()
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

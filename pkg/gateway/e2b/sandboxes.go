@@ -57,6 +57,7 @@ func (c *call) kill() error {
 	if err != nil {
 		return err
 	}
+	c.stopped()
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -47,7 +47,7 @@ type world struct {
 func newWorld(t testing.TB, change func(*world, *proxy.Options)) *world {
 	t.Helper()
 	w := &world{table: map[string]routes.Route{}, running: map[types.UID]bool{}}
-	way := newRoad(t, w.resolve)
+	way := newRoad(t, w.Resolve)
 	options := proxy.Options{
 		Table: w, Road: way, Domains: []string{"example.com"},
 		Token:  func(_ context.Context, route routes.Route) (string, error) { return "token of " + route.ID, nil },
@@ -83,7 +83,7 @@ func (w *world) Find(_ context.Context, id string) (routes.Route, error) {
 	return route, nil
 }
 
-func (w *world) resolve(_ context.Context, target road.Target) (netip.Addr, error) {
+func (w *world) Resolve(_ context.Context, target road.Target) (netip.Addr, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if w.failure != nil {

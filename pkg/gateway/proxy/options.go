@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -29,9 +30,12 @@ const (
 	DefaultResumeTimeout = time.Minute
 )
 
-// Table knows the sandboxes. Errors of Find are those of routes.Table.
+// Table knows the sandboxes. Errors are those of routes.Table.
 type Table interface {
+	// Find returns what is known of an id.
 	Find(ctx context.Context, id string) (routes.Route, error)
+	// Resolve asks the cluster where a sandbox is.
+	Resolve(ctx context.Context, target road.Target) (netip.Addr, error)
 }
 
 // Road leads to the sandboxes.

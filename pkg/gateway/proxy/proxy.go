@@ -78,11 +78,17 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route,
 				return err
 			}
 		}
-		// Of any other state the road judges by what is true now: another replica may have
-		// resumed the sandbox, and our table not know of it yet.
+		target := road.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port}
+		// Of any other state the cluster is asked for what is true now: another replica may
+		// have resumed the sandbox, and our table not know of it yet. The road alone would
+		// take connections that are kept, to a pod that is on its way out.
+		if route.State != routes.Running {
+			if _, err := p.options.Table.Resolve(r.Context(), target); err != nil {
+				return err
+			}
+		}
 		a := &attempt{to: to, again: wakes && n < maxAttempts, body: body}
-		p.options.Road.Forward(w, r.WithContext(context.WithValue(r.Context(), attemptKey, a)),
-			road.Target{Namespace: route.Namespace, Name: route.Name, UID: route.UID, Claim: route.Claim, Port: to.port})
+		p.options.Road.Forward(w, r.WithContext(context.WithValue(r.Context(), attemptKey, a)), target)
 		if a.failed == nil {
 			return nil
 		}

@@ -70,6 +70,9 @@ func (t *Table) HasSynced() bool { return t.store.hasSynced() }
 // Len is how many sandboxes are known.
 func (t *Table) Len() int { return t.store.len() }
 
+// Known returns what has been told of an id. It asks nobody.
+func (t *Table) Known(id string) (Route, bool) { return t.store.find(id) }
+
 // Find returns the route of an id. An id that is not known yet, because another replica made
 // it just now, is looked up. Errors are ErrNotFound, ErrUnavailable, or that of ctx.
 func (t *Table) Find(ctx context.Context, id string) (Route, error) {

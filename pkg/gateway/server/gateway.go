@@ -74,7 +74,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	api := e2b.New(e2b.Options{
 		Keys: c.Keys, Allow: limiter.Allow, Clients: teams.For, Limits: mapping.Limits{MaxTimeout: c.MaxTimeout}, Domain: domain,
-		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Clock: clock.RealClock{},
+		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
 	})
 	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
 	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads)}, nil

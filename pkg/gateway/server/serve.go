@@ -86,11 +86,11 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 	}
 	<-failed
 	cut()
-	return errors.Join(err, wait(&working))
+	return errors.Join(err, waitFor(&working))
 }
 
-// wait waits for handlers whose connections are cut.
-func wait(working *sync.WaitGroup) error {
+// waitFor waits for handlers whose connections are cut.
+func waitFor(working *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
