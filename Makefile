@@ -56,6 +56,10 @@ demo: build ## Start a server on a temporary folder, claim sandboxes, stop it
 	@go build -o bin/example ./artifacts/example/go
 	@hack/demo.sh
 
+.PHONY: demo-e2b
+demo-e2b: build kubectl ## The same with the E2B SDK, which npm installs
+	@hack/demo-e2b.sh
+
 .PHONY: run
 run: build kubectl ## Start a server that stays up, data in _output/run (RUNARGS=flags of sandlot up)
 	@hack/run.sh $(RUNARGS)
@@ -77,6 +81,10 @@ bench: build ## Measure claims against plain creates, a line of JSON a case (BEN
 .PHONY: bench-cluster
 bench-cluster: build controlplane ## The same through the aggregator of a local control plane (BENCHARGS=flags)
 	@go run ./hack/bench -cluster $(BENCHARGS)
+
+.PHONY: bench-gateway
+bench-gateway: build controlplane ## Measure the E2B gateway in front of a local control plane (BENCHARGS=flags)
+	@go run ./hack/bench -cluster -cases 'gateway/*' $(BENCHARGS)
 
 .PHONY: image
 image: ## Make the container images into _output/image/sandlot.tar (IMAGEARGS=flags of hack/image)
