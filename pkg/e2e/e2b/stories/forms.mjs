@@ -111,3 +111,5 @@ for (const [name, form] of Object.entries(forms)) {
   assert.equal(gone.statusCode, 502, name)
   assert.equal(JSON.parse(await read(gone)).code, 502, name)
 }
+// Answers that nobody has read keep their connections, and this process.
+http.globalAgent.destroy()
