@@ -82,10 +82,6 @@ bench: build ## Measure claims against plain creates, a line of JSON a case (BEN
 bench-cluster: build controlplane ## The same through the aggregator of a local control plane (BENCHARGS=flags)
 	@go run ./hack/bench -cluster $(BENCHARGS)
 
-.PHONY: bench-gateway
-bench-gateway: build controlplane ## Measure the E2B gateway in front of a local control plane (BENCHARGS=flags)
-	@go run ./hack/bench -cluster -cases 'gateway/*' $(BENCHARGS)
-
 .PHONY: image
 image: ## Make the container images into _output/image/sandlot.tar (IMAGEARGS=flags of hack/image)
 	@cd hack/image && GOWORK=off go run . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
