@@ -263,6 +263,38 @@ func TestWebSocket(t *testing.T) {
 	_ = conn.Close() // it has ended
 }
 
+// TestTunnelOfASilentSandbox ends with its client, though the sandbox neither reads nor
+// closes anything.
+func TestTunnelOfASilentSandbox(t *testing.T) {
+	through := make(chan struct{})
+	s := newStreet(t, nil)
+	s.box("a", "127.9.0.14", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = conn.Close() }) // not before
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: quiet\r\n\r\n")
+	})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(through)
+		s.road.Forward(w, r, road.Target{Namespace: "ns", Name: "box.a", UID: "u-a", Claim: "claim", Port: s.port})
+	}))
+	defer front.Close()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: quiet\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(resp, err)
+	}
+	_ = conn.Close() // that is what this is about
+	<-through
+}
+
 // TestIdleTunnelEnds on both sides.
 func TestIdleTunnelEnds(t *testing.T) {
 	s := newStreet(t, func(o *road.Options) { o.TunnelIdle = 100 * time.Millisecond })

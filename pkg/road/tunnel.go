@@ -5,6 +5,8 @@ package road
 
 import (
 	"bufio"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -47,6 +49,10 @@ func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return t, bufio.NewReadWriter(bufio.NewReader(t), bufio.NewWriter(t)), nil
 }
 
+// errEnded is the end of what a client sends. It is an error, so that it ends the other
+// direction too: at io.EOF the proxy would wait for a sandbox that may never end.
+var errEnded = errors.New("the client has closed its side")
+
 // tunnel is a client's connection that was upgraded. It ends when nothing has gone through
 // it for a while. It has no half of it to close, so the end of one direction ends both.
 type tunnel struct {
@@ -75,6 +81,9 @@ func (c *tunnel) Read(p []byte) (int, error) {
 	n, err := read(p)
 	if n > 0 {
 		c.touch()
+	}
+	if err == io.EOF {
+		err = errEnded
 	}
 	return n, err
 }
