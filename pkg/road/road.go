@@ -110,8 +110,12 @@ func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) 
 		j.body = &watchedBody{ReadCloser: req.Body}
 		req.Body = j.body
 	}
+	controller := http.NewResponseController(w)
 	// Deadlines that earlier requests of the connection had are not this one's.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	_ = controller.SetWriteDeadline(time.Time{})
+	// Without this the server takes the rest of the body, and its end, away from the
+	// transport when the answer begins, which then breaks off. HTTP/2 does it anyway.
+	_ = controller.EnableFullDuplex()
 	r.proxy.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: r.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
 }
 

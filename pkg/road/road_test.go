@@ -345,6 +345,54 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestAnswerBesideTheBody: an answer that begins as soon as the body is there, or before it
+// has ended, is not broken off by the end of the body.
+func TestAnswerBesideTheBody(t *testing.T) {
+	s := newStreet(t, nil)
+	s.box("a", "127.9.0.15", func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		if _, err := io.ReadFull(r.Body, make([]byte, 5)); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			_, _ = io.WriteString(w, "part ")
+			w.(http.Flusher).Flush()
+		}
+		rest, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(rest)
+	})
+	for i := range 200 {
+		body, write := io.Pipe()
+		r := s.request("a", "POST", "/", body)
+		if i%2 == 0 {
+			r.ContentLength = 5
+		}
+		answered := make(chan struct{})
+		go func() {
+			_, _ = io.WriteString(write, "hello")
+			if i%2 == 1 {
+				<-answered
+				_, _ = io.WriteString(write, "rest")
+			}
+			_ = write.Close()
+		}()
+		want := "part part part "
+		if i%2 == 1 {
+			want += "rest"
+		}
+		resp, err := http.DefaultClient.Do(r)
+		close(answered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || string(text) != want {
+			t.Fatalf("%d: %q %v", i, text, err)
+		}
+	}
+}
+
 // zeros is n bytes.
 func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
 
