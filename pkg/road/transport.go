@@ -104,8 +104,7 @@ func (e *resolveError) Unwrap() error { return e.error }
 
 // causeOf returns what went wrong, without what net/http says of made-up hosts.
 func causeOf(err error) error {
-	var resolve *resolveError
-	if errors.As(err, &resolve) {
+	if resolve, ok := errors.AsType[*resolveError](err); ok {
 		return resolve.error
 	}
 	return err

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // writePatience is how long a client may take nothing of an answer.
@@ -30,7 +32,7 @@ func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Write implements http.ResponseWriter. Over HTTP/2 the server sees to it itself.
 func (w *pacedWriter) Write(p []byte) (int, error) {
-	if now := time.Now(); w.http1 && now.Sub(w.paced) > writePatience/16 {
+	if now := (clock.RealClock{}).Now(); w.http1 && now.Sub(w.paced) > writePatience/16 {
 		w.paced = now
 		// Without deadlines, as in tests, there is no client to wait for.
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(writePatience))
@@ -64,7 +66,7 @@ type tunnel struct {
 
 // touch moves the deadlines of both directions, not more often than is needed.
 func (c *tunnel) touch() {
-	now, last := time.Now(), c.moved.Load()
+	now, last := clock.RealClock{}.Now(), c.moved.Load()
 	if now.Sub(time.Unix(0, last)) < c.idle/16 || !c.moved.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
@@ -82,7 +84,7 @@ func (c *tunnel) Read(p []byte) (int, error) {
 	if n > 0 {
 		c.touch()
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = errEnded
 	}
 	return n, err

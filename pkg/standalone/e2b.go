@@ -68,7 +68,7 @@ func startE2B(s *stack, o *Options, api *apiserver.Server, dir string, out io.Wr
 	err = wait.PollUntilContextTimeout(s.run, readyInterval, readyTimeout, true, func(context.Context) (bool, error) { return gateway.Ready() == nil, nil })
 	if err != nil {
 		if s.run.Err() != nil {
-			return nil // it is stopped, and its end says why
+			return nil //nolint:nilerr // it is stopped, and its end says why
 		}
 		return fmt.Errorf("E2B API is not ready after %s: %w", readyTimeout, gateway.Ready())
 	}

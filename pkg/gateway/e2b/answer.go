@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/client"
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
@@ -45,7 +46,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message)
 
 func setDeadlines(w http.ResponseWriter) {
 	// Errors: a ResponseWriter of a test has no deadlines, and needs none.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
+	_ = http.NewResponseController(w).SetReadDeadline(clock.RealClock{}.Now().Add(readTimeout))
 }
 
 func writeError(w http.ResponseWriter, err error) {
@@ -63,7 +64,7 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // as above
+	_ = http.NewResponseController(w).SetWriteDeadline(clock.RealClock{}.Now().Add(writeTimeout)) // as above
 	text, err := json.Marshal(body)
 	if err != nil {
 		code, text = http.StatusInternalServerError, []byte(`{"code":500,"message":"internal error"}`)

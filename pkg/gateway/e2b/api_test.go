@@ -5,6 +5,7 @@ package e2b_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -357,7 +358,7 @@ func TestClaimGoesWithItsSandbox(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("the claim is there: %v", err)
+		return errors.Join(errors.New("the claim is there"), err)
 	})
 }
 

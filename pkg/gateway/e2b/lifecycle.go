@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
@@ -120,9 +121,7 @@ func (c *call) pause() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
 	defer cancel()
-	err = settle(ctx, c.agents, sb, func(now *v1alpha1.Sandbox) bool {
-		return now.Status.Phase == v1alpha1.SandboxPaused || !now.Spec.Paused
-	})
+	err = c.settle(ctx, sb, isDown)
 	// A pause that takes long is under way all the same.
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -183,7 +182,7 @@ func (c *call) wake(sb *v1alpha1.Sandbox, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := settle(ctx, c.agents, sb, isUp); err != nil {
+	if err := c.settle(ctx, sb, isUp); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox is being resumed and does not run yet: connect again", RetryAfter: time.Second}
 		}
@@ -202,40 +201,45 @@ func (c *call) tell(code int, sb *v1alpha1.Sandbox) error {
 	return nil
 }
 
+// isDown reports whether a sandbox is paused, or resumed by others.
+func isDown(sb *v1alpha1.Sandbox, _ time.Time) bool {
+	return sb.Status.Phase == v1alpha1.SandboxPaused || !sb.Spec.Paused
+}
+
 // isUp reports whether a sandbox runs and can be used, or never will again.
-func isUp(sb *v1alpha1.Sandbox) bool {
-	return v1alpha1.StateOf(sb, time.Now()) == v1alpha1.StateRunning || sb.Spec.Paused
+func isUp(sb *v1alpha1.Sandbox, now time.Time) bool {
+	return v1alpha1.StateOf(sb, now) == v1alpha1.StateRunning || sb.Spec.Paused
 }
 
 // settle waits until a sandbox is as it should be. One that ends meanwhile is not found.
-func settle(ctx context.Context, agents typed.AgentsV1alpha1Interface, sb *v1alpha1.Sandbox, is func(*v1alpha1.Sandbox) bool) error {
-	if is(sb) {
+func (c *call) settle(ctx context.Context, sb *v1alpha1.Sandbox, is func(*v1alpha1.Sandbox, time.Time) bool) error {
+	if is(sb, c.now()) {
 		return nil
 	}
 	pace := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 12, Cap: time.Second}
 	return pace.DelayFunc().Until(ctx, false, true, func(ctx context.Context) (bool, error) {
-		now, err := agents.Sandboxes(sb.Namespace).Get(ctx, sb.Name, getOptions)
+		found, err := c.agents.Sandboxes(sb.Namespace).Get(ctx, sb.Name, getOptions)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && now.UID != sb.UID, err == nil && mapping.StateOf(now, time.Now()) == mapping.StateGone:
+		case apierrors.IsNotFound(err), err == nil && found.UID != sb.UID, err == nil && mapping.StateOf(found, c.now()) == mapping.StateGone:
 			return false, &Error{Code: http.StatusNotFound, Message: "the sandbox has ended"}
 		case err != nil:
 			return false, err
 		}
-		return is(now), nil
+		return is(found, c.now()), nil
 	})
 }
 
 // Resume resumes a paused sandbox because of traffic, for as long as its timeout was, and
 // returns when it runs. Another one of its name is left alone.
-func Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, sb *v1alpha1.Sandbox, now time.Time) error {
+func Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, sb *v1alpha1.Sandbox, clk clock.PassiveClock) error {
 	timeout := resumedAtLeast
 	if n, err := strconv.ParseInt(sb.Annotations[v1alpha1.AnnotationE2BTimeout], 10, 64); err == nil {
 		timeout = max(timeout, time.Duration(n)*time.Second)
 	}
-	c := &call{agents: agents}
-	sb, err := c.change(ctx, sb, mapping.Resume(sb, now.Add(timeout)))
+	c := &call{api: &API{Options: Options{Clock: clk}}, agents: agents}
+	sb, err := c.change(ctx, sb, mapping.Resume(sb, c.now().Add(timeout)))
 	if err != nil {
 		return err
 	}
-	return settle(ctx, agents, sb, isUp)
+	return c.settle(ctx, sb, isUp)
 }

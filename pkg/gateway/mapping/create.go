@@ -97,11 +97,11 @@ func NewOrder(body *NewSandbox, keyID string, limits Limits, now time.Time) (*Or
 	claim := &v1alpha1.SandboxClaim{}
 	spec := &claim.Spec
 	spec.TemplateName = body.TemplateID
-	spec.Replicas = ptr.To[int32](1)
-	spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageFail, ptr.To(false)
+	spec.Replicas = new(int32(1))
+	spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageFail, new(false)
 	spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	spec.Lifecycle = &v1alpha1.SandboxClaimLifecycle{
-		TTLSecondsAfterFinished: ptr.To(ClaimKept), ShutdownPolicy: v1alpha1.ShutdownDelete,
+		TTLSecondsAfterFinished: new(ClaimKept), ShutdownPolicy: v1alpha1.ShutdownDelete,
 	}
 	spec.EnvVars = maps.Clone(body.EnvVars)
 	if spec.Labels, spec.Annotations, err = splitMetadata(metadata); err != nil {

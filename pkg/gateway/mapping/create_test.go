@@ -6,6 +6,7 @@ package mapping
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -127,9 +128,7 @@ annotations:
 }
 
 func merge(into map[string]any, from any) {
-	for key, value := range from.(map[string]any) {
-		into[key] = value
-	}
+	maps.Copy(into, from.(map[string]any))
 }
 
 // TestNewOrderRefuses what it cannot carry out, by a message that names it.
@@ -171,8 +170,7 @@ func TestNewOrderRefuses(t *testing.T) {
 		`{"templateID":"base","network":{"allowOut":["1.2.3.4"]}}`, `{"templateID":"base","network":{"maskRequestHost":"x"}}`,
 	} {
 		_, err := order(t, body)
-		var unserved *UnservedError
-		if !errors.As(err, &unserved) {
+		if _, ok := errors.AsType[*UnservedError](err); !ok {
 			t.Errorf("%s: got %v", body, err)
 		}
 	}

@@ -69,24 +69,8 @@ func (e *extensions) read(name, value string) error {
 		e.spec.ClaimTimeout, err = seconds(name, value)
 	case "wait-ready-timeout-seconds":
 		e.spec.WaitReadyTimeout, err = seconds(name, value)
-	case "image":
-		e.update().Image = value
-	case "cpu-request":
-		e.cpu[0] = value
-	case "cpu-limit":
-		e.cpu[1] = value
-	case "csi-volume-name":
-		e.csi[0] = value
-	case "csi-mount-point":
-		e.csi[1] = value
-	case "csi-subpath":
-		e.csi[2] = value
 	case "csi-volume-config":
-		var mounts []v1alpha1.CSIMountConfig
-		if err := json.Unmarshal([]byte(value), &mounts); err != nil {
-			return invalid("metadata %s: must be a JSON list of mounts: %v", extension(name), err)
-		}
-		e.spec.DynamicVolumesMount = append(e.spec.DynamicVolumesMount, mounts...)
+		err = e.mounts(name, value)
 	case "skip-init-runtime":
 		e.spec.SkipInitRuntime, err = boolean(name, value)
 	case "return-sandbox-ip":
@@ -111,9 +95,41 @@ func (e *extensions) read(name, value string) error {
 	case "sandbox-name", "sandbox-generate-name":
 		err = invalid("metadata %s: is for clones of checkpoints, which are not served", extension(name))
 	default:
+		if text := e.text(name); text != nil {
+			*text = value
+			return nil
+		}
 		err = invalid("metadata %s: is not known; keys under %s are the system's", extension(name), v1alpha1.E2BKeyPrefix)
 	}
 	return err
+}
+
+// text returns where the value of an extension goes as it is; nil if it has none there.
+func (e *extensions) text(name string) *string {
+	switch name {
+	case "image":
+		return &e.update().Image
+	case "cpu-request":
+		return &e.cpu[0]
+	case "cpu-limit":
+		return &e.cpu[1]
+	case "csi-volume-name":
+		return &e.csi[0]
+	case "csi-mount-point":
+		return &e.csi[1]
+	case "csi-subpath":
+		return &e.csi[2]
+	}
+	return nil
+}
+
+func (e *extensions) mounts(name, value string) error {
+	var mounts []v1alpha1.CSIMountConfig
+	if err := json.Unmarshal([]byte(value), &mounts); err != nil {
+		return invalid("metadata %s: must be a JSON list of mounts: %v", extension(name), err)
+	}
+	e.spec.DynamicVolumesMount = append(e.spec.DynamicVolumesMount, mounts...)
+	return nil
 }
 
 // CheckRetention checks how long a paused sandbox is to be kept: forever or a duration.
@@ -156,7 +172,7 @@ func (e *extensions) apply(spec *v1alpha1.SandboxClaimSpec) error {
 	}
 	// Whoever says how long to wait, or takes a sandbox that is made anew, waits.
 	if stock := ptr.Deref(e.stock, false); stock || spec.ClaimTimeout != nil {
-		spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageWait, ptr.To(stock)
+		spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageWait, new(stock)
 	}
 	return nil
 }

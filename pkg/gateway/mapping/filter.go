@@ -63,7 +63,7 @@ func (q *Query) read(key, value string) error {
 	case "metadata":
 		return q.readMetadata(value)
 	case "state":
-		for _, state := range strings.Split(value, ",") {
+		for state := range strings.SplitSeq(value, ",") {
 			switch s := State(state); s {
 			case StateRunning, StatePaused:
 				q.States = append(q.States, s)
@@ -100,7 +100,7 @@ func (q *Query) readMetadata(value string) error {
 	if err != nil {
 		return invalid("query: metadata: %v", err)
 	}
-	for _, pair := range strings.Split(whole, "&") {
+	for pair := range strings.SplitSeq(whole, "&") {
 		key, val, _ := strings.Cut(pair, "=")
 		if key, err = url.QueryUnescape(key); err == nil {
 			val, err = url.QueryUnescape(val)

@@ -98,7 +98,7 @@ func (a *agent) resume(ctx context.Context, route routes.Route) error {
 	if sb.UID != route.UID || !sb.Spec.Paused {
 		return nil // it is another one, or others have resumed it
 	}
-	if err := e2b.Resume(ctx, agents, sb, a.clock.Now()); err != nil {
+	if err := e2b.Resume(ctx, agents, sb, a.clock); err != nil {
 		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, err)
 	}
 	return nil

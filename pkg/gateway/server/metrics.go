@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // what is asked of the cluster
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
@@ -52,10 +52,10 @@ func counted(api *e2b.API, roads *proxy.Proxy) http.Handler {
 			to, handler = toSandbox, roads
 		}
 		requestsInFlight.WithLabelValues(to).Inc()
-		began, seen := time.Now(), &status{ResponseWriter: w}
+		began, seen := clock.RealClock{}.Now(), &status{ResponseWriter: w}
 		defer func() {
 			requestsInFlight.WithLabelValues(to).Dec()
-			requestSeconds.WithLabelValues(to, seen.String()).Observe(time.Since(began).Seconds())
+			requestSeconds.WithLabelValues(to, seen.String()).Observe(clock.RealClock{}.Since(began).Seconds())
 		}()
 		handler.ServeHTTP(seen, r)
 	})

@@ -84,7 +84,9 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // what streams now is cut
 	}
-	<-failed
+	if ended := <-failed; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
 	cut()
 	return errors.Join(err, waitFor(&working))
 }
