@@ -56,6 +56,10 @@ demo: build ## Start a server on a temporary folder, claim sandboxes, stop it
 	@go build -o bin/example ./artifacts/example/go
 	@hack/demo.sh
 
+.PHONY: demo-e2b
+demo-e2b: build kubectl ## The same with the E2B SDK, which npm installs
+	@hack/demo-e2b.sh
+
 .PHONY: run
 run: build kubectl ## Start a server that stays up, data in _output/run (RUNARGS=flags of sandlot up)
 	@hack/run.sh $(RUNARGS)

@@ -54,7 +54,9 @@ func TestNoEscalation(t *testing.T) {
 					}
 				}
 				for _, verb := range []string{"impersonate", "escalate", "bind"} {
-					if slices.Contains(rule.Verbs, verb) {
+					// TestE2BAccess looks at this one.
+					forTeams := role.Name == gatewayName && verb == "impersonate"
+					if slices.Contains(rule.Verbs, verb) && !forTeams {
 						t.Errorf("ClusterRole %s gives %s", role.Name, verb)
 					}
 				}

@@ -32,45 +32,54 @@ var madeLater = map[string][]string{
 func TestReferences(t *testing.T) {
 	for _, overlay := range overlays {
 		t.Run(overlay, func(t *testing.T) {
-			objects := render(t, overlay)
-			for _, object := range objects {
-				if ns := object.GetNamespace(); ns != "" && ns != namespace && !isAuthenticationReader(object) {
-					t.Errorf("%T %s is in namespace %s", object, object.GetName(), ns)
-				}
-			}
-			var secrets []string
-			for _, w := range workloads(objects) {
-				spec := w.template.Spec
-				if get[*schedulingv1.PriorityClass](objects, spec.PriorityClassName) == nil {
-					t.Errorf("%s: no PriorityClass %q", w, spec.PriorityClassName)
-				}
-				if account := get[*corev1.ServiceAccount](objects, spec.ServiceAccountName); account == nil {
-					t.Errorf("%s: no ServiceAccount %q", w, spec.ServiceAccountName)
-				}
-				for _, volume := range spec.Volumes {
-					switch {
-					case volume.Secret != nil:
-						secrets = append(secrets, volume.Secret.SecretName)
-					case volume.ConfigMap != nil:
-						if get[*corev1.ConfigMap](objects, volume.ConfigMap.Name) == nil {
-							t.Errorf("%s: no ConfigMap %q", w, volume.ConfigMap.Name)
-						}
-					}
-				}
-			}
-			slices.Sort(secrets)
-			want := slices.Sorted(slices.Values(madeLater[overlay]))
-			if !slices.Equal(secrets, want) {
-				t.Errorf("Secrets used: %q, made at run time: %q", secrets, want)
-			}
-			for _, set := range of[*appsv1.StatefulSet](objects) {
-				if get[*corev1.Service](objects, set.Spec.ServiceName) == nil {
-					t.Errorf("StatefulSet %s: no Service %q", set.Name, set.Spec.ServiceName)
-				}
-			}
-			checkBindings(t, objects)
+			checkReferences(t, render(t, overlay), madeLater[overlay])
 		})
 	}
+}
+
+// checkReferences: Secrets are used that are made later, and no others.
+func checkReferences(t *testing.T, objects manifests, madeLater []string) {
+	t.Helper()
+	namespaces := []string{"", namespace}
+	for _, ns := range of[*corev1.Namespace](objects) {
+		namespaces = append(namespaces, ns.Name)
+	}
+	for _, object := range objects {
+		if ns := object.GetNamespace(); !slices.Contains(namespaces, ns) && !isAuthenticationReader(object) {
+			t.Errorf("%T %s is in namespace %s", object, object.GetName(), ns)
+		}
+	}
+	var secrets []string
+	for _, w := range workloads(objects) {
+		spec := w.template.Spec
+		if get[*schedulingv1.PriorityClass](objects, spec.PriorityClassName) == nil {
+			t.Errorf("%s: no PriorityClass %q", w, spec.PriorityClassName)
+		}
+		if account := get[*corev1.ServiceAccount](objects, spec.ServiceAccountName); account == nil {
+			t.Errorf("%s: no ServiceAccount %q", w, spec.ServiceAccountName)
+		}
+		for _, volume := range spec.Volumes {
+			switch {
+			case volume.Secret != nil:
+				secrets = append(secrets, volume.Secret.SecretName)
+			case volume.ConfigMap != nil:
+				if get[*corev1.ConfigMap](objects, volume.ConfigMap.Name) == nil {
+					t.Errorf("%s: no ConfigMap %q", w, volume.ConfigMap.Name)
+				}
+			}
+		}
+	}
+	slices.Sort(secrets)
+	want := slices.Sorted(slices.Values(madeLater))
+	if !slices.Equal(secrets, want) {
+		t.Errorf("Secrets used: %q, made at run time: %q", secrets, want)
+	}
+	for _, set := range of[*appsv1.StatefulSet](objects) {
+		if get[*corev1.Service](objects, set.Spec.ServiceName) == nil {
+			t.Errorf("StatefulSet %s: no Service %q", set.Name, set.Spec.ServiceName)
+		}
+	}
+	checkBindings(t, objects)
 }
 
 // Priority levels that flow schemas name are there, or every cluster has them.

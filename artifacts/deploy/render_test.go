@@ -169,7 +169,7 @@ func args(t *testing.T, objects manifests, w workload) []string {
 	return filled
 }
 
-// each runs a test on every overlay.
+// each runs a test on every overlay, and on one with the gateway of the E2B API.
 func each(t *testing.T, test func(t *testing.T, objects manifests)) {
 	for _, overlay := range overlays {
 		t.Run(overlay, func(t *testing.T) {
@@ -177,4 +177,8 @@ func each(t *testing.T, test func(t *testing.T, objects manifests)) {
 			test(t, render(t, overlay))
 		})
 	}
+	t.Run("default with "+e2b, func(t *testing.T) {
+		t.Parallel()
+		test(t, renderWith(t, "default", e2b))
+	})
 }

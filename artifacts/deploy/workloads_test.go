@@ -85,6 +85,7 @@ func TestProbes(t *testing.T) {
 		"sandlot-apiserver":          {"/livez", "/readyz"},
 		"sandlot-controller-manager": {"/healthz", "/readyz"},
 		"sandlot-etcd":               {"/livez", "/readyz"},
+		gatewayName:                  {"/healthz", "/readyz"},
 	}
 	each(t, func(t *testing.T, objects manifests) {
 		for name, w := range workloads(objects) {

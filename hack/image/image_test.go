@@ -75,7 +75,7 @@ func TestNamesAndPlatforms(t *testing.T) {
 		}
 	}
 	var want, wantTags []string
-	for _, program := range []string{"sandlot", "sandlot-apiserver", "sandlot-controller-manager"} {
+	for _, program := range []string{"sandlot", "sandlot-apiserver", "sandlot-controller-manager", "sandlot-gateway"} {
 		name := "registry.example/team/" + program + ":t1"
 		want = append(want, name+" linux/amd64", name+" linux/arm64")
 		wantTags = append(wantTags, name+"-amd64", name+"-arm64")

@@ -19,6 +19,7 @@ var programs = []struct{ name, description string }{
 	{"sandlot", "Sandboxes on one machine, without a cluster: API server, etcd and controllers in one process"},
 	{"sandlot-apiserver", "The API of sandboxes and claims of them, as an aggregated API server of Kubernetes"},
 	{"sandlot-controller-manager", "The background work for sandboxes and claims of them"},
+	{"sandlot-gateway", "The API of E2B over sandboxes of Kubernetes, and a way to their ports"},
 }
 
 // compile builds all programs for all platforms, into a folder for each platform

@@ -11,8 +11,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -120,6 +122,8 @@ func NewConfig() *Config {
 	generic := genericapiserver.NewRecommendedConfig(Codecs)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
 	generic.EquivalentResourceRegistry = newEquivalents()
+	// What is forwarded to a sandbox takes as long as it takes.
+	generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("proxy"))
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
 		MaxWaitingClaims: DefaultMaxWaitingClaims,

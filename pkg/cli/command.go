@@ -53,7 +53,11 @@ func Commands(streams genericiooptions.IOStreams) []*cobra.Command {
 	c := newConnection(streams)
 	commands := c.commands()
 	for _, command := range commands {
-		c.addFlags(command, command.Flags())
+		fs := command.Flags()
+		if command.HasSubCommands() {
+			fs = command.PersistentFlags()
+		}
+		c.addFlags(command, fs)
 	}
 	return commands
 }
@@ -65,7 +69,7 @@ func newConnection(streams genericiooptions.IOStreams) *connection {
 }
 
 func (c *connection) commands() []*cobra.Command {
-	return []*cobra.Command{newClaimCommand(c), newListCommand(c), newExecCommand(c), newReleaseCommand(c), newTopCommand(c)}
+	return []*cobra.Command{newClaimCommand(c), newListCommand(c), newExecCommand(c), newReleaseCommand(c), newTopCommand(c), newE2BKeyCommand(c)}
 }
 
 // nameProgram puts what the user calls the program into the examples of a command. It is known

@@ -45,6 +45,15 @@ func TestBadCommandLines(t *testing.T) {
 		"release of both":         {"release a b --all", "--all"},
 		"release without a claim": {"release --all", "name of a claim"},
 		"list for two":            {"list --mine --claimed-by ann", "exclude"},
+		"a key without a name":    {"e2b-key create", "--name"},
+		"a key with a long name":  {"e2b-key create --name " + strings.Repeat("n", 513), "512 bytes"},
+		"a long team":             {"e2b-key create --name n -n " + strings.Repeat("t", 41), "it has 41 characters, and 40"},
+		"keys of a long team":     {"e2b-key list -n " + strings.Repeat("t", 41), "at most 40"},
+		"a key with an argument":  {"e2b-key create --name n x", "unknown command"},
+		"an unknown verb":         {"e2b-key delete", "unknown command"},
+		"revoke of nothing":       {"e2b-key revoke", "id of an API key"},
+		"revoke of two":           {"e2b-key revoke 0123456789abcdef 0123456789abcdef", "id of an API key"},
+		"revoke of a key":         {"e2b-key revoke e2b_0123456789abcdef", "id of an API key"},
 		"top too often":           {"top --interval 1ms", "shorter than"},
 	}
 	for name, tc := range cases {

@@ -120,3 +120,17 @@ func namesOf(claim *v1alpha1.SandboxClaim) (names []string) {
 	}
 	return names
 }
+
+// completeKeys offers the ids of API keys.
+func (o *e2bKeyOptions) completeKeys(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return o.ask(cmd, args, toComplete, func(ctx context.Context, s *session, _ metav1.ListOptions) (ids []string) {
+		records, err := o.keys(s).List(ctx, s.namespace)
+		if err != nil {
+			return nil
+		}
+		for _, record := range records[:min(len(records), completeLimit)] {
+			ids = append(ids, record.ID)
+		}
+		return ids
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 )
 
 func TestOutcome(t *testing.T) {
@@ -143,6 +144,18 @@ func TestPools(t *testing.T) {
 	}
 	if got := printed(t, poolTable(pools[:1], false, true)); !strings.Contains(got, "ns cpu 5 4 1 1 2 <unknown>") {
 		t.Errorf("without the right to list sandboxes:\n%s", got)
+	}
+}
+
+func TestKeyTable(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	records := []keys.Record{{ID: "0123456789abcdef", Name: "ci", CreatedAt: at}, {ID: "fedcba9876543210", Name: "\x1b[31mred", CreatedAt: at, CreatedBy: "0123456789abcdef"}}
+	want := "" +
+		"ID NAME CREATED BY\n" +
+		"0123456789abcdef ci 2026-01-02T03:04:05Z <none>\n" +
+		"fedcba9876543210 ^[[31mred 2026-01-02T03:04:05Z 0123456789abcdef\n"
+	if diff := cmp.Diff(want, printed(t, keyTable(records))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -26,7 +26,7 @@ func orderOf(claim *v1alpha1.SandboxClaim) (any, error) {
 	v1alpha1.SetObjectDefaults_SandboxClaim(claim)
 	spec := &claim.Spec
 	spec.ClaimTimeout, spec.TTLAfterCompleted, spec.WaitReadyTimeout = nil, nil, nil
-	spec.ShutdownTime, spec.Lifecycle = nil, nil
+	spec.ShutdownTime, spec.PauseTime, spec.Lifecycle = nil, nil, nil
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
+	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
 // Options are what the command line says about a run.
@@ -35,6 +36,10 @@ type Options struct {
 	ClaimLimits options.ClaimLimits
 	// Runtimes are the certificates for agent-runtimes.
 	Runtimes options.Runtimes
+	// E2BAddress is where the E2B API is served, over HTTP; empty serves none.
+	E2BAddress string
+	// E2B is how.
+	E2B server.Options
 }
 
 // NewOptions returns the defaults.
@@ -46,6 +51,7 @@ func NewOptions() *Options {
 		SimulatedStartDelay: 200 * time.Millisecond,
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         options.NewClaimLimits(),
+		E2B:                 newE2BOptions(),
 	}
 }
 
@@ -61,6 +67,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are.")
 	o.ClaimLimits.AddFlags(fs)
 	o.Runtimes.AddFlags(fs)
+	fs.StringVar(&o.E2BAddress, "e2b-address", o.E2BAddress, ""+
+		"Address, host:port, to serve the E2B API on, over plain HTTP. Port 0 means any free one. Without it the API is not served.")
 }
 
 // Complete fills in what is derived from other options.
@@ -94,6 +102,11 @@ func (o *Options) Validate() error {
 	}
 	if o.SimulatedStartDelay < 0 {
 		errs = append(errs, errors.New("--simulated-start-delay must not be negative"))
+	}
+	if o.E2BAddress != "" {
+		if _, _, err := net.SplitHostPort(o.E2BAddress); err != nil {
+			errs = append(errs, fmt.Errorf("--e2b-address: %w", err))
+		}
 	}
 	return utilerrors.NewAggregate(errs)
 }

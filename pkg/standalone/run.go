@@ -79,6 +79,9 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	if err := startControllers(s, o, server); err != nil {
 		return err
 	}
+	if err := startE2B(s, o, server, dir.Path(), out); err != nil {
+		return err
+	}
 	if s.run.Err() == nil {
 		fmt.Fprintln(out, "ready")
 	}

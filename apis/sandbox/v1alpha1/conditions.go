@@ -64,7 +64,8 @@ const (
 	ReasonInvalidMetadata = "InvalidMetadata"
 	// ReasonClaimExpired goes with Ready false when the claim's lifecycle is over.
 	ReasonClaimExpired = "ClaimExpired"
-	// ReasonSandboxMissing goes with Ready false when a claimed sandbox does not exist.
+	// ReasonSandboxMissing goes with Ready false when a claimed sandbox does not exist, and
+	// with Finished true of a claim of the E2B API whose sandbox does not exist any more.
 	ReasonSandboxMissing = "SandboxMissing"
 	// ReasonSandboxNotReady goes with Ready false when a claimed sandbox is not ready and
 	// does not say why.

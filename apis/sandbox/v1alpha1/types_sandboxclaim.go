@@ -125,6 +125,13 @@ type SandboxClaimSpec struct {
 	// +optional
 	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
 
+	// pauseTime is when the claimed sandboxes are paused. It is copied to spec.pauseTime of
+	// every claimed sandbox, in whole seconds, and must be before shutdownTime. Unset means
+	// never where shutdownTime is set, and else leaves the sandboxes' own pause times as
+	// they are. Added by Sandlot.
+	// +optional
+	PauseTime *metav1.Time `json:"pauseTime,omitempty"`
+
 	// labels are put on every claimed sandbox, on its pod template and on its pod.
 	// Keys that the system writes itself, under agents.kruise.io,
 	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and

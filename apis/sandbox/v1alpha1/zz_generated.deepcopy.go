@@ -616,6 +616,10 @@ func (in *SandboxClaimSpec) DeepCopyInto(out *SandboxClaimSpec) {
 		in, out := &in.ShutdownTime, &out.ShutdownTime
 		*out = (*in).DeepCopy()
 	}
+	if in.PauseTime != nil {
+		in, out := &in.PauseTime, &out.PauseTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Labels != nil {
 		in, out := &in.Labels, &out.Labels
 		*out = make(map[string]string, len(*in))

@@ -138,12 +138,21 @@ func validateClaimSpec(spec, old *v1alpha1.SandboxClaimSpec, limits ClaimLimits,
 	errs = append(errs, validateClaimReplicas(spec, path.Child("replicas"))...)
 	errs = append(errs, validateTimeout(spec.ClaimTimeout, old.ClaimTimeout, limits.MaxTimeout, path, "claimTimeout")...)
 	errs = append(errs, validateTimeout(spec.WaitReadyTimeout, old.WaitReadyTimeout, limits.MaxWaitReadyTimeout, path, "waitReadyTimeout")...)
+	errs = append(errs, validatePauseTime(spec, path.Child("pauseTime"))...)
 	errs = append(errs, validateClaimMetadata(spec, old, limits, path)...)
 	errs = append(errs, validateRuntimes(spec.Runtimes, path.Child("runtimes"))...)
 	errs = append(errs, validateClaimRuntime(spec, old, path)...)
 	errs = append(errs, validateInplaceUpdate(spec, old, path)...)
 	errs = append(errs, validateAdditionalPodMetadata(spec, old, path)...)
 	return append(errs, validateLifecycle(spec, old, path)...)
+}
+
+// validatePauseTime wants a sandbox to be paused before it is deleted.
+func validatePauseTime(spec *v1alpha1.SandboxClaimSpec, path *field.Path) field.ErrorList {
+	if spec.PauseTime == nil || spec.ShutdownTime == nil || spec.PauseTime.Before(spec.ShutdownTime) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, spec.PauseTime.UTC().Format(time.RFC3339), "must be before shutdownTime")}
 }
 
 // validateClaimSource checks that the claim says where its sandboxes come from,

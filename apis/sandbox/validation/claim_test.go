@@ -55,6 +55,17 @@ func TestValidateSandboxClaim(t *testing.T) {
 			c.Spec.Env = []v1alpha1.SandboxClaimEnvVar{}
 		}},
 
+		"paused and later deleted": {change: func(c *v1alpha1.SandboxClaim) {
+			c.Spec.PauseTime, c.Spec.ShutdownTime = ptr.To(metav1.Unix(1, 0)), ptr.To(metav1.Unix(2, 0))
+		}},
+		"paused only": {change: func(c *v1alpha1.SandboxClaim) { c.Spec.PauseTime = ptr.To(metav1.Unix(1, 0)) }},
+		"paused when deleted": {
+			change: func(c *v1alpha1.SandboxClaim) {
+				c.Spec.PauseTime, c.Spec.ShutdownTime = ptr.To(metav1.Unix(2, 0)), ptr.To(metav1.Unix(2, 0))
+			},
+			want: []string{`spec.pauseTime: Invalid value: "1970-01-01T00:00:02Z": must be before shutdownTime`},
+		},
+
 		"bad name": {
 			change: func(c *v1alpha1.SandboxClaim) { c.Name = "No_Name" },
 			want:   []string{"metadata.name: Invalid value: \"No_Name\": "},

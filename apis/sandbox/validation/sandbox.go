@@ -81,6 +81,7 @@ func validateBindingUnchanged(meta, old *metav1.ObjectMeta) field.ErrorList {
 	}
 	for _, key := range []string{
 		v1alpha1.LabelClaimName, v1alpha1.LabelSandboxClaimed, v1alpha1.LabelSandboxPool, v1alpha1.LabelTemplateHash,
+		v1alpha1.LabelSandboxID,
 	} {
 		if meta.Labels[key] != old.Labels[key] {
 			errs = append(errs, field.Forbidden(metadataPath.Child("labels").Key(key), detail))

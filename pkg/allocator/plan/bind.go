@@ -75,6 +75,11 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 		heldBack:  sets.Set[string]{},
 		noRuntime: sets.Set[string]{},
 	}
+	if v1alpha1.IsE2BClaim(claim) {
+		if id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name); len(id) <= maxLabel {
+			m.labels[v1alpha1.LabelSandboxID] = id
+		}
+	}
 	m.markAgent(claim)
 	if by := claim.Annotations[v1alpha1.AnnotationClaimedBy]; by != "" {
 		m.labels[v1alpha1.LabelClaimedBy] = v1alpha1.ClaimedByLabel(by)
@@ -82,6 +87,9 @@ func NewMarks(claim *v1alpha1.SandboxClaim) (*Marks, error) {
 	}
 	return m, nil
 }
+
+// maxLabel is how many bytes the value of a label may have.
+const maxLabel = 63
 
 // maxClaimedBy is how many bytes of the name of a user stand on each sandbox. Names have
 // no limit of their own.
@@ -189,9 +197,10 @@ func (m *Marks) apply(sb *v1alpha1.Sandbox, policy *v1alpha1.PodMetadataPolicy, 
 	sb.Annotations[v1alpha1.AnnotationLock] = lock
 	sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = now.UTC().Format(time.RFC3339)
 	if t := m.claim.Spec.ShutdownTime; t != nil {
-		shutdown := metav1.NewTime(t.UTC().Truncate(time.Second))
-		sb.Spec.ShutdownTime = &shutdown
-		sb.Spec.PauseTime = nil
+		sb.Spec.ShutdownTime, sb.Spec.PauseTime = wholeSeconds(t), nil
+	}
+	if t := m.claim.Spec.PauseTime; t != nil {
+		sb.Spec.PauseTime = wholeSeconds(t)
 	}
 	observed := false // the template always changes: it names the owner
 	if changes {
@@ -213,6 +222,11 @@ func (m *Marks) apply(sb *v1alpha1.Sandbox, policy *v1alpha1.PodMetadataPolicy, 
 		sb.Status.UpdateRevision = template.revision
 	}
 	return nil
+}
+
+func wholeSeconds(t *metav1.Time) *metav1.Time {
+	whole := metav1.NewTime(t.UTC().Truncate(time.Second))
+	return &whole
 }
 
 // nextGeneration counts up the generation, and with it what its controller had
@@ -274,6 +288,7 @@ func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox 
 	delete(sb.Annotations, v1alpha1.AnnotationClaimedBy)
 	delete(sb.Labels, v1alpha1.LabelClaimName)
 	delete(sb.Labels, v1alpha1.LabelClaimedBy)
+	delete(sb.Labels, v1alpha1.LabelSandboxID)
 	unmarkAgent(sb)
 	shutdown := metav1.NewTime(now.Truncate(time.Second))
 	sb.Spec.ShutdownTime = &shutdown

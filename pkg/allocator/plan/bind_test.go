@@ -184,6 +184,45 @@ func TestBinding(t *testing.T) {
 				}
 			},
 		},
+		"a pause time beside it": {
+			claim: claimOf(func(c *v1alpha1.SandboxClaim) {
+				pause := metav1.NewTime(birth.Add(time.Hour + 300*time.Millisecond))
+				c.Spec.ShutdownTime, c.Spec.PauseTime = &shutdown, &pause
+			}),
+			check: func(t *testing.T, sb *v1alpha1.Sandbox) {
+				if want := birth.Add(time.Hour); sb.Spec.PauseTime == nil || !sb.Spec.PauseTime.Time.Equal(want) || sb.Spec.ShutdownTime == nil {
+					t.Errorf("pauseTime is %s, want %s: whole seconds", sb.Spec.PauseTime, want)
+				}
+			},
+		},
+		"one of the E2B API has its id": {
+			claim: claimOf(func(c *v1alpha1.SandboxClaim) {
+				c.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: v1alpha1.E2BUser(c.Namespace)}
+			}),
+			check: func(t *testing.T, sb *v1alpha1.Sandbox) {
+				if id, ok := v1alpha1.IsE2B(sb); !ok || id != sb.Namespace+"--mine" {
+					t.Errorf("it is %q, %v: %v", id, ok, sb.Labels)
+				}
+				if strings.Contains(string(sb.Spec.Template.Raw), v1alpha1.LabelSandboxID) {
+					t.Error("the pod has it, too")
+				}
+				let := letGo(sb, false, birth)
+				if _, ok := v1alpha1.IsE2B(let); ok || let.Labels[v1alpha1.LabelSandboxID] != "" {
+					t.Error("it is still one when it is let go")
+				}
+			},
+		},
+		"one of the E2B API whose id is no label has none": {
+			claim: claimOf(func(c *v1alpha1.SandboxClaim) {
+				c.Namespace = strings.Repeat("n", 58)
+				c.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: v1alpha1.E2BUser(c.Namespace)}
+			}),
+			check: func(t *testing.T, sb *v1alpha1.Sandbox) {
+				if got, ok := sb.Labels[v1alpha1.LabelSandboxID]; ok {
+					t.Errorf("it has %s", got)
+				}
+			},
+		},
 		"labels and annotations reach the sandbox and the pod template": {
 			claim: claimOf(func(c *v1alpha1.SandboxClaim) {
 				c.Spec.Labels = map[string]string{"team": "rl", "run": "7"}

@@ -58,7 +58,7 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "patch" || !isOurs(info.APIGroup) {
+		if !ok || !info.IsResourceRequest || info.Verb != "patch" || !isOurs(info.APIGroup) || info.Subresource == "proxy" {
 			handler.ServeHTTP(w, req)
 			return
 		}

@@ -58,6 +58,9 @@ var examples = map[string]func(t *testing.T, ns string){
 			t.Errorf("the claims have %q sandboxes", got)
 		}
 	},
+	"e2b": func(t *testing.T, ns string) {
+		await(t, ns, "--for=jsonpath={.status.availableReplicas}=5", "sbs/base")
+	},
 	"pausing": func(t *testing.T, ns string) {
 		if pods := kubectl(t, ns, "", "get", "pods", "-o", "name"); pods != "" {
 			t.Errorf("what is paused has %s", pods)

@@ -182,6 +182,7 @@ func TestAccess(t *testing.T) {
 		{"delete", group, "sandboxclaims", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin sandlot-claimer"},
 		{"create", group, "sandboxclaims", "release", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-claimer"},
 		{"create", group, "sandboxclaims", "runtimeaccess", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-runtime-user"},
+		{"get", group, "sandboxes", "proxy", ns, "", "edit admin sandlot-edit sandlot-admin sandlot-sandbox-user"},
 		{"deletecollection", group, "sandboxclaims", "", ns, "", "edit admin sandlot-edit sandlot-admin"},
 		{"create", group, "sandboxes", "", ns, "", "controller-manager edit admin sandlot-edit sandlot-admin"},
 		{"update", group, "sandboxsets", "scale", ns, "", "edit admin sandlot-edit sandlot-admin"},

@@ -3187,6 +3187,12 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"pauseTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pauseTime is when the claimed sandboxes are paused. It is copied to spec.pauseTime of every claimed sandbox, in whole seconds, and must be before shutdownTime. Unset means never where shutdownTime is set, and else leaves the sandboxes' own pause times as they are. Added by Sandlot.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 					"labels": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -35,6 +36,7 @@ type Fleet struct {
 	mu       sync.Mutex
 	runtimes map[string]*Runtime
 	script   Script
+	further  func(*Runtime) http.Handler
 	next     int
 }
 
@@ -86,22 +88,39 @@ func (f *Fleet) Serve(count int) {
 // At returns the runtime at an address of the fleet's network, and starts it if need be.
 func (f *Fleet) At(ip string) *Runtime {
 	f.t.Helper()
+	rt, err := f.Listen(ip)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return rt
+}
+
+// Listen is At for any loopback address, and for goroutines that are not the test's own.
+func (f *Fleet) Listen(ip string) (*Runtime, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if rt := f.runtimes[ip]; rt != nil {
-		return rt
+		return rt, nil
 	}
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address(ip, Port))
 	if err != nil {
-		f.t.Fatalf("runtimetest: %v", err)
+		return nil, fmt.Errorf("runtimetest: %w", err)
 	}
 	rt := newRuntime(ip, listener, f.tls, func() Script {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.script
-	})
+	}, f.further)
 	f.runtimes[ip] = rt
-	return rt
+	return rt, nil
+}
+
+// Handle lets runtimes that start from now on serve all but /init by a handler of their
+// own. Scripts, actions and Calls know nothing of what goes there.
+func (f *Fleet) Handle(further func(*Runtime) http.Handler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.further = further
 }
 
 // Script lets all runtimes of the fleet act as a script says, but for those that have

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// Version is that of envd which runtimes say they are.
+const Version = "0.4.0"
+
 // Runtime is one agent-runtime. Its /init is open at first; once a token is set, that
 // token has to come with each further call, else the answer is 401.
 type Runtime struct {
@@ -25,6 +28,7 @@ type Runtime struct {
 	listener net.Listener
 	server   *http.Server
 	fleet    func() Script
+	further  http.Handler // of all but /init; nil is the runtime's own
 	served   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -32,13 +36,17 @@ type Runtime struct {
 	calls   []Call
 	inits   int
 	token   string
+	latest  time.Time // of the timestamps of /init
 	env     map[string]string
 	mounts  []Mount
 	mount   MountResult
 }
 
-func newRuntime(ip string, listener net.Listener, config *tls.Config, fleet func() Script) *Runtime {
+func newRuntime(ip string, listener net.Listener, config *tls.Config, fleet func() Script, further func(*Runtime) http.Handler) *Runtime {
 	rt := &Runtime{IP: ip, listener: listener, fleet: fleet, env: map[string]string{}}
+	if further != nil {
+		rt.further = further(rt)
+	}
 	rt.server = &http.Server{Handler: rt, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
 	rt.served.Go(func() {
 		if config != nil {
@@ -72,7 +80,7 @@ func (rt *Runtime) Act(action Action, times int) {
 func (rt *Runtime) Reset() {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.actions, rt.calls, rt.inits, rt.token, rt.env, rt.mounts = nil, nil, 0, "", map[string]string{}, nil
+	rt.actions, rt.calls, rt.inits, rt.token, rt.latest, rt.env, rt.mounts = nil, nil, 0, "", time.Time{}, map[string]string{}, nil
 }
 
 // Calls returns all calls that the runtime got and has dealt with, in that order.
@@ -112,6 +120,10 @@ func (rt *Runtime) Env() map[string]string {
 
 // ServeHTTP implements http.Handler.
 func (rt *Runtime) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if rt.further != nil && req.URL.Path != "/init" {
+		rt.further.ServeHTTP(w, req)
+		return
+	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return // the client is gone
@@ -213,6 +225,7 @@ func (rt *Runtime) init(call Call) answer {
 	var asked struct {
 		EnvVars     map[string]string `json:"envVars"`
 		AccessToken string            `json:"accessToken"`
+		Timestamp   time.Time         `json:"timestamp"`
 	}
 	if err := json.Unmarshal(call.Body, &asked); err != nil {
 		return answer{status: http.StatusBadRequest}
@@ -220,8 +233,15 @@ func (rt *Runtime) init(call Call) answer {
 	if rt.token != "" && asked.AccessToken != rt.token {
 		return answer{status: http.StatusUnauthorized}
 	}
+	done := answer{status: http.StatusNoContent, header: http.Header{"X-Envd-Version": {Version}}}
+	if !asked.Timestamp.IsZero() && !asked.Timestamp.After(rt.latest) {
+		return done // a call that came late
+	}
 	rt.inits++
 	rt.token = asked.AccessToken
+	if !asked.Timestamp.IsZero() {
+		rt.latest = asked.Timestamp
+	}
 	maps.Copy(rt.env, asked.EnvVars)
-	return answer{status: http.StatusNoContent}
+	return done
 }

@@ -98,6 +98,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 		"sandboxclaims/runtimeaccess": sandboxclaim.NewRuntimeAccessREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.RuntimeAccess),
 		"sandboxclaims/status":        claims.Status,
 		"sandboxes":                   sandboxes.Sandbox,
+		"sandboxes/proxy":             sandboxes.Proxy,
 		"sandboxes/status":            sandboxes.Status,
 		"sandboxsets":                 sets.SandboxSet,
 		"sandboxsets/scale":           sets.Scale,

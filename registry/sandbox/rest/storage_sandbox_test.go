@@ -62,7 +62,7 @@ func TestNewStorage(t *testing.T) {
 	})
 
 	want := []string{
-		"sandboxclaims", "sandboxclaims/release", "sandboxclaims/runtimeaccess", "sandboxclaims/status", "sandboxes", "sandboxes/status",
+		"sandboxclaims", "sandboxclaims/release", "sandboxclaims/runtimeaccess", "sandboxclaims/status", "sandboxes", "sandboxes/proxy", "sandboxes/status",
 		"sandboxsets", "sandboxsets/scale", "sandboxsets/status", "sandboxtemplates",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(storage))); diff != "" {

@@ -37,6 +37,7 @@ var (
 	claimLabels = sets.New(
 		v1alpha1.LabelClaimName,
 		v1alpha1.LabelReservedFailedSandbox,
+		v1alpha1.LabelSandboxID,
 		v1alpha1.AgentLabelClaimUID,
 	)
 )

@@ -26,6 +26,7 @@ import (
 type Storage struct {
 	Sandbox *rights.REST
 	Status  *base.StatusREST
+	Proxy   *ProxyREST
 }
 
 // NewStore returns the store of sandboxes.
@@ -51,6 +52,7 @@ func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorize
 			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 		}),
 		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),
+		Proxy:  NewProxyREST(store),
 	}
 }
 

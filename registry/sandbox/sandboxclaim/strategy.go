@@ -119,7 +119,7 @@ func nothingToDo(updated, stored *v1alpha1.SandboxClaim) bool {
 
 func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
 	base.CanonicalizeList(spec.VolumeClaimTemplates)
-	spec.ShutdownTime = base.WholeSeconds(spec.ShutdownTime)
+	spec.ShutdownTime, spec.PauseTime = base.WholeSeconds(spec.ShutdownTime), base.WholeSeconds(spec.PauseTime)
 	if spec.Lifecycle != nil {
 		spec.Lifecycle.ShutdownTime = base.WholeSeconds(spec.Lifecycle.ShutdownTime)
 	}

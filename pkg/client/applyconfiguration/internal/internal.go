@@ -301,6 +301,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: onShortage
       type:
         scalar: string
+    - name: pauseTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: reclaimPolicy
       type:
         scalar: string

@@ -139,8 +139,11 @@ func (t tally) message() string {
 }
 
 // finished returns the reason and the message of Finished, and whether the claim has: all
-// of its sandboxes that exist have ended, and there are some.
-func (t tally) finished() (reason, message string, ok bool) {
+// of its sandboxes that exist have ended, and there are some, or need be none.
+func (t tally) finished(withoutAny bool) (reason, message string, ok bool) {
+	if t.there == 0 && withoutAny && t.all > 0 {
+		return v1alpha1.ReasonSandboxMissing, v1alpha1.SandboxMissingMessage, true
+	}
 	if t.there == 0 || t.ended < t.there {
 		return "", "", false
 	}

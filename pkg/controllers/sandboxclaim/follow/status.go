@@ -27,7 +27,8 @@ func isFollowed(claim *v1alpha1.SandboxClaim) bool {
 // conditionsOf returns what the conditions of a claim that is Completed should be.
 //
 //   - One that has expired keeps what it says: its sandboxes go because of that.
-//   - Finished, once true, stays as it is, and so does its time.
+//   - Finished, once true, stays as it is, and so does its time. One of the E2B API is
+//     Finished when its sandbox is gone, too: nobody else ends such a claim.
 //   - One that ended with less than it asked for is never ready, and says why it ended.
 func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []metav1.Condition {
 	conditions := slices.Clone(claim.Status.Conditions)
@@ -44,7 +45,7 @@ func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []m
 		})
 	}
 	t := count(all)
-	if reason, message, ok := t.finished(); ok && !meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionFinished) {
+	if reason, message, ok := t.finished(v1alpha1.IsE2BClaim(claim)); ok && !meta.IsStatusConditionTrue(conditions, v1alpha1.ClaimConditionFinished) {
 		set(v1alpha1.ClaimConditionFinished, metav1.ConditionTrue, reason, message)
 	}
 	reason, message, short := endedShort(claim)

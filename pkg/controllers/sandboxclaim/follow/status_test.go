@@ -104,6 +104,12 @@ func TestConditions(t *testing.T) {
 		"well":        {names: []string{"a", "b"}, bound: []*v1alpha1.Sandbox{box("a"), box("b")}, ready: "True AllReplicasClaimed: Every sandbox was ready when it was counted"},
 		"none listed": {ready: "True AllReplicasClaimed: Every sandbox was ready when it was counted"},
 		"gone":        {names: []string{"a"}, ready: "False SandboxMissing: Sandbox does not exist"},
+		"gone, of the E2B API": {
+			names: []string{"a"}, change: func(c *v1alpha1.SandboxClaim) {
+				c.Annotations = map[string]string{v1alpha1.AnnotationClaimedBy: v1alpha1.E2BUser(c.Namespace)}
+			},
+			ready: "False SandboxMissing: Sandbox does not exist", finished: "True SandboxMissing: Sandbox does not exist",
+		},
 		"some gone": {
 			names: []string{"a", "b", "c"}, bound: []*v1alpha1.Sandbox{box("b")},
 			ready: "False SandboxMissing: Sandbox does not exist: a (2 of 3)",

@@ -78,6 +78,11 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// spec.shutdownTime of every claimed sandbox, in whole seconds. Unset leaves
 	// the sandboxes' own shutdown and pause times as they are.
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
+	// pauseTime is when the claimed sandboxes are paused. It is copied to spec.pauseTime of
+	// every claimed sandbox, in whole seconds, and must be before shutdownTime. Unset means
+	// never where shutdownTime is set, and else leaves the sandboxes' own pause times as
+	// they are. Added by Sandlot.
+	PauseTime *v1.Time `json:"pauseTime,omitempty"`
 	// labels are put on every claimed sandbox, on its pod template and on its pod.
 	// Keys that the system writes itself, under agents.kruise.io,
 	// e2b.agents.kruise.io and sandlot.io, are refused. Together with annotations and
@@ -242,6 +247,14 @@ func (b *SandboxClaimSpecApplyConfiguration) WithWaitReadyTimeout(value v1.Durat
 // If called multiple times, the ShutdownTime field is set to the value of the last call.
 func (b *SandboxClaimSpecApplyConfiguration) WithShutdownTime(value v1.Time) *SandboxClaimSpecApplyConfiguration {
 	b.ShutdownTime = &value
+	return b
+}
+
+// WithPauseTime sets the PauseTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PauseTime field is set to the value of the last call.
+func (b *SandboxClaimSpecApplyConfiguration) WithPauseTime(value v1.Time) *SandboxClaimSpecApplyConfiguration {
+	b.PauseTime = &value
 	return b
 }
 

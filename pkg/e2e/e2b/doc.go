@@ -1,0 +1,8 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2b is for tests only: the E2B SDKs of npm, unchanged, and older versions'
+// requests as they stand on the wire, against "sandlot up --e2b-address". What the SDKs do
+// is in stories, a program each; package.json pins the SDKs. In the simulated sandboxes
+// runs a double of envd.
+package e2b

@@ -1,0 +1,119 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
+)
+
+// team is the namespace of the key that "sandlot up" makes, and otherTeam another one.
+const team, otherTeam = "default", "other"
+
+// gateway is a running "sandlot up" that serves the E2B API, with envd in its sandboxes.
+type gateway struct {
+	*program.Server
+	// url is where the API is served.
+	url string
+	// key is that of team, and otherKey that of otherTeam.
+	key, otherKey string
+	// fleet is envd in the sandboxes.
+	fleet *envdtest.Fleet
+}
+
+var printed = regexp.MustCompile(`\b(E2B_API_URL|E2B_API_KEY)=(\S+)`)
+
+// start starts one.
+func start(t *testing.T) *gateway {
+	t.Helper()
+	return startIn(t, t.TempDir())
+}
+
+// startWithOther starts one that knows a key of another team. A run before it makes the
+// data in which that is put, for which "sandlot up" has no command.
+func startWithOther(t *testing.T) *gateway {
+	t.Helper()
+	dir := t.TempDir()
+	up(t, dir).Stop(t)
+	otherKey := issue(t, dir, otherTeam)
+	g := startIn(t, dir)
+	g.otherKey = otherKey
+	return g
+}
+
+func startIn(t *testing.T, dir string) *gateway {
+	t.Helper()
+	g := &gateway{Server: up(t, dir), fleet: envdtest.Start(t)}
+	for _, variable := range printed.FindAllStringSubmatch(g.Stdout.String(), -1) {
+		switch variable[1] {
+		case "E2B_API_URL":
+			g.url = variable[2]
+		case "E2B_API_KEY":
+			g.key = variable[2]
+		}
+	}
+	if !strings.HasPrefix(g.url, "http://127.0.0.1:") || !strings.HasPrefix(g.key, "e2b_") {
+		t.Fatalf("sandlot up did not tell where the E2B API is:\n%s", g.Stdout.String())
+	}
+	g.fleet.Follow(t, g.Client.AgentsV1alpha1(), team)
+	return g
+}
+
+func up(t *testing.T, dir string) *program.Server {
+	t.Helper()
+	return program.Up(t, programs, dir, "--e2b-address", "127.0.0.1:0")
+}
+
+// issue makes a key of a team in the data of a server that is stopped.
+func issue(t *testing.T, dir, team string) string {
+	t.Helper()
+	var folder string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(entry.Name(), "e2b-keys") && filepath.Ext(path) == ".json" {
+			folder = filepath.Dir(path)
+		}
+		return err
+	})
+	if err != nil || folder == "" {
+		t.Fatalf("there is no file of API keys in %s: %v", dir, err)
+	}
+	file, err := keys.OpenFile(folder, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, key, err := keys.New(file).Issue(t.Context(), keys.Request{Team: team, Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// pool makes a full pool of sandboxes with envd, and returns its name.
+func (g *gateway) pool(t *testing.T, name string, replicas int32) string {
+	t.Helper()
+	set := builders.Set(name, replicas)
+	set.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}}
+	set.Spec.Template = &runtime.RawExtension{Raw: []byte(
+		`{"spec":{"containers":[{"name":"main","image":"busybox:1","resources":{"requests":{"cpu":"250m","memory":"100Mi"}}}]}}`)}
+	agents := g.Client.AgentsV1alpha1()
+	if _, err := agents.SandboxSets(team).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect.FullPool(t, agents, team, name, replicas)
+	return name
+}

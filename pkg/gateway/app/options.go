@@ -1,0 +1,77 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/server"
+)
+
+// Options are what the command line says.
+type Options struct {
+	server.Options
+	// Kubeconfig says how to reach the cluster. Empty means that this runs in it.
+	Kubeconfig string
+	// BindAddress is where requests are served, over TLS on SecurePort and without on
+	// InsecurePort; 0 is neither.
+	BindAddress              net.IP
+	SecurePort, InsecurePort int
+	// CertFile and KeyFile are the certificate, read again when they change.
+	CertFile, KeyFile string
+	// MetricsBindAddress is where /metrics, /healthz and /readyz are served, over HTTP.
+	MetricsBindAddress string
+	// KeysNamespace has the Secrets of the API keys.
+	KeysNamespace string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		Options: server.NewOptions(), BindAddress: net.IPv4zero, SecurePort: 8443,
+		MetricsBindAddress: ":8080", KeysNamespace: keys.DefaultNamespace,
+	}
+}
+
+// AddFlags adds the flags of the options to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "How to reach the cluster. Without it the program runs in the cluster.")
+	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress, "Address to serve on.")
+	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve on over TLS. 0 serves none.")
+	fs.IntVar(&o.InsecurePort, "insecure-port", o.InsecurePort, "Port to serve on without TLS, for a proxy on the same machine that ends it. 0 serves none.")
+	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "Certificate to serve with, read again when it changes.")
+	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "Its private key.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "Where to serve /metrics, /healthz and /readyz over HTTP.")
+	fs.StringVar(&o.KeysNamespace, "keys-namespace", o.KeysNamespace, "Namespace of the Secrets that have the API keys.")
+	o.Options.AddFlags(fs)
+}
+
+// Validate returns all errors of the options.
+func (o *Options) Validate() error {
+	errs := []error{o.Options.Validate()}
+	for name, port := range map[string]int{"secure-port": o.SecurePort, "insecure-port": o.InsecurePort} {
+		if port < 0 || port > 65535 {
+			errs = append(errs, fmt.Errorf("--%s %d is not between 0 and 65535", name, port))
+		}
+	}
+	switch {
+	case o.SecurePort == 0 && o.InsecurePort == 0:
+		errs = append(errs, errors.New("one of --secure-port and --insecure-port is required"))
+	case o.SecurePort != 0 && (o.CertFile == "" || o.KeyFile == ""):
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file are required with --secure-port"))
+	}
+	if o.KeysNamespace == "" {
+		errs = append(errs, errors.New("--keys-namespace is required"))
+	}
+	if o.MetricsBindAddress == "" {
+		errs = append(errs, errors.New("--metrics-bind-address is required: probes ask there"))
+	}
+	return utilerrors.NewAggregate(errs)
+}

@@ -1,0 +1,117 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/server"
+)
+
+// Run serves until ctx is cancelled, and returns when all is stopped.
+func Run(ctx context.Context, o *Options) error {
+	config, err := clientConfig(o.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client of the cluster: %w", err)
+	}
+	secrets := keys.NewSecrets(client.CoreV1(), o.KeysNamespace, clock.RealClock{})
+	gateway, err := server.New(server.Config{Options: o.Options, Client: config, Keys: keys.New(secrets), Source: secrets})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	// What requests need is stopped after them.
+	below, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	serving, ends := errgroup.WithContext(ctx)
+	start := func(port int, tlsConfig *tls.Config) error {
+		if port == 0 {
+			return nil
+		}
+		listener, err := listen(ctx, o.BindAddress, port)
+		if err != nil {
+			return err
+		}
+		serving.Go(func() error { return gateway.Serve(ends, listener, tlsConfig) })
+		return nil
+	}
+	if o.SecurePort != 0 {
+		certificates, err := certwatcher.New(o.CertFile, o.KeyFile)
+		if err != nil {
+			return fmt.Errorf("--tls-cert-file and --tls-private-key-file: %w", err)
+		}
+		group.Go(func() error { return certificates.Start(below) })
+		err = start(o.SecurePort, &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil {
+			stop()
+			return errors.Join(err, group.Wait())
+		}
+	}
+	if err := start(o.InsecurePort, nil); err != nil {
+		stop()
+		return errors.Join(err, group.Wait())
+	}
+	group.Go(func() error { return gateway.Run(below) })
+	group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, gateway) })
+	group.Go(func() error {
+		defer stop()
+		return serving.Wait()
+	})
+	return group.Wait()
+}
+
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster: %w", err)
+	}
+	config.QPS, config.Burst = -1, 0 // the API server's fairness decides
+	return config, nil
+}
+
+func listen(ctx context.Context, address net.IP, port int) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("serving: %w", err)
+	}
+	return listener, nil
+}
+
+// serveMetrics serves what the platform asks for.
+func serveMetrics(ctx context.Context, address string, gateway *server.Gateway) error {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", legacyregistry.Handler())
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := gateway.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok"))
+	})
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--metrics-bind-address: %w", err)
+	}
+	return server.Serve(ctx, listener, nil, mux)
+}

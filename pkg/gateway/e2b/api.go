@@ -1,0 +1,169 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+	"github.com/sandlot-io/sandlot/pkg/gateway/share"
+)
+
+// Prefix is where OpenKruise Agents serves the same API once more.
+const Prefix = "/kruise/api"
+
+// Keys knows the API keys.
+type Keys interface {
+	Authenticate(ctx context.Context, raw string) (keys.Caller, error)
+	Issue(ctx context.Context, request keys.Request) (keys.Record, string, error)
+	List(ctx context.Context, team string) ([]keys.Record, error)
+	Delete(ctx context.Context, caller keys.Caller, id string) error
+}
+
+// Options are what an API is made with.
+type Options struct {
+	// Keys knows the API keys.
+	Keys Keys
+	// Allow reports whether a key may make a request now, or else when.
+	Allow func(caller keys.Caller) (ok bool, retryAfter time.Duration)
+	// Clients returns the client that acts for a team.
+	Clients func(team string) (versioned.Interface, error)
+	// Limits bound what requests ask for.
+	Limits mapping.Limits
+	// Domain is told to clients: sandboxes are reached below it. It may be empty.
+	Domain string
+	// EnvdVersion is told to clients, which decide by it what envd can do.
+	EnvdVersion string
+	// AllowKeys reports whether teams may make keys of their own through the API.
+	AllowKeys bool
+	// MaxInFlight is how many requests are worked at at a time. A team has at most what it
+	// leaves free for others.
+	MaxInFlight int
+	// Stopped waits until traffic is told that the sandbox of an id does not run any more,
+	// for a moment at most; nil waits for nothing.
+	Stopped func(ctx context.Context, id string)
+	// Clock is the time of day.
+	Clock clock.PassiveClock
+}
+
+// API serves the E2B API.
+type API struct {
+	Options
+	places *share.Places
+	mux    *http.ServeMux
+}
+
+// New returns an API.
+func New(options Options) *API {
+	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), mux: http.NewServeMux()}
+	for _, route := range Routes() {
+		a.mux.Handle(route.Method+" "+route.Path, a.handler(route))
+	}
+	return a
+}
+
+// ServeHTTP answers one request. Whatever goes wrong is told in JSON.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setDeadlines(w)
+	if rest, ok := strings.CutPrefix(r.URL.Path, Prefix); ok && (rest == "" || rest[0] == '/') {
+		r = withPath(r, rest)
+	}
+	// The mux would redirect a path that is not clean.
+	clean := path.Clean(r.URL.Path) == r.URL.Path
+	if _, pattern := a.mux.Handler(r); pattern != "" && clean {
+		a.mux.ServeHTTP(w, r)
+		return
+	}
+	// Without a key nobody is told which paths there are.
+	if _, err := a.caller(r); err != nil {
+		writeError(w, err)
+		return
+	}
+	if methods := a.methods(r); len(methods) > 0 && clean {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		writeError(w, &Error{Code: http.StatusMethodNotAllowed, Message: r.Method + " is not allowed for " + quoted(r.URL.Path)})
+		return
+	}
+	writeError(w, &Error{Code: http.StatusNotFound, Message: "there is no path " + quoted(r.URL.Path) + " in this API"})
+}
+
+// methods returns the methods that the path of a request has.
+func (a *API) methods(r *http.Request) []string {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := *r
+		other.Method = method
+		if _, pattern := a.mux.Handler(&other); pattern != "" {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}
+
+func withPath(r *http.Request, path string) *http.Request {
+	next := r.Clone(r.Context())
+	next.URL.Path, next.URL.RawPath = path, strings.TrimPrefix(r.URL.RawPath, Prefix)
+	if path == "" {
+		next.URL.Path = "/"
+	}
+	return next
+}
+
+// handler authenticates and bounds what a route does.
+func (a *API) handler(route Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if route.open {
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		caller, err := a.caller(r)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		if route.Unserved != "" {
+			writeError(w, &Error{Code: http.StatusNotImplemented, Message: route.Unserved + " is not served by Sandlot"})
+			return
+		}
+		release, ok := a.places.Take(caller.Team)
+		if !ok {
+			writeError(w, &Error{Code: http.StatusTooManyRequests, Message: "too many requests of this team at a time", RetryAfter: time.Second})
+			return
+		}
+		defer release()
+		client, err := a.Clients(caller.Team)
+		if err != nil {
+			writeError(w, internal(r, err))
+			return
+		}
+		c := &call{api: a, w: w, r: r, caller: caller, agents: client.AgentsV1alpha1()}
+		if err := route.serve(c); err != nil {
+			c.fail(err)
+		}
+	})
+}
+
+// caller returns whose key a request has, if it may be served now.
+func (a *API) caller(r *http.Request) (keys.Caller, error) {
+	raw := r.Header.Values("X-Api-Key")
+	if len(raw) != 1 || raw[0] == "" {
+		return keys.Caller{}, &Error{Code: http.StatusUnauthorized, Message: "the header X-API-Key must have one API key"}
+	}
+	caller, err := a.Keys.Authenticate(r.Context(), raw[0])
+	if err != nil {
+		return keys.Caller{}, fromKeys(r, err)
+	}
+	if ok, after := a.Allow(caller); !ok {
+		return keys.Caller{}, &Error{Code: http.StatusTooManyRequests, Message: "too many requests with this API key", RetryAfter: after}
+	}
+	return caller, nil
+}

@@ -1,0 +1,197 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+)
+
+const (
+	// codePrefix begins the name of each claim, which must begin with a letter, and
+	// codeLength is how long it is: 65 random bits.
+	codePrefix = 'e'
+	codeLength = 14
+	// maxIdempotencyKey is how long an Idempotency-Key may be.
+	maxIdempotencyKey = 256
+	// noticeable is how long a create may take before the timeout begins anew when the
+	// sandbox is there.
+	noticeable = 2 * time.Second
+	// createTimeout bounds a create whose client waits for ever.
+	createTimeout = 15 * time.Minute
+	// cleanupTimeout bounds what is done for a client that is gone.
+	cleanupTimeout = 15 * time.Second
+)
+
+// create is one claim, and answered when that has its sandbox.
+func (c *call) create() error {
+	var body mapping.NewSandbox
+	if err := c.read(&body); err != nil {
+		return err
+	}
+	code, key, err := c.name()
+	if err != nil {
+		return err
+	}
+	began := c.now()
+	order, err := mapping.NewOrder(&body, c.caller.KeyID, c.api.Limits, began)
+	if err != nil {
+		return err
+	}
+	order.Claim.Namespace, order.Claim.Name = c.caller.Team, code
+	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
+	defer cancel()
+	claim, err := c.claim(ctx, order, key)
+	if err != nil {
+		return err
+	}
+	bound := claim.Status.Sandboxes
+	if len(bound) == 0 {
+		return c.ended()
+	}
+	// What is needed of the sandbox stands in the claim, which saves reading it.
+	sb := &v1alpha1.Sandbox{}
+	sb.Namespace, sb.Name, sb.UID = claim.Namespace, bound[0].Name, bound[0].UID
+	sb.Labels = map[string]string{v1alpha1.LabelClaimName: claim.Name}
+	sb.Annotations = claim.Spec.Annotations
+	token, err := c.token(ctx, sb)
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return c.ended()
+	}
+	if err != nil {
+		return c.withdraw(claim, key, err)
+	}
+	if c.now().Sub(began) > noticeable && key == "" {
+		if err := c.beginAgain(ctx, order); err != nil {
+			return c.withdraw(claim, key, err)
+		}
+	}
+	id := v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
+	writeJSON(c.w, http.StatusCreated, c.made(sb, id, body.TemplateID, token))
+	return nil
+}
+
+// name returns the name of the claim. With an Idempotency-Key it follows from that and from
+// the API key, so that a retry finds what it has made, and nobody who guesses the one can
+// tell the id without the other.
+func (c *call) name() (code, key string, err error) {
+	given := c.r.Header.Values("Idempotency-Key")
+	var sum []byte
+	switch {
+	case len(given) == 0:
+		sum = make([]byte, sha256.Size)
+		if _, err := rand.Read(sum); err != nil {
+			return "", "", err
+		}
+	case len(given) > 1 || given[0] == "" || len(given[0]) > maxIdempotencyKey:
+		return "", "", &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("Idempotency-Key must be one value of 1 to %d bytes", maxIdempotencyKey)}
+	default:
+		mac := hmac.New(sha256.New, []byte(c.r.Header.Get("X-Api-Key")))
+		mac.Write([]byte("idempotency\x00" + given[0]))
+		sum = mac.Sum(nil)
+		key = "e2b-" + hex.EncodeToString(sum[16:])
+	}
+	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum)
+	return string(codePrefix) + strings.ToLower(text[:codeLength-1]), key, nil
+}
+
+// claim makes the claim and waits until it has its sandbox. A client that goes away gives
+// it back, unless it has a key to come again with.
+func (c *call) claim(ctx context.Context, order *mapping.Order, key string) (*v1alpha1.SandboxClaim, error) {
+	options := client.Options{Key: key, User: v1alpha1.E2BUser(c.caller.Team), OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: cleanupTimeout}
+	if key != "" {
+		options.OnGiveUp = client.GiveUpKeep
+	}
+	claim, err := client.ClaimAndWait(ctx, c.agents, order.Claim, options)
+	var short *client.IncompleteError
+	var unsure *client.GivenUpError
+	switch {
+	case errors.As(err, &short):
+		return nil, c.withdraw(short.Claim, "", fromIncomplete(short))
+	case errors.As(err, &unsure):
+		return nil, internal(c.r, err)
+	case apierrors.IsAlreadyExists(err):
+		return nil, &Error{Code: http.StatusConflict, Message: "this Idempotency-Key was used for another request; take a new one"}
+	case apierrors.IsInvalid(err) && isMissing(err):
+		return nil, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("Template or Checkpoint not found: there is no SandboxSet or SandboxTemplate %s in namespace %s",
+			quoted(order.Claim.Spec.TemplateName), c.caller.Team)}
+	}
+	return claim, err
+}
+
+// ended is the answer to a repeated create whose sandbox is gone.
+func (c *call) ended() error {
+	return &Error{Code: http.StatusConflict, Message: "the sandbox of this request has ended already; for another one take a new Idempotency-Key"}
+}
+
+// withdraw gives back a claim of which the client is told nothing, and returns why.
+func (c *call) withdraw(claim *v1alpha1.SandboxClaim, key string, why error) error {
+	if key != "" {
+		return why // it is found again by its key
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), cleanupTimeout)
+	defer cancel()
+	if err := client.GiveBack(ctx, c.agents, claim); err != nil {
+		return errors.Join(why, fmt.Errorf("giving it back: %w", err))
+	}
+	return why
+}
+
+// beginAgain lets the timeout begin now, for a sandbox that took long to come.
+func (c *call) beginAgain(ctx context.Context, order *mapping.Order) error {
+	if order.Timeout == 0 {
+		return nil
+	}
+	sb, err := c.sandboxOf(ctx, v1alpha1.E2BSandboxID(order.Claim.Namespace, order.Claim.Name))
+	if err != nil {
+		return err
+	}
+	_, err = c.change(ctx, sb, mapping.SetTimeout(sb, c.now().Add(order.Timeout)))
+	return err
+}
+
+// fromIncomplete is what a claim that ended without a sandbox means.
+func fromIncomplete(e *client.IncompleteError) error {
+	told := &Error{Code: http.StatusInternalServerError, Message: "no sandbox: " + e.Message}
+	switch e.Reason {
+	case v1alpha1.ReasonTimeoutReached:
+		told.Code, told.RetryAfter = http.StatusTooManyRequests, time.Second
+	case v1alpha1.ReasonSandboxSetNotFound, v1alpha1.ReasonSandboxTemplateNotFound:
+		told.Code, told.Message = http.StatusBadRequest, "Template or Checkpoint not found: "+e.Message
+	case v1alpha1.ReasonEnvVarsInjectionRejected, v1alpha1.ReasonVolumeClaimTemplatesRejected,
+		v1alpha1.ReasonInplaceUpdateRejected, v1alpha1.ReasonTooLarge, v1alpha1.ReasonInvalidMetadata, v1alpha1.ReasonMountFailed:
+		told.Code = http.StatusBadRequest
+	}
+	return told
+}
+
+// isMissing reports whether a claim is invalid because nothing has the name that it asks
+// for.
+func isMissing(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "spec.templateName" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,196 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+	"github.com/sandlot-io/sandlot/pkg/manager"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+)
+
+// world is an API server with its controllers, simulated sandboxes, and the E2B API over it.
+type world struct {
+	*testing.T
+	server   *testutil.Server
+	keys     *keys.Keys
+	url      string
+	document *api
+}
+
+func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
+	t.Helper()
+	server := testutil.Start(t)
+	mgr, err := manager.New(server.Config, manager.Options{Options: controllers.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the manager ended: %v", err)
+		}
+	})
+	kept, err := keys.OpenFile(t.TempDir(), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t)}
+	options := e2b.Options{
+		Keys: w.keys, Clients: identity.New(server.Config, user.SystemPrivilegedGroup).For,
+		Allow:  func(keys.Caller) (bool, time.Duration) { return true, 0 },
+		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", Domain: "box.example", AllowKeys: true,
+		MaxInFlight: 100, Clock: clock.RealClock{},
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	api := httptest.NewServer(e2b.New(options))
+	t.Cleanup(api.Close)
+	w.url = api.URL
+	return w
+}
+
+// key makes a key of a team.
+func (w *world) key(team string) string {
+	w.Helper()
+	_, raw, err := w.keys.Issue(w.Context(), keys.Request{Team: team, Name: "test"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return raw
+}
+
+// pool makes a SandboxSet and waits until it is full.
+func (w *world) pool(namespace, name string, replicas int32) {
+	w.Helper()
+	set := builders.Set(name, replicas)
+	set.Namespace, set.Spec.Template = namespace, builders.PodTemplateOf("image")
+	sets := w.server.Client.AgentsV1alpha1().SandboxSets(namespace)
+	if _, err := sets.Create(w.Context(), set, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	expect.Eventually(w.Context(), w, func(ctx context.Context) error {
+		set, err := sets.Get(ctx, name, metav1.GetOptions{})
+		if err == nil && set.Status.AvailableReplicas < replicas {
+			err = fmt.Errorf("%d of %d are available", set.Status.AvailableReplicas, replicas)
+		}
+		return err
+	})
+}
+
+// answer is what a request was answered.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// into reads the body.
+func (a *answer) into(t testing.TB, v any) {
+	t.Helper()
+	if err := json.Unmarshal(a.body, v); err != nil {
+		t.Fatalf("%s: %v", a.body, err)
+	}
+}
+
+// ask sends a request and holds the answer to the document, where route, a path of it, is
+// not empty. headers are pairs.
+func (w *world) ask(key, method, path, route, body string, headers ...string) *answer {
+	w.Helper()
+	r, err := http.NewRequestWithContext(w.Context(), method, w.url+path, strings.NewReader(body))
+	if err != nil {
+		w.Fatal(err)
+	}
+	if key != "" {
+		r.Header.Set("X-API-Key", key)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	a := &answer{resp.StatusCode, resp.Header, bytes.TrimSpace(text)}
+	if route != "" {
+		if err := w.document.check(method, route, a.code, a.body); err != nil {
+			w.Error(err)
+		}
+	}
+	if a.code >= 400 {
+		var e e2b.Error
+		a.into(w, &e)
+		if e.Code != a.code || e.Message == "" {
+			w.Errorf("%s %s: %d has the body %s", method, path, a.code, a.body)
+		}
+	}
+	return a
+}
+
+// want does so and wants a code.
+func (w *world) want(code int, key, method, path, route, body string, headers ...string) *answer {
+	w.Helper()
+	a := w.ask(key, method, path, route, body, headers...)
+	if a.code != code {
+		w.Fatalf("%s %s %s: %d, want %d: %s", method, path, body, a.code, code, a.body)
+	}
+	return a
+}
+
+// create makes a sandbox and returns its id.
+func (w *world) create(key, body string) string {
+	w.Helper()
+	var made mapping.Made
+	w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body).into(w, &made)
+	return made.SandboxID
+}
+
+// info tells of a sandbox.
+func (w *world) info(key, id string) mapping.Info {
+	w.Helper()
+	var info mapping.Info
+	w.want(http.StatusOK, key, "GET", "/sandboxes/"+id, "/sandboxes/{id}", "").into(w, &info)
+	return info
+}
+
+// sandbox is the Sandbox of an id.
+func (w *world) sandbox(id string) *v1alpha1.Sandbox {
+	w.Helper()
+	namespace, claim, _ := v1alpha1.SplitE2BSandboxID(id)
+	list, err := w.server.Client.AgentsV1alpha1().Sandboxes(namespace).List(w.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelClaimName + "=" + claim})
+	if err != nil || len(list.Items) != 1 {
+		w.Fatalf("sandbox %s: %v, %d", id, err, len(list.Items))
+	}
+	return &list.Items[0]
+}

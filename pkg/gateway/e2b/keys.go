@@ -1,0 +1,120 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+)
+
+// team is a namespace in the words of the E2B API.
+type team struct {
+	TeamID    string `json:"teamID"`
+	Name      string `json:"name"`
+	IsDefault bool   `json:"isDefault"`
+}
+
+// listTeams tells of the team of the key, and of no other.
+func (c *call) listTeams() error {
+	writeJSON(c.w, http.StatusOK, []team{{TeamID: c.caller.Team, Name: c.caller.Team, IsDefault: true}})
+	return nil
+}
+
+// mask is what is shown of a key.
+type mask struct {
+	Prefix            string `json:"prefix"`
+	ValueLength       int    `json:"valueLength"`
+	MaskedValuePrefix string `json:"maskedValuePrefix"`
+	MaskedValueSuffix string `json:"maskedValueSuffix"`
+}
+
+// apiKey is a key in an answer. Key itself is told once, by the create.
+type apiKey struct {
+	ID        string  `json:"id"`
+	Name      string  `json:"name"`
+	Key       string  `json:"key,omitempty"`
+	Mask      mask    `json:"mask"`
+	CreatedAt string  `json:"createdAt"`
+	CreatedBy *string `json:"createdBy"`
+	LastUsed  *string `json:"lastUsed"`
+}
+
+func toKey(r *keys.Record) apiKey {
+	k := apiKey{
+		ID: r.ID, Name: r.Name, CreatedAt: r.CreatedAt.UTC().Format(time.RFC3339),
+		Mask: mask{Prefix: r.Mask.Prefix, ValueLength: r.Mask.ValueLength, MaskedValuePrefix: r.Mask.ValuePrefix, MaskedValueSuffix: r.Mask.ValueSuffix},
+	}
+	if r.CreatedBy != "" {
+		k.CreatedBy = &r.CreatedBy
+	}
+	return k
+}
+
+func (c *call) listKeys() error {
+	records, err := c.api.Keys.List(c.r.Context(), c.caller.Team)
+	if err != nil {
+		return err
+	}
+	all := []apiKey{}
+	for i := range records {
+		all = append(all, toKey(&records[i]))
+	}
+	writeJSON(c.w, http.StatusOK, all)
+	return nil
+}
+
+// createKey makes another key of the team.
+func (c *call) createKey() error {
+	if !c.api.AllowKeys {
+		return &Error{Code: http.StatusForbidden, Message: "this gateway lets no key make keys; ask its administrators for one"}
+	}
+	var body struct {
+		Name     string `json:"name"`
+		TeamName string `json:"teamName"`
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		return &Error{Code: http.StatusBadRequest, Message: "the body is not the JSON that is expected: " + err.Error()}
+	}
+	if body.TeamName != "" && body.TeamName != c.caller.Team {
+		return &Error{Code: http.StatusForbidden, Message: "a key makes keys of its own team only"}
+	}
+	record, raw, err := c.api.Keys.Issue(c.r.Context(), keys.Request{Team: c.caller.Team, Name: body.Name, By: &c.caller})
+	if err != nil {
+		return keyError(err)
+	}
+	k := toKey(&record)
+	k.Key = raw
+	writeJSON(c.w, http.StatusCreated, k)
+	return nil
+}
+
+func (c *call) deleteKey() error {
+	if err := c.api.Keys.Delete(c.r.Context(), c.caller, c.r.PathValue("id")); err != nil {
+		return keyError(err)
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func keyError(err error) error {
+	switch {
+	case errors.Is(err, keys.ErrNotFound):
+		return &Error{Code: http.StatusNotFound, Message: "there is no such key of this team"}
+	case errors.Is(err, keys.ErrForbidden):
+		return &Error{Code: http.StatusForbidden, Message: err.Error()}
+	case errors.Is(err, keys.ErrLimit):
+		return &Error{Code: http.StatusForbidden, Message: err.Error()}
+	case errors.Is(err, keys.ErrUnknownKey):
+		return &Error{Code: http.StatusUnauthorized, Message: "the API key is not known"}
+	case errors.Is(err, keys.ErrInvalid):
+		return &Error{Code: http.StatusBadRequest, Message: err.Error()}
+	}
+	return err
+}

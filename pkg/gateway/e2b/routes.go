@@ -1,0 +1,72 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Route is one path and method of the API.
+type Route struct {
+	// Method and Path are as in http.ServeMux.
+	Method, Path string
+	// Unserved is what the answer 501 says is not served; empty for a route that is.
+	Unserved string
+
+	serve func(*call) error
+	open  bool // needs no key
+}
+
+// Routes returns all routes. Each is served below Prefix too.
+func Routes() []Route {
+	routes := []Route{
+		{Method: http.MethodGet, Path: "/health", open: true},
+		{Method: http.MethodPost, Path: "/sandboxes", serve: (*call).create},
+		{Method: http.MethodPost, Path: "/v2/sandboxes", serve: (*call).create},
+		{Method: http.MethodGet, Path: "/sandboxes", serve: (*call).listAll},
+		{Method: http.MethodGet, Path: "/v2/sandboxes", serve: (*call).listPage},
+		{Method: http.MethodGet, Path: "/sandboxes/{id}", serve: (*call).get},
+		{Method: http.MethodDelete, Path: "/sandboxes/{id}", serve: (*call).kill},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/timeout", serve: (*call).setTimeout},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/refreshes", serve: (*call).refresh},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/pause", serve: (*call).pause},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/resume", serve: (*call).resume},
+		{Method: http.MethodPost, Path: "/sandboxes/{id}/connect", serve: (*call).connect},
+		{Method: http.MethodPost, Path: "/v2/sandboxes/{id}/connect", serve: (*call).connect},
+		{Method: http.MethodGet, Path: "/templates", serve: (*call).listTemplates},
+		{Method: http.MethodGet, Path: "/templates/{id}", serve: (*call).getTemplate},
+		{Method: http.MethodDelete, Path: "/templates/{id}", serve: (*call).deleteTemplate},
+		{Method: http.MethodGet, Path: "/teams", serve: (*call).listTeams},
+		{Method: http.MethodGet, Path: "/api-keys", serve: (*call).listKeys},
+		{Method: http.MethodPost, Path: "/api-keys", serve: (*call).createKey},
+		{Method: http.MethodDelete, Path: "/api-keys/{id}", serve: (*call).deleteKey},
+	}
+	for _, u := range []struct{ what, route string }{
+		{"a snapshot of a sandbox", "POST /sandboxes/{id}/snapshots"},
+		{"a snapshot of a sandbox", "POST /sandboxes/{id}/checkpoint"},
+		{"a list of snapshots", "GET /snapshots"},
+		{"a fork of a sandbox", "POST /sandboxes/{id}/fork"},
+		{"a change of the network of a sandbox", "PUT /sandboxes/{id}/network"},
+		{"metrics of a sandbox", "GET /sandboxes/{id}/metrics"},
+		{"metrics of sandboxes", "GET /sandboxes/metrics"},
+		{"logs of a sandbox", "GET /sandboxes/{id}/logs"},
+		{"logs of a sandbox", "GET /v2/sandboxes/{id}/logs"},
+		{"a traffic access token", "POST /sandboxes/{id}/traffic-access-token"},
+		{"a list of volumes", "GET /volumes"},
+		{"a volume", "POST /volumes"},
+		{"a volume", "GET /volumes/{id}"},
+		{"a volume", "DELETE /volumes/{id}"},
+		{"a build of a template", "POST /templates"},
+		{"a build of a template", "POST /v2/templates"},
+		{"a build of a template", "POST /v3/templates"},
+		{"a change of a template", "PATCH /templates/{id}"},
+		{"a list of keys of another format", "GET /api-keys/compatible"},
+		{"a browser's address", "GET /browser/{id}/json/version"},
+	} {
+		method, path, _ := strings.Cut(u.route, " ")
+		routes = append(routes, Route{Method: method, Path: path, Unserved: u.what})
+	}
+	return routes
+}

@@ -1,0 +1,75 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package identity has the clients with which the gateway of the E2B API acts for teams.
+// Each impersonates the ServiceAccount of its team, so that the rules of the cluster for
+// that user (RBAC, quotas, admission, audit) hold for what the team does.
+package identity
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/utils/lru"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+)
+
+// maxClients bounds the clients that are kept. One that was forgotten is made again: they
+// have no connections of their own.
+const maxClients = 1024
+
+// Identity has a client for each team.
+type Identity struct {
+	config *rest.Config
+	groups []string
+	shared func() (http.RoundTripper, error)
+	// clients are those that were made, by team.
+	clients *lru.Cache
+}
+
+// New returns the clients for a server. They share the connections of one transport, have
+// the credentials of config, and no limit of their own: a limit for all teams together would
+// let one hold up the others, which the API server's fairness does not.
+//
+// With no extraGroups the server puts the groups of a ServiceAccount in: that is for
+// kube-apiserver. extraGroups are for a server that knows no other rights.
+func New(config *rest.Config, extraGroups ...string) *Identity {
+	own := rest.CopyConfig(config)
+	own.QPS, own.RateLimiter = -1, nil
+	return &Identity{
+		config: own, groups: extraGroups, clients: lru.New(maxClients),
+		shared: sync.OnceValues(func() (http.RoundTripper, error) { return rest.TransportFor(own) }),
+	}
+}
+
+// For returns the client of a team, which is the name of its namespace.
+func (i *Identity) For(team string) (versioned.Interface, error) {
+	if client, ok := i.clients.Get(team); ok {
+		return client.(versioned.Interface), nil
+	}
+	if len(team) > v1alpha1.MaxE2BNamespace || len(validation.IsDNS1123Label(team)) > 0 {
+		return nil, fmt.Errorf("client of team %.64q: it is not the name of a namespace of at most %d characters", team, v1alpha1.MaxE2BNamespace)
+	}
+	shared, err := i.shared()
+	if err != nil {
+		return nil, fmt.Errorf("client of team %s: %w", team, err)
+	}
+	if i.config.Impersonate.UserName != "" {
+		return nil, fmt.Errorf("client of team %s: the gateway's own client impersonates %s already", team, i.config.Impersonate.UserName)
+	}
+	as := transport.ImpersonationConfig{UserName: v1alpha1.E2BUser(team), Groups: i.groups}
+	client, err := versioned.NewForConfigAndClient(i.config, &http.Client{
+		Transport: transport.NewImpersonatingRoundTripper(as, shared), Timeout: i.config.Timeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("client of team %s: %w", team, err)
+	}
+	i.clients.Add(team, client)
+	return client, nil
+}

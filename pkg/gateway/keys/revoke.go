@@ -1,0 +1,82 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Delete takes back a key of the caller's team that was made by a key. It fails with
+// ErrUnknownKey, ErrNotFound (for keys of other teams too) and ErrForbidden (for keys of
+// administrators). Keys that were made with it stay.
+func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
+	if _, err := k.current(ctx, caller); err != nil {
+		return err
+	}
+	if !IsID(id) {
+		return ErrNotFound
+	}
+	key, err := k.backend.Read(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case key.Team != caller.Team:
+		return ErrNotFound
+	case key.CreatedBy == "":
+		return fmt.Errorf("%w: delete key %s, which an administrator has made", ErrForbidden, id)
+	}
+	return k.backend.Delete(ctx, id)
+}
+
+// Revoke takes back a key of a team, and all keys that come from it, and returns them. It is
+// for administrators. It fails with ErrNotFound if there is none of them. On another error
+// it returns those that are gone; it can be called again then.
+func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
+	if err := checkTeam(team); err != nil {
+		return nil, err
+	}
+	if !IsID(id) {
+		return nil, ErrNotFound
+	}
+	var gone []Stored
+	// It looks again until there are none: one may have made another in between.
+	for {
+		kept, err := k.backend.List(ctx, team)
+		if err != nil {
+			return recordsOf(gone), err
+		}
+		theirs := slices.DeleteFunc(slices.Clone(kept), func(key Stored) bool { return key.ID != id && !slices.Contains(key.Makers, id) })
+		if len(theirs) == 0 {
+			break
+		}
+		// Makers before what they have made.
+		slices.SortFunc(theirs, func(a, b Stored) int { return cmp.Compare(len(a.Makers), len(b.Makers)) })
+		for _, key := range theirs {
+			if err := k.backend.Delete(ctx, key.ID); err != nil && !errors.Is(err, ErrNotFound) {
+				return recordsOf(gone), fmt.Errorf("revoking API key %s: %w", key.ID, err)
+			}
+			gone = append(gone, key)
+		}
+	}
+	if len(gone) == 0 {
+		return nil, ErrNotFound
+	}
+	return recordsOf(gone), nil
+}
+
+// recordsOf returns what there is to say about keys, the oldest first.
+func recordsOf(kept []Stored) []Record {
+	records := make([]Record, 0, len(kept))
+	for _, key := range kept {
+		records = append(records, key.Record)
+	}
+	slices.SortFunc(records, func(a, b Record) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return records
+}

@@ -1,0 +1,219 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mapping
+
+import (
+	"encoding/json"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// Timeouts in seconds, as OpenKruise Agents has them.
+const (
+	// DefaultTimeout is that of a request that names none.
+	DefaultTimeout = 300
+	// MinTimeout is the shortest with which a sandbox is made.
+	MinTimeout = 30
+	// DefaultMaxTimeout is the longest, where the gateway has no other limit.
+	DefaultMaxTimeout = 30 * 24 * 3600
+)
+
+// NewSandbox is the body of a create. What newer SDKs leave out has the defaults of the
+// server: a timeout of 300 seconds, and access to the internet.
+type NewSandbox struct {
+	TemplateID          string            `json:"templateID"`
+	Metadata            map[string]string `json:"metadata,omitempty"`
+	EnvVars             map[string]string `json:"envVars,omitempty"`
+	Timeout             *int64            `json:"timeout,omitempty"`
+	AutoPause           bool              `json:"autoPause,omitempty"`
+	AutoPauseMemory     *bool             `json:"autoPauseMemory,omitempty"`
+	AutoResume          *AutoResume       `json:"autoResume,omitempty"`
+	Secure              *bool             `json:"secure,omitempty"`
+	AllowInternetAccess *bool             `json:"allow_internet_access,omitempty"`
+	Network             *Network          `json:"network,omitempty"`
+	VolumeMounts        []VolumeMount     `json:"volumeMounts,omitempty"`
+	MCP                 json.RawMessage   `json:"mcp,omitempty"`
+	IAM                 json.RawMessage   `json:"iam,omitempty"`
+}
+
+// AutoResume says whether traffic resumes a paused sandbox.
+type AutoResume struct {
+	Enabled bool `json:"enabled"`
+}
+
+// Network is what may reach a sandbox, and what it may reach. Only allowPublicTraffic is
+// served.
+type Network struct {
+	AllowPublicTraffic *bool           `json:"allowPublicTraffic,omitempty"`
+	AllowOut           []string        `json:"allowOut,omitempty"`
+	DenyOut            []string        `json:"denyOut,omitempty"`
+	MaskRequestHost    string          `json:"maskRequestHost,omitempty"`
+	Rules              json.RawMessage `json:"rules,omitempty"`
+}
+
+// VolumeMount is a PersistentVolume and where it is mounted.
+type VolumeMount struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
+// Order is a create as it is carried out.
+type Order struct {
+	// Claim is the claim to create; name and namespace are the caller's to set.
+	Claim *v1alpha1.SandboxClaim
+	// Timeout is how long the sandbox lives, or runs until it is paused; 0 means for ever.
+	Timeout time.Duration
+	// AutoPause reports whether it is paused then, and not deleted.
+	AutoPause bool
+}
+
+// Limits bound what requests ask for.
+type Limits struct {
+	// MaxTimeout is the longest timeout in seconds.
+	MaxTimeout int64
+}
+
+// NewOrder judges a create. now is when the timeout begins, and keyID the key it came
+// with. Errors are *InvalidError and *UnservedError.
+func NewOrder(body *NewSandbox, keyID string, limits Limits, now time.Time) (*Order, error) {
+	if body.TemplateID == "" {
+		return nil, invalid("templateID is required: the name of a SandboxSet or SandboxTemplate of the team's namespace")
+	}
+	if err := unserved(body); err != nil {
+		return nil, err
+	}
+	ext, metadata, err := readExtensions(body.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	claim := &v1alpha1.SandboxClaim{}
+	spec := &claim.Spec
+	spec.TemplateName = body.TemplateID
+	spec.Replicas = new(int32(1))
+	spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageFail, new(false)
+	spec.ReclaimPolicy = v1alpha1.ReclaimRetain
+	spec.Lifecycle = &v1alpha1.SandboxClaimLifecycle{
+		TTLSecondsAfterFinished: new(ClaimKept), ShutdownPolicy: v1alpha1.ShutdownDelete,
+	}
+	spec.EnvVars = maps.Clone(body.EnvVars)
+	if spec.Labels, spec.Annotations, err = splitMetadata(metadata); err != nil {
+		return nil, err
+	}
+	for _, mount := range body.VolumeMounts {
+		if mount.Name == "" || mount.Path == "" {
+			return nil, invalid("volumeMounts: name, that of a PersistentVolume, and path are required")
+		}
+		spec.DynamicVolumesMount = append(spec.DynamicVolumesMount, v1alpha1.CSIMountConfig{PvName: mount.Name, MountPath: mount.Path})
+	}
+	if err := ext.apply(spec); err != nil {
+		return nil, err
+	}
+	order := &Order{Claim: claim, AutoPause: body.AutoPause}
+	if order.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
+		return nil, err
+	}
+	return order, order.note(body, ext, keyID, now)
+}
+
+// ClaimKept is how many seconds a claim stays after its sandbox is gone. For so long the
+// Idempotency-Key of its create is known.
+const ClaimKept int32 = 30
+
+// note notes on the claim what is to be known of the sandbox later.
+func (o *Order) note(body *NewSandbox, ext *extensions, keyID string, now time.Time) error {
+	spec := &o.Claim.Spec
+	note := func(key, value string) {
+		if spec.Annotations == nil {
+			spec.Annotations = map[string]string{}
+		}
+		spec.Annotations[key] = value
+	}
+	note(v1alpha1.AnnotationE2BTemplateID, body.TemplateID)
+	note(v1alpha1.AnnotationE2BKeyID, keyID)
+	if ext.returnIP {
+		note(annotationReturnIP, "true")
+	}
+	if o.Timeout > 0 {
+		note(v1alpha1.AnnotationE2BTimeout, strconv.FormatInt(int64(o.Timeout/time.Second), 10))
+	}
+	if o.AutoPause {
+		note(v1alpha1.AnnotationE2BAutoPause, "true")
+	}
+	note(v1alpha1.AnnotationReservePausedSandboxDuration, ext.retention)
+	if r := body.AutoResume; r != nil && r.Enabled {
+		note(v1alpha1.AnnotationE2BAutoResume, "true")
+	}
+	if n := body.Network; n != nil && n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic {
+		if spec.SkipInitRuntime {
+			return invalid("network.allowPublicTraffic false needs an access token, which there is none of with %s", extension("skip-init-runtime"))
+		}
+		note(v1alpha1.AnnotationE2BPrivate, "true")
+	}
+	internet := body.AllowInternetAccess == nil || *body.AllowInternetAccess
+	if spec.Labels == nil {
+		spec.Labels = map[string]string{}
+	}
+	spec.Labels[v1alpha1.LabelAllowInternetAccess] = strconv.FormatBool(internet)
+	o.Begin(now)
+	return nil
+}
+
+// Begin lets the timeout begin at a time.
+func (o *Order) Begin(now time.Time) {
+	spec := &o.Claim.Spec
+	spec.ShutdownTime, spec.PauseTime = nil, nil
+	if o.Timeout <= 0 {
+		return
+	}
+	end := metav1.NewTime(now.Add(o.Timeout).UTC().Truncate(time.Second))
+	if o.AutoPause {
+		spec.PauseTime = &end
+	} else {
+		spec.ShutdownTime = &end
+	}
+}
+
+func timeoutOf(seconds *int64, never bool, limits Limits) (time.Duration, error) {
+	if never {
+		return 0, nil
+	}
+	n := ptr.Deref(seconds, DefaultTimeout)
+	if n < MinTimeout || n > limits.MaxTimeout {
+		return 0, invalid("timeout %d: must be from %d to %d seconds", n, MinTimeout, limits.MaxTimeout)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// unserved refuses what would have no effect.
+func unserved(body *NewSandbox) error {
+	switch n := body.Network; {
+	case isSet(body.MCP):
+		return &UnservedError{What: "mcp"}
+	case isSet(body.IAM):
+		return &UnservedError{What: "iam"}
+	case n != nil && (len(n.AllowOut) > 0 || len(n.DenyOut) > 0 || isSet(n.Rules)):
+		return &UnservedError{What: "network with allowOut, denyOut or rules"}
+	case n != nil && n.MaskRequestHost != "":
+		return &UnservedError{What: "network.maskRequestHost"}
+	case body.AutoResume != nil && body.AutoResume.Enabled && !body.AutoPause:
+		return invalid("autoResume needs autoPause: a sandbox that is deleted at its timeout is not resumed")
+	}
+	return nil
+}
+
+// isSet reports whether JSON says something: neither null nor an empty object or list.
+func isSet(raw json.RawMessage) bool {
+	switch strings.Join(strings.Fields(string(raw)), "") {
+	case "", "null", "{}", "[]":
+		return false
+	}
+	return true
+}

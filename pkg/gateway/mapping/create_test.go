@@ -1,0 +1,180 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mapping
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+var (
+	now    = time.Date(2026, 3, 4, 5, 6, 7, 800, time.UTC)
+	limits = Limits{MaxTimeout: 3600}
+)
+
+func order(t *testing.T, body string) (*Order, error) {
+	t.Helper()
+	var b NewSandbox
+	if err := json.Unmarshal([]byte(body), &b); err != nil {
+		t.Fatal(err)
+	}
+	return NewOrder(&b, "k1", limits, now)
+}
+
+// TestNewOrder: bodies of SDKs, old and new, and the claims that they become.
+func TestNewOrder(t *testing.T) {
+	for name, tc := range map[string]struct{ body, spec string }{
+		"the least that 2.51 sends": {`{"templateID":"base"}`, `
+shutdownTime: "2026-03-04T05:11:07Z"
+annotations:
+  e2b.agents.kruise.io/timeout: "300"`},
+		"all that 2.50 sends": {`{"templateID":"base","metadata":{"team.io/app":"a b&c"},"envVars":{"A":"b"},"timeout":60,"secure":true,"allow_internet_access":false}`, `
+shutdownTime: "2026-03-04T05:07:07Z"
+envVars: {A: b}
+labels: {agents.kruise.io/allow-internet-access: "false"}
+annotations:
+  team.io/app: a b&c
+  e2b.agents.kruise.io/timeout: "60"`},
+		"pause at the end, resume by traffic": {`{"templateID":"base","autoPause":true,"autoResume":{"enabled":true},"network":{"allowPublicTraffic":false}}`, `
+pauseTime: "2026-03-04T05:11:07Z"
+annotations:
+  e2b.agents.kruise.io/timeout: "300"
+  e2b.agents.kruise.io/auto-pause: "true"
+  e2b.agents.kruise.io/auto-resume: "true"
+  e2b.agents.kruise.io/private-traffic: "true"`},
+		"never": {`{"templateID":"base","timeout":5,"metadata":{"e2b.agents.kruise.io/never-timeout":"true"}}`, ``},
+		"labels": {`{"templateID":"base","metadata":{"label:team":"x"}}`, `
+shutdownTime: "2026-03-04T05:11:07Z"
+labels: {team: x}
+annotations: {e2b.agents.kruise.io/timeout: "300"}`},
+		"waits, and a cold start": {`{"templateID":"base","metadata":{"e2b.agents.kruise.io/create-on-no-stock":"true","e2b.agents.kruise.io/claim-timeout-seconds":"20","e2b.agents.kruise.io/wait-ready-timeout-seconds":"10"}}`, `
+shutdownTime: "2026-03-04T05:11:07Z"
+onShortage: Wait
+createOnNoStock: true
+claimTimeout: 20s
+waitReadyTimeout: 10s
+annotations: {e2b.agents.kruise.io/timeout: "300"}`},
+		"changes in place, and volumes": {`{"templateID":"base","volumeMounts":[{"name":"pv","path":"/a"}],"metadata":{
+"e2b.agents.kruise.io/image":"i:2","e2b.agents.kruise.io/cpu-request":"500m","e2b.agents.kruise.io/cpu-limit":"1",
+"e2b.agents.kruise.io/csi-volume-name":"pv2","e2b.agents.kruise.io/csi-mount-point":"/b","e2b.agents.kruise.io/csi-subpath":"s",
+"e2b.agents.kruise.io/csi-volume-config":"[{\"pvName\":\"pv3\",\"mountPath\":\"/c\",\"readOnly\":true}]",
+"e2b.agents.kruise.io/reserve-failed-sandbox":"forever","e2b.agents.kruise.io/reserve-paused-sandbox-duration":"24h",
+"e2b.agents.kruise.io/skip-init-runtime":"true","e2b.agents.kruise.io/return-sandbox-ip":"true"}}`, `
+shutdownTime: "2026-03-04T05:11:07Z"
+inplaceUpdate: {image: "i:2", resources: {requests: {cpu: 500m}, limits: {cpu: "1"}}}
+dynamicVolumesMount:
+- {pvName: pv, mountPath: /a}
+- {pvName: pv3, mountPath: /c, readOnly: true}
+- {pvName: pv2, mountPath: /b, subPath: s}
+skipInitRuntime: true
+reserveFailedSandbox: true
+annotations:
+  e2b.agents.kruise.io/timeout: "300"
+  e2b.agents.kruise.io/return-sandbox-ip: "true"
+  agents.kruise.io/reserve-paused-sandbox-duration: 24h`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := order(t, tc.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]any{
+				"templateName": "base", "replicas": 1.0, "onShortage": "Fail", "createOnNoStock": false, "reclaimPolicy": "Retain",
+				"lifecycle": map[string]any{"ttlSecondsAfterFinished": 30.0, "shutdownPolicy": "Delete"},
+			}
+			labels := map[string]any{v1alpha1.LabelAllowInternetAccess: "true"}
+			annotations := map[string]any{
+				v1alpha1.AnnotationE2BTemplateID: "base", v1alpha1.AnnotationE2BKeyID: "k1",
+				v1alpha1.AnnotationReservePausedSandboxDuration: "forever",
+			}
+			more := map[string]any{}
+			if err := yaml.Unmarshal([]byte(tc.spec), &more); err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range more {
+				switch key {
+				case "labels":
+					merge(labels, value)
+				case "annotations":
+					merge(annotations, value)
+				default:
+					want[key] = value
+				}
+			}
+			want["labels"], want["annotations"] = labels, annotations
+			text, err := json.Marshal(got.Claim.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have := map[string]any{}
+			if err := json.Unmarshal(text, &have); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, have); d != "" {
+				t.Errorf("want -, got +:\n%s", d)
+			}
+		})
+	}
+}
+
+func merge(into map[string]any, from any) {
+	maps.Copy(into, from.(map[string]any))
+}
+
+// TestNewOrderRefuses what it cannot carry out, by a message that names it.
+func TestNewOrderRefuses(t *testing.T) {
+	meta := func(key, value string) string {
+		text, _ := json.Marshal(map[string]any{"templateID": "base", "metadata": map[string]string{key: value}})
+		return string(text)
+	}
+	const e = "e2b.agents.kruise.io/"
+	for body, says := range map[string]string{
+		`{}`:                                   "templateID",
+		`{"templateID":"base","timeout":29}`:   "timeout 29",
+		`{"templateID":"base","timeout":3601}`: "3600",
+		`{"templateID":"base","autoResume":{"enabled":true}}`: "autoResume needs autoPause",
+		`{"templateID":"base","volumeMounts":[{"name":"a"}]}`: "volumeMounts",
+		meta("a b", "c"):                              `"a b"`,
+		meta("agents.kruise.io/owner", "c"):           "agents.kruise.io/owner",
+		meta("label:sandlot.io/x", "c"):               "sandlot.io/x",
+		meta(e+"unknown", "c"):                        "unknown",
+		meta(e+"never-timeout", "yes"):                "never-timeout",
+		meta(e+"claim-timeout-seconds", "0"):          "claim-timeout-seconds",
+		meta(e+"cpu-request", "much"):                 "cpu-request",
+		meta(e+"csi-volume-name", "pv"):               "csi-mount-point",
+		meta(e+"csi-volume-config", "{"):              "csi-volume-config",
+		meta(e+"reserve-failed-sandbox-for", "1h"):    "reserve-failed-sandbox-for",
+		meta(e+"reserve-paused-sandbox-duration", ""): "reserve-paused-sandbox-duration",
+		meta(e+"sandbox-name", "x"):                   "sandbox-name",
+		`{"templateID":"base","envVars":{"A":"b"},"metadata":{"e2b.agents.kruise.io/skip-init-runtime":"true"}}`:                    "envVars",
+		`{"templateID":"base","network":{"allowPublicTraffic":false},"metadata":{"e2b.agents.kruise.io/skip-init-runtime":"true"}}`: "allowPublicTraffic",
+	} {
+		_, err := order(t, body)
+		var bad *InvalidError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, should name %s", body, err, says)
+		}
+	}
+	for _, body := range []string{
+		`{"templateID":"base","mcp":{"a":{}}}`, `{"templateID":"base","iam":{"role":"x"}}`,
+		`{"templateID":"base","network":{"allowOut":["1.2.3.4"]}}`, `{"templateID":"base","network":{"maskRequestHost":"x"}}`,
+	} {
+		_, err := order(t, body)
+		if _, ok := errors.AsType[*UnservedError](err); !ok {
+			t.Errorf("%s: got %v", body, err)
+		}
+	}
+	if _, err := order(t, `{"templateID":"base","mcp":{},"iam":null,"network":{}}`); err != nil {
+		t.Errorf("what is empty is refused: %v", err)
+	}
+}

@@ -1,0 +1,238 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mapping
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// labelPrefix begins the metadata that becomes labels.
+const labelPrefix = "label:"
+
+// Annotations of a sandbox, and keys of metadata in answers.
+const (
+	annotationReturnIP = v1alpha1.E2BKeyPrefix + "return-sandbox-ip"
+	// MetadataResource is the key of metadata that names the Sandbox: namespace/name.
+	MetadataResource = v1alpha1.E2BKeyPrefix + "sandbox-resource"
+	// MetadataIP is the key of metadata that has the address of the sandbox, where
+	// return-sandbox-ip asked for it.
+	MetadataIP = v1alpha1.E2BKeyPrefix + "sandbox-ip"
+)
+
+func extension(name string) string { return v1alpha1.E2BKeyPrefix + name }
+
+// extensions are what metadata under e2b.agents.kruise.io/ asks for: OpenKruise Agents'
+// additions to the E2B API.
+type extensions struct {
+	spec         v1alpha1.SandboxClaimSpec
+	stock        *bool
+	cpu          [2]string // request and limit
+	csi          [3]string // volume, mount point, path below
+	retention    string
+	neverTimeout bool
+	returnIP     bool
+}
+
+// readExtensions takes the extensions out of metadata.
+func readExtensions(metadata map[string]string) (*extensions, map[string]string, error) {
+	e := &extensions{retention: v1alpha1.RetainPausedForever}
+	rest := map[string]string{}
+	for key, value := range metadata {
+		name, ok := strings.CutPrefix(key, v1alpha1.E2BKeyPrefix)
+		if !ok {
+			rest[key] = value
+			continue
+		}
+		if err := e.read(name, value); err != nil {
+			return nil, nil, err
+		}
+	}
+	return e, rest, nil
+}
+
+func (e *extensions) read(name, value string) error {
+	var err error
+	switch name {
+	case "claim-timeout-seconds":
+		e.spec.ClaimTimeout, err = seconds(name, value)
+	case "wait-ready-timeout-seconds":
+		e.spec.WaitReadyTimeout, err = seconds(name, value)
+	case "csi-volume-config":
+		err = e.mounts(name, value)
+	case "skip-init-runtime":
+		e.spec.SkipInitRuntime, err = boolean(name, value)
+	case "return-sandbox-ip":
+		e.returnIP, err = boolean(name, value)
+	case "never-timeout":
+		e.neverTimeout, err = boolean(name, value)
+	case "create-on-no-stock":
+		var stock bool
+		stock, err = boolean(name, value)
+		e.stock = &stock
+	case "reserve-failed-sandbox", "reserve-failed-sandbox-for":
+		switch value {
+		case "never", "false":
+		case "forever", "true":
+			e.spec.ReserveFailedSandbox = true
+		default:
+			err = invalid("metadata %s: must be never or forever; to keep a failed sandbox for some time is not served", extension(name))
+		}
+	case "reserve-paused-sandbox-duration":
+		e.retention = value
+		err = CheckRetention(value)
+	case "sandbox-name", "sandbox-generate-name":
+		err = invalid("metadata %s: is for clones of checkpoints, which are not served", extension(name))
+	default:
+		if text := e.text(name); text != nil {
+			*text = value
+			return nil
+		}
+		err = invalid("metadata %s: is not known; keys under %s are the system's", extension(name), v1alpha1.E2BKeyPrefix)
+	}
+	return err
+}
+
+// text returns where the value of an extension goes as it is; nil if it has none there.
+func (e *extensions) text(name string) *string {
+	switch name {
+	case "image":
+		return &e.update().Image
+	case "cpu-request":
+		return &e.cpu[0]
+	case "cpu-limit":
+		return &e.cpu[1]
+	case "csi-volume-name":
+		return &e.csi[0]
+	case "csi-mount-point":
+		return &e.csi[1]
+	case "csi-subpath":
+		return &e.csi[2]
+	}
+	return nil
+}
+
+func (e *extensions) mounts(name, value string) error {
+	var mounts []v1alpha1.CSIMountConfig
+	if err := json.Unmarshal([]byte(value), &mounts); err != nil {
+		return invalid("metadata %s: must be a JSON list of mounts: %v", extension(name), err)
+	}
+	e.spec.DynamicVolumesMount = append(e.spec.DynamicVolumesMount, mounts...)
+	return nil
+}
+
+// CheckRetention checks how long a paused sandbox is to be kept: forever or a duration.
+func CheckRetention(value string) error {
+	kept, err := v1alpha1.PausedRetention(value)
+	if err != nil {
+		return invalid("%s: %v", extension("reserve-paused-sandbox-duration"), err)
+	}
+	if kept == 0 {
+		return invalid("%s must not be empty", extension("reserve-paused-sandbox-duration"))
+	}
+	return nil
+}
+
+func (e *extensions) update() *v1alpha1.SandboxClaimInplaceUpdateOptions {
+	if e.spec.InplaceUpdate == nil {
+		e.spec.InplaceUpdate = &v1alpha1.SandboxClaimInplaceUpdateOptions{}
+	}
+	return e.spec.InplaceUpdate
+}
+
+// apply puts what was asked for into the spec of a claim.
+func (e *extensions) apply(spec *v1alpha1.SandboxClaimSpec) error {
+	if err := e.readCPU(); err != nil {
+		return err
+	}
+	if e.csi[0] != "" || e.csi[1] != "" || e.csi[2] != "" {
+		if e.csi[0] == "" || e.csi[1] == "" {
+			return invalid("metadata %s and %s go together", extension("csi-volume-name"), extension("csi-mount-point"))
+		}
+		e.spec.DynamicVolumesMount = append(e.spec.DynamicVolumesMount,
+			v1alpha1.CSIMountConfig{PvName: e.csi[0], MountPath: e.csi[1], SubPath: e.csi[2]})
+	}
+	spec.ClaimTimeout, spec.WaitReadyTimeout = e.spec.ClaimTimeout, e.spec.WaitReadyTimeout
+	spec.InplaceUpdate, spec.SkipInitRuntime = e.spec.InplaceUpdate, e.spec.SkipInitRuntime
+	spec.ReserveFailedSandbox = e.spec.ReserveFailedSandbox
+	spec.DynamicVolumesMount = append(spec.DynamicVolumesMount, e.spec.DynamicVolumesMount...)
+	if spec.SkipInitRuntime && len(spec.EnvVars) > 0 {
+		return invalid("envVars are set by the init of the runtime, which %s leaves out", extension("skip-init-runtime"))
+	}
+	// Whoever says how long to wait, or takes a sandbox that is made anew, waits.
+	if stock := ptr.Deref(e.stock, false); stock || spec.ClaimTimeout != nil {
+		spec.OnShortage, spec.CreateOnNoStock = v1alpha1.ShortageWait, new(stock)
+	}
+	return nil
+}
+
+func (e *extensions) readCPU() error {
+	for i, name := range []string{"cpu-request", "cpu-limit"} {
+		if e.cpu[i] == "" {
+			continue
+		}
+		cpu, err := resource.ParseQuantity(e.cpu[i])
+		if err != nil {
+			return invalid("metadata %s: %q is no amount of CPU, such as 500m: %v", extension(name), e.cpu[i], err)
+		}
+		update := e.update()
+		if update.Resources == nil {
+			update.Resources = &v1alpha1.SandboxClaimInplaceUpdateResources{}
+		}
+		list := corev1.ResourceList{corev1.ResourceCPU: cpu}
+		if i == 0 {
+			update.Resources.Requests = list
+		} else {
+			update.Resources.Limits = list
+		}
+	}
+	return nil
+}
+
+func seconds(name, value string) (*metav1.Duration, error) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || n <= 0 {
+		return nil, invalid("metadata %s: must be a positive number of seconds, not %q", extension(name), value)
+	}
+	return &metav1.Duration{Duration: time.Duration(n) * time.Second}, nil
+}
+
+func boolean(name, value string) (bool, error) {
+	switch value {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, invalid("metadata %s: must be true or false, not %q", extension(name), value)
+}
+
+// splitMetadata parts what becomes labels from what becomes annotations.
+func splitMetadata(metadata map[string]string) (labels, annotations map[string]string, err error) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	for key, value := range metadata {
+		into, name := annotations, key
+		if label, ok := strings.CutPrefix(key, labelPrefix); ok {
+			into, name = labels, label
+		}
+		if why := validation.IsQualifiedName(strings.ToLower(name)); len(why) > 0 {
+			return nil, nil, invalid("metadata %q: the key must be one of an annotation: %s", key, why[0])
+		}
+		if strings.HasPrefix(name, v1alpha1.KeyPrefix) || strings.HasPrefix(name, v1alpha1.SandlotKeyPrefix) || strings.HasPrefix(name, v1alpha1.E2BKeyPrefix) {
+			return nil, nil, invalid("metadata %q: keys under this prefix are the system's", key)
+		}
+		into[name] = value
+	}
+	return labels, annotations, nil
+}

@@ -1,0 +1,225 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mapping
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// State is what the E2B API tells of a sandbox.
+type State string
+
+// The states. A sandbox that has ended or is being deleted has none: it is not found.
+const (
+	StateRunning State = "running"
+	StatePaused  State = "paused"
+	StateGone    State = ""
+)
+
+// StateOf returns the state of a sandbox.
+func StateOf(sb *v1alpha1.Sandbox, now time.Time) State {
+	if sb.DeletionTimestamp != nil || sb.Spec.ShutdownTime != nil && !now.Before(sb.Spec.ShutdownTime.Time) {
+		return StateGone
+	}
+	switch sb.Status.Phase {
+	case v1alpha1.SandboxSucceeded, v1alpha1.SandboxFailed, v1alpha1.SandboxTerminating:
+		return StateGone
+	}
+	if sb.Spec.Paused {
+		return StatePaused
+	}
+	return StateRunning
+}
+
+// Made is the answer to create, connect and resume.
+type Made struct {
+	TemplateID         string  `json:"templateID"`
+	SandboxID          string  `json:"sandboxID"`
+	ClientID           string  `json:"clientID"`
+	EnvdVersion        string  `json:"envdVersion"`
+	EnvdAccessToken    string  `json:"envdAccessToken,omitempty"`
+	TrafficAccessToken *string `json:"trafficAccessToken,omitempty"`
+	Domain             string  `json:"domain,omitempty"`
+	Alias              string  `json:"alias,omitempty"`
+}
+
+// Info is a sandbox in a list, and the answer to a get.
+type Info struct {
+	TemplateID          string            `json:"templateID"`
+	Alias               string            `json:"alias,omitempty"`
+	SandboxID           string            `json:"sandboxID"`
+	ClientID            string            `json:"clientID"`
+	StartedAt           string            `json:"startedAt"`
+	EndAt               string            `json:"endAt"`
+	EnvdVersion         string            `json:"envdVersion"`
+	EnvdAccessToken     string            `json:"envdAccessToken,omitempty"`
+	Domain              string            `json:"domain,omitempty"`
+	CPUCount            int64             `json:"cpuCount"`
+	MemoryMB            int64             `json:"memoryMB"`
+	DiskSizeMB          int64             `json:"diskSizeMB"`
+	Metadata            map[string]string `json:"metadata,omitempty"`
+	State               State             `json:"state"`
+	AllowInternetAccess *bool             `json:"allowInternetAccess,omitempty"`
+	Lifecycle           *Lifecycle        `json:"lifecycle,omitempty"`
+}
+
+// Lifecycle says what happens at the end of the timeout.
+type Lifecycle struct {
+	OnTimeout  string `json:"onTimeout"`
+	AutoResume bool   `json:"autoResume"`
+}
+
+// endless is how far the end of a sandbox is that has none: clients parse it as a date.
+const endless = 100 * 365 * 24 * time.Hour
+
+// InfoOf tells of a sandbox. envdVersion and domain are those of the gateway.
+func InfoOf(sb *v1alpha1.Sandbox, envdVersion, domain string, now time.Time) Info {
+	started := startOf(sb)
+	end := started.Add(endless)
+	switch {
+	case sb.Spec.PauseTime != nil:
+		end = sb.Spec.PauseTime.Time
+	case sb.Spec.ShutdownTime != nil:
+		end = sb.Spec.ShutdownTime.Time
+	}
+	id, _ := v1alpha1.IsE2B(sb)
+	info := Info{
+		TemplateID: TemplateID(sb), SandboxID: id,
+		StartedAt: rfc3339(started), EndAt: rfc3339(end),
+		EnvdVersion: envdVersion, Domain: domain,
+		Metadata: metadataOf(sb), State: StateOf(sb, now),
+		Lifecycle: &Lifecycle{OnTimeout: "kill", AutoResume: sb.Annotations[v1alpha1.AnnotationE2BAutoResume] == "true"},
+	}
+	if sb.Annotations[v1alpha1.AnnotationE2BAutoPause] == "true" {
+		info.Lifecycle.OnTimeout = "pause"
+	}
+	if allowed, ok := sb.Labels[v1alpha1.LabelAllowInternetAccess]; ok {
+		is := allowed == "true"
+		info.AllowInternetAccess = &is
+	}
+	info.CPUCount, info.MemoryMB, info.DiskSizeMB = resourcesOf(sb)
+	return info
+}
+
+// TemplateID is what a sandbox was asked for by.
+func TemplateID(sb *v1alpha1.Sandbox) string {
+	if id := sb.Annotations[v1alpha1.AnnotationE2BTemplateID]; id != "" {
+		return id
+	}
+	return sb.Labels[v1alpha1.LabelSandboxTemplate]
+}
+
+func rfc3339(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) }
+
+func startOf(sb *v1alpha1.Sandbox) time.Time {
+	if t, err := time.Parse(time.RFC3339, sb.Annotations[v1alpha1.AnnotationClaimTimestamp]); err == nil {
+		return t
+	}
+	return sb.CreationTimestamp.Time
+}
+
+// metadataOf is what the claim has put on the sandbox, and where to find it in the cluster.
+func metadataOf(sb *v1alpha1.Sandbox) map[string]string {
+	var put struct{ Labels, Annotations []string }
+	// What cannot be read was written by others, and is no metadata.
+	_ = json.Unmarshal([]byte(sb.Annotations[v1alpha1.AnnotationUpdatedMetadataInClaim]), &put)
+	metadata := map[string]string{MetadataResource: sb.Namespace + "/" + sb.Name}
+	take := func(prefix string, keys []string, from map[string]string) {
+		for _, key := range keys {
+			value, ok := from[key]
+			if ok && !strings.HasPrefix(key, v1alpha1.KeyPrefix) && !strings.HasPrefix(key, v1alpha1.E2BKeyPrefix) && !strings.HasPrefix(key, v1alpha1.SandlotKeyPrefix) {
+				metadata[prefix+key] = value
+			}
+		}
+	}
+	take("", put.Annotations, sb.Annotations)
+	take(labelPrefix, put.Labels, sb.Labels)
+	if sb.Annotations[annotationReturnIP] == "true" && sb.Status.PodInfo.PodIP != "" {
+		metadata[MetadataIP] = sb.Status.PodInfo.PodIP
+	}
+	return metadata
+}
+
+// resourcesOf adds up what the containers may use: limits, else requests. Part of a CPU or
+// of a MiB counts as a whole one.
+func resourcesOf(sb *v1alpha1.Sandbox) (cpu, memory, disk int64) {
+	if sb.Spec.Template == nil {
+		return 0, 0, 0
+	}
+	var template struct {
+		Spec struct {
+			Containers []struct {
+				Resources corev1.ResourceRequirements `json:"resources"`
+			} `json:"containers"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(sb.Spec.Template.Raw, &template) != nil {
+		return 0, 0, 0
+	}
+	var milliCPU, memoryBytes, diskBytes int64
+	for i := range template.Spec.Containers {
+		have := template.Spec.Containers[i].Resources.Requests.DeepCopy()
+		if have == nil {
+			have = corev1.ResourceList{}
+		}
+		maps.Copy(have, template.Spec.Containers[i].Resources.Limits)
+		milliCPU += have.Cpu().MilliValue()
+		memoryBytes += have.Memory().Value()
+		diskBytes += have.StorageEphemeral().Value()
+	}
+	const mib = 1 << 20
+	return up(milliCPU, 1000), up(memoryBytes, mib), up(diskBytes, mib)
+}
+
+func up(n, unit int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	return (n-1)/unit + 1
+}
+
+// Template is a SandboxSet in the words of the E2B API.
+type Template struct {
+	TemplateID  string   `json:"templateID"`
+	BuildID     string   `json:"buildID"`
+	CPUCount    int64    `json:"cpuCount"`
+	MemoryMB    int64    `json:"memoryMB"`
+	DiskSizeMB  int64    `json:"diskSizeMB"`
+	Public      bool     `json:"public"`
+	Aliases     []string `json:"aliases"`
+	Names       []string `json:"names"`
+	CreatedAt   string   `json:"createdAt"`
+	UpdatedAt   string   `json:"updatedAt"`
+	SpawnCount  int64    `json:"spawnCount"`
+	BuildCount  int64    `json:"buildCount"`
+	BuildStatus string   `json:"buildStatus"`
+	EnvdVersion string   `json:"envdVersion"`
+}
+
+// TemplateOf tells of a SandboxSet.
+func TemplateOf(set *v1alpha1.SandboxSet, envdVersion string) Template {
+	made := rfc3339(set.CreationTimestamp.Time)
+	one := &v1alpha1.Sandbox{}
+	one.Spec.Template = set.Spec.Template
+	t := Template{
+		TemplateID: set.Name, BuildID: string(set.UID), Public: true, Aliases: []string{}, Names: []string{set.Name},
+		CreatedAt: made, UpdatedAt: made, BuildCount: 1, BuildStatus: "ready", EnvdVersion: envdVersion,
+	}
+	t.CPUCount, t.MemoryMB, t.DiskSizeMB = resourcesOf(one)
+	return t
+}
+
+// sortedStates returns states in one order without repetition.
+func sortedStates(states []State) []State {
+	slices.Sort(states)
+	return slices.Compact(states)
+}

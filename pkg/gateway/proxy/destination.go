@@ -1,0 +1,116 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+)
+
+// Headers by which clients name a sandbox, and show what they may do.
+const (
+	headerSandboxID    = "E2b-Sandbox-Id"
+	headerSandboxPort  = "E2b-Sandbox-Port"
+	headerTrafficToken = "E2b-Traffic-Access-Token"
+	headerAccessToken  = "X-Access-Token"
+	headerAPIKey       = "X-Api-Key"
+	headerRealIP       = "X-Real-Ip"
+)
+
+// form is the way in which a request names its sandbox.
+type form int
+
+const (
+	byHost form = iota + 1
+	byHeaders
+	byPath
+)
+
+// destination is where a request wants to go.
+type destination struct {
+	form form
+	id   string
+	port int
+	// rest is the escaped path without the part that names the sandbox, if that is a part
+	// of the path.
+	rest string
+}
+
+// Match reports whether a request is for a sandbox, well or badly put, and not for the API.
+// Headers and the name of the host decide; of the rest, what begins with /kruise/ is for a
+// sandbox, but not /kruise/api.
+func (p *Proxy) Match(r *http.Request) bool {
+	if len(r.Header.Values(headerSandboxID)) > 0 || len(r.Header.Values(headerSandboxPort)) > 0 {
+		return true
+	}
+	if _, _, ok := p.splitHost(r.Host); ok {
+		return true
+	}
+	_, _, _, ok := splitPath(r.URL)
+	return ok
+}
+
+// destinationOf says where a request wants to go. The error is for the client.
+func (p *Proxy) destinationOf(r *http.Request) (destination, error) {
+	if err := unambiguous(r); err != nil {
+		return destination{}, err
+	}
+	pathID, pathPort, rest, inPath := splitPath(r.URL)
+	id, port := r.Header.Get(headerSandboxID), r.Header.Get(headerSandboxPort)
+	switch {
+	case id != "" && port != "":
+		// The SDK sends the headers with whatever URL it was given. A path that says the
+		// same is one that was given.
+		if inPath && pathID == id && pathPort == port {
+			return complete(destination{form: byPath, id: id, rest: rest}, port)
+		}
+		return complete(destination{form: byHeaders, id: id}, port)
+	case len(r.Header.Values(headerSandboxID)) > 0 || len(r.Header.Values(headerSandboxPort)) > 0:
+		return destination{}, fmt.Errorf("headers %s and %s go together: send both or none", headerSandboxID, headerSandboxPort)
+	}
+	if port, id, ok := p.splitHost(r.Host); ok {
+		return complete(destination{form: byHost, id: id}, port)
+	}
+	if !inPath {
+		return destination{}, fmt.Errorf("the request names no sandbox")
+	}
+	return complete(destination{form: byPath, id: pathID, rest: rest}, pathPort)
+}
+
+// unambiguous refuses requests that different programs on the way could understand in
+// different ways.
+func unambiguous(r *http.Request) error {
+	for _, name := range []string{headerSandboxID, headerSandboxPort, headerTrafficToken} {
+		if len(r.Header.Values(name)) > 1 {
+			return fmt.Errorf("header %s comes more than once", name)
+		}
+	}
+	switch {
+	case r.Method == http.MethodConnect:
+		return fmt.Errorf("method CONNECT leads nowhere: send requests, or upgrade to a WebSocket")
+	case r.URL.User != nil, r.URL.Opaque != "":
+		return fmt.Errorf("the target of the request is not a plain path")
+	case r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https":
+		return fmt.Errorf("the target of the request has the scheme %q, not http or https", r.URL.Scheme)
+	case len(r.Header.Values("Host")) > 0:
+		return fmt.Errorf("the host is named more than once")
+	}
+	return nil
+}
+
+// complete checks and sets the port.
+func complete(d destination, port string) (destination, error) {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
+		return destination{}, fmt.Errorf("%.10q is no port: give a number from 1 to 65535, without leading zeros", port)
+	}
+	if _, _, ok := routes.Split(d.id); !ok {
+		return destination{}, fmt.Errorf("%.80q is no id of a sandbox", d.id)
+	}
+	d.port = int(n)
+	return d, nil
+}

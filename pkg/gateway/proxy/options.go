@@ -1,0 +1,105 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/gateway/share"
+	"github.com/sandlot-io/sandlot/pkg/road"
+)
+
+// RuntimePort is the port of the runtime in a sandbox, which checks access tokens itself.
+const RuntimePort = 49983
+
+// Defaults of Options.
+const (
+	DefaultMaxRequests   = 10_000
+	DefaultPerTeam       = 5_000
+	DefaultPerSandbox    = 2_000
+	DefaultMaxResumes    = 64
+	DefaultResumeTimeout = time.Minute
+)
+
+// Table knows the sandboxes. Errors are those of routes.Table.
+type Table interface {
+	// Find returns what is known of an id.
+	Find(ctx context.Context, id string) (routes.Route, error)
+	// Resolve asks the cluster where a sandbox is.
+	Resolve(ctx context.Context, target road.Target) (netip.Addr, error)
+}
+
+// Road leads to the sandboxes.
+type Road interface {
+	Forward(w http.ResponseWriter, r *http.Request, target road.Target)
+}
+
+var _ Road = &road.Road{}
+
+// Options are what a Proxy is made with.
+type Options struct {
+	// Table knows the sandboxes.
+	Table Table
+	// Road is a road.Road. Its option Error has to be RoadError.
+	Road Road
+	// Token tells the access token of a sandbox's runtime. It is asked for each request to a
+	// private sandbox, so answers should be kept.
+	Token func(ctx context.Context, route routes.Route) (string, error)
+	// Resume asks for a paused sandbox to be resumed. It need not wait for that.
+	Resume func(ctx context.Context, route routes.Route) error
+	// Domains are those below which hosts are named <port>-<id>. None means any.
+	Domains []string
+
+	// MaxRequests is how many requests are under way at a time, WebSockets included, and
+	// PerTeam and PerSandbox how many of those belong to one. A team gets no more than it
+	// leaves free for others. Zero is the default.
+	MaxRequests, PerTeam, PerSandbox int
+	// MaxResumes is how many sandboxes are resumed at a time, and ResumeTimeout how long a
+	// request waits for that. Zero is the default.
+	MaxResumes    int
+	ResumeTimeout time.Duration
+	// Clock is the time; nil is that of the machine.
+	Clock clock.Clock
+}
+
+// Proxy serves the requests that Match.
+type Proxy struct {
+	options   Options
+	teams     *share.Places
+	sandboxes *share.Places
+	resumes   *share.Places
+	waking    flight.Group[routes.Route]
+}
+
+// New returns a Proxy.
+func New(options Options) *Proxy {
+	options.MaxRequests = cmp.Or(options.MaxRequests, DefaultMaxRequests)
+	options.PerTeam = cmp.Or(options.PerTeam, DefaultPerTeam)
+	options.PerSandbox = cmp.Or(options.PerSandbox, DefaultPerSandbox)
+	options.MaxResumes = cmp.Or(options.MaxResumes, DefaultMaxResumes)
+	options.ResumeTimeout = cmp.Or(options.ResumeTimeout, DefaultResumeTimeout)
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	domains := make([]string, 0, len(options.Domains))
+	for _, domain := range options.Domains {
+		domains = append(domains, canonical(domain))
+	}
+	options.Domains = domains
+	return &Proxy{
+		options: options,
+		teams:   share.New(options.MaxRequests, options.PerTeam),
+		// The places of all sandboxes are bounded by those of teams.
+		sandboxes: share.New(3*options.MaxRequests, options.PerSandbox),
+		resumes:   share.New(options.MaxResumes, options.MaxResumes),
+	}
+}

@@ -1,0 +1,38 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"net/url"
+	"strings"
+)
+
+const pathPrefix = "/kruise/"
+
+// splitPath returns what a path /kruise/<id>/<port>/<rest> consists of; rest is as it was
+// escaped, and begins with a slash. ok is false for other paths, and for the API's.
+func splitPath(u *url.URL) (id, port, rest string, ok bool) {
+	if u.Path == pathPrefix+"api" || strings.HasPrefix(u.Path, pathPrefix+"api/") {
+		return "", "", "", false
+	}
+	path, ok := strings.CutPrefix(u.EscapedPath(), pathPrefix)
+	if !ok {
+		return "", "", "", false
+	}
+	id, path, _ = strings.Cut(path, "/")
+	port, rest, _ = strings.Cut(path, "/")
+	return id, port, "/" + rest, true
+}
+
+// replacePath returns a copy of u with another path, which is escaped already. What is in it,
+// .. too, is for the sandbox to understand.
+func replacePath(u *url.URL, escaped string) (*url.URL, error) {
+	path, err := url.PathUnescape(escaped)
+	if err != nil {
+		return nil, err
+	}
+	replaced := *u
+	replaced.Path, replaced.RawPath = path, escaped
+	return &replaced, nil
+}

@@ -1,0 +1,117 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// entry is all that is kept of a sandbox: some 200 bytes, where the object has thousands.
+// It stands for the object in the reflector too, so that a list is never in memory in full.
+type entry struct {
+	// id is empty for a sandbox that is none of the E2B API after all. Its parts are the
+	// namespace, up to split, and the name of the claim, two characters later.
+	id   string
+	name string
+	uid  types.UID
+	// version is the resourceVersion as a number.
+	version uint64
+	// claimed and shutdown are Unix times; 0 is never.
+	claimed, shutdown int64
+	// timeout is in seconds.
+	timeout uint32
+	split   uint8
+	state   State
+	// deleting is a sandbox that is about to be gone.
+	deleting                       bool
+	autoPause, autoResume, private bool
+}
+
+var (
+	_ runtime.Object            = &entry{}
+	_ metav1.ObjectMetaAccessor = &entry{}
+)
+
+// newEntry copies what it keeps: nothing of the sandbox stays in memory because of it.
+func newEntry(sandbox *v1alpha1.Sandbox) *entry {
+	e := &entry{name: strings.Clone(sandbox.Name), uid: types.UID(strings.Clone(string(sandbox.UID))), deleting: sandbox.DeletionTimestamp != nil}
+	e.version, _ = strconv.ParseUint(sandbox.ResourceVersion, 10, 64) // 0 is older than anything
+	id, ok := v1alpha1.IsE2B(sandbox)
+	if !ok || len(sandbox.Namespace) > v1alpha1.MaxE2BNamespace {
+		return e
+	}
+	e.id, e.split = strings.Clone(id), uint8(len(sandbox.Namespace))
+	// The time of shutdown is compared when the route is asked for.
+	switch v1alpha1.StateOf(sandbox, time.Time{}) {
+	case v1alpha1.StateRunning:
+		e.state = Running
+	case v1alpha1.StatePaused:
+		e.state = Paused
+	}
+	if sandbox.Spec.ShutdownTime != nil {
+		e.shutdown = sandbox.Spec.ShutdownTime.Unix()
+	}
+	annotations := sandbox.Annotations
+	if at, err := time.Parse(time.RFC3339, annotations[v1alpha1.AnnotationClaimTimestamp]); err == nil {
+		e.claimed = at.Unix()
+	}
+	if seconds, err := strconv.ParseUint(annotations[v1alpha1.AnnotationE2BTimeout], 10, 64); err == nil {
+		e.timeout = uint32(min(seconds, math.MaxUint32))
+	}
+	e.autoPause = annotations[v1alpha1.AnnotationE2BAutoPause] == "true"
+	e.autoResume = annotations[v1alpha1.AnnotationE2BAutoResume] == "true"
+	e.private = annotations[v1alpha1.AnnotationE2BPrivate] == "true"
+	return e
+}
+
+// route is the entry as it is told at a time.
+func (e *entry) route(now time.Time) Route {
+	route := Route{
+		ID: e.id, Namespace: e.id[:e.split], Name: e.name, Claim: e.id[e.split+2:], UID: e.uid, State: e.state,
+		AutoResume: e.autoResume, Private: e.private, Timeout: time.Duration(e.timeout) * time.Second, AutoPause: e.autoPause,
+	}
+	if e.shutdown != 0 && now.Unix() >= e.shutdown {
+		route.State = Other
+	}
+	return route
+}
+
+// precedes reports whether an id leads to this entry rather than to another one that has
+// the same: a claim that was made again under its name has its id. One that is about to be
+// gone comes last, and then the one that was claimed later comes first.
+func (e *entry) precedes(other *entry) bool {
+	switch {
+	case other == nil || e.uid == other.uid:
+		return true
+	case e.deleting != other.deleting:
+		return other.deleting
+	}
+	return e.claimed >= other.claimed
+}
+
+// GetObjectKind implements runtime.Object.
+func (e *entry) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (e *entry) DeepCopyObject() runtime.Object {
+	copied := *e
+	return &copied
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor with what the reflector looks at.
+func (e *entry) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{
+		Namespace: e.id[:e.split], Name: e.name, UID: e.uid, ResourceVersion: strconv.FormatUint(e.version, 10),
+	}
+}

@@ -1,0 +1,109 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// lookUp asks the API server about an id: its claim, and the sandbox that the claim has.
+func (t *Table) lookUp(ctx context.Context, id, namespace, name string) (Route, error) {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	leave, err := t.enter(ctx)
+	if err != nil {
+		return Route{}, err
+	}
+	defer leave()
+	if route, ok := t.store.find(id); ok { // told in the meantime
+		return route, nil
+	}
+	sandbox, err := t.sandboxOf(ctx, namespace, name)
+	if err != nil {
+		return Route{}, t.judge(ctx, id, err)
+	}
+	e := newEntry(sandbox)
+	if e.id != id {
+		return Route{}, t.judge(ctx, id, ErrNotFound)
+	}
+	t.store.offer(e)
+	return e.route(t.clock.Now()), nil
+}
+
+// sandboxOf reads the sandbox of a claim of the E2B API. It returns errNotYet if the claim
+// has none.
+func (t *Table) sandboxOf(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
+	claim, err := t.client.SandboxClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if !v1alpha1.IsE2BClaim(claim) {
+		return nil, ErrNotFound
+	}
+	if len(claim.Status.Sandboxes) == 0 {
+		return nil, errNotYet
+	}
+	is := claim.Status.Sandboxes[0]
+	sandbox, err := t.client.Sandboxes(namespace).Get(ctx, is.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if sandbox.UID != is.UID {
+		return nil, ErrNotFound
+	}
+	return sandbox, nil
+}
+
+// errNotYet is an id that will have a sandbox.
+var errNotYet = fmt.Errorf("%w: its claim has no sandbox yet", ErrNotFound)
+
+// judge says what an error means for who asked, and remembers what does not exist.
+func (t *Table) judge(ctx context.Context, id string, err error) error {
+	switch {
+	case errors.Is(err, errNotYet):
+		return err
+	case errors.Is(err, ErrNotFound) || apierrors.IsNotFound(err):
+		t.unknown.Add(id, t.clock.Now().Add(unknownFor))
+		return ErrNotFound
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	klog.FromContext(ctx).Error(err, "Looking up a sandbox failed", "id", id)
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+func (t *Table) isUnknown(id string) bool {
+	until, ok := t.unknown.Get(id)
+	if !ok {
+		return false
+	}
+	at, ok := until.(time.Time)
+	return ok && t.clock.Now().Before(at)
+}
+
+// enter waits for a turn to ask the API server, so that many guessed ids take nothing from
+// ids that are known.
+func (t *Table) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case t.waiting <- struct{}{}:
+	default:
+		return nil, fmt.Errorf("%w: too many unknown sandboxes are asked for", ErrUnavailable)
+	}
+	defer func() { <-t.waiting }()
+	select {
+	case t.reading <- struct{}{}:
+		return func() { <-t.reading }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: too many unknown sandboxes are asked for: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}

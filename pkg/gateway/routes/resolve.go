@@ -1,0 +1,64 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/road"
+)
+
+// Resolve implements road.Resolve. It reads the sandbox from the API server, never from the
+// table. Those who ask about one sandbox at the same time share one answer. Errors wrap
+// road.ErrNotRunning or ErrUnavailable, or are that of ctx.
+func (t *Table) Resolve(ctx context.Context, target road.Target) (netip.Addr, error) {
+	key := target.Namespace + "/" + target.Name + "/" + string(target.UID) + "/" + target.Claim
+	return t.addresses.Do(ctx, key, func(ctx context.Context) (netip.Addr, error) { return t.address(ctx, target) })
+}
+
+func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return netip.Addr{}, fmt.Errorf("%w: it is gone", road.ErrNotRunning)
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Reading a sandbox failed", "sandbox", klog.KRef(target.Namespace, target.Name))
+		return netip.Addr{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case sandbox.UID != target.UID:
+		return netip.Addr{}, fmt.Errorf("%w: another sandbox has its name", road.ErrNotRunning)
+	}
+	if id, ok := v1alpha1.IsE2B(sandbox); !ok || id != v1alpha1.E2BSandboxID(target.Namespace, target.Claim) {
+		return netip.Addr{}, fmt.Errorf("%w: it is no longer held by claim %s of the E2B API", road.ErrNotRunning, target.Claim)
+	}
+	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
+		return netip.Addr{}, fmt.Errorf("%w: it is %s", road.ErrNotRunning, state)
+	}
+	return t.usable(sandbox.Status.PodInfo.PodIP)
+}
+
+// usable parses an address, and refuses those at which something else than a pod answers.
+func (t *Table) usable(text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%w: it has no address", road.ErrNotRunning)
+	}
+	address = address.Unmap()
+	switch {
+	case address.IsLoopback() && t.allowLoopback:
+		return address, nil
+	case !address.IsGlobalUnicast() || address.Zone() != "":
+		// Loopback, link-local, multicast, broadcast and unspecified addresses.
+		return netip.Addr{}, fmt.Errorf("%w: %s is no address of a pod", road.ErrNotRunning, address)
+	}
+	return address, nil
+}

@@ -1,0 +1,87 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/testutil/e2btest"
+)
+
+func targetOf(sandbox *v1alpha1.Sandbox) road.Target {
+	return road.Target{
+		Namespace: sandbox.Namespace, Name: sandbox.Name, UID: sandbox.UID, Claim: sandbox.Labels[v1alpha1.LabelClaimName], Port: 49983,
+	}
+}
+
+func TestAnAddressIsTakenFromTheAPIServerEachTime(t *testing.T) {
+	t.Parallel()
+	server, set := stocked(t, 1)
+	sandbox := e2btest.Claim(t, server, set, nil)
+	table := routes.New(server.Client, routes.Options{AllowLoopback: true})
+	resolves := func(want string) {
+		t.Helper()
+		if got, err := table.Resolve(t.Context(), targetOf(sandbox)); err != nil || got.String() != want {
+			t.Errorf("got %v, %v; want %s", got, err, want)
+		}
+	}
+	refuses := func(of road.Target, why string) {
+		t.Helper()
+		if got, err := table.Resolve(t.Context(), of); !errors.Is(err, road.ErrNotRunning) {
+			t.Errorf("%s: got %v, %v", why, got, err)
+		}
+	}
+	resolves(sandbox.Status.PodInfo.PodIP)
+	e2btest.Pause(t, server, sandbox)
+	refuses(targetOf(sandbox), "it is paused")
+	e2btest.Resume(t, server, sandbox, "127.0.0.9")
+	resolves("127.0.0.9")
+
+	another := targetOf(sandbox)
+	another.UID = "another"
+	refuses(another, "another sandbox has the name")
+	another.Name = "gone"
+	refuses(another, "it is gone")
+	recycled := targetOf(sandbox)
+	recycled.Claim = e2btest.Code()
+	refuses(recycled, "another claim holds it by now")
+	recycled.Claim = ""
+	refuses(recycled, "no claim is named")
+
+	strict := routes.New(server.Client, routes.Options{})
+	for address, allowed := range map[string]bool{
+		"127.0.0.1": false, "::1": false, "169.254.169.254": false, "fe80::1": false, "0.0.0.0": false, "::": false, "224.0.0.1": false,
+		"ff02::1": false, "255.255.255.255": false, "::ffff:127.0.0.1": false, "10.1.2.3": true, "fd00::1": true, "example.com": false, "": false,
+	} {
+		e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = address })
+		got, err := strict.Resolve(t.Context(), targetOf(sandbox))
+		if allowed != (err == nil) || (allowed && got.String() != address) || (!allowed && !errors.Is(err, road.ErrNotRunning)) {
+			t.Errorf("%q: got %v, %v", address, got, err)
+		}
+	}
+
+	e2btest.Change(t, server, sandbox, func(sb *v1alpha1.Sandbox) { sb.Spec.ShutdownTime = &metav1.Time{Time: time.Now().Add(-time.Hour)} })
+	refuses(targetOf(sandbox), "its time is over")
+}
+
+// TestOnlySandboxesOfTheE2BAPIHaveAddresses: the gateway leads to no others.
+func TestOnlySandboxesOfTheE2BAPIHaveAddresses(t *testing.T) {
+	t.Parallel()
+	server, set := stocked(t, 1)
+	available, err := server.Client.AgentsV1alpha1().Sandboxes(set.Namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(available.Items) != 1 {
+		t.Fatalf("%d sandboxes, %v", len(available.Items), err)
+	}
+	table := routes.New(server.Client, routes.Options{AllowLoopback: true})
+	if got, err := table.Resolve(t.Context(), targetOf(&available.Items[0])); !errors.Is(err, road.ErrNotRunning) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}

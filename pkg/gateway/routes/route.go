@@ -1,0 +1,51 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	// ErrNotFound means that no sandbox has the id.
+	ErrNotFound = errors.New("no sandbox has this id")
+	// ErrUnavailable means that the API server could not be asked, or too much is asked of
+	// it already. It may help to come again.
+	ErrUnavailable = errors.New("the state of the sandbox could not be found out")
+)
+
+// State is what a sandbox is good for, as far as traffic is concerned.
+type State uint8
+
+const (
+	// Other is any state in which a sandbox neither runs nor can be resumed.
+	Other State = iota
+	// Running means that the sandbox serves.
+	Running
+	// Paused means that the sandbox will serve once it is resumed.
+	Paused
+)
+
+// Route is a sandbox of the E2B API.
+type Route struct {
+	// ID is the id in the E2B API.
+	ID string
+	// Namespace and Name are those of the Sandbox; Claim is the name of its SandboxClaim.
+	Namespace, Name, Claim string
+	// UID is that of the Sandbox.
+	UID types.UID
+	// State is what it was when it was seen last.
+	State State
+	// AutoResume is true where traffic resumes the paused sandbox.
+	AutoResume bool
+	// Private is true where ports take the sandbox's traffic access token only.
+	Private bool
+	// Timeout is what was asked for; zero is none.
+	Timeout time.Duration
+	// AutoPause is true where the sandbox is paused at the end of its timeout.
+	AutoPause bool
+}

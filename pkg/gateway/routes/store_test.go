@@ -1,0 +1,170 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// sandbox is the i-th E2B sandbox, spread over a hundred teams with long names.
+func sandbox(i int) *v1alpha1.Sandbox {
+	namespace := fmt.Sprintf("a-team-with-a-name-of-forty-letters-%04d", i%100)
+	claim := fmt.Sprintf("e%s", fmt.Sprintf("%013s", strconv.FormatInt(int64(i), 8)))
+	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: fmt.Sprintf("a-pool-of-python-interpreters-%08d", i), ResourceVersion: strconv.Itoa(1000 + i),
+		UID:    types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)),
+		Labels: map[string]string{v1alpha1.LabelClaimName: claim, v1alpha1.LabelSandboxID: v1alpha1.E2BSandboxID(namespace, claim)},
+		Annotations: map[string]string{
+			v1alpha1.AnnotationClaimedBy:  v1alpha1.E2BUser(namespace),
+			v1alpha1.AnnotationE2BTimeout: "300",
+		},
+	}}
+	sb.Status = testutil.ReadyStatus(i, time.Unix(0, 0))
+	return sb
+}
+
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+func TestAHundredThousandRoutesFitInAHundredMebibytes(t *testing.T) {
+	const routes, limit = 100_000, 100 << 20
+	before := heap()
+	s := newStore(clock.RealClock{})
+	for i := range routes {
+		if err := s.Add(newEntry(sandbox(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := heap() - before
+	t.Logf("%d routes take %.1f MiB", s.len(), float64(used)/(1<<20))
+	if s.len() != routes || used > limit {
+		t.Errorf("%d routes take %d bytes, want %d in at most %d", s.len(), used, routes, limit)
+	}
+	if _, ok := s.find(sandbox(77).Labels[v1alpha1.LabelSandboxID]); !ok {
+		t.Error("a route is missing")
+	}
+	runtime.KeepAlive(s)
+}
+
+func BenchmarkFind(b *testing.B) {
+	s := newStore(clock.RealClock{})
+	for i := range 100_000 {
+		_ = s.Add(newEntry(sandbox(i)))
+	}
+	id := sandbox(77).Labels[v1alpha1.LabelSandboxID]
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, ok := s.find(id); !ok {
+				b.Fatal("a route is missing")
+			}
+		}
+	})
+}
+
+// TestWhatWasReadYieldsToTheWatch: as soon as that has come as far.
+func TestWhatWasReadYieldsToTheWatch(t *testing.T) {
+	s := newStore(clock.RealClock{})
+	if err := s.Replace(nil, "1005"); err != nil {
+		t.Fatal(err)
+	}
+	old, fresh := newEntry(sandbox(3)), newEntry(sandbox(7)) // of versions 1003 and 1007
+	s.offer(old)
+	s.offer(fresh)
+	if _, ok := s.find(old.id); ok {
+		t.Error("a sandbox that the watch has already told gone is found")
+	}
+	if _, ok := s.find(fresh.id); !ok {
+		t.Error("a sandbox that the watch cannot know yet is not found")
+	}
+	s.UpdateResourceVersion("1007")
+	if _, ok := s.find(fresh.id); ok {
+		t.Error("a sandbox that is gone is found after the watch has come as far")
+	}
+	paused := newEntry(sandbox(8))
+	paused.state = Paused
+	newer := *paused
+	newer.version, newer.state = 2000, Running
+	_ = s.Add(paused)
+	s.offer(&newer)
+	if got, _ := s.find(paused.id); got.State != Running {
+		t.Errorf("got %+v, and the newer one is running", got)
+	}
+	for i := range 2 * maxEarly {
+		e := newEntry(sandbox(10_000 + i))
+		s.offer(e)
+	}
+	if len(s.early) > maxEarly {
+		t.Errorf("%d are kept, want at most %d", len(s.early), maxEarly)
+	}
+}
+
+// TestTwoSandboxesWithOneID: an id that is used again leads to the later claim.
+func TestTwoSandboxesWithOneID(t *testing.T) {
+	with := func(uid, claimed string, deleting bool) *v1alpha1.Sandbox {
+		sb := sandbox(1)
+		sb.UID, sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = types.UID(uid), claimed
+		if deleting {
+			sb.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		return sb
+	}
+	const early, late = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+	for name, test := range map[string]struct {
+		told []*v1alpha1.Sandbox
+		want types.UID
+	}{
+		"the later claim comes later":  {[]*v1alpha1.Sandbox{with("a", early, false), with("b", late, false)}, "b"},
+		"the later claim comes first":  {[]*v1alpha1.Sandbox{with("b", late, false), with("a", early, false)}, "b"},
+		"one that is going":            {[]*v1alpha1.Sandbox{with("b", early, false), with("a", late, true)}, "b"},
+		"one that begins to go":        {[]*v1alpha1.Sandbox{with("a", late, false), with("b", early, false), with("a", late, true), with("b", early, false)}, "b"},
+		"the same changes, and is one": {[]*v1alpha1.Sandbox{with("a", late, false), with("a", early, true)}, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(clock.RealClock{})
+			for _, sb := range test.told {
+				_ = s.Update(newEntry(sb))
+			}
+			id := sandbox(1).Labels[v1alpha1.LabelSandboxID]
+			if got, ok := s.find(id); !ok || got.UID != test.want {
+				t.Errorf("got %+v, %t; want %s", got, ok, test.want)
+			}
+			_ = s.Delete(newEntry(with("a", early, true)))
+			_ = s.Delete(newEntry(with("b", early, true)))
+			if _, ok := s.find(id); ok || len(s.byID)+len(s.byUID) != 0 {
+				t.Errorf("something is left: %v, %v", s.byID, s.byUID)
+			}
+		})
+	}
+}
+
+// TestASandboxThatLosesItsIDLosesItsRoute.
+func TestASandboxThatLosesItsIDLosesItsRoute(t *testing.T) {
+	s := newStore(clock.RealClock{})
+	sb := sandbox(1)
+	_ = s.Add(newEntry(sb))
+	id := sb.Labels[v1alpha1.LabelSandboxID]
+	sb.Annotations[v1alpha1.AnnotationClaimedBy] = "somebody"
+	_ = s.Update(newEntry(sb))
+	if _, ok := s.find(id); ok {
+		t.Error("it is still found")
+	}
+}

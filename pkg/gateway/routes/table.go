@@ -1,0 +1,89 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
+)
+
+const (
+	// readFor bounds what one question to the API server may take.
+	readFor = 10 * time.Second
+	// maxUnknown is how many ids that do not exist are remembered, and unknownFor how long.
+	maxUnknown = 4096
+	unknownFor = time.Second
+	// maxReads is how many unknown ids are looked up at a time, and maxWaiting how many more
+	// wait for that.
+	maxReads   = 16
+	maxWaiting = 256
+)
+
+// Options are what a Table is made with.
+type Options struct {
+	// AllowLoopback lets sandboxes have loopback addresses, as simulated ones do.
+	AllowLoopback bool
+	// Clock is the time; nil is that of the machine.
+	Clock clock.Clock
+}
+
+// Table knows the sandboxes of the E2B API, at some 400 bytes each. Run fills it; without
+// that, each question is passed on to the API server.
+type Table struct {
+	client        typed.AgentsV1alpha1Interface
+	allowLoopback bool
+	clock         clock.Clock
+	store         *store
+
+	// unknown are ids that do not exist, with the time until which that counts.
+	unknown *lru.Cache
+	// reading and waiting bound the look-ups of ids that the watch has not told.
+	reading, waiting chan struct{}
+	lookups          flight.Group[Route]
+	addresses        flight.Group[netip.Addr]
+}
+
+// New returns a table that reads through client.
+func New(client versioned.Interface, options Options) *Table {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	return &Table{
+		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
+		store: newStore(options.Clock), unknown: lru.New(maxUnknown),
+		reading: make(chan struct{}, maxReads), waiting: make(chan struct{}, maxWaiting),
+	}
+}
+
+// HasSynced reports whether all sandboxes that were there at the start are known.
+func (t *Table) HasSynced() bool { return t.store.hasSynced() }
+
+// Len is how many sandboxes are known.
+func (t *Table) Len() int { return t.store.len() }
+
+// Known returns what has been told of an id. It asks nobody.
+func (t *Table) Known(id string) (Route, bool) { return t.store.find(id) }
+
+// Find returns the route of an id. An id that is not known yet, because another replica made
+// it just now, is looked up. Errors are ErrNotFound, ErrUnavailable, or that of ctx.
+func (t *Table) Find(ctx context.Context, id string) (Route, error) {
+	if route, ok := t.store.find(id); ok {
+		return route, nil
+	}
+	namespace, claim, ok := Split(id)
+	if !ok || t.isUnknown(id) {
+		return Route{}, ErrNotFound
+	}
+	return t.lookups.Do(ctx, id, func(ctx context.Context) (Route, error) {
+		return t.lookUp(ctx, id, namespace, claim)
+	})
+}

@@ -1,0 +1,73 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// pageSize is how many sandboxes are in memory in full when all are listed.
+const pageSize = 500
+
+// Run watches until ctx is done, and begins again whenever the watch breaks.
+func (t *Table) Run(ctx context.Context) error {
+	reflector := cache.NewReflectorWithOptions(t.listWatch(), nil, t.store, cache.ReflectorOptions{
+		Name: "routes", TypeDescription: "sandboxes of the E2B API", Clock: t.clock,
+		// Everything that is created elsewhere is read through as long as the watch is
+		// broken, so that is kept short.
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Steps: 10, Factor: 2, Jitter: 1},
+	})
+	reflector.WatchListPageSize = pageSize
+	reflector.RunWithContext(ctx)
+	return nil
+}
+
+// listWatch lists and watches the sandboxes as entries.
+func (t *Table) listWatch() *cache.ListWatch {
+	sandboxes := t.client.Sandboxes(metav1.NamespaceAll)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = v1alpha1.LabelSandboxID
+			if options.ResourceVersion == "0" {
+				options.ResourceVersion = "" // a list of any age would come in one page
+			}
+			page, err := sandboxes.List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			entries := &internalversion.List{ListMeta: page.ListMeta, Items: make([]runtime.Object, 0, len(page.Items))}
+			for i := range page.Items {
+				entries.Items = append(entries.Items, newEntry(&page.Items[i]))
+			}
+			return entries, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = v1alpha1.LabelSandboxID
+			w, err := sandboxes.Watch(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, compact), nil
+		},
+	}
+}
+
+// compact makes an entry of a sandbox. What is no change, such as a bookmark, stays as it is.
+func compact(event watch.Event) (watch.Event, bool) {
+	sandbox, ok := event.Object.(*v1alpha1.Sandbox)
+	if ok && (event.Type == watch.Added || event.Type == watch.Modified || event.Type == watch.Deleted) {
+		event.Object = newEntry(sandbox)
+	}
+	return event, true
+}

@@ -1,0 +1,105 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+
+	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+)
+
+const (
+	// tokensKept is how many tokens are remembered, for tokenLifetime each, and failures to
+	// get one for failureLifetime.
+	tokensKept      = 10000
+	tokenLifetime   = 10 * time.Minute
+	failureLifetime = time.Second
+	// resumeTimeout bounds a resume because of traffic.
+	resumeTimeout = time.Minute
+)
+
+// agent acts for teams where traffic needs it.
+type agent struct {
+	teams interface {
+		For(team string) (versioned.Interface, error)
+	}
+	clock  clock.Clock
+	tokens *cache.LRUExpireCache
+}
+
+func newAgent(teams interface {
+	For(team string) (versioned.Interface, error)
+}, clk clock.Clock) *agent {
+	return &agent{teams: teams, clock: clk, tokens: cache.NewLRUExpireCache(tokensKept)}
+}
+
+// remembered is a token, or why there was none.
+type remembered struct {
+	token string
+	err   error
+}
+
+// token returns the access token of the runtime in a sandbox. It stays the same as long as
+// the claim has the sandbox, so it is remembered by the sandbox's UID and the claim's name.
+func (a *agent) token(ctx context.Context, route routes.Route) (string, error) {
+	key := tokenKey{route.Claim, route.UID}
+	if was, ok := a.tokens.Get(key); ok {
+		r := was.(remembered)
+		return r.token, r.err
+	}
+	client, err := a.teams.For(route.Namespace)
+	if err != nil {
+		return "", err
+	}
+	token, err := e2b.TokenOf(ctx, client.AgentsV1alpha1(), route.Namespace, route.Claim, route.Name, route.UID)
+	switch {
+	case err == nil && token == "":
+		err = errors.New("the sandbox has no access token")
+		fallthrough
+	case err != nil:
+		if ctx.Err() == nil {
+			a.tokens.Add(key, remembered{err: err}, failureLifetime)
+		}
+		return "", fmt.Errorf("access token of sandbox %s/%s: %w", route.Namespace, route.Name, err)
+	}
+	a.tokens.Add(key, remembered{token: token}, tokenLifetime)
+	return token, nil
+}
+
+type tokenKey struct {
+	claim string
+	uid   types.UID
+}
+
+// resume resumes the sandbox of a route that traffic came for.
+func (a *agent) resume(ctx context.Context, route routes.Route) error {
+	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	client, err := a.teams.For(route.Namespace)
+	if err != nil {
+		return err
+	}
+	agents := client.AgentsV1alpha1()
+	sb, err := agents.Sandboxes(route.Namespace).Get(ctx, route.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, err)
+	}
+	if sb.UID != route.UID || !sb.Spec.Paused {
+		return nil // it is another one, or others have resumed it
+	}
+	if err := e2b.Resume(ctx, agents, sb, a.clock); err != nil {
+		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, err)
+	}
+	return nil
+}

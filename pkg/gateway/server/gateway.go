@@ -1,0 +1,119 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server puts the gateway together: the E2B API, the roads to sandboxes, the routes
+// and the keys, behind one listener.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys/limit"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/road"
+)
+
+// Config is what a gateway is made with.
+type Config struct {
+	Options
+	// Client reaches the cluster as the gateway itself.
+	Client *rest.Config
+	// Groups are those of the users that the gateway acts for. None leaves them to the
+	// cluster, which knows the groups of a ServiceAccount.
+	Groups []string
+	// Keys knows the API keys.
+	Keys *keys.Keys
+	// Source learns of changes of the keys; nil where there are none by others.
+	Source KeySource
+}
+
+// KeySource learns of API keys.
+type KeySource interface {
+	// Run does so until ctx is done.
+	Run(ctx context.Context)
+	// Synced reports whether all keys that were there at the start are known.
+	Synced() bool
+}
+
+// Gateway serves the E2B API and the roads to sandboxes.
+type Gateway struct {
+	source  KeySource
+	table   *routes.Table
+	road    *road.Road
+	handler http.Handler
+}
+
+// New returns a gateway. Nothing runs yet.
+func New(c Config) (*Gateway, error) {
+	registerMetrics()
+	own, err := versioned.NewForConfig(unlimited(c.Client))
+	if err != nil {
+		return nil, fmt.Errorf("client of the cluster: %w", err)
+	}
+	teams := identity.New(c.Client, c.Groups...)
+	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
+	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback})
+	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.RoadError})
+	agents := newAgent(teams, clock.RealClock{})
+	var domain string
+	if len(c.Domains) > 0 {
+		domain = c.Domains[0]
+	}
+	api := e2b.New(e2b.Options{
+		Keys: c.Keys, Allow: limiter.Allow, Clients: teams.For, Limits: mapping.Limits{MaxTimeout: c.MaxTimeout}, Domain: domain,
+		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
+	})
+	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
+	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads)}, nil
+}
+
+func unlimited(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = -1, 0
+	return config
+}
+
+// Run learns of keys and routes until ctx is cancelled, and returns when that has ended.
+func (g *Gateway) Run(ctx context.Context) error {
+	defer g.road.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	if g.source != nil {
+		group.Go(func() error {
+			g.source.Run(ctx)
+			return nil
+		})
+	}
+	group.Go(func() error { return g.table.Run(ctx) })
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Ready returns nil when the gateway knows the keys and the routes.
+func (g *Gateway) Ready() error {
+	if g.source != nil && !g.source.Synced() {
+		return errors.New("the API keys are not known yet")
+	}
+	if !g.table.HasSynced() {
+		return errors.New("the routes are not known yet")
+	}
+	return nil
+}
+
+// ServeHTTP serves one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }

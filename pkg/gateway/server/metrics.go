@@ -1,0 +1,90 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // what is asked of the cluster
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
+)
+
+// The two kinds of requests.
+const (
+	toAPI     = "api"
+	toSandbox = "sandbox"
+)
+
+var (
+	requestSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "gateway",
+		Name:           "request_duration_seconds",
+		Help:           "How long requests took, by what they were for (api or sandbox) and the code of the answer.",
+		Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"to", "code"})
+
+	requestsInFlight = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "gateway",
+		Name:           "requests_in_flight",
+		Help:           "How many requests are being answered, by what they are for (api or sandbox).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"to"})
+
+	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(requestSeconds, requestsInFlight) })
+)
+
+// counted hands requests to the API or to sandboxes, and counts them.
+func counted(api *e2b.API, roads *proxy.Proxy) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to, handler := toAPI, http.Handler(api)
+		if roads.Match(r) {
+			to, handler = toSandbox, roads
+		}
+		requestsInFlight.WithLabelValues(to).Inc()
+		began, seen := clock.RealClock{}.Now(), &status{ResponseWriter: w}
+		defer func() {
+			requestsInFlight.WithLabelValues(to).Dec()
+			requestSeconds.WithLabelValues(to, seen.String()).Observe(clock.RealClock{}.Since(began).Seconds())
+		}()
+		handler.ServeHTTP(seen, r)
+	})
+}
+
+// status remembers the code of an answer.
+type status struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *status) WriteHeader(code int) {
+	if s.code == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
+		s.code = code
+	}
+	s.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController find what the writer can do.
+func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// String is the code, or its class if it is an unusual one of a sandbox's.
+func (s *status) String() string {
+	switch {
+	case s.code == 0:
+		return "200"
+	case s.code < 600 && http.StatusText(s.code) != "":
+		return strconv.Itoa(s.code)
+	}
+	return "other"
+}

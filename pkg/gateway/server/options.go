@@ -1,0 +1,82 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+)
+
+// Options are how the gateway serves.
+type Options struct {
+	// Domains are those below which sandboxes have hosts, <port>-<id>.<domain>; the first is
+	// told to clients. Empty takes any domain for one.
+	Domains []string
+	// EnvdVersion is what clients are told of envd in the sandboxes: a semantic version.
+	EnvdVersion string
+	// MaxTimeout is the longest timeout of a sandbox in seconds.
+	MaxTimeout int64
+	// AllowKeys lets teams make API keys through the API.
+	AllowKeys bool
+	// KeyRate is how many requests a second a key may make, and KeyBurst how many at once.
+	KeyRate  float64
+	KeyBurst int
+	// MaxRequests is how many requests of the API are worked at at a time, and
+	// MaxForwarded how many requests to sandboxes.
+	MaxRequests, MaxForwarded int
+	// AllowLoopback lets sandboxes have addresses of this machine, as simulated ones do.
+	AllowLoopback bool
+}
+
+// NewOptions returns the defaults.
+func NewOptions() Options {
+	return Options{
+		EnvdVersion: "0.4.0", MaxTimeout: mapping.DefaultMaxTimeout, AllowKeys: true,
+		KeyRate: 50, KeyBurst: 200, MaxRequests: 1000, MaxForwarded: 20000,
+	}
+}
+
+// AddFlags adds the flags of the options to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.Domains, "domain", o.Domains, ""+
+		"Domain below which sandboxes have hosts, <port>-<id>.<domain>. The first one is told to clients. Without it any domain is taken for one. May be repeated.")
+	fs.StringVar(&o.EnvdVersion, "envd-version", o.EnvdVersion, "Version of envd in the sandboxes, as clients are told: they decide by it what it can do.")
+	fs.Int64Var(&o.MaxTimeout, "max-timeout", o.MaxTimeout, "Longest timeout of a sandbox, in seconds.")
+	fs.BoolVar(&o.AllowKeys, "allow-api-keys", o.AllowKeys, "Let teams make further API keys of theirs through the API.")
+	fs.Float64Var(&o.KeyRate, "key-rate", o.KeyRate, "How many requests a second an API key may make. A team may make ten times as many.")
+	fs.IntVar(&o.KeyBurst, "key-burst", o.KeyBurst, "How many requests an API key may make at once.")
+	fs.IntVar(&o.MaxRequests, "max-requests", o.MaxRequests, "How many requests of the API are worked at at a time. A team has at most what it leaves free for others.")
+	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "How many requests to sandboxes are forwarded at a time. A team has at most what it leaves free for others.")
+	fs.BoolVar(&o.AllowLoopback, "allow-loopback", o.AllowLoopback, "Forward requests to addresses of this machine too, which simulated sandboxes have. Not for clusters.")
+}
+
+// Validate returns all errors of the options.
+func (o *Options) Validate() error {
+	var errs []error
+	for _, domain := range o.Domains {
+		if why := validation.IsDNS1123Subdomain(strings.ToLower(domain)); len(why) > 0 {
+			errs = append(errs, fmt.Errorf("--domain %q: %s", domain, why[0]))
+		}
+	}
+	if !isVersion(o.EnvdVersion) {
+		errs = append(errs, fmt.Errorf("--envd-version %q must be a semantic version from 0.1.0 on: with less, clients delete their sandboxes", o.EnvdVersion))
+	}
+	if o.MaxTimeout < mapping.MinTimeout {
+		errs = append(errs, fmt.Errorf("--max-timeout must be at least %d", mapping.MinTimeout))
+	}
+	if o.KeyRate <= 0 || o.KeyBurst <= 0 {
+		errs = append(errs, errors.New("--key-rate and --key-burst must be positive"))
+	}
+	if o.MaxRequests <= 0 || o.MaxForwarded <= 0 {
+		errs = append(errs, errors.New("--max-requests and --max-forwarded must be positive"))
+	}
+	return utilerrors.NewAggregate(errs)
+}

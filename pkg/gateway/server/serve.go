@@ -1,0 +1,121 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	// headerTimeout is how long the headers of a request may take, idleTimeout how long a
+	// connection may be without one, and maxHeader how long they may be together.
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	// drainTimeout is how long requests may take to end when the server does, and
+	// cutTimeout how long they may take after their connections were cut.
+	drainTimeout = 20 * time.Second
+	cutTimeout   = 20 * time.Second
+)
+
+// Serve answers requests of a listener until ctx is cancelled, over TLS if config is not
+// nil, and returns when all are answered or cut off.
+func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
+	return Serve(ctx, listener, config, g)
+}
+
+// Serve answers requests of a listener by a handler in the same way.
+func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handler http.Handler) error {
+	var working sync.WaitGroup
+	logger := klog.FromContext(ctx)
+	// Connections that were upgraded are the handlers' own, and end with this.
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			working.Add(1)
+			defer working.Done()
+			handler.ServeHTTP(w, r)
+		}),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		TLSConfig:         config,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		Protocols:         new(http.Protocols),
+		// Bounds what clients can make the server keep for streams that nobody reads.
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 250, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
+		},
+		ErrorLog: log.New(quiet{logger}, "", 0),
+	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(true)
+	server.Protocols.SetUnencryptedHTTP2(config == nil)
+	failed := make(chan error, 1)
+	go func() {
+		if config != nil {
+			failed <- server.ServeTLS(listener, "", "")
+		} else {
+			failed <- server.Serve(listener)
+		}
+	}()
+	select {
+	case err := <-failed:
+		return errors.Join(fmt.Errorf("serving on %s: %w", listener.Addr(), err), server.Close())
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err := server.Shutdown(drain)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close() // what streams now is cut
+	}
+	if ended := <-failed; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	cut()
+	return errors.Join(err, waitFor(&working))
+}
+
+// waitFor waits for handlers whose connections are cut.
+func waitFor(working *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		working.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(cutTimeout):
+		return fmt.Errorf("requests are still worked at %s after their connections were cut", cutTimeout)
+	}
+}
+
+// quiet logs what net/http says of single connections where it is asked for: it is about
+// clients that anybody can be. A panic is about us.
+type quiet struct{ klog.Logger }
+
+// Write implements io.Writer.
+func (q quiet) Write(line []byte) (int, error) {
+	if bytes.HasPrefix(line, []byte("http: panic")) || bytes.HasPrefix(line, []byte("http2: panic")) {
+		q.Error(nil, "A request ended in a panic", "message", string(line))
+		return len(line), nil
+	}
+	q.V(4).Info("Connection", "message", string(line))
+	return len(line), nil
+}

@@ -1,0 +1,184 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+)
+
+// boxAt runs a program at an address and returns its port.
+func boxAt(t *testing.T, ip string, handler http.HandlerFunc) int {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := httptest.NewUnstartedServer(handler)
+	_ = box.Listener.Close() // it is to have another address
+	box.Listener = l
+	box.Start()
+	t.Cleanup(box.Close)
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// TestSandboxProxy: who may, reaches the ports of a sandbox through the API server, and the
+// sandbox learns nothing with which it could ask the API server for anything.
+func TestSandboxProxy(t *testing.T) {
+	t.Parallel()
+	server := testutil.Start(t)
+	set := server.Set(t, "team", "pool", 2)
+	names := server.StockWith(t, set, 0, 2, func(_ int, sb *v1alpha1.Sandbox) {
+		sb.Status.SandboxIP, sb.Status.PodInfo.PodIP = "127.9.1.1", "127.9.1.1"
+	})
+	var got *http.Request
+	port := boxAt(t, "127.9.1.1", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			if conn, err := (&websocket.Upgrader{}).Upgrade(w, r, nil); err == nil {
+				_ = conn.WriteMessage(websocket.TextMessage, []byte("hello"))
+				_ = conn.Close()
+			}
+			return
+		}
+		got = r.Clone(context.Background())
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(r.Method + " " + string(body)))
+	})
+	transport, err := rest.TransportFor(server.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := server.Config.Host + "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/"
+	ask := func(method, path, body string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Cookie", "secret")
+		r.Header.Set("X-Remote-User", "secret")
+		r.Header.Set("Authorization", "Basic secret")
+		r.Header.Set("X-Access-Token", "mine")
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, string(text)
+	}
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		resp, text := ask(method, fmt.Sprintf("%s/proxy/%d/a%%2Fb/c?x=1", names[0], port), "{body")
+		if resp.StatusCode != http.StatusTeapot || text != method+" {body" {
+			t.Fatalf("%s: %d %s", method, resp.StatusCode, text)
+		}
+		if got.RequestURI != "/a%2Fb/c?x=1" || got.Header.Get("X-Access-Token") != "mine" {
+			t.Errorf("the sandbox is asked for %s, %v", got.RequestURI, got.Header)
+		}
+		if strings.Contains(fmt.Sprint(got.Header), "secret") {
+			t.Errorf("the sandbox sees %v", got.Header)
+		}
+		if resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Content-Security-Policy") != "sandbox" {
+			t.Errorf("the browser gets %v", resp.Header)
+		}
+	}
+	for path, say := range map[string]string{
+		"/proxy": "the port is missing", "/proxy/": "the port must be", "/proxy/http/x": "the port must be", "/proxy/0/": "the port must be",
+		"/proxy/65536/": "the port must be", "/proxy/080/": "the port must be",
+	} {
+		if resp, text := ask("GET", names[0]+path, ""); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, say) {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, text)
+		}
+	}
+	if resp, text := ask("GET", "nobody/proxy/80/", ""); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("nobody: %d %s", resp.StatusCode, text)
+	}
+	if resp, text := ask("GET", names[0]+"/proxy/1/", ""); resp.StatusCode != http.StatusBadGateway || !strings.Contains(text, `"kind":"Status"`) {
+		t.Errorf("a port that is not open: %d %s", resp.StatusCode, text)
+	}
+
+	dialer := websocket.Dialer{TLSClientConfig: tlsOf(t, server.Config)}
+	conn, resp, err := dialer.DialContext(t.Context(), strings.Replace(base, "https", "wss", 1)+names[0]+"/proxy/"+strconv.Itoa(port)+"/ws", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, text, err := conn.ReadMessage(); err != nil || string(text) != "hello" {
+		t.Errorf("%s %v", text, err)
+	}
+	_ = conn.Close() // it has ended
+
+	// One that does not run is not reached, though connections to it are kept.
+	sandboxes := server.Client.AgentsV1alpha1().Sandboxes("team")
+	sb, err := sandboxes.Get(t.Context(), names[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb.Status.Phase = v1alpha1.SandboxFailed
+	if _, err := sandboxes.UpdateStatus(t.Context(), sb, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if resp, text := ask("GET", fmt.Sprintf("%s/proxy/%d/", names[0], port), ""); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "not running") {
+		t.Errorf("a failed one: %d %s", resp.StatusCode, text)
+	}
+	// A client with raw paths, as kubectl get --raw.
+	raw, err := server.Client.AgentsV1alpha1().RESTClient().Get().AbsPath("/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/" + names[1] + "/proxy/1/").DoRaw(t.Context())
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusBadGateway {
+		t.Errorf("%s %v", raw, err)
+	}
+	// The right is one of its own: without it, nothing is told.
+	other := rest.CopyConfig(server.Config)
+	other.Impersonate.UserName = "somebody"
+	as, err := rest.TransportFor(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", base+names[1]+"/proxy/80/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied, err := as.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer denied.Body.Close()
+	if text, _ := io.ReadAll(denied.Body); denied.StatusCode != http.StatusForbidden || !strings.Contains(string(text), "sandboxes/proxy") {
+		t.Errorf("somebody: %d %s", denied.StatusCode, text)
+	}
+}
+
+func tlsOf(t *testing.T, config *rest.Config) *tls.Config {
+	t.Helper()
+	c, err := rest.TLSConfigFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.NextProtos = []string{"http/1.1"}
+	return c
+}

@@ -1,0 +1,173 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package road
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ErrNotRunning means that a sandbox has no address at the moment: it is paused, starting,
+// failed, gone, or another one has its name.
+var ErrNotRunning = errors.New("sandbox is not running")
+
+// Target is one port of one sandbox.
+type Target struct {
+	// Namespace, Name and UID are the sandbox's.
+	Namespace, Name string
+	UID             types.UID
+	// Claim is the name of the claim that holds the sandbox, where that matters: one that
+	// went back to its pool keeps its UID. Connections of two claims are kept apart.
+	Claim string
+	// Port is from 1 to 65535.
+	Port int
+}
+
+// Resolve returns the address that a sandbox has now. It is asked before each new
+// connection, and has to know of every change that is over: an address may belong to
+// another sandbox by now. Errors are ErrNotRunning, or why the truth could not be found out.
+type Resolve func(ctx context.Context, target Target) (netip.Addr, error)
+
+// DefaultTunnelIdle is how long a connection that was upgraded, such as a WebSocket, may be
+// without a byte in either direction.
+const DefaultTunnelIdle = time.Hour
+
+// Options are what a Road is made with.
+type Options struct {
+	// Resolve finds the addresses.
+	Resolve Resolve
+	// Error answers a request that could not be forwarded or whose answer did not come.
+	// err wraps ErrNotRunning, is another one of Resolve, or one of the connection.
+	Error func(w http.ResponseWriter, r *http.Request, err error)
+	// Answer, if it is not nil, may change the headers of each answer.
+	Answer func(r *http.Request, header http.Header)
+	// TunnelIdle ends a connection that was upgraded after so long without a byte. 0 is
+	// DefaultTunnelIdle.
+	TunnelIdle time.Duration
+}
+
+// Road forwards requests to sandboxes: HTTP/1.1, HTTP/2 and WebSockets, in constant memory
+// however long they are. It follows no redirect and asks no proxy of the environment.
+// Connections are kept for each sandbox by its UID, so they never lead to another one.
+type Road struct {
+	options Options
+	dialer  net.Dialer
+	// plain is for HTTP/1.1, and streams for gRPC, which needs HTTP/2.
+	plain, streams *http.Transport
+	proxy          *httputil.ReverseProxy
+}
+
+// New returns a Road. Close ends it.
+func New(options Options) *Road {
+	if options.TunnelIdle == 0 {
+		options.TunnelIdle = DefaultTunnelIdle
+	}
+	r := &Road{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
+	r.plain, r.streams = r.newTransport(false), r.newTransport(true)
+	r.proxy = &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		Transport:      transports{r},
+		FlushInterval:  -1, // whoever streams is heard at once
+		BufferPool:     newBuffers(),
+		ModifyResponse: r.modify,
+		ErrorHandler:   r.fail,
+		ErrorLog:       log.New(discard{}, "", 0), // it tells of what clients break off
+	}
+	return r
+}
+
+// journey is what belongs to one request on its way.
+type journey struct {
+	target Target
+	body   *watchedBody
+	proto  int
+}
+
+type journeyKey struct{}
+
+// Forward sends a request to a target as it is, its path and its Host too, but for headers
+// that belong to one connection, and copies the answer. It returns when both are through.
+func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) {
+	if req.Method == http.MethodConnect {
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	j := &journey{target: target, proto: req.ProtoMajor}
+	req = req.Clone(context.WithValue(req.Context(), journeyKey{}, j))
+	if req.Body != nil && req.Body != http.NoBody {
+		j.body = &watchedBody{ReadCloser: req.Body}
+		req.Body = j.body
+	}
+	controller := http.NewResponseController(w)
+	// Deadlines that earlier requests of the connection had are not this one's.
+	_ = controller.SetWriteDeadline(time.Time{})
+	// Without this the server takes the rest of the body, and its end, away from the
+	// transport when the answer begins, which then breaks off. HTTP/2 does it anyway.
+	_ = controller.EnableFullDuplex()
+	r.proxy.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: r.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
+}
+
+// Close ends all idle connections.
+func (r *Road) Close() {
+	r.plain.CloseIdleConnections()
+	r.streams.CloseIdleConnections()
+}
+
+// rewrite directs a request. The query stays as it came: what is behind judges it.
+func rewrite(p *httputil.ProxyRequest) {
+	j := p.In.Context().Value(journeyKey{}).(*journey)
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", hostOf(j.target)
+	p.Out.URL.RawQuery = p.In.URL.RawQuery
+	p.Out.Host = cmp.Or(p.In.Host, j.target.Name)
+	p.SetXForwarded()
+}
+
+// transports is the one that a request needs.
+type transports struct{ *Road }
+
+// RoundTrip implements http.RoundTripper.
+func (t transports) RoundTrip(req *http.Request) (*http.Response, error) {
+	if isGRPC(req) {
+		return t.streams.RoundTrip(req)
+	}
+	return t.plain.RoundTrip(req)
+}
+
+func isGRPC(req *http.Request) bool {
+	kind := req.Header.Get("Content-Type")
+	return req.ProtoMajor >= 2 && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
+}
+
+// modify changes an answer before it is copied.
+func (r *Road) modify(resp *http.Response) error {
+	j := resp.Request.Context().Value(journeyKey{}).(*journey)
+	if r.options.Answer != nil {
+		r.options.Answer(resp.Request, resp.Header)
+	}
+	// What is left of a body must not be taken for the next request of the connection.
+	if j.body != nil && j.proto == 1 && !j.body.done.Load() {
+		resp.Header.Set("Connection", "close")
+	}
+	return nil
+}
+
+// fail answers a request of which nothing came back.
+func (r *Road) fail(w http.ResponseWriter, req *http.Request, err error) {
+	j := req.Context().Value(journeyKey{}).(*journey)
+	if j.body != nil && j.proto == 1 && !j.body.done.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	r.options.Error(w, req, causeOf(err))
+}

@@ -1,0 +1,111 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package road
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// dialTimeout bounds finding a sandbox and connecting to it.
+	dialTimeout = 10 * time.Second
+	// idleTimeout is how long a connection is kept that nobody uses, and idlePerPort and
+	// idleInAll how many are.
+	idleTimeout = 60 * time.Second
+	idlePerPort = 64
+	idleInAll   = 4096
+	// maxHeader is how long the headers of an answer may be together.
+	maxHeader = 1 << 20
+	// streamWindow and connectionWindow are how much of HTTP/2 answers is taken in that
+	// nobody has read yet.
+	streamWindow     = 64 << 10
+	connectionWindow = 2 << 20
+)
+
+// newTransport returns a transport to sandboxes, over HTTP/1.1 or over HTTP/2 without TLS.
+func (r *Road) newTransport(http2 bool) *http.Transport {
+	t := &http.Transport{
+		DialContext:            r.dial,
+		DisableCompression:     true, // what goes on is what came
+		MaxIdleConns:           idleInAll,
+		MaxIdleConnsPerHost:    idlePerPort,
+		IdleConnTimeout:        idleTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		ReadBufferSize:         4 << 10,
+		WriteBufferSize:        4 << 10,
+		Protocols:              new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
+		},
+	}
+	t.Protocols.SetHTTP1(!http2)
+	t.Protocols.SetUnencryptedHTTP2(http2)
+	return t
+}
+
+// separator is in no name, namespace or UID.
+const separator = "_"
+
+// hostOf is what stands for a target in URLs. Connections are kept by it, and so never
+// serve another sandbox, whatever addresses they have.
+func hostOf(t Target) string {
+	return strings.Join([]string{string(t.UID), t.Claim, t.Name, t.Namespace}, separator) + ":" + strconv.Itoa(t.Port)
+}
+
+// targetOf reads what hostOf wrote.
+func targetOf(address string) (Target, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return Target{}, err
+	}
+	parts := strings.Split(host, separator)
+	n, err := strconv.Atoi(port)
+	if len(parts) != 4 || err != nil {
+		return Target{}, fmt.Errorf("%q is no target", address)
+	}
+	return Target{UID: types.UID(parts[0]), Claim: parts[1], Name: parts[2], Namespace: parts[3], Port: n}, nil
+}
+
+// dial finds out where a sandbox is now, and connects to it there.
+func (r *Road) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	target, err := targetOf(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	ip, err := r.options.Resolve(ctx, target)
+	if err != nil {
+		return nil, &resolveError{err}
+	}
+	if !ip.IsValid() || ip.IsUnspecified() {
+		return nil, &resolveError{fmt.Errorf("%w: it has no address", ErrNotRunning)}
+	}
+	return r.dialer.DialContext(ctx, network, netip.AddrPortFrom(ip, uint16(target.Port)).String())
+}
+
+// resolveError is an error of Resolve, behind those that net/http puts around it.
+type resolveError struct{ error }
+
+func (e *resolveError) Unwrap() error { return e.error }
+
+// causeOf returns what went wrong, without what net/http says of made-up hosts.
+func causeOf(err error) error {
+	if resolve, ok := errors.AsType[*resolveError](err); ok {
+		return resolve.error
+	}
+	return err
+}

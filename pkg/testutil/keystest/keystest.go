@@ -1,0 +1,130 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keystest tells whether a backend keeps API keys as keys.Backend promises.
+package keystest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+)
+
+// Contract makes keys for two teams, uses them and takes them back.
+func Contract(t *testing.T, backend keys.Backend, team, other string) {
+	k := keys.New(backend)
+	root, rootText := issue(t, k, keys.Request{Team: team, Name: "root \u2713"})
+	if root.Team != team || root.Name != "root \u2713" || root.CreatedBy != "" || root.CreatedAt.IsZero() || !strings.HasPrefix(rootText, root.Mask.Prefix+root.ID) {
+		t.Errorf("issued %+v", root)
+	}
+	by := authenticate(t, k, rootText)
+	if want := (keys.Caller{Team: team, KeyID: root.ID, KeyName: root.Name}); by != want {
+		t.Errorf("authenticated as %+v, want %+v", by, want)
+	}
+	child, childText := issue(t, k, keys.Request{Team: team, Name: "child", By: &by})
+	byChild := authenticate(t, k, childText)
+	grandchild, grandchildText := issue(t, k, keys.Request{Team: team, Name: "grandchild", By: &byChild})
+	byGrandchild := authenticate(t, k, grandchildText)
+	foreign, foreignText := issue(t, k, keys.Request{Team: other, Name: "foreign"})
+	byForeign := authenticate(t, k, foreignText)
+	if child.CreatedBy != root.ID || grandchild.CreatedBy != child.ID {
+		t.Errorf("made by %q and %q, want %q and %q", child.CreatedBy, grandchild.CreatedBy, root.ID, child.ID)
+	}
+	if got, want := listed(t, k, team), idsOf([]keys.Record{root, child, grandchild}); !slices.Equal(got, want) {
+		t.Errorf("lists %q, want %q", got, want)
+	}
+	if got, want := listed(t, k, other), []string{foreign.ID}; !slices.Equal(got, want) {
+		t.Errorf("lists %q of another team, want %q", got, want)
+	}
+
+	// Nobody reaches into another team, and no key takes an administrator's.
+	_, _, err := k.Issue(t.Context(), keys.Request{Team: other, Name: "x", By: &by})
+	fails(t, "a key for another team", err, keys.ErrForbidden)
+	fails(t, "deleting a foreign key", k.Delete(t.Context(), byForeign, child.ID), keys.ErrNotFound)
+	fails(t, "deleting an administrator's key", k.Delete(t.Context(), byChild, root.ID), keys.ErrForbidden)
+	fails(t, "deleting no key", k.Delete(t.Context(), by, "0123456789abcdef"), keys.ErrNotFound)
+	fails(t, "deleting what is no id", k.Delete(t.Context(), by, "../"+root.ID), keys.ErrNotFound)
+	_, err = k.Revoke(t.Context(), other, root.ID)
+	fails(t, "revoking a key of another team", err, keys.ErrNotFound)
+
+	// A key that goes leaves those that it made, and they go with the first of all.
+	if err := k.Delete(t.Context(), by, child.ID); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, k, childText)
+	fails(t, "deleting it again", k.Delete(t.Context(), by, child.ID), keys.ErrNotFound)
+	_, _, err = k.Issue(t.Context(), keys.Request{Team: team, Name: "x", By: &byChild})
+	fails(t, "a key by a deleted key", err, keys.ErrUnknownKey)
+	fails(t, "deleting with a deleted key", k.Delete(t.Context(), byChild, grandchild.ID), keys.ErrUnknownKey)
+	if got := authenticate(t, k, grandchildText); got != byGrandchild {
+		t.Errorf("authenticated as %+v, want %+v", got, byGrandchild)
+	}
+	gone, err := k.Revoke(t.Context(), team, root.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := idsOf(gone), idsOf([]keys.Record{root, grandchild}); !slices.Equal(got, want) {
+		t.Errorf("revoked %q, want %q", got, want)
+	}
+	refuses(t, k, rootText)
+	refuses(t, k, grandchildText)
+	if got := authenticate(t, k, foreignText); got != byForeign {
+		t.Errorf("authenticated as %+v, want %+v", got, byForeign)
+	}
+	_, err = k.Revoke(t.Context(), team, root.ID)
+	fails(t, "revoking it again", err, keys.ErrNotFound)
+}
+
+func issue(t *testing.T, k *keys.Keys, request keys.Request) (keys.Record, string) {
+	t.Helper()
+	record, text, err := k.Issue(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record, text
+}
+
+func authenticate(t *testing.T, k *keys.Keys, text string) keys.Caller {
+	t.Helper()
+	caller, err := k.Authenticate(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caller
+}
+
+func refuses(t *testing.T, k *keys.Keys, text string) {
+	t.Helper()
+	caller, err := k.Authenticate(t.Context(), text)
+	if !errors.Is(err, keys.ErrUnknownKey) {
+		t.Errorf("a key that has gone is %+v, %v", caller, err)
+	}
+}
+
+func fails(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: error is %v, want %v", what, err, want)
+	}
+}
+
+func listed(t *testing.T, k *keys.Keys, team string) []string {
+	t.Helper()
+	records, err := k.List(t.Context(), team)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return idsOf(records)
+}
+
+func idsOf(records []keys.Record) []string {
+	ids := make([]string, 0, len(records))
+	for _, record := range records {
+		ids = append(ids, record.ID)
+	}
+	slices.Sort(ids) // times are whole seconds: it is not known which is the older
+	return ids
+}

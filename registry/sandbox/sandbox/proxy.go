@@ -1,0 +1,220 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/road"
+)
+
+// maxProxied is how many requests a server forwards to sandboxes at a time, and
+// maxProxiedOfUser how many of one user.
+const (
+	maxProxied       = 1000
+	maxProxiedOfUser = 200
+)
+
+// ProxyREST forwards requests to the ports of sandboxes, from
+// sandboxes/<name>/proxy/<port>/<path>. The right to is one of its own. What the cluster
+// knows its users by never reaches a sandbox.
+type ProxyREST struct {
+	sandboxes *genericregistry.Store
+	road      *road.Road
+	places    *places
+}
+
+var _ rest.Connecter = &ProxyREST{}
+
+// NewProxyREST returns the road to the sandboxes of a store.
+func NewProxyREST(sandboxes *genericregistry.Store) *ProxyREST {
+	r := &ProxyREST{sandboxes: sandboxes, places: newPlaces(maxProxied, maxProxiedOfUser)}
+	r.road = road.New(road.Options{Resolve: r.resolve, Error: tell, Answer: harmless})
+	return r
+}
+
+// New returns the object of which this is a part.
+func (*ProxyREST) New() runtime.Object { return &v1alpha1.Sandbox{} }
+
+// Destroy ends what connections are left idle.
+func (r *ProxyREST) Destroy() { r.road.Close() }
+
+// NewConnectOptions returns no options: what follows the port is the sandbox's.
+func (*ProxyREST) NewConnectOptions() (options runtime.Object, includeSubpath bool, param string) {
+	return nil, true, ""
+}
+
+// ConnectMethods returns the methods that are forwarded, each by the right to its verb.
+func (*ProxyREST) ConnectMethods() []string {
+	return []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+}
+
+// Connect returns what forwards a request to the sandbox of a name.
+func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewInternalError(errors.New("there is no information about the request"))
+	}
+	sb, err := r.get(ctx, info.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := addressOf(sb); err != nil {
+		return nil, unavailable(name, err)
+	}
+	user := ""
+	if who, ok := genericapirequest.UserFrom(ctx); ok {
+		user = who.GetName()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		port, path, err := beyond(req.URL.EscapedPath(), info)
+		if err != nil {
+			responder.Error(apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		leave, ok := r.places.take(user)
+		if !ok {
+			responder.Error(apierrors.NewTooManyRequests("too many requests are forwarded to sandboxes", 1))
+			return
+		}
+		defer leave()
+		next := req.Clone(context.WithValue(req.Context(), responderKey{}, answerer{responder, name}))
+		if next.URL, err = url.Parse(path); err != nil {
+			responder.Error(apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		next.URL.RawQuery = req.URL.RawQuery
+		dropCredentials(next.Header)
+		r.road.Forward(w, next, road.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
+	}), nil
+}
+
+// get returns a sandbox as it is stored now.
+func (r *ProxyREST) get(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
+	obj, err := r.sandboxes.Get(genericapirequest.WithNamespace(ctx, namespace), name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	sb, ok := obj.(*v1alpha1.Sandbox)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a Sandbox", obj)
+	}
+	return sb, nil
+}
+
+// resolve finds out where a sandbox is, before each connection to it.
+func (r *ProxyREST) resolve(ctx context.Context, target road.Target) (netip.Addr, error) {
+	sb, err := r.get(ctx, target.Namespace, target.Name)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && sb.UID != target.UID:
+		return netip.Addr{}, fmt.Errorf("%w: it is gone", road.ErrNotRunning)
+	case err != nil:
+		return netip.Addr{}, err
+	}
+	return addressOf(sb)
+}
+
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// addressOf returns the address of a sandbox that can be used.
+func addressOf(sb *v1alpha1.Sandbox) (netip.Addr, error) {
+	switch state := v1alpha1.StateOf(sb, clock.RealClock{}.Now()); state {
+	case v1alpha1.StateRunning, v1alpha1.StateAvailable:
+	default:
+		return netip.Addr{}, fmt.Errorf("%w: it is %s", road.ErrNotRunning, state)
+	}
+	ip, err := netip.ParseAddr(sb.Status.PodInfo.PodIP)
+	if err != nil || ip.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%w: it has no address", road.ErrNotRunning)
+	}
+	if ip = ip.Unmap(); ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || ip == broadcast {
+		return netip.Addr{}, fmt.Errorf("%w: %s is not the address of a pod", road.ErrNotRunning, ip)
+	}
+	return ip, nil
+}
+
+// beyond returns the port and the path that follow "proxy" in the path of a request.
+func beyond(escaped string, info *genericapirequest.RequestInfo) (port int, path string, err error) {
+	prefix := "/" + strings.Join([]string{
+		info.APIPrefix, info.APIGroup, info.APIVersion, "namespaces", info.Namespace, info.Resource, info.Name, info.Subresource,
+	}, "/")
+	const how = "write proxy/<port>/<path>, such as proxy/8080/index.html"
+	rest, ok := strings.CutPrefix(escaped, prefix)
+	if !ok {
+		return 0, "", fmt.Errorf("the path must begin with %s: %s", prefix, how)
+	}
+	rest, ok = strings.CutPrefix(rest, "/")
+	if !ok {
+		return 0, "", fmt.Errorf("the port is missing: %s", how)
+	}
+	number, path, _ := strings.Cut(rest, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 || number[0] == '0' {
+		return 0, "", fmt.Errorf("the port must be from 1 to 65535, not %q: %s", number[:min(len(number), 32)], how)
+	}
+	// Not a URL of its own, whatever the path begins with.
+	return int(n), "/" + strings.TrimLeft(path, "/"), nil
+}
+
+// credentials are headers by which the cluster knows its users.
+var credentials = []string{"Authorization", "Cookie", "X-Forwarded-Access-Token"}
+
+// dropCredentials removes what a sandbox could use in the name of who asks.
+func dropCredentials(header http.Header) {
+	for key := range header {
+		if slices.Contains(credentials, key) || strings.HasPrefix(key, "X-Remote-") || strings.HasPrefix(key, "Impersonate-") {
+			header.Del(key)
+		}
+	}
+}
+
+// harmless lets a browser take nothing that a sandbox says for the API server's own.
+func harmless(_ *http.Request, header http.Header) {
+	header.Del("Set-Cookie")
+	header.Set("Content-Security-Policy", "sandbox")
+	header.Set("X-Content-Type-Options", "nosniff")
+}
+
+type responderKey struct{}
+
+// answerer tells of errors of a request to a sandbox.
+type answerer struct {
+	rest.Responder
+	name string
+}
+
+// tell answers a request that did not get through.
+func tell(_ http.ResponseWriter, req *http.Request, err error) {
+	a, ok := req.Context().Value(responderKey{}).(answerer)
+	if !ok || req.Context().Err() != nil {
+		return // there is nobody to be told
+	}
+	a.Error(unavailable(a.name, err))
+}
+
+func unavailable(name string, err error) error {
+	e := apierrors.NewServiceUnavailable(fmt.Sprintf("sandbox %s cannot be reached: %v", name, err))
+	if !errors.Is(err, road.ErrNotRunning) {
+		e.ErrStatus.Code = http.StatusBadGateway
+	}
+	e.ErrStatus.Details = &metav1.StatusDetails{Group: v1alpha1.GroupName, Kind: "sandboxes", Name: name, RetryAfterSeconds: 1}
+	return e
+}
