@@ -23,7 +23,7 @@ import (
 
 const (
 	// maxBody is how long the body of a request may be.
-	maxBody = 1 << 20
+	maxBody = 256 << 10
 	// readTimeout is how long it may take to come, and writeTimeout how long the answer may
 	// take to be taken once it is written.
 	readTimeout  = 15 * time.Second
