@@ -70,7 +70,7 @@ func newAllocator(
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}
-	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, stores.Sandboxes, extra.RuntimeCertificates)
+	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, stores.Sandboxes, extra)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}

@@ -77,6 +77,9 @@ type ExtraConfig struct {
 	StrictAgentSandboxClaims bool
 	// RuntimeCertificates are for the agent-runtimes that speak TLS; nil is none.
 	RuntimeCertificates *agentruntime.Certificates
+	// RuntimeAttempt is how long one attempt to initialize an agent-runtime may take; 1 s
+	// if 0.
+	RuntimeAttempt time.Duration
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV

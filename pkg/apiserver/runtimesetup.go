@@ -26,15 +26,15 @@ import (
 // no runtime be called that speaks TLS.
 func newRuntimeSetup(
 	ctx context.Context, etcd *clientv3.Client, config *storagebackend.ConfigForResource, volumes agentruntime.VolumesGetter,
-	sandboxes *genericregistry.Store, certificates *agentruntime.Certificates,
+	sandboxes *genericregistry.Store, extra *ExtraConfig,
 ) (*agentruntime.Setup, error) {
 	keyring, err := agentruntime.Load(ctx, etcd, config.Prefix, config.Transformer)
 	if err != nil {
 		return nil, fmt.Errorf("the key for agent-runtimes: %w", err)
 	}
-	var options runtime.Options
-	if certificates != nil {
-		options.TLS = certificates.TLS
+	options := runtime.Options{AttemptTimeout: extra.RuntimeAttempt}
+	if extra.RuntimeCertificates != nil {
+		options.TLS = extra.RuntimeCertificates.TLS
 	}
 	return &agentruntime.Setup{
 		Keyring: keyring,

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -34,6 +35,9 @@ func withRuntimes(t *testing.T, n int, opts ...testutil.Option) (*testutil.Serve
 	knows(t, s, set, int32(n))
 	return s, set, fleet
 }
+
+// withPatientRuntimes lets a runtime be as slow as the machine is: it is called once.
+var withPatientRuntimes = testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.RuntimeAttempt = expect.Patience })
 
 // poolOf makes a pool of n available sandboxes with agent-runtimes, and returns those.
 func poolOf(t *testing.T, s *testutil.Server, fleet *runtimetest.Fleet, name string, n int) (*v1alpha1.SandboxSet, []*runtimetest.Runtime) {
@@ -109,7 +113,7 @@ func failedReplicas(t *testing.T, claim *v1alpha1.SandboxClaim, want int32) {
 // before the create is answered.
 func TestEnvironmentReachesAllWithinTheCall(t *testing.T) {
 	const n = 12
-	s, set, fleet := withRuntimes(t, n, withSyncWindow(expect.Patience/4))
+	s, set, fleet := withRuntimes(t, n, withSyncWindow(expect.Patience/4), withPatientRuntimes)
 	var mu sync.Mutex
 	waiting, all := map[string]bool{}, make(chan struct{})
 	fleet.Script(func(rt *runtimetest.Runtime, _ runtimetest.Call) runtimetest.Action {
@@ -220,7 +224,7 @@ func hang(rt *runtimetest.Runtime) { rt.Act(runtimetest.Hang(make(chan struct{})
 // TestManySandboxesAtOnce: one claim of 500, in one call.
 func TestManySandboxesAtOnce(t *testing.T) {
 	const n = 500
-	s, set, fleet := withRuntimes(t, n, withSyncWindow(expect.Patience/4))
+	s, set, fleet := withRuntimes(t, n, withSyncWindow(expect.Patience/4), withPatientRuntimes)
 	isSetUp(t, fleet, create(t, s, testutil.Claim(set, "many", n, asks)), n)
 	for _, rt := range fleet.Runtimes() {
 		if rt.Inits() != 1 {

@@ -40,7 +40,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 		})
 	}
 	before := c.reviews(t)
-	const claims = 20
+	const claims = 40
 	for i := range claims {
 		claim := builders.Claim(fmt.Sprintf("claim-%d", i), 1)
 		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: expect.Patience}
