@@ -24,8 +24,8 @@ import (
 const (
 	// maxBody is how long the body of a request may be.
 	maxBody = 256 << 10
-	// readTimeout is how long it may take to come, and writeTimeout how long the answer may
-	// take to be taken once it is written.
+	// readTimeout is how long it may take to come, also what is left of it when the answer is
+	// written, and writeTimeout how long the answer may take to be taken.
 	readTimeout  = 15 * time.Second
 	writeTimeout = 30 * time.Second
 )
@@ -44,9 +44,24 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
+// setReadDeadline bounds how long what is left of a request may take to come. It must not
+// stand while a request is worked at: when it is over, the server takes the client for gone.
+// Errors: a ResponseWriter of a test has no deadlines, and needs none.
+func setReadDeadline(w http.ResponseWriter, at time.Time) {
+	_ = http.NewResponseController(w).SetReadDeadline(at)
+}
+
+// setDeadlines bounds how long an answer may take.
 func setDeadlines(w http.ResponseWriter) {
-	// Errors: a ResponseWriter of a test has no deadlines, and needs none.
-	_ = http.NewResponseController(w).SetReadDeadline(clock.RealClock{}.Now().Add(readTimeout))
+	now := clock.RealClock{}.Now()
+	setReadDeadline(w, now.Add(readTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(now.Add(writeTimeout)) // as above
+}
+
+// writeEmpty answers without a body.
+func writeEmpty(w http.ResponseWriter, code int) {
+	setDeadlines(w)
+	w.WriteHeader(code)
 }
 
 func writeError(w http.ResponseWriter, err error) {
@@ -64,7 +79,7 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(clock.RealClock{}.Now().Add(writeTimeout)) // as above
+	setDeadlines(w)
 	text, err := json.Marshal(body)
 	if err != nil {
 		code, text = http.StatusInternalServerError, []byte(`{"code":500,"message":"internal error"}`)
@@ -79,11 +94,24 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 
 // read reads the JSON body of a request. An empty one is an empty object; fields that are
 // not known are those of a newer SDK.
-func (c *call) read(into any) error {
-	err := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody)).Decode(into)
+func (c *call) read(into any) error { return c.decode(into, func(*json.Decoder) {}) }
+
+// decode reads the JSON body of a request to its end, as set says.
+func (c *call) decode(into any, set func(*json.Decoder)) error {
+	setReadDeadline(c.w, clock.RealClock{}.Now().Add(c.api.readTimeout))
+	defer setReadDeadline(c.w, time.Time{})
+	decoder := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	set(decoder)
+	err := decoder.Decode(into)
+	if err == nil {
+		// From its end on the server notices when the client goes away.
+		if _, err = decoder.Token(); err == nil {
+			err = errors.New("there is more than one JSON value")
+		}
+	}
 	var large *http.MaxBytesError
 	switch {
-	case err == nil, isEOF(err):
+	case isEOF(err):
 		return nil
 	case errors.As(err, &large):
 		return &Error{Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body is longer than %d bytes", maxBody)}
@@ -93,9 +121,6 @@ func (c *call) read(into any) error {
 
 // fail answers with what an error means.
 func (c *call) fail(err error) {
-	if c.r.Context().Err() != nil {
-		return // there is nobody to be told
-	}
 	writeError(c.w, c.toError(err))
 }
 
@@ -110,6 +135,9 @@ func (c *call) toError(err error) error {
 		return &Error{Code: http.StatusBadRequest, Message: bad.Message}
 	case errors.As(err, &unserved):
 		return &Error{Code: http.StatusNotImplemented, Message: unserved.Error()}
+	case c.r.Context().Err() != nil:
+		// Most often there is nobody to be told.
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the request was given up; it is not known whether it had an effect"}
 	}
 	after, _ := client.RetryAfter(err)
 	var status apierrors.APIStatus

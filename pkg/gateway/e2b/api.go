@@ -60,11 +60,13 @@ type API struct {
 	Options
 	places *share.Places
 	mux    *http.ServeMux
+	// readTimeout is readTimeout, but for tests.
+	readTimeout time.Duration
 }
 
 // New returns an API.
 func New(options Options) *API {
-	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), mux: http.NewServeMux()}
+	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), mux: http.NewServeMux(), readTimeout: readTimeout}
 	for _, route := range Routes() {
 		a.mux.Handle(route.Method+" "+route.Path, a.handler(route))
 	}
@@ -73,7 +75,6 @@ func New(options Options) *API {
 
 // ServeHTTP answers one request. Whatever goes wrong is told in JSON.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setDeadlines(w)
 	if rest, ok := strings.CutPrefix(r.URL.Path, Prefix); ok && (rest == "" || rest[0] == '/') {
 		r = withPath(r, rest)
 	}
@@ -122,7 +123,7 @@ func withPath(r *http.Request, path string) *http.Request {
 func (a *API) handler(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if route.open {
-			w.WriteHeader(http.StatusOK)
+			writeEmpty(w, http.StatusOK)
 			return
 		}
 		caller, err := a.caller(r)

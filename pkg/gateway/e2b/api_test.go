@@ -4,9 +4,11 @@
 package e2b_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,6 +19,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
@@ -155,17 +158,25 @@ func TestAPI(t *testing.T) {
 		same("v1", old, ids[1:])
 		one, _ := list("/kruise/api/v2/sandboxes?n=3", "/v2/sandboxes")
 		same("an unknown key is metadata", one, ids[3:4])
-		var paged []string
-		next := ""
-		for page := 0; page == 0 || next != ""; page++ {
-			var some []string
-			some, next = list("/v2/sandboxes?limit=2&nextToken="+next, "/v2/sandboxes")
-			if len(some) > 2 || page > 10 {
-				t.Fatalf("page %d has %v", page, some)
+		for query, want := range map[string][]string{"": ids, "&state=running": ids[1:], "&n=4": ids[4:]} {
+			var paged []string
+			next := ""
+			for page := 0; page == 0 || next != ""; page++ {
+				var some []string
+				some, next = list("/v2/sandboxes?limit=2"+query+"&nextToken="+next, "/v2/sandboxes")
+				if len(some) > 2 || page > 10 {
+					t.Fatalf("page %d has %v", page, some)
+				}
+				paged = append(paged, some...)
 			}
-			paged = append(paged, some...)
+			same("pages"+query, paged, want)
 		}
-		same("pages", paged, ids)
+		before := w.lists.Load()
+		none, _ := list("/v2/sandboxes?limit=1&n=none", "/v2/sandboxes")
+		same("none", none, nil)
+		if asked := w.lists.Load() - before; asked != 1 {
+			t.Errorf("the cluster was asked %d times for a list that is empty", asked)
+		}
 		w.want(http.StatusBadRequest, key, "GET", "/v2/sandboxes?nextToken=%21", "/v2/sandboxes", "")
 		w.want(http.StatusBadRequest, key, "GET", "/v2/sandboxes?nextToken=YWJj", "/v2/sandboxes", "")
 		w.want(http.StatusBadRequest, key, "GET", "/v2/sandboxes?state=dead", "/v2/sandboxes", "")
@@ -374,4 +385,48 @@ func TestRates(t *testing.T) {
 		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
 	}
 	w.want(http.StatusForbidden, w.key("team-a"), "POST", "/api-keys", "/api-keys", `{"name":"x"}`)
+}
+
+// TestLongRequests: the time that a body has to come is not that of the answer, and a body
+// that does not come is not waited for. The server speaks HTTP/1.1, as the SDKs of node do.
+func TestLongRequests(t *testing.T) {
+	const patience = 3 * time.Second
+	w := newWorld(t)
+	w.api.SetReadTimeout(patience)
+	w.pool("team-a", "late", 0)
+	key := w.key("team-a")
+
+	made := make(chan *answer, 1)
+	go func() {
+		defer close(made)
+		made <- w.ask(key, "POST", "/sandboxes", "", `{"templateID":"late","metadata":{"e2b.agents.kruise.io/claim-timeout-seconds":"600"}}`)
+	}()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST /sandboxes HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nContent-Length: 10\r\n\r\n{", key); err != nil {
+		t.Fatal(err)
+	}
+	answered, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answered.Body.Close()
+	if answered.StatusCode != http.StatusBadRequest {
+		t.Errorf("a body that does not come is answered %d", answered.StatusCode)
+	}
+	select {
+	case a := <-made:
+		t.Fatalf("a create that waits is answered %+v", a)
+	case <-time.After(patience):
+	}
+	sets := w.server.Client.AgentsV1alpha1().SandboxSets("team-a")
+	if _, err := sets.Patch(t.Context(), "late", types.MergePatchType, []byte(`{"spec":{"replicas":1}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-made; a == nil || a.code != http.StatusCreated {
+		t.Errorf("the create is answered %+v", a)
+	}
 }

@@ -12,11 +12,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -37,7 +39,10 @@ type world struct {
 	server   *testutil.Server
 	keys     *keys.Keys
 	url      string
+	api      *e2b.API
 	document *api
+	// lists is how many lists of sandboxes the API has asked for.
+	lists *atomic.Int64
 }
 
 func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
@@ -60,9 +65,18 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t)}
+	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}}
+	config := rest.CopyConfig(server.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/sandboxes") {
+				w.lists.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
 	options := e2b.Options{
-		Keys: w.keys, Clients: identity.New(server.Config, user.SystemPrivilegedGroup).For,
+		Keys: w.keys, Clients: identity.New(config, user.SystemPrivilegedGroup).For,
 		Allow:  func(keys.Caller) (bool, time.Duration) { return true, 0 },
 		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", Domain: "box.example", AllowKeys: true,
 		MaxInFlight: 100, Clock: clock.RealClock{},
@@ -70,11 +84,18 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	for _, c := range change {
 		c(&options)
 	}
-	api := httptest.NewServer(e2b.New(options))
-	t.Cleanup(api.Close)
-	w.url = api.URL
+	w.api = e2b.New(options)
+	front := httptest.NewServer(w.api)
+	t.Cleanup(front.Close)
+	w.url = front.URL
 	return w
 }
+
+// roundTripper is a function that is one.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // key makes a key of a team.
 func (w *world) key(team string) string {

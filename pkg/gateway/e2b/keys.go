@@ -77,10 +77,8 @@ func (c *call) createKey() error {
 		Name     string `json:"name"`
 		TeamName string `json:"teamName"`
 	}
-	decoder := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&body); err != nil {
-		return &Error{Code: http.StatusBadRequest, Message: "the body is not the JSON that is expected: " + err.Error()}
+	if err := c.decode(&body, (*json.Decoder).DisallowUnknownFields); err != nil {
+		return err
 	}
 	if body.TeamName != "" && body.TeamName != c.caller.Team {
 		return &Error{Code: http.StatusForbidden, Message: "a key makes keys of its own team only"}
@@ -99,7 +97,7 @@ func (c *call) deleteKey() error {
 	if err := c.api.Keys.Delete(c.r.Context(), c.caller, c.r.PathValue("id")); err != nil {
 		return keyError(err)
 	}
-	c.w.WriteHeader(http.StatusNoContent)
+	writeEmpty(c.w, http.StatusNoContent)
 	return nil
 }
 

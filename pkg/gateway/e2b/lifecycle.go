@@ -93,7 +93,7 @@ func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
 	if _, err := c.change(c.r.Context(), sb, change(sb)); err != nil {
 		return err
 	}
-	c.w.WriteHeader(http.StatusNoContent)
+	writeEmpty(c.w, http.StatusNoContent)
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (c *call) pause() error {
 		return err
 	}
 	c.stopped()
-	c.w.WriteHeader(http.StatusNoContent)
+	writeEmpty(c.w, http.StatusNoContent)
 	return nil
 }
 

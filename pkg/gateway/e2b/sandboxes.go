@@ -24,6 +24,8 @@ const (
 	maxListed = 5000
 	// chunk is how many sandboxes are read at a time.
 	chunk = 500
+	// maxReads is how often a page is read for.
+	maxReads = 20
 )
 
 // get tells of one sandbox.
@@ -58,7 +60,7 @@ func (c *call) kill() error {
 		return err
 	}
 	c.stopped()
-	c.w.WriteHeader(http.StatusNoContent)
+	writeEmpty(c.w, http.StatusNoContent)
 	return nil
 }
 
@@ -74,11 +76,11 @@ func (c *call) listAll() error {
 	found := []mapping.Info{}
 	next := ""
 	for {
-		var infos []mapping.Info
-		if infos, next, err = c.page(c.r.Context(), query, chunk, next); err != nil {
+		part, err := c.page(c.r.Context(), query, chunk, next)
+		if err != nil {
 			return err
 		}
-		found = append(found, infos...)
+		found, next = append(found, part.infos...), part.next
 		if next == "" {
 			break
 		}
@@ -90,7 +92,8 @@ func (c *call) listAll() error {
 	return nil
 }
 
-// listPage is one page of the sandboxes that a query selects.
+// listPage is one page of the sandboxes that a query selects. One that selects few of many
+// sandboxes has fewer than asked for, and goes on.
 func (c *call) listPage() error {
 	query, err := mapping.ReadQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -101,14 +104,25 @@ func (c *call) listPage() error {
 		return err
 	}
 	found := []mapping.Info{}
-	for {
-		var infos []mapping.Info
-		// As many are read as are missing, so none is read that the page has no room for.
-		if infos, next, err = c.page(c.r.Context(), query, query.Limit-len(found), next); err != nil {
+	read := chunk
+	for range maxReads {
+		missing := query.Limit - len(found)
+		part, err := c.page(c.r.Context(), query, read, next)
+		if err != nil {
 			return err
 		}
-		found = append(found, infos...)
-		if next == "" || len(found) >= query.Limit {
+		if len(part.infos) > missing {
+			// Where the list goes on is only told of the last that was read. Fewer have no
+			// more, unless others came meanwhile.
+			if read == chunk {
+				read = part.read[missing-1]
+			} else {
+				read = missing
+			}
+			continue
+		}
+		found, next, read = append(found, part.infos...), part.next, chunk
+		if next == "" || len(found) == query.Limit {
 			break
 		}
 	}
@@ -119,27 +133,36 @@ func (c *call) listPage() error {
 	return nil
 }
 
+// part is some of a list.
+type part struct {
+	infos []mapping.Info
+	// read is how many sandboxes were read up to each.
+	read []int
+	// next is where the list goes on; empty at its end.
+	next string
+}
+
 // page reads some sandboxes of the team, and returns those that a query selects.
-func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next string) ([]mapping.Info, string, error) {
+func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next string) (*part, error) {
 	list, err := c.agents.Sandboxes(c.caller.Team).List(ctx, metav1.ListOptions{
 		LabelSelector: v1alpha1.LabelSandboxID, Limit: int64(limit), Continue: next,
 	})
 	switch {
 	case apierrors.IsResourceExpired(err), next != "" && apierrors.IsBadRequest(err):
-		return nil, "", &Error{Code: http.StatusBadRequest, Message: "nextToken is not one of this server, or is too old; begin the list anew"}
+		return nil, &Error{Code: http.StatusBadRequest, Message: "nextToken is not one of this server, or is too old; begin the list anew"}
 	case err != nil:
-		return nil, "", err
+		return nil, err
 	}
-	var infos []mapping.Info
+	found := &part{next: list.Continue}
 	for i := range list.Items {
 		if _, ok := v1alpha1.IsE2B(&list.Items[i]); !ok {
 			continue
 		}
 		if info := c.info(&list.Items[i]); query.Selects(&info) {
-			infos = append(infos, info)
+			found.infos, found.read = append(found.infos, info), append(found.read, i+1)
 		}
 	}
-	return infos, list.Continue, nil
+	return found, nil
 }
 
 func decodeNext(token string) (string, error) {

@@ -1,0 +1,9 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import "time"
+
+// SetReadTimeout says how long the body of a request may take to come.
+func (a *API) SetReadTimeout(d time.Duration) { a.readTimeout = d }
