@@ -94,6 +94,10 @@ test: controlplane ## Run all tests, with -race where there is a C compiler (TES
 	cd hack/promcheck && GOWORK=off go test ./...
 	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/kubectl go test $(RACE) -timeout 40m $(TESTARGS) $(PACKAGES)
 
+.PHONY: test-long
+test-long: ## Run all tests in their long form: more of everything, and what only repeats (TESTARGS)
+	SANDLOT_TEST_LONG=1 $(MAKE) test TESTARGS='-timeout 80m $(TESTARGS)'
+
 .PHONY: test-race
 test-race: controlplane ## Run all tests with -race, fail without a C compiler
 	CGO_ENABLED=1 KUBECTL=$(CURDIR)/bin/kubectl go test -race -timeout 40m $(TESTARGS) $(PACKAGES)

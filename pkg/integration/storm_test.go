@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
@@ -40,7 +41,7 @@ func storm(t *testing.T, s *testutil.Server, clients, n int, claim func(i int) *
 }
 
 func TestStormBindsEachSandboxOnce(t *testing.T) {
-	const clients, n, stock = 64, 2000, 1500
+	clients, n, stock := 64, expect.Many(600, 2000), expect.Many(450, 1500)
 	s, set := stocked(t, stock, withSyncWindow(time.Millisecond))
 	var bound, refused, waiting atomic.Int64
 	storm(t, s, clients, n,

@@ -23,13 +23,14 @@ import (
 // TestStormOverThreeSets: thousands of claims on one template empty the set without
 // a patch first and then the others by their stock, and bind nothing twice.
 func TestStormOverThreeSets(t *testing.T) {
-	const clients, plain, large, small, n = 64, 700, 1100, 500, 1900
+	unit := expect.Many(30, 100)
+	clients, plain, large, small, n := expect.Many(20, 64), 7*unit, 11*unit, 5*unit, 19*unit
 	s := start(t)
 	template := s.Template(t, namespace, "python")
-	s.Stock(t, s.SetOf(t, template, "large", spotPatch, large), 0, large)
-	s.Stock(t, s.SetOf(t, template, "plain", "", plain), 0, plain)
-	s.Stock(t, s.SetOf(t, template, "small", spotPatch, small), 0, small)
-	known(t, s, plain+large+small)
+	s.Stock(t, s.SetOf(t, template, "large", spotPatch, int32(large)), 0, large)
+	s.Stock(t, s.SetOf(t, template, "plain", "", int32(plain)), 0, plain)
+	s.Stock(t, s.SetOf(t, template, "small", spotPatch, int32(small)), 0, small)
+	known(t, s, int32(plain+large+small))
 
 	var bound []*v1alpha1.SandboxClaim
 	storm(t, s, clients, n,
@@ -65,7 +66,7 @@ func TestStormOverThreeSets(t *testing.T) {
 	if all := pools(bound...); all["plain"] != plain {
 		t.Errorf("%d of the set without a patch are bound, want all %d", all["plain"], plain)
 	}
-	const level = large - small // the larger set serves alone until both are level
+	level := large - small // the larger set serves alone until both are level
 	second := pools(bound[plain : plain+level]...)
 	within("of the claims after that, those of the larger set", second["large"], level)
 	third := pools(bound[plain+level:]...)
@@ -86,6 +87,7 @@ func revisionOf(t *testing.T, claim *v1alpha1.SandboxClaim) int64 {
 // TestStormOverThreeSetsOnTwoServers: batches, all or nothing and not, some of which
 // wait, until nothing is left, on two servers with one store.
 func TestStormOverThreeSetsOnTwoServers(t *testing.T) {
+	expect.LongOnly(t)
 	const clients, n, each, stock = 32, 120, 5, 200 // of each of three sets
 	one := start(t, withSyncWindow(time.Millisecond))
 	template := one.Template(t, namespace, "python")

@@ -139,6 +139,7 @@ func TestAgentSandboxForeground(t *testing.T) {
 // TestAgentSandboxNamespaceDeleted: a namespace goes with all that is seen in two groups.
 func TestAgentSandboxNamespaceDeleted(t *testing.T) {
 	t.Parallel()
+	expect.LongOnly(t)
 	c, ns := admin(t), namespace(t)
 	c.fillAgentPool(t, ns, 3)
 	c.agentBound(t, ns, newAgentClaim("theirs"))

@@ -16,14 +16,15 @@ import (
 // pool filled up between them: each claim has Pods of its own.
 func TestBurst(t *testing.T) {
 	t.Parallel()
-	const pool, clients, replicas = 400, 64, 3
+	const replicas = 3
+	pool, clients := expect.Many[int32](160, 400), expect.Many(25, 64)
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, pool)
 
 	var answers []load.Answer
 	for _, name := range []string{"first", "second"} {
 		burst := &crowd{namespace: ns, name: name, clients: clients, replicas: replicas, each: 2}
-		// 384 of the 400: all of it is warm, but that is not for a test to see.
+		// Nearly all of the pool: it is warm, but that is not for a test to see.
 		c.start(t, burst).Finish()
 		burst.checkFailures(t)
 		answers = append(answers, burst.Answers()...)

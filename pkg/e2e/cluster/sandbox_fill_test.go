@@ -16,9 +16,9 @@ import (
 // cluster's, one create of a pod.
 func TestFillWrites(t *testing.T) {
 	t.Parallel()
-	const n = 200
+	n := expect.Many(80, 200)
 	c, ns := admin(t), namespace(t)
-	expect.FilledPool(t, c, ns, n)
+	expect.FilledPool(t, c, ns, int32(n))
 
 	ours, _ := writesIn(t, ns, ownLogs()...)
 	theirs, _ := writesIn(t, ns, plane.AuditLog())

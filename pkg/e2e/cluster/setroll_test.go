@@ -155,6 +155,7 @@ func TestRollOutUnderClaims(t *testing.T) {
 // one of the revisions as a whole.
 func TestSharedTemplateUnderClaims(t *testing.T) {
 	t.Parallel()
+	expect.LongOnly(t)
 	const replicas = 30
 	c, ns := admin(t), namespace(t)
 	c.makeTemplateOf(t, ns, "base", "busybox:1")

@@ -22,7 +22,7 @@ kind: SandboxClaim
 metadata:
   name: $name
   annotations:
-    client.sandlot.io/key: $key
+    client.sandlot.io/key: "$key"
 spec:
   templateName: $pool
   replicas: $replicas
