@@ -2,7 +2,7 @@
 # Copyright The Sandlot Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Prints a folder in _output with the E2B SDKs that pkg/e2e/e2b pins, installed by npm
+# Prints a folder in _output with the E2B SDKs that pkg/testutil/e2bsdk pins, installed by npm
 # when they are missing: node_modules, and node, which runs them. That is the machine's
 # own if it is new enough for the SDKs, else one that npm installs beside them.
 #
@@ -10,7 +10,7 @@
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-pins="$root/pkg/e2e/e2b"
+pins="$root/pkg/testutil/e2bsdk"
 # Is installed where the machine's node is older than 20.18.1.
 node=22.20.0
 

@@ -113,8 +113,9 @@ func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) 
 	controller := http.NewResponseController(w)
 	// Deadlines that earlier requests of the connection had are not this one's.
 	_ = controller.SetWriteDeadline(time.Time{})
-	// Without this the server takes the rest of the body, and its end, away from the
-	// transport when the answer begins, which then breaks off. HTTP/2 does it anyway.
+	// Without this the server closes a body that has ended when the answer begins. The
+	// transport may still ask it whether that was all, and then breaks the answer off.
+	// HTTP/2 does it anyway.
 	_ = controller.EnableFullDuplex()
 	r.proxy.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: r.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
 }

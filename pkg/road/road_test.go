@@ -39,6 +39,8 @@ type street struct {
 	at map[string]netip.Addr // by UID
 	// asked counts the questions for addresses.
 	asked int
+	// before, if it is not nil, changes requests before they take the road.
+	before func(*http.Request)
 }
 
 func newStreet(t *testing.T, change func(*road.Options)) *street {
@@ -72,6 +74,9 @@ func newStreet(t *testing.T, change func(*road.Options)) *street {
 	s.road = road.New(options)
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uid := r.Header.Get("Uid")
+		if s.before != nil {
+			s.before(r)
+		}
 		s.road.Forward(w, r, road.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Claim: "claim", Port: s.port})
 	}))
 	front.Config.Protocols = new(http.Protocols)

@@ -8,48 +8,11 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
 )
-
-// writePatience is how long a client may take nothing of an answer.
-const writePatience = 5 * time.Minute
-
-// pacedWriter watches over a client: one that takes nothing of its answer is cut off, and so
-// is a connection that a handler has taken over when nothing goes through it.
-type pacedWriter struct {
-	http.ResponseWriter
-	idle  time.Duration
-	http1 bool
-	paced time.Time // when the deadline was last moved
-}
-
-// Unwrap lets http.ResponseController find what the writer can do.
-func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Write implements http.ResponseWriter. Over HTTP/2 the server sees to it itself.
-func (w *pacedWriter) Write(p []byte) (int, error) {
-	if now := (clock.RealClock{}).Now(); w.http1 && now.Sub(w.paced) > writePatience/16 {
-		w.paced = now
-		// Without deadlines, as in tests, there is no client to wait for.
-		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(writePatience))
-	}
-	return w.ResponseWriter.Write(p)
-}
-
-// Hijack implements http.Hijacker.
-func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	t := &tunnel{Conn: conn, early: buffered.Reader, idle: w.idle}
-	t.touch()
-	return t, bufio.NewReadWriter(bufio.NewReader(t), bufio.NewWriter(t)), nil
-}
 
 // errEnded is the end of what a client sends. It is an error, so that it ends the other
 // direction too: at io.EOF the proxy would wait for a sandbox that may never end.

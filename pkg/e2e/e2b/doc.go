@@ -3,6 +3,5 @@
 
 // Package e2b is for tests only: the E2B SDKs of npm, unchanged, and older versions'
 // requests as they stand on the wire, against "sandlot up --e2b-address". What the SDKs do
-// is in stories, a program each; package.json pins the SDKs. In the simulated sandboxes
-// runs a double of envd.
+// is in pkg/testutil/e2bsdk. In the simulated sandboxes runs a double of envd.
 package e2b

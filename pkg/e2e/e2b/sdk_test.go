@@ -4,13 +4,9 @@
 package e2b
 
 import (
-	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+	"github.com/sandlot-io/sandlot/pkg/testutil/e2bsdk"
 )
 
 // TestSDK tells the stories, each with a pool of its own.
@@ -40,39 +36,8 @@ func TestSDK(t *testing.T) {
 			if story.file == "old" {
 				pool = story.env[0][len("SDK="):]
 			}
-			g.tell(t, story.file, append(story.env, "POOL="+g.pool(t, pool, story.replicas))...)
+			at := e2bsdk.Gateway{API: g.url, Sandboxes: g.url, Team: team, Key: g.newKey(t, story.file)}
+			sdks.Tell(t, at, story.file, append(story.env, "POOL="+g.pool(t, pool, story.replicas))...)
 		})
-	}
-}
-
-// tell runs a story and requires that it ends well.
-func (g *gateway) tell(t *testing.T, story string, env ...string) {
-	t.Helper()
-	// Node.js looks for the SDKs beside the program.
-	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(sdk, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join("stories", story+".mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, story+".mjs")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(sdk, "node"), file)
-	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
-		"E2B_API_URL=" + g.url, "E2B_SANDBOX_URL=" + g.url, "E2B_API_KEY=" + g.newKey(t, story),
-	}, env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", story, err, out)
-	}
-	if len(out) > 0 {
-		t.Logf("%s", out)
 	}
 }

@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
@@ -35,6 +33,7 @@ func Run(ctx context.Context, o *Options) error {
 		return fmt.Errorf("client of the cluster: %w", err)
 	}
 	secrets := keys.NewSecrets(client.CoreV1(), o.KeysNamespace, clock.RealClock{})
+	registerMetrics()
 	gateway, err := server.New(server.Config{Options: o.Options, Client: config, Keys: keys.New(secrets), Source: secrets})
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func Run(ctx context.Context, o *Options) error {
 		return errors.Join(err, group.Wait())
 	}
 	group.Go(func() error { return gateway.Run(below) })
-	group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, gateway) })
+	group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, gateway.Ready) })
 	group.Go(func() error {
 		defer stop()
 		return serving.Wait()
@@ -95,23 +94,4 @@ func listen(ctx context.Context, address net.IP, port int) (net.Listener, error)
 		return nil, fmt.Errorf("serving: %w", err)
 	}
 	return listener, nil
-}
-
-// serveMetrics serves what the platform asks for.
-func serveMetrics(ctx context.Context, address string, gateway *server.Gateway) error {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", legacyregistry.Handler())
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := gateway.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ok"))
-	})
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("--metrics-bind-address: %w", err)
-	}
-	return server.Serve(ctx, listener, nil, mux)
 }

@@ -77,7 +77,7 @@ func New(c Config) (*Gateway, error) {
 		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
 	})
 	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
-	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads)}, nil
+	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads, roads.Match)}, nil
 }
 
 func unlimited(config *rest.Config) *rest.Config {

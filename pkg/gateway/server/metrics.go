@@ -12,9 +12,6 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // what is asked of the cluster
 	"k8s.io/utils/clock"
-
-	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
-	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 )
 
 // The two kinds of requests.
@@ -44,20 +41,24 @@ var (
 	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(requestSeconds, requestsInFlight) })
 )
 
-// counted hands requests to the API or to sandboxes, and counts them.
-func counted(api *e2b.API, roads *proxy.Proxy) http.Handler {
+// counted hands requests to the API or, those that match, to sandboxes, and counts them.
+func counted(api, roads http.Handler, match func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to, handler := toAPI, http.Handler(api)
-		if roads.Match(r) {
+		to, handler := toAPI, api
+		if match(r) {
 			to, handler = toSandbox, roads
 		}
 		requestsInFlight.WithLabelValues(to).Inc()
-		began, seen := clock.RealClock{}.Now(), &status{ResponseWriter: w}
+		began, seen, returned := clock.RealClock{}.Now(), &status{ResponseWriter: w}, false
 		defer func() {
+			if !returned && seen.code == 0 {
+				seen.code = http.StatusInternalServerError // a panic, and no answer
+			}
 			requestsInFlight.WithLabelValues(to).Dec()
 			requestSeconds.WithLabelValues(to, seen.String()).Observe(clock.RealClock{}.Since(began).Seconds())
 		}()
 		handler.ServeHTTP(seen, r)
+		returned = true
 	})
 }
 

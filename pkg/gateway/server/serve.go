@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -28,6 +29,9 @@ const (
 	// cutTimeout how long they may take after their connections were cut.
 	drainTimeout = 20 * time.Second
 	cutTimeout   = 20 * time.Second
+	// answerTimeout is how long a client may take nothing of what is left of an answer when
+	// its handler has returned.
+	answerTimeout = time.Minute
 )
 
 // Serve answers requests of a listener until ctx is cancelled, over TLS if config is not
@@ -47,6 +51,12 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Done()
+			controller := http.NewResponseController(w)
+			// That of the request before it on the connection is not this one's.
+			_ = controller.SetWriteDeadline(time.Time{})
+			// Over HTTP/2 a client says how much it takes. One that takes nothing and answers
+			// pings would keep its stream for ever.
+			defer func() { _ = controller.SetWriteDeadline(clock.RealClock{}.Now().Add(answerTimeout)) }()
 			handler.ServeHTTP(w, r)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return base },

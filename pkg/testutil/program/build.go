@@ -13,19 +13,28 @@ import (
 
 // Build compiles programs of cmd/ into a folder, as a release is compiled.
 func Build(dir string, names ...string) error {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	root, err := Root()
 	if err != nil {
-		return fmt.Errorf("finding the root of the repository: %w", err)
+		return err
 	}
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
 	}
 	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Dir(string(bytes.TrimSpace(mod)))
+	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// Root returns the folder of the repository that the working directory is in.
+func Root() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the root of the repository: %w", err)
+	}
+	return filepath.Dir(string(bytes.TrimSpace(mod))), nil
 }

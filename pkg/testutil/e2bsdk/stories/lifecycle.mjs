@@ -7,7 +7,8 @@ import { Sandbox, SandboxNotFoundError } from 'e2b'
 
 const second = 1000
 const sandbox = await Sandbox.create(process.env.POOL, { metadata: { purpose: 'lifecycle' } })
-assert.match(sandbox.sandboxId, /^default--e[a-z2-7]{13}$/)
+assert.match(sandbox.sandboxId, /^[a-z0-9-]+--e[a-z2-7]{13}$/)
+assert.ok(sandbox.sandboxId.startsWith(`${process.env.TEAM}--e`), sandbox.sandboxId)
 
 const info = await sandbox.getInfo()
 assert.equal(info.sandboxId, sandbox.sandboxId)

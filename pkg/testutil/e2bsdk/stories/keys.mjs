@@ -6,6 +6,7 @@ import assert from 'node:assert/strict'
 import { AuthenticationError, Sandbox, SandboxNotFoundError } from 'e2b'
 
 const url = process.env.E2B_API_URL
+const missing = `${process.env.TEAM}--eaaaaaaaaaaaaa`
 const call = (method, path, key, body) => fetch(url + path, {
   method, headers: { 'X-API-Key': key, 'Content-Type': 'application/json' }, body: body && JSON.stringify(body),
 })
@@ -13,7 +14,7 @@ const call = (method, path, key, body) => fetch(url + path, {
 const wrong = { apiKey: 'e2b_' + '0'.repeat(64) }
 await assert.rejects(Sandbox.create(process.env.POOL, wrong), AuthenticationError)
 await assert.rejects(Sandbox.list(wrong).nextItems(), AuthenticationError)
-await assert.rejects(Sandbox.kill('default--eaaaaaaaaaaaaa', wrong), AuthenticationError)
+await assert.rejects(Sandbox.kill(missing, wrong), AuthenticationError)
 
 // A key that is revoked is refused from then on, though its sandbox lives on.
 const answer = await call('POST', '/api-keys', process.env.E2B_API_KEY, { name: 'to be revoked' })
@@ -35,7 +36,6 @@ await assert.rejects(Sandbox.setTimeout(mine, 60_000, other), SandboxNotFoundErr
 await assert.rejects(Sandbox.pause(mine, other), SandboxNotFoundError)
 assert.equal(await Sandbox.kill(mine, other), false)
 assert.deepEqual(await Sandbox.list(other).nextItems(), [])
-const missing = 'default--eaaaaaaaaaaaaa'
 const told = async (id) => (await call('GET', `/sandboxes/${id}`, other.apiKey)).text()
 assert.equal((await told(mine)).replaceAll(mine, ''), (await told(missing)).replaceAll(missing, ''))
 
