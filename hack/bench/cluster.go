@@ -39,7 +39,7 @@ func clusterCaseNames() []string {
 
 // planeCaseNames are those of the cases for which a control plane is started.
 func planeCaseNames() []string {
-	return []string{fillThousand, aggregatedOne, aggregatedMany, warmWrites, agentOne, agentMany, agentWrites, gatewayRoute}
+	return []string{fillThousand, aggregatedOne, aggregatedMany, warmWrites, agentOne, agentMany, agentWrites, gatewayRoute, gatewayCreate, gatewayCreateMany}
 }
 
 // cluster is a control plane with Sandlot in it.
@@ -130,6 +130,8 @@ func (b *bench) runCluster(ctx context.Context) (err error) {
 		{agentMany, b.agents(agentMany, manyClients, b.burst(), atLeastAgentRate)},
 		{agentWrites, b.runAgentWrites},
 		{gatewayRoute, gateways.run(b.runRoute)},
+		{gatewayCreate, gateways.run(b.runCreates(gatewayCreate, 1, b.few(), atMostCreateRatio))},
+		{gatewayCreateMany, gateways.run(b.runCreates(gatewayCreateMany, manyClients, b.burst(), forInformation))},
 	} {
 		if !b.wants(step.name) {
 			continue

@@ -182,6 +182,7 @@ type result struct {
 	*writeFigures
 	*routesFigures
 	*routeFigures
+	*createFigures
 	// Goal is what is to be reached, and OK whether it is, without any failed claim.
 	Goal string `json:"goal,omitempty"`
 	OK   *bool  `json:"ok,omitempty"`
