@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -43,6 +44,11 @@ type createFigures struct {
 	SameP99         number `json:"same_claim_p99_ms"`
 	CreateRatio     number `json:"create_p50_ratio"`
 	CreateRateRatio number `json:"create_rate_ratio"`
+	// TokenP50 is that of the same claims with a second request, for the access token of
+	// the sandbox. The gateway makes both, so TokenRatio, by the same claims, is what a create
+	// costs at least.
+	TokenP50   number `json:"claim_and_token_p50_ms"`
+	TokenRatio number `json:"claim_and_token_p50_ratio"`
 	// CreateCPU is what a create costs the gateway.
 	CreateCPU number `json:"create_gateway_cpu_ms"`
 }
@@ -60,20 +66,26 @@ func (b *bench) runCreates(name string, clients, count int, goals func(*createFi
 		c := &creates{team: t, made: map[string]bool{}}
 		arms := []arm{
 			c.arm("gateway", count, func(ctx context.Context, _ int) (string, error) { return t.create(ctx) }),
-			c.arm("same claim", count, t.claimDirectly),
+			c.arm("same claim", count, func(ctx context.Context, client int) (string, error) {
+				claim, err := t.claimDirectly(ctx, client)
+				return idOf(claim), err
+			}),
+			c.arm("same claim and token", count, t.claimWithToken),
 		}
 		arms[0].cpu = g.cpu
 		all, err := compare(ctx, name, clients, b.rounds, arms)
 		if err != nil {
 			return nil, err
 		}
-		through, same := all[0], all[1]
+		through, same, withToken := all[0], all[1], all[2]
 		r := &result{Case: name, Clients: clients, Pool: t.pool.size, createFigures: &createFigures{
 			Creates: c.creates, FailedCreates: c.failed,
 			CreatePerS: number(through.rate()), CreateP50: number(through.p50()), CreateP99: number(through.p99()),
 			SamePerS: number(same.rate()), SameP50: number(same.p50()), SameP99: number(same.p99()),
 			CreateRatio:     number(ratio(through, same, sample.p50)),
 			CreateRateRatio: number(ratio(through, same, sample.rate)),
+			TokenP50:        number(withToken.p50()),
+			TokenRatio:      number(ratio(withToken, same, sample.p50)),
 			CreateCPU:       number(through.cpuEach()),
 		}}
 		r.judge(append(goals(r.createFigures), atMost("creates_failed", number(c.failed), 0))...)
@@ -169,21 +181,40 @@ func mismatches(made map[string]bool, stored []string) []string {
 	return wrong
 }
 
-// claimDirectly makes the claim that the gateway would make, as the user as whom it acts, and
-// returns the id that the sandbox has then.
-func (t *team) claimDirectly(ctx context.Context, client int) (string, error) {
+// claimDirectly makes the claim that the gateway would make, as the user as whom it acts.
+func (t *team) claimDirectly(ctx context.Context, client int) (*v1alpha1.SandboxClaim, error) {
 	claim, err := t.claim(time.Now())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	got, err := t.clients[client%len(t.clients)].AgentsV1alpha1().SandboxClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if got.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted || len(got.Status.Sandboxes) != 1 {
-		return "", fmt.Errorf("claim %s is %q with %d sandboxes", got.Name, got.Status.Phase, len(got.Status.Sandboxes))
+		return nil, fmt.Errorf("claim %s is %q with %d sandboxes", got.Name, got.Status.Phase, len(got.Status.Sandboxes))
 	}
-	return v1alpha1.E2BSandboxID(got.Namespace, got.Name), nil
+	return got, nil
+}
+
+// claimWithToken asks for the access token of the sandbox as well, which the answer to a
+// create has and which stands in no object.
+func (t *team) claimWithToken(ctx context.Context, client int) (string, error) {
+	claim, err := t.claimDirectly(ctx, client)
+	if err != nil {
+		return "", err
+	}
+	bound := claim.Status.Sandboxes[0]
+	_, err = e2b.TokenOf(ctx, t.clients[client%len(t.clients)].AgentsV1alpha1(), claim.Namespace, claim.Name, bound.Name, bound.UID)
+	return idOf(claim), err
+}
+
+// idOf is the id of the sandbox of a claim, or nothing of none.
+func idOf(claim *v1alpha1.SandboxClaim) string {
+	if claim == nil {
+		return ""
+	}
+	return v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)
 }
 
 // claim is what the gateway makes of the body of create.
