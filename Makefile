@@ -82,6 +82,10 @@ bench: build ## Measure claims against plain creates, a line of JSON a case (BEN
 bench-cluster: build controlplane ## The same through the aggregator of a local control plane (BENCHARGS=flags)
 	@go run ./hack/bench -cluster $(BENCHARGS)
 
+.PHONY: bench-gateway
+bench-gateway: build controlplane ## Measure creates and traffic through the E2B gateway (BENCHARGS=flags)
+	@go run ./hack/bench -cluster -cases 'gateway/*' $(BENCHARGS)
+
 .PHONY: image
 image: ## Make the container images into _output/image/sandlot.tar (IMAGEARGS=flags of hack/image)
 	@cd hack/image && GOWORK=off go run . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)

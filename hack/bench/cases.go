@@ -94,7 +94,7 @@ type bench struct {
 func (b *bench) run(ctx context.Context) error {
 	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runSets, b.runFills, b.runWaiting, b.runWaitingAnswer, b.runRuntimes}
 	if b.cluster {
-		steps = []func(context.Context) error{b.runCluster}
+		steps = []func(context.Context) error{b.runRoutes, b.runCluster}
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +34,12 @@ const (
 )
 
 func clusterCaseNames() []string {
-	return []string{fillThousand, aggregatedOne, aggregatedMany, warmWrites, agentOne, agentMany, agentWrites}
+	return append([]string{gatewayRoutes}, planeCaseNames()...)
+}
+
+// planeCaseNames are those of the cases for which a control plane is started.
+func planeCaseNames() []string {
+	return []string{fillThousand, aggregatedOne, aggregatedMany, warmWrites, agentOne, agentMany, agentWrites, gatewayRoute, gatewayCreate, gatewayCreateMany}
 }
 
 // cluster is a control plane with Sandlot in it.
@@ -102,11 +108,16 @@ func (c *cluster) makePool(ctx context.Context, p pool) error {
 
 // runCluster runs the cases that need a control plane.
 func (b *bench) runCluster(ctx context.Context) (err error) {
+	if !slices.ContainsFunc(planeCaseNames(), b.wants) {
+		return nil
+	}
 	c, err := startCluster(ctx, b.settings, filepath.Join(b.dir, "cluster"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.plane.Stop()) }()
+	gateways := &gateways{bench: b}
+	defer func() { err = errors.Join(err, gateways.close()) }()
 	for _, step := range []struct {
 		name string
 		run  func(context.Context, *cluster) (*result, error)
@@ -118,6 +129,9 @@ func (b *bench) runCluster(ctx context.Context) (err error) {
 		{agentOne, b.agents(agentOne, 1, b.few(), atMostAgentP50)},
 		{agentMany, b.agents(agentMany, manyClients, b.burst(), atLeastAgentRate)},
 		{agentWrites, b.runAgentWrites},
+		{gatewayRoute, gateways.run(b.runRoute)},
+		{gatewayCreate, gateways.run(b.runCreates(gatewayCreate, 1, b.few(), atMostCreateRatio))},
+		{gatewayCreateMany, gateways.run(b.runCreates(gatewayCreateMany, manyClients, b.burst(), forInformation))},
 	} {
 		if !b.wants(step.name) {
 			continue

@@ -37,7 +37,11 @@ type settings struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	missed, err := run(ctx, parseFlags())
+	served, err := runStand(ctx, os.Args[1:])
+	missed := false
+	if !served {
+		missed, err = run(ctx, parseFlags())
+	}
 	stop()
 	switch {
 	case err != nil:

@@ -226,6 +226,15 @@ func ratio(a, b series, of func(sample) float64) float64 {
 	return median(ratios)
 }
 
+// difference is the median over the rounds of a's value less b's value in the same round.
+func difference(a, b series, of func(sample) float64) float64 {
+	differences := make([]float64, len(a))
+	for i := range a {
+		differences[i] = of(a[i]) - of(b[i])
+	}
+	return median(differences)
+}
+
 // percentile returns, in milliseconds, the smallest value that is not below p
 // percent of all.
 func percentile(latencies []time.Duration, p float64) float64 {

@@ -180,6 +180,9 @@ type result struct {
 	*runtimeFigures
 	*etcdFigures
 	*writeFigures
+	*routesFigures
+	*routeFigures
+	*createFigures
 	// Goal is what is to be reached, and OK whether it is, without any failed claim.
 	Goal string `json:"goal,omitempty"`
 	OK   *bool  `json:"ok,omitempty"`

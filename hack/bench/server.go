@@ -4,13 +4,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,49 +31,24 @@ type server struct {
 	clients []versioned.Interface
 	// measured are connections to the processes whose metrics count.
 	measured []rest.Interface
-	// ended is closed with the process; err says how it ended, if not well.
-	ended chan struct{}
-	err   error
-	stop  context.CancelFunc
+	*process // nil for a control plane, whose processes are its own
 }
 
 // startServer runs the program on dir, with more arguments where there are any, and
 // returns when it is ready. The server lives until ctx is done or it is closed.
 func startServer(ctx context.Context, program, dir string, connections int, more ...string) (*server, error) {
-	ctx, cancel := context.WithCancel(ctx)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	args := []string{"up", "--data-dir", dir, "--kubeconfig", kubeconfig, "--secure-port", "0"}
-	cmd := exec.CommandContext(ctx, program, append(args, more...)...)
-	logs := &lastLines{}
-	cmd.Stderr = logs
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = stopTimeout // then it is killed
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("starting %s: %w", program, err)
-	}
-	s := &server{ended: make(chan struct{}), stop: cancel}
 	ready := make(chan struct{})
-	go func() {
-		defer close(s.ended)
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if lines.Text() == "ready" {
-				close(ready)
-			}
+	p, err := startProcess(ctx, func(line string) {
+		if line == "ready" {
+			close(ready)
 		}
-		_ = cmd.Wait() // the state says more
-		switch {
-		case !cmd.ProcessState.Success(): // whoever ended it
-			s.err = fmt.Errorf("%s: %s %s", program, cmd.ProcessState, logs)
-		case ctx.Err() == nil:
-			s.err = fmt.Errorf("%s has ended by itself %s", program, logs)
-		}
-	}()
+	}, program, append(args, more...)...)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{process: p}
 	if err := s.await(ctx, ready); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -85,26 +57,6 @@ func startServer(ctx context.Context, program, dir string, connections int, more
 	}
 	s.measured = []rest.Interface{s.clients[0].Discovery().RESTClient()}
 	return s, nil
-}
-
-func (s *server) await(ctx context.Context, ready <-chan struct{}) error {
-	select {
-	case <-ready:
-		return nil
-	case <-s.ended:
-		return errors.New("the server is not ready")
-	case <-time.After(startTimeout):
-		return fmt.Errorf("the server is not ready after %s", startTimeout)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// close stops the process, waits for it, and says if it did not end well.
-func (s *server) close() error {
-	s.stop()
-	<-s.ended
-	return s.err
 }
 
 // connect returns clients with one HTTP/2 connection each and no limit of their
