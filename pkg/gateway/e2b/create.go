@@ -54,6 +54,10 @@ func (c *call) create() error {
 	if err != nil {
 		return err
 	}
+	if order.Waits {
+		// Or the sandbox would come at its end. The timeout begins when it is there.
+		order.Begin(began.Add(createTimeout))
+	}
 	order.Claim.Namespace, order.Claim.Name = c.caller.Team, code
 	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
 	defer cancel()
@@ -77,8 +81,8 @@ func (c *call) create() error {
 	if err != nil {
 		return c.withdraw(claim, key, err)
 	}
-	if c.now().Sub(began) > noticeable && key == "" {
-		if err := c.beginAgain(ctx, order); err != nil {
+	if order.Waits || c.now().Sub(began) > noticeable && key == "" {
+		if err := c.beginAgain(ctx, order, claim); err != nil {
 			return c.withdraw(claim, key, err)
 		}
 	}
@@ -153,13 +157,14 @@ func (c *call) withdraw(claim *v1alpha1.SandboxClaim, key string, why error) err
 	return why
 }
 
-// beginAgain lets the timeout begin now, for a sandbox that took long to come.
-func (c *call) beginAgain(ctx context.Context, order *mapping.Order) error {
+// beginAgain lets the timeout begin now, for a sandbox that took long to come. One that has
+// another than its claim says was answered before: this is a retry.
+func (c *call) beginAgain(ctx context.Context, order *mapping.Order, claim *v1alpha1.SandboxClaim) error {
 	if order.Timeout == 0 {
 		return nil
 	}
-	sb, err := c.sandboxOf(ctx, v1alpha1.E2BSandboxID(order.Claim.Namespace, order.Claim.Name))
-	if err != nil {
+	sb, err := c.sandboxOf(ctx, v1alpha1.E2BSandboxID(claim.Namespace, claim.Name))
+	if err != nil || mapping.Begun(sb, claim) {
 		return err
 	}
 	_, err = c.change(ctx, sb, mapping.SetTimeout(sb, c.now().Add(order.Timeout)))

@@ -9,66 +9,110 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// TestLatePool: the timeout of a sandbox begins when its create is answered, where that
-// takes long.
+// TestLatePool: the timeout of a sandbox that was waited for begins when its create is
+// answered, also where it would be over by then.
 func TestLatePool(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Now())
 	w := newWorld(t, func(o *e2b.Options) { o.Clock = clk })
 	const waits = `"metadata":{"e2b.agents.kruise.io/claim-timeout-seconds":"300"}`
 	for name, tc := range map[string]struct {
 		body string
-		took time.Duration
-		// anew is how late the timeout begins.
-		anew time.Duration
+		key  []string
 	}{
-		"short":     {body: `"timeout":900`, took: time.Second},
-		"long":      {body: `"timeout":900`, took: 10 * time.Second, anew: 10 * time.Second},
-		"autopause": {body: `"timeout":900,"autoPause":true`, took: 10 * time.Second, anew: 10 * time.Second},
+		"delete": {body: `"timeout":60`},
+		"pause":  {body: `"timeout":60,"autoPause":true`},
+		"again":  {body: `"timeout":60`, key: []string{"Idempotency-Key", "1"}},
 	} {
-		team := "team-" + name
-		w.pool(team, "base", 0)
-		key, began := w.key(team), clk.Now()
-		answers := w.askLater(key, `{"templateID":"base",`+waits+`,`+tc.body+`}`)
-		w.awaitClaim(team)
-		clk.Step(tc.took)
-		w.scale(team, "base", 1)
-		made := <-answers
-		if made.code != http.StatusCreated {
-			t.Errorf("%s: %d %s", name, made.code, made.body)
-			continue
-		}
-		var told mapping.Made
-		made.into(t, &told)
-		info := w.info(key, told.SandboxID)
-		ends, err := time.Parse(time.RFC3339, info.EndAt)
+		t.Run(name, func(t *testing.T) {
+			w, team := &world{t, w.server, w.keys, w.url, w.document}, "team-"+name
+			w.pool(team, "base", 0)
+			clk.SetTime(time.Now().Add(-10 * time.Minute)) // the clock of the cluster is ahead by what it takes
+			key, body := w.key(team), `{"templateID":"base",`+waits+`,`+tc.body+`}`
+			answers := w.askLater(key, body, tc.key...)
+			w.awaitClaim(team)
+			clk.Step(10 * time.Minute)
+			w.scale(team, "base", 1)
+			made := <-answers
+			if made.code != http.StatusCreated {
+				t.Fatalf("%d %s", made.code, made.body)
+			}
+			var told mapping.Made
+			made.into(t, &told)
+			want := clk.Now().Add(time.Minute).UTC().Truncate(time.Second).Format(time.RFC3339)
+			if ends := w.info(key, told.SandboxID).EndAt; ends != want {
+				t.Errorf("it ends at %s, want %s", ends, want)
+			}
+			if tc.key == nil {
+				return
+			}
+			// A retry is told the same, and prolongs nothing.
+			clk.Step(10 * time.Second)
+			var again mapping.Made
+			w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, tc.key...).into(t, &again)
+			if ends := w.info(key, again.SandboxID).EndAt; again.SandboxID != told.SandboxID || ends != want {
+				t.Errorf("the retry is told %s, which ends at %s", again.SandboxID, ends)
+			}
+		})
+	}
+}
+
+// stepping is a clock that goes on by a step each time that it is looked at.
+type stepping struct {
+	clock.PassiveClock
+	step, looked atomic.Int64
+}
+
+// Now implements clock.PassiveClock.
+func (s *stepping) Now() time.Time {
+	return s.PassiveClock.Now().Add(time.Duration(s.looked.Add(1)*s.step.Load()))
+}
+
+// TestSlowCreate: so does that of one that is there, and took long for another reason.
+func TestSlowCreate(t *testing.T) {
+	clk := &stepping{PassiveClock: clocktesting.NewFakePassiveClock(time.Now())}
+	w := newWorld(t, func(o *e2b.Options) { o.Clock = clk })
+	w.pool("team", "base", 2)
+	key := w.key("team")
+	for _, step := range []time.Duration{0, 3 * time.Second} {
+		clk.step.Store(int64(step))
+		id := w.create(key, `{"templateID":"base"}`)
+		_, name, _ := v1alpha1.SplitE2BSandboxID(id)
+		claim, err := w.server.Client.AgentsV1alpha1().SandboxClaims("team").Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := began.Add(tc.anew + 900*time.Second).Truncate(time.Second); !ends.Equal(want) {
-			t.Errorf("%s: it ends at %s, want %s", name, ends, want)
+		asked, ends := claim.Spec.ShutdownTime.Time, w.sandbox(id).Spec.ShutdownTime.Time
+		if ends.Before(asked.Add(step)) || step == 0 && !ends.Equal(asked) {
+			t.Errorf("with steps of %s it ends at %s, and when it was asked for that was %s", step, ends, asked)
 		}
 	}
 }
 
 // askLater creates a sandbox while the test goes on.
-func (w *world) askLater(key, body string) <-chan *answer {
+func (w *world) askLater(key, body string, headers ...string) <-chan *answer {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), http.MethodPost, w.url+"/sandboxes", strings.NewReader(body))
 	if err != nil {
 		w.Fatal(err)
 	}
 	r.Header.Set("X-API-Key", key)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	answers := make(chan *answer, 1)
 	go func() {
 		resp, err := http.DefaultClient.Do(r)

@@ -73,6 +73,8 @@ type Order struct {
 	Timeout time.Duration
 	// AutoPause reports whether it is paused then, and not deleted.
 	AutoPause bool
+	// Waits reports whether the claim waits for a sandbox that is not there.
+	Waits bool
 }
 
 // Limits bound what requests ask for.
@@ -116,7 +118,7 @@ func NewOrder(body *NewSandbox, keyID string, limits Limits, now time.Time) (*Or
 	if err := ext.apply(spec); err != nil {
 		return nil, err
 	}
-	order := &Order{Claim: claim, AutoPause: body.AutoPause}
+	order := &Order{Claim: claim, AutoPause: body.AutoPause, Waits: spec.OnShortage == v1alpha1.ShortageWait}
 	if order.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
 		return nil, err
 	}
@@ -164,6 +166,14 @@ func (o *Order) note(body *NewSandbox, ext *extensions, keyID string, now time.T
 	spec.Labels[v1alpha1.LabelAllowInternetAccess] = strconv.FormatBool(internet)
 	o.Begin(now)
 	return nil
+}
+
+// Begun reports whether the timeout of a sandbox is another one than its claim has asked for.
+func Begun(sb *v1alpha1.Sandbox, claim *v1alpha1.SandboxClaim) bool {
+	if claim.Spec.PauseTime != nil {
+		return !claim.Spec.PauseTime.Equal(sb.Spec.PauseTime)
+	}
+	return !claim.Spec.ShutdownTime.Equal(sb.Spec.ShutdownTime)
 }
 
 // Begin lets the timeout begin at a time.
