@@ -38,7 +38,9 @@ func TestLatePool(t *testing.T) {
 		"again":  {body: `"timeout":60`, key: []string{"Idempotency-Key", "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, team := &world{t, w.server, w.keys, w.url, w.document}, "team-"+name
+			one, team := *w, "team-"+name
+			one.T = t
+			w := &one
 			w.pool(team, "base", 0)
 			clk.SetTime(time.Now().Add(-10 * time.Minute)) // the clock of the cluster is ahead by what it takes
 			key, body := w.key(team), `{"templateID":"base",`+waits+`,`+tc.body+`}`
