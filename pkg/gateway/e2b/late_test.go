@@ -47,7 +47,7 @@ func TestLatePool(t *testing.T) {
 			answers := w.askLater(key, body, tc.key...)
 			w.awaitClaim(team)
 			clk.Step(10 * time.Minute)
-			w.scale(team, "base", 1)
+			w.stock(team)
 			made := <-answers
 			if made.code != http.StatusCreated {
 				t.Fatalf("%d %s", made.code, made.body)
@@ -80,18 +80,18 @@ type stepping struct {
 
 // Now implements clock.PassiveClock.
 func (s *stepping) Now() time.Time {
-	return s.PassiveClock.Now().Add(time.Duration(s.looked.Add(1)*s.step.Load()))
+	return s.PassiveClock.Now().Add(time.Duration(s.looked.Add(1) * s.step.Load()))
 }
 
 // TestSlowCreate: so does that of one that is there, and took long for another reason.
 func TestSlowCreate(t *testing.T) {
 	clk := &stepping{PassiveClock: clocktesting.NewFakePassiveClock(time.Now())}
 	w := newWorld(t, func(o *e2b.Options) { o.Clock = clk })
-	w.pool("team", "base", 2)
+	w.pool("team", "slow", 2)
 	key := w.key("team")
 	for _, step := range []time.Duration{0, 3 * time.Second} {
 		clk.step.Store(int64(step))
-		id := w.create(key, `{"templateID":"base"}`)
+		id := w.create(key, `{"templateID":"slow"}`)
 		_, name, _ := v1alpha1.SplitE2BSandboxID(id)
 		claim, err := w.server.Client.AgentsV1alpha1().SandboxClaims("team").Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -144,11 +144,11 @@ func (w *world) awaitClaim(team string) {
 	})
 }
 
-// scale lets a pool have so many sandboxes.
-func (w *world) scale(team, name string, replicas int32) {
+// stock lets the pool of a team have a sandbox.
+func (w *world) stock(team string) {
 	w.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	_, err := w.server.Client.AgentsV1alpha1().SandboxSets(team).Patch(w.Context(), name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+	patch := []byte(`{"spec":{"replicas":1}}`)
+	_, err := w.server.Client.AgentsV1alpha1().SandboxSets(team).Patch(w.Context(), "base", "application/merge-patch+json", patch, metav1.PatchOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
