@@ -18,15 +18,14 @@ import (
 func TestNamesOfFiguresAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	line := reflect.TypeFor[result]()
-	for i := range line.NumField() {
-		part := line.Field(i)
+	for part := range line.Fields() {
 		if !part.Anonymous {
 			seen[part.Tag.Get("json")] = line.Name()
 			continue
 		}
 		figures := part.Type.Elem()
-		for j := range figures.NumField() {
-			name := figures.Field(j).Tag.Get("json")
+		for field := range figures.Fields() {
+			name := field.Tag.Get("json")
 			if other, taken := seen[name]; taken || name == "" {
 				t.Errorf("%s and %s have %q", other, figures.Name(), name)
 			}

@@ -73,6 +73,9 @@ func (b *bench) runCreates(name string, clients, count int, goals func(*createFi
 			c.arm("same claim and token", count, t.claimWithToken),
 		}
 		arms[0].cpu = g.cpu
+		for i := range arms {
+			arms[i].profile = profileOf(g.server, b.profiles, name+"-"+arms[i].name)
+		}
 		all, err := compare(ctx, name, clients, b.rounds, arms)
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 
@@ -141,9 +142,7 @@ func requests(name string, client *http.Client, url string, header http.Header, 
 		if err != nil {
 			return err
 		}
-		for key, values := range header {
-			request.Header[key] = values
-		}
+		maps.Copy(request.Header, header)
 		answer, err := client.Do(request)
 		if err != nil {
 			return err

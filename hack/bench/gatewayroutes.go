@@ -76,7 +76,7 @@ func measureRoutes(ctx context.Context, n int) (*routesFigures, error) {
 	go func() { ended <- table.Run(watching) }()
 	defer func() {
 		stop()
-		<-ended // nothing fails that has been stopped
+		_ = <-ended // nothing fails that has been stopped
 	}()
 	for !table.HasSynced() {
 		if err := sleep(ctx, poolInterval); err != nil {
