@@ -131,17 +131,23 @@ func (c *call) pause() error {
 	return nil
 }
 
-// resume is connect of SDKs before 2.8: it is for paused sandboxes alone.
-func (c *call) resume() error {
+// toRun reads which sandbox is to run, and for how long.
+func (c *call) toRun() (*v1alpha1.Sandbox, time.Duration, error) {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
-		return err
+		return nil, 0, err
 	}
 	timeout, err := c.seconds(body.Timeout, mapping.DefaultTimeout)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	sb, err := c.sandbox()
+	return sb, timeout, err
+}
+
+// resume is connect of SDKs before 2.8: it is for paused sandboxes alone.
+func (c *call) resume() error {
+	sb, timeout, err := c.toRun()
 	if err != nil {
 		return err
 	}
@@ -153,15 +159,7 @@ func (c *call) resume() error {
 
 // connect resumes a sandbox that is paused, and never shortens the time of one that runs.
 func (c *call) connect() error {
-	var body timeoutBody
-	if err := c.read(&body); err != nil {
-		return err
-	}
-	timeout, err := c.seconds(body.Timeout, mapping.DefaultTimeout)
-	if err != nil {
-		return err
-	}
-	sb, err := c.sandbox()
+	sb, timeout, err := c.toRun()
 	if err != nil {
 		return err
 	}
