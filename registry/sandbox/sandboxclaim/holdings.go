@@ -60,6 +60,9 @@ func conflict(name, format string, args ...any) error {
 // that no bound sandbox has.
 func (h *holdings) bound(ctx context.Context, claim *v1alpha1.SandboxClaim, names []string, otherwise func(*v1alpha1.Sandbox) bool) (
 	bound []*v1alpha1.Sandbox, unknown sets.Set[string], err error) {
+	if len(names) == 1 {
+		return h.one(ctx, claim, names[0])
+	}
 	obj, err := h.sandboxes.List(ctx, &metainternalversion.ListOptions{
 		LabelSelector: labels.Set{v1alpha1.LabelClaimName: claim.Name}.AsSelector(),
 	})
@@ -84,6 +87,26 @@ func (h *holdings) bound(ctx context.Context, claim *v1alpha1.SandboxClaim, name
 	}
 	slices.SortFunc(bound, func(a, b *v1alpha1.Sandbox) int { return cmp.Compare(a.Name, b.Name) })
 	return bound, unknown, nil
+}
+
+// one is bound of one name. A get asks etcd; a list waits until the cache has come as far as
+// that, which right after a claim takes longer.
+func (h *holdings) one(ctx context.Context, claim *v1alpha1.SandboxClaim, name string) ([]*v1alpha1.Sandbox, sets.Set[string], error) {
+	obj, err := h.sandboxes.Get(ctx, name, &metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, sets.New(name), nil
+	case err != nil:
+		return nil, nil, err
+	}
+	sb, ok := obj.(*v1alpha1.Sandbox)
+	if !ok {
+		return nil, nil, fmt.Errorf("reading sandbox %s of claim %s: got a %T", name, claim.Name, obj)
+	}
+	if !v1alpha1.IsBoundTo(sb, claim) {
+		return nil, sets.New(name), nil
+	}
+	return []*v1alpha1.Sandbox{sb}, nil, nil
 }
 
 var namesPath = field.NewPath("spec", "sandboxNames")
