@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"sync"
 	"strconv"
 	"strings"
 	"time"
@@ -72,12 +73,10 @@ func measureRoutes(ctx context.Context, n int) (*routesFigures, error) {
 	before, began := heapInUse(), time.Now()
 	table := routes.New(clients[0], routes.Options{})
 	watching, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- table.Run(watching) }()
-	defer func() {
-		stop()
-		_ = <-ended // nothing fails that has been stopped
-	}()
+	var watch sync.WaitGroup
+	watch.Go(func() { _ = table.Run(watching) }) // nothing fails that has been stopped
+	defer watch.Wait()
+	defer stop()
 	for !table.HasSynced() {
 		if err := sleep(ctx, poolInterval); err != nil {
 			return nil, fmt.Errorf("the table has not learned of all sandboxes: %w", err)
