@@ -80,6 +80,7 @@ func TestSandboxProxy(t *testing.T) {
 		r.Header.Set("X-Remote-User", "secret")
 		r.Header.Set("Authorization", "Basic secret")
 		r.Header.Set("X-Access-Token", "mine")
+		r.Header.Set("Sec-Websocket-Protocol", "chat, base64url.bearer.authorization.k8s.io.secret,v2")
 		r.Header.Set("Content-Type", "application/merge-patch+json")
 		resp, err := transport.RoundTrip(r)
 		if err != nil {
@@ -102,6 +103,9 @@ func TestSandboxProxy(t *testing.T) {
 		}
 		if strings.Contains(fmt.Sprint(got.Header), "secret") {
 			t.Errorf("the sandbox sees %v", got.Header)
+		}
+		if offered := got.Header.Get("Sec-Websocket-Protocol"); offered != "chat,v2" {
+			t.Errorf("the sandbox is offered the protocols %q", offered)
 		}
 		if resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Content-Security-Policy") != "sandbox" {
 			t.Errorf("the browser gets %v", resp.Header)

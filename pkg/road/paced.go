@@ -37,6 +37,12 @@ func (w *pacedWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
+// WriteHeader implements http.ResponseWriter. An answer may have any number of headers of
+// class 1xx before its own.
+func (w *pacedWriter) WriteHeader(code int) {
+	w.pace(func() { w.ResponseWriter.WriteHeader(code) })
+}
+
 // FlushError lets http.ResponseController send what was written.
 func (w *pacedWriter) FlushError() (err error) {
 	w.pace(func() { err = http.NewResponseController(w.ResponseWriter).Flush() })

@@ -268,6 +268,20 @@ func TestWebSocket(t *testing.T) {
 	_ = conn.Close() // it has ended
 }
 
+// TestLongHeaders: what a sandbox can make the road keep in memory for each answer is bounded.
+func TestLongHeaders(t *testing.T) {
+	s := newStreet(t, nil)
+	s.box("a", "127.9.0.30", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("x", int(r.ContentLength)))
+	})
+	for size, want := range map[int]int{32 << 10: http.StatusOK, 128 << 10: http.StatusBadGateway} {
+		resp, _ := s.do(http.DefaultClient, s.request("a", "POST", "/", strings.NewReader(strings.Repeat("x", size))))
+		if resp.StatusCode != want {
+			t.Errorf("a header of %d bytes is answered %d, want %d", size, resp.StatusCode, want)
+		}
+	}
+}
+
 // TestTunnelOfASilentSandbox ends with its client, though the sandbox neither reads nor
 // closes anything.
 func TestTunnelOfASilentSandbox(t *testing.T) {

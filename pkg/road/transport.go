@@ -25,8 +25,9 @@ const (
 	idleTimeout = 60 * time.Second
 	idlePerPort = 64
 	idleInAll   = 4096
-	// maxHeader is how long the headers of an answer may be together.
-	maxHeader = 1 << 20
+	// maxHeader is how long the headers of an answer may be together. They are in memory as
+	// long as the answer lasts.
+	maxHeader = 64 << 10
 	// streamWindow and connectionWindow are how much of HTTP/2 answers is taken in that
 	// nobody has read yet.
 	streamWindow     = 64 << 10

@@ -15,7 +15,7 @@ import (
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
-	"github.com/sandlot-io/sandlot/pkg/gateway/share"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // Prefix is where OpenKruise Agents serves the same API once more.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/gateway/share"
+	"github.com/sandlot-io/sandlot/pkg/share"
 	"github.com/sandlot-io/sandlot/pkg/road"
 )
 

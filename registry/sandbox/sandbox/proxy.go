@@ -24,10 +24,12 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // maxProxied is how many requests a server forwards to sandboxes at a time, and
-// maxProxiedOfUser how many of one user.
+// maxProxiedOfUser how many of one user. A namespace gets no more than it leaves free for
+// others, whoever asks for its sandboxes.
 const (
 	maxProxied       = 1000
 	maxProxiedOfUser = 200
@@ -39,14 +41,19 @@ const (
 type ProxyREST struct {
 	sandboxes *genericregistry.Store
 	road      *road.Road
-	places    *places
+	// users and namespaces are the places of requests.
+	users, namespaces *share.Places
 }
 
 var _ rest.Connecter = &ProxyREST{}
 
 // NewProxyREST returns the road to the sandboxes of a store.
 func NewProxyREST(sandboxes *genericregistry.Store) *ProxyREST {
-	r := &ProxyREST{sandboxes: sandboxes, places: newPlaces(maxProxied, maxProxiedOfUser)}
+	r := &ProxyREST{
+		sandboxes: sandboxes,
+		// The places of all users are bounded by those of namespaces.
+		users: share.New(3*maxProxied, maxProxiedOfUser), namespaces: share.New(maxProxied, maxProxied),
+	}
 	r.road = road.New(road.Options{Resolve: r.resolve, Error: tell, Answer: harmless})
 	return r
 }
@@ -90,9 +97,9 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 			responder.Error(apierrors.NewBadRequest(err.Error()))
 			return
 		}
-		leave, ok := r.places.take(user)
-		if !ok {
-			responder.Error(apierrors.NewTooManyRequests("too many requests are forwarded to sandboxes", 1))
+		leave, err := r.enter(user, sb.Namespace)
+		if err != nil {
+			responder.Error(err)
 			return
 		}
 		defer leave()
@@ -105,6 +112,20 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		dropCredentials(next.Header)
 		r.road.Forward(w, next, road.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
 	}), nil
+}
+
+// enter takes the places of a request.
+func (r *ProxyREST) enter(user, namespace string) (leave func(), err error) {
+	leaveNamespace, ok := r.namespaces.Take(namespace)
+	if !ok {
+		return nil, apierrors.NewTooManyRequests("too many requests are forwarded to sandboxes of namespace "+namespace, 1)
+	}
+	leaveUser, ok := r.users.Take(user)
+	if !ok {
+		leaveNamespace()
+		return nil, apierrors.NewTooManyRequests("too many requests of this user are forwarded to sandboxes", 1)
+	}
+	return func() { leaveUser(); leaveNamespace() }, nil
 }
 
 // get returns a sandbox as it is stored now.
@@ -184,7 +205,22 @@ func dropCredentials(header http.Header) {
 			header.Del(key)
 		}
 	}
+	// Browsers have no other header to put a token in.
+	const protocols = "Sec-Websocket-Protocol"
+	offered := header.Values(protocols)
+	header.Del(protocols)
+	for _, line := range offered {
+		kept := slices.DeleteFunc(strings.Split(line, ","), func(protocol string) bool {
+			return strings.HasPrefix(strings.TrimSpace(protocol), tokenProtocol)
+		})
+		if len(kept) > 0 {
+			header.Add(protocols, strings.Join(kept, ","))
+		}
+	}
 }
+
+// tokenProtocol begins the subprotocol of a WebSocket that is a token for kube-apiserver.
+const tokenProtocol = "base64url.bearer.authorization.k8s.io."
 
 // harmless lets a browser take nothing that a sandbox says for the API server's own.
 func harmless(_ *http.Request, header http.Header) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sandlot-io/sandlot/pkg/gateway/share"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // takeAll takes places for a key until it gets no more.
