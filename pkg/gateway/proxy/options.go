@@ -14,8 +14,8 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
-	"github.com/sandlot-io/sandlot/pkg/share"
 	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // RuntimePort is the port of the runtime in a sandbox, which checks access tokens itself.
