@@ -71,10 +71,12 @@ func (w *pacedWriter) pace(send func()) {
 	} else if !w.ended() {
 		w.stall.Reset(writePatience)
 	}
+	defer func() {
+		if !w.stall.Stop() {
+			<-w.stalled // the writer is the server's again when the handler has returned
+		}
+	}()
 	send()
-	if !w.stall.Stop() {
-		<-w.stalled // the writer is the server's again when the handler has returned
-	}
 }
 
 // ended reports whether the stream was ended here.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -154,6 +155,10 @@ func isGRPC(req *http.Request) bool {
 // modify changes an answer before it is copied.
 func (r *Road) modify(resp *http.Response) error {
 	j := resp.Request.Context().Value(journeyKey{}).(*journey)
+	// With such a code there is no answer to write; net/http ends the request in a panic.
+	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols || resp.StatusCode > 999 {
+		return fmt.Errorf("the sandbox has answered with the code %d", resp.StatusCode)
+	}
 	if r.options.Answer != nil {
 		r.options.Answer(resp.Request, resp.Header)
 	}

@@ -268,6 +268,29 @@ func TestWebSocket(t *testing.T) {
 	_ = conn.Close() // it has ended
 }
 
+// TestOddCodes: a code that no server can write is an error, over each version of HTTP.
+func TestOddCodes(t *testing.T) {
+	s := newStreet(t, nil)
+	s.box("a", "127.9.0.31", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n")
+		_ = conn.Close()
+	})
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	two := &http.Transport{Protocols: protocols}
+	defer two.CloseIdleConnections()
+	for _, client := range []*http.Client{http.DefaultClient, {Transport: two}} {
+		if resp, _ := s.do(client, s.request("a", "GET", "/", nil)); resp.StatusCode != http.StatusBadGateway {
+			t.Errorf("over %s the answer is %d", resp.Proto, resp.StatusCode)
+		}
+	}
+}
+
 // TestLongHeaders: what a sandbox can make the road keep in memory for each answer is bounded.
 func TestLongHeaders(t *testing.T) {
 	s := newStreet(t, nil)

@@ -63,10 +63,11 @@ func IsE2BClaim(claim metav1.Object) bool {
 }
 
 // IsE2B reports whether a sandbox is one of the E2B API, and which: bound to a claim
-// that was made there. The server writes what that is judged by.
+// that was made there. The server writes what that is judged by. One that failed before the
+// claim had it, and is kept for debugging, is none: another one has its id.
 func IsE2B(sandbox metav1.Object) (id string, ok bool) {
 	labels := sandbox.GetLabels()
 	id = labels[LabelSandboxID]
-	ok = id != "" && id == E2BSandboxID(sandbox.GetNamespace(), labels[LabelClaimName]) && IsE2BClaim(sandbox)
+	ok = id != "" && id == E2BSandboxID(sandbox.GetNamespace(), labels[LabelClaimName]) && IsE2BClaim(sandbox) && !IsReservedFailed(sandbox)
 	return id, ok
 }

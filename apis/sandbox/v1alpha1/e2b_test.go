@@ -28,6 +28,7 @@ func TestIsE2B(t *testing.T) {
 		"another team's user":  func(sb *Sandbox) { sb.Annotations[AnnotationClaimedBy] = E2BUser("team-b") },
 		"not claimed":          func(sb *Sandbox) { sb.Labels, sb.Annotations = nil, nil },
 		"of another namespace": func(sb *Sandbox) { sb.Namespace = "team-b" },
+		"kept as failed":       func(sb *Sandbox) { sb.Labels[LabelReservedFailedSandbox] = ClaimedTrue },
 		"without claim's name": func(sb *Sandbox) { delete(sb.Labels, LabelClaimName) },
 	} {
 		if _, ok := IsE2B(sandbox(change)); ok {

@@ -152,7 +152,7 @@ func (c *call) toError(err error) error {
 		told.RetryAfter = max(after, time.Second)
 	case told.Code == http.StatusUnprocessableEntity:
 		told.Code = http.StatusBadRequest
-	case told.Code == http.StatusUnauthorized:
+	case told.Code < http.StatusBadRequest, told.Code == http.StatusUnauthorized:
 		// It is the gateway that the cluster does not know, not the caller.
 		return internal(c.r, err)
 	case told.Code >= http.StatusInternalServerError:

@@ -81,7 +81,7 @@ func (c *call) create() error {
 	if err != nil {
 		return c.withdraw(claim, key, err)
 	}
-	if order.Waits || c.now().Sub(began) > noticeable && key == "" {
+	if order.Waits || c.now().Sub(began) > noticeable {
 		if err := c.beginAgain(ctx, order, claim); err != nil {
 			return c.withdraw(claim, key, err)
 		}

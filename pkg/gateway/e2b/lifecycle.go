@@ -90,8 +90,12 @@ func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
 	if mapping.StateOf(sb, c.now()) != mapping.StateRunning {
 		return &Error{Code: http.StatusConflict, Message: "the sandbox is paused: connect to it first"}
 	}
-	if _, err := c.change(c.r.Context(), sb, change(sb)); err != nil {
+	changed, err := c.change(c.r.Context(), sb, change(sb))
+	if err != nil {
 		return err
+	}
+	if changed.Spec.Paused { // in between
+		return &Error{Code: http.StatusConflict, Message: "the sandbox is paused: connect to it first"}
 	}
 	writeEmpty(c.w, http.StatusNoContent)
 	return nil
@@ -168,6 +172,9 @@ func (c *call) connect() error {
 	}
 	if sb, err = c.change(c.r.Context(), sb, mapping.Extend(sb, c.now().Add(timeout))); err != nil {
 		return err
+	}
+	if sb.Spec.Paused { // in between
+		return c.wake(sb, timeout)
 	}
 	return c.tell(http.StatusOK, sb)
 }

@@ -104,7 +104,7 @@ func (c *call) listPage() error {
 		return err
 	}
 	found := []mapping.Info{}
-	read := chunk
+	read := query.Limit // enough, where the query selects all
 	for range maxReads {
 		missing := query.Limit - len(found)
 		part, err := c.page(c.r.Context(), query, read, next)

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
@@ -34,9 +35,13 @@ func (c *call) listTemplates() error {
 
 func (c *call) getTemplate() error {
 	id := c.r.PathValue("id")
+	missing := &Error{Code: http.StatusNotFound, Message: "there is no template " + quoted(id)}
+	if len(validation.IsDNS1123Subdomain(id)) > 0 {
+		return missing
+	}
 	set, err := c.agents.SandboxSets(c.caller.Team).Get(c.r.Context(), id, getOptions)
 	if apierrors.IsNotFound(err) {
-		return &Error{Code: http.StatusNotFound, Message: "there is no template " + quoted(id)}
+		return missing
 	}
 	if err != nil {
 		return err

@@ -34,11 +34,3 @@ func (p *Proxy) admit(r *http.Request, route routes.Route, port int) error {
 	}
 	return nil
 }
-
-// isPreflight reports whether a browser asks whether it may send a request. It has no way to
-// show a token when it does.
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
-		r.Header.Get("Access-Control-Request-Method") != "" && r.Header.Get("Upgrade") == "" &&
-		r.ContentLength == 0 && len(r.TransferEncoding) == 0
-}

@@ -45,6 +45,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if to.form == byPath {
 		w = &isolated{ResponseWriter: w}
 	}
+	if route.Private && to.port != RuntimePort && isPreflight(r) {
+		out.Header, w = asked(out.Header), &bare{ResponseWriter: w}
+		out.URL.RawQuery = ""
+	}
 	if err := p.send(w, out, route, to); err != nil {
 		answer(w, r, err, to)
 	}

@@ -179,10 +179,13 @@ func TestPrivateSandboxes(t *testing.T) {
 				r.Header.Set(test.headers[i], test.headers[i+1])
 			}
 			response, body := do(t, r)
-			if test.want == http.StatusForbidden {
+			switch {
+			case test.want == http.StatusForbidden:
 				wantProblem(t, response, body, http.StatusForbidden, "private", id)
-			} else if response.StatusCode != test.want {
+			case response.StatusCode != test.want:
 				t.Errorf("got %d %s, want %d", response.StatusCode, body, test.want)
+			case test.method == http.MethodOptions && (len(body) > 0 || response.Header.Get("Content-Type") != ""):
+				t.Errorf("a preflight tells %v %s", response.Header, body)
 			}
 		})
 	}
