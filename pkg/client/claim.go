@@ -169,6 +169,11 @@ func (c *call) made(there *v1alpha1.SandboxClaim) bool {
 // long as the answer has a Retry-After, unless that is switched off, which its typed
 // clients cannot. A fake has no RESTClient.
 func (c *call) createOnce(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
+	if c.options.OnGiveUp == GiveUpGiveBack {
+		var end context.CancelFunc
+		ctx, end = outlast(ctx, c.options.GiveUpTimeout)
+		defer end()
+	}
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	client, ok := c.agents.RESTClient().(*rest.RESTClient)
@@ -183,4 +188,20 @@ func (c *call) createOnce(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 		return nil, err
 	}
 	return created, nil
+}
+
+// outlast returns a context that ends some time after another. A create that is cut off may
+// be carried out after a look has found nothing; its answer says what is to be given back.
+func outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(by)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() { stop(); cancel() }
 }

@@ -64,7 +64,8 @@ type Options struct {
 	OnGiveUp GiveUpPolicy
 
 	// GiveUpTimeout bounds what is done after that, with a context of its own: to look what
-	// there is, and with GiveUpGiveBack to give it back. Default 15 seconds.
+	// there is, and with GiveUpGiveBack to give it back. A create that is under way when the
+	// context ends has as long to be answered, with GiveUpGiveBack. Default 15 seconds.
 	GiveUpTimeout time.Duration
 }
 

@@ -337,6 +337,32 @@ func TestClaimAndWaitGivesUp(t *testing.T) {
 	}
 }
 
+// A create that is under way when its caller leaves is answered, so that what it made is
+// given back, also if it is carried out later than a look would find it.
+func TestClaimAndWaitLeavesDuringTheCreate(t *testing.T) {
+	s, set := stocked(t, 1, withSyncWindow(time.Millisecond))
+	knows(t, s, set, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	w := &wire{create: func(r request) (*http.Response, error) {
+		leave()
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(100 * time.Millisecond):
+			return r.send()
+		}
+	}}
+	_, err := client.ClaimAndWait(ctx, clientOver(t, s, w), testutil.Claim(set, "left", 3, both(waits, timeout(expect.Patience))),
+		client.Options{OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: expect.Patience})
+	var gaveUp *client.GivenUpError
+	if !errors.As(err, &gaveUp) || !errors.Is(err, context.Canceled) || !gaveUp.GivenBack {
+		t.Fatalf("got %v, want to hear that it was given back", err)
+	}
+	if list, err := claims(s).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("%d claims are left: %v", len(list.Items), err)
+	}
+}
+
 // Without any clear answer it is said that it is not known what there is.
 func TestClaimAndWaitGivesUpInTheDark(t *testing.T) {
 	s, set := stocked(t, 1)

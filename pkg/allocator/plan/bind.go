@@ -282,6 +282,10 @@ func letGo(sb *v1alpha1.Sandbox, reserve bool, now time.Time) *v1alpha1.Sandbox 
 	delete(sb.Annotations, v1alpha1.AnnotationStarting)
 	if reserve {
 		sb.Labels = merged(sb.Labels, map[string]string{v1alpha1.LabelReservedFailedSandbox: "true"})
+		if sb.Spec.ShutdownTime != nil || sb.Spec.PauseTime != nil { // it is kept until somebody deletes it
+			sb.Spec.ShutdownTime, sb.Spec.PauseTime = nil, nil
+			sb.Generation++
+		}
 		return sb
 	}
 	delete(sb.Annotations, v1alpha1.AnnotationOwner)

@@ -480,6 +480,7 @@ func TestLetGo(t *testing.T) {
 	held := bound(t, claim, pooled.DeepCopy())
 	stand(held, claim, false)
 	held.OwnerReferences = append(held.OwnerReferences, other)
+	held.Spec.PauseTime, held.Spec.ShutdownTime = &metav1.Time{Time: birth.Add(time.Minute)}, &metav1.Time{Time: birth.Add(time.Hour)}
 	before := held.DeepCopy()
 	at := birth.Add(300 * time.Millisecond)
 	tests := map[string]struct {
@@ -502,7 +503,7 @@ func TestLetGo(t *testing.T) {
 				t.Errorf("it is claimed by %q", by)
 			}
 			if tc.reserve {
-				if !reserved || owner != "claim-uid" || name != "mine" || got.Spec.ShutdownTime != nil || got.Generation != held.Generation {
+				if !reserved || owner != "claim-uid" || name != "mine" || got.Spec.ShutdownTime != nil || got.Spec.PauseTime != nil || got.Generation <= held.Generation {
 					t.Errorf("reserved as %+v", got.ObjectMeta)
 				}
 				return

@@ -13,8 +13,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// Deadline is when a claim ends with what it has: when its claimTimeout is over, or its
-// lifecycle. start is its start where that is known better than to the second.
+// Deadline is when a claim ends with what it has: when its claimTimeout is over, its
+// lifecycle, or the time of its sandboxes: more would be deleted as soon as it had them,
+// one after the other, until the pool was empty. start is its start where that is known
+// better than to the second.
 func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	timeout := timeoutOf(claim, start)
 	if t := shutdownOf(claim); !t.IsZero() && t.Before(timeout) {
@@ -26,12 +28,17 @@ func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 // never is how long a claim is in going on that does not time out, in years.
 const never = 100
 
-// timeoutOf is when a claim times out.
+// timeoutOf is when a claim times out. The sandbox of one that goes on is deleted at its
+// time by other rules.
 func timeoutOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	if claims.Continuous(claim) {
 		return StartOf(claim, start).AddDate(never, 0, 0)
 	}
-	return StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
+	end := StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
+	if t := claim.Spec.ShutdownTime; t != nil && t.Time.Before(end) {
+		return t.Time
+	}
+	return end
 }
 
 // shutdownOf is when the lifecycle of a claim is over; zero if it never is.

@@ -59,6 +59,12 @@ func TestDeadline(t *testing.T) {
 			if got := Deadline(claim, start); !got.Equal(tc.want.Add(time.Second)) {
 				t.Errorf("it ends at %v", got)
 			}
+			for at, want := range map[time.Duration]time.Duration{time.Minute: time.Second, time.Millisecond: time.Millisecond} {
+				claim.Spec.ShutdownTime = &metav1.Time{Time: tc.want.Add(at)}
+				if got := Deadline(claim, start); !got.Equal(tc.want.Add(want)) {
+					t.Errorf("with sandboxes that end at %v it ends at %v", claim.Spec.ShutdownTime, got)
+				}
+			}
 		})
 	}
 }

@@ -104,7 +104,7 @@ func TestAPI(t *testing.T) {
 
 	sub("pause at the end", func(w *world) {
 		id := w.create(key, `{"templateID":"base","timeout":60,"autoPause":true,"autoResume":{"enabled":true}}`)
-		if sb := w.sandbox(id); sb.Spec.ShutdownTime != nil || sb.Spec.PauseTime == nil {
+		if sb := w.sandbox(id); sb.Spec.PauseTime == nil || !sb.Spec.PauseTime.Before(sb.Spec.ShutdownTime) {
 			t.Errorf("it is %+v", sb.Spec)
 		}
 		if info := w.info(key, id); info.Lifecycle == nil || info.Lifecycle.OnTimeout != "pause" || !info.Lifecycle.AutoResume {

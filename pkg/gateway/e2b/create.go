@@ -34,7 +34,7 @@ const (
 	// sandbox is there.
 	noticeable = 2 * time.Second
 	// createTimeout bounds a create whose client waits for ever.
-	createTimeout = 15 * time.Minute
+	createTimeout = mapping.MaxWait * time.Second
 	// cleanupTimeout bounds what is done for a client that is gone.
 	cleanupTimeout = 15 * time.Second
 )
@@ -54,7 +54,7 @@ func (c *call) create() error {
 	if err != nil {
 		return err
 	}
-	if order.Waits {
+	if order.Slow {
 		// Or the sandbox would come at its end. The timeout begins when it is there.
 		order.Begin(began.Add(createTimeout))
 	}
@@ -81,7 +81,7 @@ func (c *call) create() error {
 	if err != nil {
 		return c.withdraw(claim, key, err)
 	}
-	if order.Waits || c.now().Sub(began) > noticeable {
+	if order.Slow || c.now().Sub(began) > noticeable {
 		if err := c.beginAgain(ctx, order, claim); err != nil {
 			return c.withdraw(claim, key, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,39 @@ func TestLatePool(t *testing.T) {
 				t.Errorf("the retry is told %s, which ends at %s", again.SandboxID, ends)
 			}
 		})
+	}
+}
+
+// TestLifeShorterThanPreparation: a claim whose sandboxes would be at their end as soon as
+// they were prepared takes one, and not the whole pool.
+func TestLifeShorterThanPreparation(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Now().Add(-time.Hour))
+	w := newWorld(t, func(o *e2b.Options) { o.Clock = clk })
+	w.pool("team", "base", 4)
+	names := func() []string {
+		list, err := w.server.Client.AgentsV1alpha1().Sandboxes("team").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for i := range list.Items {
+			all = append(all, list.Items[i].Name)
+		}
+		return all
+	}
+	before := names()
+	a := w.ask(w.key("team"), "POST", "/sandboxes", "/sandboxes", `{"templateID":"base","metadata":{"e2b.agents.kruise.io/image":"other"}}`)
+	if a.code != http.StatusTooManyRequests {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	after, gone := names(), 0
+	for _, name := range before {
+		if !slices.Contains(after, name) {
+			gone++
+		}
+	}
+	if gone > 1 {
+		t.Errorf("%d of %d sandboxes are gone", gone, len(before))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
@@ -54,15 +56,30 @@ func Extend(sb *v1alpha1.Sandbox, end time.Time) *Change {
 	return c
 }
 
-// end sets the time at which the sandbox is paused or deleted. Which of both, says the
-// order that it was made by.
+// end sets the times at which the sandbox is paused and deleted.
 func (c *Change) end(at time.Time) {
-	end := rfc3339(at)
-	if c.sb.Annotations[v1alpha1.AnnotationE2BAutoPause] == "true" {
-		c.spec["pauseTime"], c.spec["shutdownTime"] = end, nil
-	} else {
-		c.spec["pauseTime"], c.spec["shutdownTime"] = nil, end
+	c.spec["pauseTime"], c.spec["shutdownTime"] = ends(c.sb.Annotations, at)
+}
+
+// ends returns when a sandbox is paused and when it is deleted, if its timeout ends at a
+// time. It is deleted then, or paused and deleted when it was kept as long as a paused one
+// is. Which of both, say the annotations that it was ordered with.
+func ends(ordered map[string]string, at time.Time) (pause, shutdown *metav1.Time) {
+	end := metav1.NewTime(at.UTC().Truncate(time.Second))
+	if ordered[v1alpha1.AnnotationE2BAutoPause] != "true" {
+		return nil, &end
 	}
+	until := metav1.NewTime(end.Add(keptPaused(ordered[v1alpha1.AnnotationReservePausedSandboxDuration])))
+	return &end, &until
+}
+
+// keptPaused is how long a paused sandbox with a timeout is kept. Nothing means for ever.
+func keptPaused(retention string) time.Duration {
+	kept, err := v1alpha1.PausedRetention(retention)
+	if err != nil || kept == 0 {
+		return endless
+	}
+	return kept
 }
 
 // Pause pauses a sandbox. One with a timeout is kept for as long as retention says from
@@ -75,11 +92,7 @@ func Pause(sb *v1alpha1.Sandbox, retention string, now time.Time) *Change {
 	if retention == "" {
 		retention = sb.Annotations[v1alpha1.AnnotationReservePausedSandboxDuration]
 	}
-	kept, err := v1alpha1.PausedRetention(retention)
-	if err != nil || kept == 0 {
-		kept = endless
-	}
-	until := rfc3339(now.Add(kept))
+	until := rfc3339(now.Add(keptPaused(retention)))
 	c.spec["shutdownTime"] = until
 	if sb.Spec.PauseTime != nil {
 		c.spec["pauseTime"] = until

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -24,6 +23,8 @@ const (
 	MinTimeout = 30
 	// DefaultMaxTimeout is the longest, where the gateway has no other limit.
 	DefaultMaxTimeout = 30 * 24 * 3600
+	// MaxWait is how long a create may wait at most.
+	MaxWait = 15 * 60
 )
 
 // NewSandbox is the body of a create. What newer SDKs leave out has the defaults of the
@@ -73,8 +74,9 @@ type Order struct {
 	Timeout time.Duration
 	// AutoPause reports whether it is paused then, and not deleted.
 	AutoPause bool
-	// Waits reports whether the claim waits for a sandbox that is not there.
-	Waits bool
+	// Slow reports whether the timeout could be over before the create is answered, because
+	// that may wait for a sandbox, or for what is done to it, for as long.
+	Slow bool
 }
 
 // Limits bound what requests ask for.
@@ -118,10 +120,11 @@ func NewOrder(body *NewSandbox, keyID string, limits Limits, now time.Time) (*Or
 	if err := ext.apply(spec); err != nil {
 		return nil, err
 	}
-	order := &Order{Claim: claim, AutoPause: body.AutoPause, Waits: spec.OnShortage == v1alpha1.ShortageWait}
+	order := &Order{Claim: claim, AutoPause: body.AutoPause}
 	if order.Timeout, err = timeoutOf(body.Timeout, ext.neverTimeout, limits); err != nil {
 		return nil, err
 	}
+	order.Slow = spec.OnShortage == v1alpha1.ShortageWait || order.Timeout <= v1alpha1.DefaultClaimTimeout
 	return order, order.note(body, ext, keyID, now)
 }
 
@@ -183,12 +186,7 @@ func (o *Order) Begin(now time.Time) {
 	if o.Timeout <= 0 {
 		return
 	}
-	end := metav1.NewTime(now.Add(o.Timeout).UTC().Truncate(time.Second))
-	if o.AutoPause {
-		spec.PauseTime = &end
-	} else {
-		spec.ShutdownTime = &end
-	}
+	spec.PauseTime, spec.ShutdownTime = ends(spec.Annotations, now.Add(o.Timeout))
 }
 
 func timeoutOf(seconds *int64, never bool, limits Limits) (time.Duration, error) {

@@ -47,11 +47,19 @@ annotations:
   e2b.agents.kruise.io/timeout: "60"`},
 		"pause at the end, resume by traffic": {`{"templateID":"base","autoPause":true,"autoResume":{"enabled":true},"network":{"allowPublicTraffic":false}}`, `
 pauseTime: "2026-03-04T05:11:07Z"
+shutdownTime: "2126-02-08T05:11:07Z"
 annotations:
   e2b.agents.kruise.io/timeout: "300"
   e2b.agents.kruise.io/auto-pause: "true"
   e2b.agents.kruise.io/auto-resume: "true"
   e2b.agents.kruise.io/private-traffic: "true"`},
+		"pause at the end, kept for a day": {`{"templateID":"base","autoPause":true,"metadata":{"e2b.agents.kruise.io/reserve-paused-sandbox-duration":"24h"}}`, `
+pauseTime: "2026-03-04T05:11:07Z"
+shutdownTime: "2026-03-05T05:11:07Z"
+annotations:
+  e2b.agents.kruise.io/timeout: "300"
+  e2b.agents.kruise.io/auto-pause: "true"
+  agents.kruise.io/reserve-paused-sandbox-duration: 24h`},
 		"never": {`{"templateID":"base","timeout":5,"metadata":{"e2b.agents.kruise.io/never-timeout":"true"}}`, ``},
 		"labels": {`{"templateID":"base","metadata":{"label:team":"x"}}`, `
 shutdownTime: "2026-03-04T05:11:07Z"
@@ -144,18 +152,20 @@ func TestNewOrderRefuses(t *testing.T) {
 		`{"templateID":"base","timeout":3601}`: "3600",
 		`{"templateID":"base","autoResume":{"enabled":true}}`: "autoResume needs autoPause",
 		`{"templateID":"base","volumeMounts":[{"name":"a"}]}`: "volumeMounts",
-		meta("a b", "c"):                              `"a b"`,
-		meta("agents.kruise.io/owner", "c"):           "agents.kruise.io/owner",
-		meta("label:sandlot.io/x", "c"):               "sandlot.io/x",
-		meta(e+"unknown", "c"):                        "unknown",
-		meta(e+"never-timeout", "yes"):                "never-timeout",
-		meta(e+"claim-timeout-seconds", "0"):          "claim-timeout-seconds",
-		meta(e+"cpu-request", "much"):                 "cpu-request",
-		meta(e+"csi-volume-name", "pv"):               "csi-mount-point",
-		meta(e+"csi-volume-config", "{"):              "csi-volume-config",
-		meta(e+"reserve-failed-sandbox-for", "1h"):    "reserve-failed-sandbox-for",
-		meta(e+"reserve-paused-sandbox-duration", ""): "reserve-paused-sandbox-duration",
-		meta(e+"sandbox-name", "x"):                   "sandbox-name",
+		meta("a b", "c"):                                 `"a b"`,
+		meta("agents.kruise.io/owner", "c"):              "agents.kruise.io/owner",
+		meta("label:sandlot.io/x", "c"):                  "sandlot.io/x",
+		meta(e+"unknown", "c"):                           "unknown",
+		meta(e+"never-timeout", "yes"):                   "never-timeout",
+		meta(e+"claim-timeout-seconds", "0"):             "claim-timeout-seconds",
+		meta(e+"cpu-request", "much"):                    "cpu-request",
+		meta(e+"csi-volume-name", "pv"):                  "csi-mount-point",
+		meta(e+"csi-volume-config", "{"):                 "csi-volume-config",
+		meta(e+"reserve-failed-sandbox-for", "1h"):       "reserve-failed-sandbox-for",
+		meta(e+"reserve-paused-sandbox-duration", ""):    "reserve-paused-sandbox-duration",
+		meta(e+"reserve-paused-sandbox-duration", "1ms"): "at least 1s",
+		meta(e+"claim-timeout-seconds", "901"):           "900",
+		meta(e+"sandbox-name", "x"):                      "sandbox-name",
 		`{"templateID":"base","envVars":{"A":"b"},"metadata":{"e2b.agents.kruise.io/skip-init-runtime":"true"}}`:                    "envVars",
 		`{"templateID":"base","network":{"allowPublicTraffic":false},"metadata":{"e2b.agents.kruise.io/skip-init-runtime":"true"}}`: "allowPublicTraffic",
 	} {

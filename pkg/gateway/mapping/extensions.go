@@ -67,6 +67,9 @@ func (e *extensions) read(name, value string) error {
 	switch name {
 	case "claim-timeout-seconds":
 		e.spec.ClaimTimeout, err = seconds(name, value)
+		if err == nil && e.spec.ClaimTimeout.Duration > MaxWait*time.Second {
+			err = invalid("metadata %s: must be at most %d seconds", extension(name), MaxWait)
+		}
 	case "wait-ready-timeout-seconds":
 		e.spec.WaitReadyTimeout, err = seconds(name, value)
 	case "csi-volume-config":
@@ -138,8 +141,8 @@ func CheckRetention(value string) error {
 	if err != nil {
 		return invalid("%s: %v", extension("reserve-paused-sandbox-duration"), err)
 	}
-	if kept == 0 {
-		return invalid("%s must not be empty", extension("reserve-paused-sandbox-duration"))
+	if kept < time.Second { // empty, or nothing in whole seconds
+		return invalid("%s: must be forever, or at least 1s", extension("reserve-paused-sandbox-duration"))
 	}
 	return nil
 }

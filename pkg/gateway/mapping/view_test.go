@@ -152,7 +152,7 @@ func TestChanges(t *testing.T) {
 	}{
 		"timeout":                 {SetTimeout(sandbox(timed), hour), `{"pauseTime":null,"shutdownTime":"2026-03-04T06:06:07Z"}`},
 		"shorter":                 {SetTimeout(sandbox(timed), now), `{"pauseTime":null,"shutdownTime":"2026-03-04T05:06:07Z"}`},
-		"timeout, pausing":        {SetTimeout(sandbox(pausing), hour), `{"pauseTime":"2026-03-04T06:06:07Z","shutdownTime":null}`},
+		"timeout, pausing":        {SetTimeout(sandbox(pausing), hour), `{"pauseTime":"2026-03-04T06:06:07Z","shutdownTime":"2026-03-04T07:06:07Z"}`},
 		"timeout, never":          {SetTimeout(sandbox(nil), hour), `{}`},
 		"extend":                  {Extend(sandbox(timed), hour), `{"pauseTime":null,"shutdownTime":"2026-03-04T06:06:07Z"}`},
 		"extend by nothing":       {Extend(sandbox(timed), now), `{}`},
@@ -162,7 +162,7 @@ func TestChanges(t *testing.T) {
 		"pause, kept as asked":    {Pause(sandbox(pausing), "2h", now), `{"paused":true,"pauseTime":"2026-03-04T07:06:07Z","shutdownTime":"2026-03-04T07:06:07Z"}`},
 		"pause, never":            {Pause(sandbox(nil), "", now), `{"paused":true}`},
 		"resume":                  {Resume(sandbox(timed), hour), `{"paused":false,"pauseTime":null,"shutdownTime":"2026-03-04T06:06:07Z"}`},
-		"resume, pausing":         {Resume(sandbox(pausing), hour), `{"paused":false,"pauseTime":"2026-03-04T06:06:07Z","shutdownTime":null}`},
+		"resume, pausing":         {Resume(sandbox(pausing), hour), `{"paused":false,"pauseTime":"2026-03-04T06:06:07Z","shutdownTime":"2026-03-04T07:06:07Z"}`},
 		"resume, never":           {Resume(sandbox(nil), hour), `{"paused":false}`},
 	} {
 		patch, err := tc.change.Patch()
