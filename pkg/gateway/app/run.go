@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -15,15 +14,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 )
 
+// door is where requests come in; with TLS if that is set.
+type door struct {
+	listener net.Listener
+	tls      *tls.Config
+}
+
 // Run serves until ctx is cancelled, and returns when all is stopped.
 func Run(ctx context.Context, o *Options) error {
+	log.SetLogger(klog.Background()) // it tells of certificates that cannot be read
 	config, err := clientConfig(o.Kubeconfig)
 	if err != nil {
 		return err
@@ -38,37 +46,40 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	var doors []door
+	defer func() {
+		for _, d := range doors {
+			_ = d.listener.Close() // those that were served are closed already
+		}
+	}()
 	group, ctx := errgroup.WithContext(ctx)
+	var certificates *certwatcher.CertWatcher
+	if o.SecurePort != 0 {
+		if certificates, err = certwatcher.New(o.CertFile, o.KeyFile); err != nil {
+			return fmt.Errorf("--tls-cert-file and --tls-private-key-file: %w", err)
+		}
+		listener, err := listen(ctx, o.BindAddress, o.SecurePort)
+		if err != nil {
+			return err
+		}
+		doors = append(doors, door{listener, &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}})
+	}
+	if o.InsecurePort != 0 {
+		listener, err := listen(ctx, o.BindAddress, o.InsecurePort)
+		if err != nil {
+			return err
+		}
+		doors = append(doors, door{listener, nil})
+	}
 	// What requests need is stopped after them.
 	below, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	serving, ends := errgroup.WithContext(ctx)
-	start := func(port int, tlsConfig *tls.Config) error {
-		if port == 0 {
-			return nil
-		}
-		listener, err := listen(ctx, o.BindAddress, port)
-		if err != nil {
-			return err
-		}
-		serving.Go(func() error { return gateway.Serve(ends, listener, tlsConfig) })
-		return nil
+	for _, d := range doors {
+		serving.Go(func() error { return gateway.Serve(ends, d.listener, d.tls) })
 	}
-	if o.SecurePort != 0 {
-		certificates, err := certwatcher.New(o.CertFile, o.KeyFile)
-		if err != nil {
-			return fmt.Errorf("--tls-cert-file and --tls-private-key-file: %w", err)
-		}
+	if certificates != nil {
 		group.Go(func() error { return certificates.Start(below) })
-		err = start(o.SecurePort, &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
-		if err != nil {
-			stop()
-			return errors.Join(err, group.Wait())
-		}
-	}
-	if err := start(o.InsecurePort, nil); err != nil {
-		stop()
-		return errors.Join(err, group.Wait())
 	}
 	group.Go(func() error { return gateway.Run(below) })
 	group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, gateway.Ready) })

@@ -16,10 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
+
+// tokenTimeout is how long an access token is asked for.
+const tokenTimeout = 15 * time.Second
 
 // call is one request that has a key.
 type call struct {
@@ -44,10 +48,15 @@ func (c *call) now() time.Time { return c.api.Clock.Now() }
 // sandbox returns the sandbox of the id in the path. One of another team, one that has
 // ended, and one that never was are alike.
 func (c *call) sandbox() (*v1alpha1.Sandbox, error) {
-	return c.sandboxOf(c.r.Context(), c.r.PathValue("id"))
+	return c.sandboxOf(c.r.PathValue("id"))(c.r.Context())
 }
 
-func (c *call) sandboxOf(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
+// sandboxOf returns what reads the sandbox of an id.
+func (c *call) sandboxOf(id string) func(context.Context) (*v1alpha1.Sandbox, error) {
+	return func(ctx context.Context) (*v1alpha1.Sandbox, error) { return c.find(ctx, id) }
+}
+
+func (c *call) find(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 	missing := &Error{Code: http.StatusNotFound, Message: "there is no sandbox " + quoted(id)}
 	namespace, claim, ok := v1alpha1.SplitE2BSandboxID(id)
 	if !ok || namespace != c.caller.Team || !isCode(claim) {
@@ -61,47 +70,29 @@ func (c *call) sandboxOf(ctx context.Context, id string) (*v1alpha1.Sandbox, err
 	}
 	for i := range list.Items {
 		sb := &list.Items[i]
-		if of, ok := v1alpha1.IsE2B(sb); ok && of == id && mapping.StateOf(sb, c.now()) != mapping.StateGone {
+		if of, ok := idOf(sb); ok && of == id && mapping.StateOf(sb, c.now()) != mapping.StateGone {
 			return sb, nil
 		}
 	}
 	return nil, missing
 }
 
-// change writes a change of a sandbox.
-func (c *call) change(ctx context.Context, sb *v1alpha1.Sandbox, change *mapping.Change) (*v1alpha1.Sandbox, error) {
-	if change.IsEmpty() {
-		return sb, nil
-	}
-	patch, err := change.Patch()
-	if err != nil {
-		return nil, err
-	}
-	changed, err := c.agents.Sandboxes(sb.Namespace).Patch(ctx, sb.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil, &Error{Code: http.StatusNotFound, Message: "the sandbox has ended"}
-	}
-	return changed, err
-}
-
 // token returns the access token of the runtime in a sandbox, which stands in no object.
 func (c *call) token(ctx context.Context, sb *v1alpha1.Sandbox) (string, error) {
-	return Token(ctx, c.agents, sb)
+	return TokenOf(ctx, c.agents, sb.Namespace, sb.Labels[v1alpha1.LabelClaimName], sb.Name, sb.UID)
 }
 
-// Token returns the access token of the runtime in a sandbox; empty if it has none.
-func Token(ctx context.Context, agents typed.AgentsV1alpha1Interface, sb *v1alpha1.Sandbox) (string, error) {
-	return TokenOf(ctx, agents, sb.Namespace, sb.Labels[v1alpha1.LabelClaimName], sb.Name, sb.UID)
-}
-
-// TokenOf is Token of the sandbox of a name and UID that belongs to a claim.
+// TokenOf returns the access token of the runtime in the sandbox of a name and UID that
+// belongs to a claim; empty if it has none. Where the answer is lost it is asked for again,
+// for a while.
 func TokenOf(ctx context.Context, agents typed.AgentsV1alpha1Interface, namespace, claim, name string, uid types.UID) (string, error) {
-	answer, err := agents.SandboxClaims(namespace).RuntimeAccess(ctx, claim,
-		&v1alpha1.SandboxClaimRuntimeAccess{Spec: v1alpha1.SandboxClaimRuntimeAccessSpec{SandboxNames: []string{name}}}, metav1.CreateOptions{})
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	access, err := client.RuntimeAccess(ctx, agents, &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claim}}, name)
 	if err != nil {
 		return "", err
 	}
-	for _, one := range answer.Status.Sandboxes {
+	for _, one := range access {
 		if one.UID == uid {
 			return one.AccessToken, nil
 		}
@@ -119,6 +110,12 @@ func (c *call) made(sb *v1alpha1.Sandbox, id, templateID, token string) *mapping
 		made.TrafficAccessToken = &traffic
 	}
 	return made
+}
+
+// idOf returns the id of a sandbox that was made here, and so has a claim with a code.
+func idOf(sb *v1alpha1.Sandbox) (string, bool) {
+	id, ok := v1alpha1.IsE2B(sb)
+	return id, ok && isCode(sb.Labels[v1alpha1.LabelClaimName])
 }
 
 // isCode reports whether a name is one that claims of this API have.

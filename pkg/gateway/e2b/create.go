@@ -67,7 +67,7 @@ func (c *call) create() error {
 	}
 	bound := claim.Status.Sandboxes
 	if len(bound) == 0 {
-		return c.ended()
+		return ended(key)
 	}
 	// What is needed of the sandbox stands in the claim, which saves reading it.
 	sb := &v1alpha1.Sandbox{}
@@ -76,7 +76,7 @@ func (c *call) create() error {
 	sb.Annotations = claim.Spec.Annotations
 	token, err := c.token(ctx, sb)
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return c.ended()
+		return ended(key)
 	}
 	if err != nil {
 		return c.withdraw(claim, key, err)
@@ -139,8 +139,11 @@ func (c *call) claim(ctx context.Context, order *mapping.Order, key string) (*v1
 	return claim, err
 }
 
-// ended is the answer to a repeated create whose sandbox is gone.
-func (c *call) ended() error {
+// ended is the answer to a create whose sandbox is gone. With a key that is a repeated one.
+func ended(key string) error {
+	if key == "" {
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox was deleted while it was handed out: create another one", RetryAfter: time.Second}
+	}
 	return &Error{Code: http.StatusConflict, Message: "the sandbox of this request has ended already; for another one take a new Idempotency-Key"}
 }
 
@@ -163,11 +166,12 @@ func (c *call) beginAgain(ctx context.Context, order *mapping.Order, claim *v1al
 	if order.Timeout == 0 {
 		return nil
 	}
-	sb, err := c.sandboxOf(ctx, v1alpha1.E2BSandboxID(claim.Namespace, claim.Name))
-	if err != nil || mapping.Begun(sb, claim) {
-		return err
-	}
-	_, err = c.change(ctx, sb, mapping.SetTimeout(sb, c.now().Add(order.Timeout)))
+	_, _, err := c.changeOf(ctx, c.sandboxOf(v1alpha1.E2BSandboxID(claim.Namespace, claim.Name)), func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.Begun(sb, claim) {
+			return mapping.Nothing(sb), nil
+		}
+		return mapping.SetTimeout(sb, c.now().Add(order.Timeout)), nil
+	})
 	return err
 }
 

@@ -43,6 +43,9 @@ type world struct {
 	document *api
 	// lists is how many lists of sandboxes the API has asked for.
 	lists *atomic.Int64
+	// before, if set, is called before each request of the API to the cluster. Its error is
+	// the answer.
+	before *atomic.Pointer[func(*http.Request) error]
 }
 
 func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
@@ -65,12 +68,17 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}}
+	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}}
 	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/sandboxes") {
 				w.lists.Add(1)
+			}
+			if before := w.before.Load(); before != nil {
+				if err := (*before)(r); err != nil {
+					return nil, err
+				}
 			}
 			return next.RoundTrip(r)
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
@@ -83,19 +84,14 @@ func (c *call) refresh() error {
 
 // retime changes the timeout of a sandbox that runs.
 func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
-	sb, err := c.sandbox()
+	_, _, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.StateOf(sb, c.now()) != mapping.StateRunning {
+			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is paused: connect to it first"}
+		}
+		return change(sb), nil
+	})
 	if err != nil {
 		return err
-	}
-	if mapping.StateOf(sb, c.now()) != mapping.StateRunning {
-		return &Error{Code: http.StatusConflict, Message: "the sandbox is paused: connect to it first"}
-	}
-	changed, err := c.change(c.r.Context(), sb, change(sb))
-	if err != nil {
-		return err
-	}
-	if changed.Spec.Paused { // in between
-		return &Error{Code: http.StatusConflict, Message: "the sandbox is paused: connect to it first"}
 	}
 	writeEmpty(c.w, http.StatusNoContent)
 	return nil
@@ -113,19 +109,18 @@ func (c *call) pause() error {
 			return err
 		}
 	}
-	sb, err := c.sandbox()
+	_, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.StateOf(sb, c.now()) == mapping.StatePaused {
+			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is paused already"}
+		}
+		return mapping.Pause(sb, retention, c.now()), nil
+	})
 	if err != nil {
-		return err
-	}
-	if mapping.StateOf(sb, c.now()) == mapping.StatePaused {
-		return &Error{Code: http.StatusConflict, Message: "the sandbox is paused already"}
-	}
-	if sb, err = c.change(c.r.Context(), sb, mapping.Pause(sb, retention, c.now())); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
 	defer cancel()
-	err = c.settle(ctx, sb, isDown)
+	_, err = c.settle(ctx, sb, isDown)
 	// A pause that takes long is under way all the same.
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -135,63 +130,70 @@ func (c *call) pause() error {
 	return nil
 }
 
-// toRun reads which sandbox is to run, and for how long.
-func (c *call) toRun() (*v1alpha1.Sandbox, time.Duration, error) {
+// forHowLong reads how long a sandbox is to run.
+func (c *call) forHowLong() (time.Duration, error) {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	timeout, err := c.seconds(body.Timeout, mapping.DefaultTimeout)
-	if err != nil {
-		return nil, 0, err
-	}
-	sb, err := c.sandbox()
-	return sb, timeout, err
+	return c.seconds(body.Timeout, mapping.DefaultTimeout)
 }
 
 // resume is connect of SDKs before 2.8: it is for paused sandboxes alone.
 func (c *call) resume() error {
-	sb, timeout, err := c.toRun()
+	timeout, err := c.forHowLong()
 	if err != nil {
 		return err
 	}
-	if mapping.StateOf(sb, c.now()) == mapping.StateRunning {
-		return &Error{Code: http.StatusConflict, Message: "the sandbox is running already"}
+	_, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.StateOf(sb, c.now()) == mapping.StateRunning {
+			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is running already"}
+		}
+		return c.resumed(sb, timeout), nil
+	})
+	if err != nil {
+		return err
 	}
-	return c.wake(sb, timeout)
+	return c.awake(sb)
 }
 
 // connect resumes a sandbox that is paused, and never shortens the time of one that runs.
 func (c *call) connect() error {
-	sb, timeout, err := c.toRun()
+	timeout, err := c.forHowLong()
 	if err != nil {
 		return err
 	}
-	if mapping.StateOf(sb, c.now()) == mapping.StatePaused {
-		return c.wake(sb, timeout)
-	}
-	if sb, err = c.change(c.r.Context(), sb, mapping.Extend(sb, c.now().Add(timeout))); err != nil {
+	before, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		if mapping.StateOf(sb, c.now()) == mapping.StatePaused {
+			return c.resumed(sb, timeout), nil
+		}
+		return mapping.Extend(sb, c.now().Add(timeout)), nil
+	})
+	if err != nil {
 		return err
 	}
-	if sb.Spec.Paused { // in between
-		return c.wake(sb, timeout)
+	if before.Spec.Paused {
+		return c.awake(sb)
 	}
 	return c.tell(http.StatusOK, sb)
 }
 
-// wake resumes a sandbox and tells of it when it runs.
-func (c *call) wake(sb *v1alpha1.Sandbox, timeout time.Duration) error {
+func (c *call) resumed(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
+	return mapping.Resume(sb, c.now().Add(max(timeout, resumedAtLeast)))
+}
+
+// awake tells of a sandbox that was resumed when it runs.
+func (c *call) awake(sb *v1alpha1.Sandbox) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
 	defer cancel()
-	sb, err := c.change(ctx, sb, mapping.Resume(sb, c.now().Add(max(timeout, resumedAtLeast))))
-	if err != nil {
+	sb, err := c.settle(ctx, sb, isUp)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox is being resumed and does not run yet: connect again", RetryAfter: time.Second}
+	case err != nil:
 		return err
-	}
-	if err := c.settle(ctx, sb, isUp); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox is being resumed and does not run yet: connect again", RetryAfter: time.Second}
-		}
-		return err
+	case sb.Spec.Paused:
+		return &Error{Code: http.StatusConflict, Message: "the sandbox was paused again meanwhile: connect again"}
 	}
 	return c.tell(http.StatusCreated, sb)
 }
@@ -216,35 +218,57 @@ func isUp(sb *v1alpha1.Sandbox, now time.Time) bool {
 	return v1alpha1.StateOf(sb, now) == v1alpha1.StateRunning || sb.Spec.Paused
 }
 
-// settle waits until a sandbox is as it should be. One that ends meanwhile is not found.
-func (c *call) settle(ctx context.Context, sb *v1alpha1.Sandbox, is func(*v1alpha1.Sandbox, time.Time) bool) error {
+// settle waits until a sandbox is as it should be, and returns it. One that ends meanwhile is
+// not found. What cannot be read is read again.
+func (c *call) settle(ctx context.Context, sb *v1alpha1.Sandbox, is func(*v1alpha1.Sandbox, time.Time) bool) (*v1alpha1.Sandbox, error) {
 	if is(sb, c.now()) {
-		return nil
+		return sb, nil
 	}
 	pace := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 12, Cap: time.Second}
-	return pace.DelayFunc().Until(ctx, false, true, func(ctx context.Context) (bool, error) {
+	err := pace.DelayFunc().Until(ctx, false, true, func(ctx context.Context) (bool, error) {
 		found, err := c.agents.Sandboxes(sb.Namespace).Get(ctx, sb.Name, getOptions)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && found.UID != sb.UID, err == nil && mapping.StateOf(found, c.now()) == mapping.StateGone:
 			return false, &Error{Code: http.StatusNotFound, Message: "the sandbox has ended"}
-		case err != nil:
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return false, err
+		case err == nil:
+			sb = found
 		}
-		return is(found, c.now()), nil
+		return err == nil && is(sb, c.now()), nil
 	})
+	return sb, err
 }
 
-// Resume resumes a paused sandbox because of traffic, for as long as its timeout was, and
-// returns when it runs. Another one of its name is left alone.
-func Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, sb *v1alpha1.Sandbox, clk clock.PassiveClock) error {
-	timeout := resumedAtLeast
-	if n, err := strconv.ParseInt(sb.Annotations[v1alpha1.AnnotationE2BTimeout], 10, 64); err == nil {
-		timeout = max(timeout, time.Duration(n)*time.Second)
-	}
+// Resume resumes the paused sandbox of an id because of traffic, for as long as its timeout
+// was, and returns when it runs or others have resumed it. name and uid are those of the
+// sandbox: another one is left alone.
+func Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name string, uid types.UID, clk clock.PassiveClock) error {
+	namespace, _, _ := v1alpha1.SplitE2BSandboxID(id)
 	c := &call{api: &API{Options: Options{Clock: clk}}, agents: agents}
-	sb, err := c.change(ctx, sb, mapping.Resume(sb, c.now().Add(timeout)))
+	read := func(ctx context.Context) (*v1alpha1.Sandbox, error) {
+		sb, err := agents.Sandboxes(namespace).Get(ctx, name, getOptions)
+		if err != nil {
+			return nil, err
+		}
+		if of, ok := v1alpha1.IsE2B(sb); !ok || of != id || sb.UID != uid {
+			return nil, apierrors.NewNotFound(v1alpha1.Resource("sandboxes"), name)
+		}
+		return sb, nil
+	}
+	_, sb, err := c.changeOf(ctx, read, func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+		timeout := resumedAtLeast
+		if n, err := strconv.ParseInt(sb.Annotations[v1alpha1.AnnotationE2BTimeout], 10, 64); err == nil {
+			timeout = max(timeout, time.Duration(n)*time.Second)
+		}
+		if !sb.Spec.Paused {
+			return mapping.Nothing(sb), nil
+		}
+		return mapping.Resume(sb, c.now().Add(timeout)), nil
+	})
 	if err != nil {
 		return err
 	}
-	return c.settle(ctx, sb, isUp)
+	_, err = c.settle(ctx, sb, isUp)
+	return err
 }

@@ -48,14 +48,11 @@ func (c *call) info(sb *v1alpha1.Sandbox) mapping.Info {
 
 // kill deletes a sandbox. Its claim follows by itself.
 func (c *call) kill() error {
-	sb, err := c.sandbox()
-	if err != nil {
-		return err
-	}
-	err = c.agents.Sandboxes(sb.Namespace).Delete(c.r.Context(), sb.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(sb.UID))})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return &Error{Code: http.StatusNotFound, Message: "the sandbox has ended"}
-	}
+	err := asItIs(c.r.Context(), c.sandboxOf(c.r.PathValue("id")), func(sb *v1alpha1.Sandbox) error {
+		return c.agents.Sandboxes(sb.Namespace).Delete(c.r.Context(), sb.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &sb.UID, ResourceVersion: &sb.ResourceVersion},
+		})
+	})
 	if err != nil {
 		return err
 	}
@@ -155,7 +152,7 @@ func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next s
 	}
 	found := &part{next: list.Continue}
 	for i := range list.Items {
-		if _, ok := v1alpha1.IsE2B(&list.Items[i]); !ok {
+		if _, ok := idOf(&list.Items[i]); !ok {
 			continue
 		}
 		if info := c.info(&list.Items[i]); query.Selects(&info) {

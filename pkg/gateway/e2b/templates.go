@@ -4,30 +4,38 @@
 package e2b
 
 import (
+	"context"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/pager"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
 // getOptions reads what is there now, not what a cache believes.
 var getOptions = metav1.GetOptions{}
 
-// maxTemplates is how many templates a list has.
-const maxTemplates = 1000
+// templatesPage is how many templates are read at a time.
+const templatesPage = 200
 
 // listTemplates lists the SandboxSets of the team.
 func (c *call) listTemplates() error {
-	list, err := c.agents.SandboxSets(c.caller.Team).List(c.r.Context(), metav1.ListOptions{Limit: maxTemplates})
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.agents.SandboxSets(c.caller.Team).List(ctx, options)
+	})
+	pages.PageSize, pages.PageBufferSize = templatesPage, 0
+	templates := []mapping.Template{}
+	err := pages.EachListItem(c.r.Context(), metav1.ListOptions{}, func(set runtime.Object) error {
+		templates = append(templates, mapping.TemplateOf(set.(*v1alpha1.SandboxSet), c.api.EnvdVersion))
+		return nil
+	})
 	if err != nil {
 		return err
-	}
-	templates := []mapping.Template{}
-	for i := range list.Items {
-		templates = append(templates, mapping.TemplateOf(&list.Items[i], c.api.EnvdVersion))
 	}
 	writeJSON(c.w, http.StatusOK, templates)
 	return nil

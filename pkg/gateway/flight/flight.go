@@ -6,6 +6,8 @@ package flight
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 )
 
@@ -14,6 +16,17 @@ type Group[V any] struct {
 	lock    sync.Mutex
 	running map[string]*call[V]
 }
+
+// PanicError is the panic of a piece of work, for all who wait for it.
+type PanicError struct {
+	// What the work panicked with.
+	What any
+	// Stack is where.
+	Stack []byte
+}
+
+// Error implements error.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.What, e.Stack) }
 
 // call is one piece of work.
 type call[V any] struct {
@@ -60,6 +73,11 @@ func (g *Group[V]) join(ctx context.Context, key string, work func(ctx context.C
 		defer close(c.done)
 		defer cancel()
 		defer g.end(key, c)
+		defer func() { // those who wait have the panic, not the process
+			if what := recover(); what != nil {
+				c.err = &PanicError{What: what, Stack: debug.Stack()}
+			}
+		}()
 		c.value, c.err = work(whole)
 	}()
 	return c

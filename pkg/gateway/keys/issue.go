@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 	"unicode/utf8"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -24,6 +26,8 @@ const (
 	MaxName = 512
 	// maxMakers is how many keys, each made by the one before it, a key may come from.
 	maxMakers = 8
+	// issuePatience is how long it may take until a key has made another one.
+	issuePatience = 30 * time.Second
 	// undoPatience is how long it may take to take a key back that nobody gets to see.
 	undoPatience = 10 * time.Second
 )
@@ -49,8 +53,13 @@ func (k *Keys) Issue(ctx context.Context, request Request) (Record, string, erro
 	if request.By == nil {
 		return k.create(ctx, request, nil)
 	}
-	k.issuing.Lock()
-	defer k.issuing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, issuePatience)
+	defer cancel()
+	turn := k.issuing[k.stripe(request.Team)]
+	if err := turn.Acquire(ctx, 1); err != nil {
+		return Record{}, "", fmt.Errorf("waiting for other keys that are made: %w", err)
+	}
+	defer turn.Release(1)
 	makers, err := k.makers(ctx, request)
 	if err != nil {
 		return Record{}, "", err
@@ -62,14 +71,20 @@ func (k *Keys) Issue(ctx context.Context, request Request) (Record, string, erro
 	// Revoke lists what its key has made after that is gone. So a key that was made later
 	// than that finds its maker gone here, and no key escapes.
 	if _, err := k.current(ctx, *request.By); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience) // the caller's end is no reason to keep it
-		defer cancel()
-		if undo := k.backend.Delete(ctx, record.ID); undo != nil && !errors.Is(undo, ErrNotFound) {
-			err = fmt.Errorf("%w; API key %s, which nobody knows, is left: %w", err, record.ID, undo)
-		}
-		return Record{}, "", err
+		return Record{}, "", k.undo(ctx, record.ID, err)
 	}
 	return record, text, nil
+}
+
+// undo takes back a key that nobody gets to see, because of an error, and returns that. The
+// caller's end is no reason to keep it.
+func (k *Keys) undo(ctx context.Context, id string, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
+	defer cancel()
+	if undo := k.backend.Delete(ctx, id); undo != nil && !errors.Is(undo, ErrNotFound) {
+		return fmt.Errorf("%w; API key %s, which nobody knows, is left: %w", err, id, undo)
+	}
+	return err
 }
 
 // makers returns the keys that a new one comes from, if it may be made.
@@ -109,7 +124,11 @@ func (k *Keys) create(ctx context.Context, request Request, makers []string) (Re
 	}
 	kept, err := k.backend.Create(ctx, key)
 	if err != nil {
-		return Record{}, "", fmt.Errorf("making an API key for team %s: %w", request.Team, err)
+		err = fmt.Errorf("making an API key for team %s: %w", request.Team, err)
+		if !isRefusal(err) {
+			err = k.undo(ctx, id, err) // it may have been made all the same
+		}
+		return Record{}, "", err
 	}
 	return kept.Record, text, nil
 }
@@ -127,4 +146,10 @@ func checkTeam(team string) error {
 		return fmt.Errorf("%w: its team has to be a namespace of at most %d characters", ErrInvalid, v1alpha1.MaxE2BNamespace)
 	}
 	return nil
+}
+
+// isRefusal reports whether an error says that nothing was written.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
 }

@@ -7,19 +7,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"hash/maphash"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Keys are the API keys of all teams.
 type Keys struct {
 	backend Backend
-	// issuing is held while a key makes another one, so that those of this process do not
-	// pass MaxPerTeam together.
-	issuing sync.Mutex
+	// issuing are held while a key makes another one, so that those of a team in this
+	// process do not pass MaxPerTeam together. Each is for some of the teams, by a hash.
+	issuing [32]*semaphore.Weighted
+	seed    maphash.Seed
 }
 
 // New returns the keys that a backend keeps.
-func New(backend Backend) *Keys { return &Keys{backend: backend} }
+func New(backend Backend) *Keys {
+	k := &Keys{backend: backend, seed: maphash.MakeSeed()}
+	for i := range k.issuing {
+		k.issuing[i] = semaphore.NewWeighted(1)
+	}
+	return k
+}
+
+func (k *Keys) stripe(team string) uint64 {
+	return maphash.String(k.seed, team) % uint64(len(k.issuing))
+}
 
 // Authenticate says whose a key is. It fails with ErrUnknownKey for everything that is no
 // valid key, and with other errors if that cannot be found out now.
@@ -31,7 +44,7 @@ func (k *Keys) Authenticate(ctx context.Context, raw string) (Caller, error) {
 	}
 	key, err := k.backend.Lookup(ctx, id)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound), errors.Is(err, errDamaged):
 		decoy.matches(raw)
 		return Caller{}, ErrUnknownKey
 	case err != nil:

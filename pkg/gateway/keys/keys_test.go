@@ -99,6 +99,55 @@ func TestIssueOfRevoked(t *testing.T) {
 	}
 }
 
+// A key of which nobody knows whether it is kept is taken back.
+func TestIssueWithoutAnAnswer(t *testing.T) {
+	backend := &meddling{File: open(t, t.TempDir())}
+	k := New(backend)
+	backend.lost = errors.New("no answer")
+	if _, _, err := k.Issue(t.Context(), Request{Team: "team", Name: "lost"}); !errors.Is(err, backend.lost) {
+		t.Errorf("error is %v", err)
+	}
+	if left, err := k.List(t.Context(), "team"); err != nil || len(left) > 0 {
+		t.Errorf("left are %+v, %v", left, err)
+	}
+}
+
+// Keys that are made for one team do not hold up another, and who has left waits no more.
+func TestIssueWaits(t *testing.T) {
+	backend := &meddling{File: open(t, t.TempDir())}
+	k := New(backend)
+	var by []*Caller
+	teams := []string{"a", "b"}
+	for k.stripe(teams[0]) == k.stripe(teams[1]) {
+		teams[1] += "b"
+	}
+	for _, team := range teams {
+		root, _, err := k.Issue(t.Context(), Request{Team: team, Name: "root"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		by = append(by, &Caller{Team: team, KeyID: root.ID})
+	}
+	ask := func(ctx context.Context, i int) error {
+		_, _, err := k.Issue(ctx, Request{Team: teams[i], Name: "more", By: by[i]})
+		return err
+	}
+	backend.created = func() {
+		backend.created = nil
+		if err := ask(t.Context(), 1); err != nil {
+			t.Errorf("another team: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := ask(ctx, 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("the same team: %v", err)
+		}
+	}
+	if err := ask(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
 // A backend that fails says neither yes nor no, and names no key.
 func TestBackendFails(t *testing.T) {
 	backend := &meddling{File: open(t, t.TempDir())}
@@ -110,6 +159,10 @@ func TestBackendFails(t *testing.T) {
 	backend.err = errors.New("away")
 	if caller, err := k.Authenticate(t.Context(), text); !errors.Is(err, backend.err) || errors.Is(err, ErrUnknownKey) || caller != (Caller{}) || strings.Contains(err.Error(), text[20:]) {
 		t.Errorf("authenticated as %+v: %v", caller, err)
+	}
+	backend.err = fmt.Errorf("secret x %w", errDamaged)
+	if _, err := k.Authenticate(t.Context(), text); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("what is kept is no key: %v", err)
 	}
 	if _, err := k.Authenticate(t.Context(), text+"0"); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("the backend was asked for what is no key: %v", err)
@@ -150,12 +203,17 @@ type meddling struct {
 	*File
 	created func()
 	err     error
+	// lost is what a create says that was carried out.
+	lost error
 }
 
 func (m *meddling) Create(ctx context.Context, key Stored) (Stored, error) {
 	kept, err := m.File.Create(ctx, key)
 	if m.created != nil {
 		m.created()
+	}
+	if m.lost != nil {
+		return Stored{}, m.lost
 	}
 	return kept, err
 }

@@ -18,17 +18,20 @@ type Change struct {
 	spec map[string]any
 }
 
-// Patch is the change as a merge patch of the very sandbox that was seen, by its UID, so
-// that another one of its name is left alone.
+// Patch is the change as a merge patch of the very sandbox that was seen, as it was seen:
+// another one of its name is left alone, and one that was paused, resumed or recycled since.
 func (c *Change) Patch() ([]byte, error) {
 	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": c.sb.UID},
+		"metadata": map[string]any{"uid": c.sb.UID, "resourceVersion": c.sb.ResourceVersion},
 		"spec":     c.spec,
 	})
 }
 
 // IsEmpty reports whether there is nothing to write.
 func (c *Change) IsEmpty() bool { return len(c.spec) == 0 }
+
+// Nothing changes nothing.
+func Nothing(sb *v1alpha1.Sandbox) *Change { return &Change{sb: sb} }
 
 // Timed reports whether a sandbox has a timeout. One made with never-timeout has none, and
 // gets none.

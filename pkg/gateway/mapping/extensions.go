@@ -66,12 +66,9 @@ func (e *extensions) read(name, value string) error {
 	var err error
 	switch name {
 	case "claim-timeout-seconds":
-		e.spec.ClaimTimeout, err = seconds(name, value)
-		if err == nil && e.spec.ClaimTimeout.Duration > MaxWait*time.Second {
-			err = invalid("metadata %s: must be at most %d seconds", extension(name), MaxWait)
-		}
+		e.spec.ClaimTimeout, err = seconds(name, value, MaxWait)
 	case "wait-ready-timeout-seconds":
-		e.spec.WaitReadyTimeout, err = seconds(name, value)
+		e.spec.WaitReadyTimeout, err = seconds(name, value, MaxWait)
 	case "csi-volume-config":
 		err = e.mounts(name, value)
 	case "skip-init-runtime":
@@ -203,10 +200,10 @@ func (e *extensions) readCPU() error {
 	return nil
 }
 
-func seconds(name, value string) (*metav1.Duration, error) {
-	n, err := strconv.ParseInt(value, 10, 32)
-	if err != nil || n <= 0 {
-		return nil, invalid("metadata %s: must be a positive number of seconds, not %q", extension(name), value)
+func seconds(name, value string, most int64) (*metav1.Duration, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n <= 0 || n > most {
+		return nil, invalid("metadata %s: must be a number of seconds from 1 to %d, not %q", extension(name), most, value)
 	}
 	return &metav1.Duration{Duration: time.Duration(n) * time.Second}, nil
 }

@@ -31,7 +31,7 @@ func StateOf(sb *v1alpha1.Sandbox, now time.Time) State {
 		return StateGone
 	}
 	switch sb.Status.Phase {
-	case v1alpha1.SandboxSucceeded, v1alpha1.SandboxFailed, v1alpha1.SandboxTerminating:
+	case v1alpha1.SandboxSucceeded, v1alpha1.SandboxFailed, v1alpha1.SandboxTerminating, v1alpha1.SandboxRecycling:
 		return StateGone
 	}
 	if sb.Spec.Paused {

@@ -19,6 +19,7 @@ import (
 func sandbox(change func(*v1alpha1.Sandbox)) *v1alpha1.Sandbox {
 	sb := &v1alpha1.Sandbox{}
 	sb.Namespace, sb.Name, sb.UID = "team", "box-1", "u1"
+	sb.ResourceVersion = "7"
 	sb.Labels = map[string]string{
 		v1alpha1.LabelClaimName: "eabcdefghijklm", v1alpha1.LabelSandboxID: "team--eabcdefghijklm", "run": "7", "pool": "p",
 		v1alpha1.LabelAllowInternetAccess: "false",
@@ -78,6 +79,7 @@ func TestStateOf(t *testing.T) {
 		"paused":          {func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true }, StatePaused},
 		"being resumed":   {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxResuming }, StateRunning},
 		"failed":          {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxFailed }, StateGone},
+		"recycling":       {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxRecycling }, StateGone},
 		"being deleted":   {func(sb *v1alpha1.Sandbox) { sb.DeletionTimestamp = at(0) }, StateGone},
 		"its time is up":  {func(sb *v1alpha1.Sandbox) { sb.Spec.ShutdownTime = at(0) }, StateGone},
 		"it is not, yet":  {func(sb *v1alpha1.Sandbox) { sb.Spec.ShutdownTime = at(time.Second) }, StateRunning},
@@ -173,7 +175,7 @@ func TestChanges(t *testing.T) {
 		if err := json.Unmarshal(patch, &got); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(`{"metadata":{"uid":"u1"},"spec":`+tc.spec+`}`), &want); err != nil {
+		if err := json.Unmarshal([]byte(`{"metadata":{"uid":"u1","resourceVersion":"7"},"spec":`+tc.spec+`}`), &want); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, got); d != "" {

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
@@ -90,15 +90,8 @@ func (a *agent) resume(ctx context.Context, route routes.Route) error {
 	if err != nil {
 		return err
 	}
-	agents := client.AgentsV1alpha1()
-	sb, err := agents.Sandboxes(route.Namespace).Get(ctx, route.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, err)
-	}
-	if sb.UID != route.UID || !sb.Spec.Paused {
-		return nil // it is another one, or others have resumed it
-	}
-	if err := e2b.Resume(ctx, agents, sb, a.clock); err != nil {
+	id := v1alpha1.E2BSandboxID(route.Namespace, route.Claim)
+	if err := e2b.Resume(ctx, client.AgentsV1alpha1(), id, route.Name, route.UID, a.clock); err != nil {
 		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, err)
 	}
 	return nil

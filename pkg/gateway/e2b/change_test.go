@@ -1,0 +1,103 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+)
+
+// once lets do happen once, before the next request of a method whose path ends so.
+func (w *world) once(method, end string, do func() error) {
+	w.Helper()
+	var done atomic.Bool
+	before := func(r *http.Request) error {
+		if r.Method != method || !strings.HasSuffix(r.URL.Path, end) || done.Swap(true) {
+			return nil
+		}
+		return do()
+	}
+	w.before.Store(&before)
+	w.Cleanup(func() {
+		w.before.Store(nil)
+		if !done.Load() {
+			w.Errorf("there was no %s of %s", method, end)
+		}
+	})
+}
+
+// TestChangesInBetween: what a request does is decided by the sandbox as it is when that is
+// written, not as it was a moment before.
+func TestChangesInBetween(t *testing.T) {
+	all := newWorld(t)
+	all.pool("team", "base", 4)
+	key := all.key("team")
+	pauses, notes := `{"spec":{"paused":true}}`, `{"metadata":{"annotations":{"seen":"true"}}}`
+	for name, tc := range map[string]struct {
+		method, call, body string
+		code               int
+		patch              string
+		state              mapping.State
+	}{
+		"timeout of one that was paused": {"PATCH", "/timeout", `{"timeout":600}`, http.StatusConflict, pauses, mapping.StatePaused},
+		"timeout of one that changed":    {"PATCH", "/timeout", `{"timeout":600}`, http.StatusNoContent, notes, mapping.StateRunning},
+		"connect to one that was paused": {"PATCH", "/connect", `{"timeout":600}`, http.StatusCreated, pauses, mapping.StateRunning},
+		"pause of one that was paused":   {"PATCH", "/pause", ``, http.StatusConflict, pauses, mapping.StatePaused},
+		"kill of one that changed":       {"DELETE", "", ``, http.StatusNoContent, notes, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := *all
+			one.T = t
+			w := &one
+			id := w.create(key, `{"templateID":"base"}`)
+			sb := w.sandbox(id)
+			w.once(tc.method, "/sandboxes/"+sb.Name, func() error {
+				_, err := w.server.Client.AgentsV1alpha1().Sandboxes("team").Patch(w.Context(), sb.Name, types.MergePatchType, []byte(tc.patch), metav1.PatchOptions{})
+				return err
+			})
+			method := http.MethodPost
+			if tc.call == "" {
+				method = http.MethodDelete
+			}
+			w.want(tc.code, key, method, "/sandboxes/"+id+tc.call, "/sandboxes/{id}"+tc.call, tc.body)
+			if tc.state == "" {
+				w.want(http.StatusNotFound, key, "GET", "/sandboxes/"+id, "/sandboxes/{id}", "")
+				return
+			}
+			if state := w.info(key, id).State; state != tc.state {
+				t.Errorf("it is %s", state)
+			}
+			w.want(http.StatusNoContent, key, "DELETE", "/sandboxes/"+id, "/sandboxes/{id}", "")
+		})
+	}
+}
+
+// TestLostAnswers: what was only read is read again, and a create does not fail by it.
+func TestLostAnswers(t *testing.T) {
+	all := newWorld(t)
+	all.pool("team", "base", 2)
+	key := all.key("team")
+	lost := func() error { return io.ErrUnexpectedEOF }
+	id := ""
+	all.Run("the token", func(t *testing.T) {
+		one := *all
+		one.T = t
+		one.once("POST", "/runtimeaccess", lost)
+		id = one.create(key, `{"templateID":"base"}`)
+	})
+	all.Run("the state of one that is being paused", func(t *testing.T) {
+		one := *all
+		one.T = t
+		one.once("GET", "/sandboxes/"+one.sandbox(id).Name, lost)
+		one.want(http.StatusNoContent, key, "POST", "/sandboxes/"+id+"/pause", "/sandboxes/{id}/pause", ``)
+	})
+}
