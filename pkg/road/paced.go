@@ -12,7 +12,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// writePatience is how long a client may take nothing of an answer.
+// writePatience is how long a client may take nothing of an answer, and a sandbox nothing of
+// a request.
 const writePatience = 5 * time.Minute
 
 // pacedWriter watches over a client: one that takes nothing of its answer is cut off, and so

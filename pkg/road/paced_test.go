@@ -105,3 +105,29 @@ func TestClientThatTakesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestSandboxThatReadsNothing is cut off when that has lasted long, and not before.
+func TestSandboxThatReadsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		conn := &patientConn{Conn: here}
+		defer conn.Close()
+		slow := func() {
+			time.Sleep(writePatience / 2)
+			if _, err := io.ReadFull(there, make([]byte, 4)); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 3 {
+			go slow()
+			if _, err := conn.Write([]byte("slow")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if _, err := conn.Write([]byte("dead")); err == nil || time.Since(began) > writePatience {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -32,6 +33,8 @@ const (
 	// nobody has read yet.
 	streamWindow     = 64 << 10
 	connectionWindow = 2 << 20
+	// sendBuffer is how much the system keeps of what a sandbox does not read.
+	sendBuffer = 128 << 10
 )
 
 // newTransport returns a transport to sandboxes, over HTTP/1.1 or over HTTP/2 without TLS.
@@ -95,7 +98,32 @@ func (r *Road) dial(ctx context.Context, network, address string) (net.Conn, err
 	if !ip.IsValid() || ip.IsUnspecified() {
 		return nil, &resolveError{fmt.Errorf("%w: it has no address", ErrNotRunning)}
 	}
-	return r.dialer.DialContext(ctx, network, netip.AddrPortFrom(ip, uint16(target.Port)).String())
+	conn, err := r.dialer.DialContext(ctx, network, netip.AddrPortFrom(ip, uint16(target.Port)).String())
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // it is as the system has it, else
+	}
+	return &patientConn{Conn: conn}, nil
+}
+
+// patientConn is a connection to a sandbox, of which one that reads nothing of what is sent
+// to it is cut off in the end.
+type patientConn struct {
+	net.Conn
+	paced time.Time // when the deadline was last moved; writes come one after the other
+}
+
+// Write implements net.Conn.
+func (c *patientConn) Write(p []byte) (int, error) {
+	if now := (clock.RealClock{}).Now(); now.Sub(c.paced) > writePatience/16 {
+		c.paced = now
+		if err := c.SetWriteDeadline(now.Add(writePatience)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
 }
 
 // resolveError is an error of Resolve, behind those that net/http puts around it.

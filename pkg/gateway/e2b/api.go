@@ -58,15 +58,17 @@ type Options struct {
 // API serves the E2B API.
 type API struct {
 	Options
-	places *share.Places
-	mux    *http.ServeMux
+	// places are those of requests, and lists those of requests that read lists.
+	places, lists *share.Places
+
+	mux *http.ServeMux
 	// readTimeout is readTimeout, but for tests.
 	readTimeout time.Duration
 }
 
 // New returns an API.
 func New(options Options) *API {
-	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), mux: http.NewServeMux(), readTimeout: readTimeout}
+	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), lists: share.New(listsAtOnce, listsPerTeam), mux: http.NewServeMux(), readTimeout: readTimeout}
 	for _, route := range Routes() {
 		a.mux.Handle(route.Method+" "+route.Path, a.handler(route))
 	}

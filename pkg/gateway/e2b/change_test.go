@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -100,4 +102,40 @@ func TestLostAnswers(t *testing.T) {
 		one.once("GET", "/sandboxes/"+one.sandbox(id).Name, lost)
 		one.want(http.StatusNoContent, key, "POST", "/sandboxes/"+id+"/pause", "/sandboxes/{id}/pause", ``)
 	})
+}
+
+// TestListsAtOnce: lists have places of their own, so that no team keeps all memory with them.
+func TestListsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.pool("team", "base", 1)
+	key, other := w.key("team"), w.key("other")
+	w.create(key, `{"templateID":"base"}`)
+	const path = "/v2/sandboxes"
+	reads, goOn := make(chan struct{}), make(chan struct{})
+	before := func(r *http.Request) error {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/team/sandboxes") {
+			reads <- struct{}{}
+			<-goOn
+		}
+		return nil
+	}
+	w.before.Store(&before)
+	var asking sync.WaitGroup
+	for range e2b.ListsPerTeam {
+		asking.Go(func() { w.want(http.StatusOK, key, "GET", path, path, "") })
+	}
+	for range e2b.ListsPerTeam {
+		<-reads
+	}
+	for _, busy := range []string{path, "/sandboxes"} {
+		if a := w.want(http.StatusTooManyRequests, key, "GET", busy, busy, ""); a.header.Get("Retry-After") == "" {
+			t.Errorf("%s does not say when to come again", busy)
+		}
+	}
+	w.want(http.StatusOK, other, "GET", path, path, "")
+	w.want(http.StatusOK, key, "GET", "/templates", "/templates", "")
+	w.before.Store(nil)
+	close(goOn)
+	asking.Wait()
+	w.want(http.StatusOK, key, "GET", path, path, "")
 }

@@ -7,3 +7,6 @@ import "time"
 
 // SetReadTimeout says how long the body of a request may take to come.
 func (a *API) SetReadTimeout(d time.Duration) { a.readTimeout = d }
+
+// ListsPerTeam is how many lists of a team are read at a time.
+const ListsPerTeam = listsPerTeam

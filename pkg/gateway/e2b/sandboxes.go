@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +23,15 @@ const (
 	maxToken = 4096
 	// maxListed is how many sandboxes the list has that has no pages.
 	maxListed = 5000
-	// chunk is how many sandboxes are read at a time.
-	chunk = 500
-	// maxReads is how often a page is read for.
-	maxReads = 20
+	// chunk is how many sandboxes are read at a time. Each may have some 20 KiB.
+	chunk = 100
+	// maxReads is how often is read for a page, and maxReadsAll for the list without pages.
+	maxReads    = 20
+	maxReadsAll = 10 * maxListed / chunk
+	// listsAtOnce is how many requests read lists at a time, and listsPerTeam how many of those
+	// are of one team: each has a chunk in memory.
+	listsAtOnce  = 32
+	listsPerTeam = 8
 )
 
 // get tells of one sandbox.
@@ -70,9 +76,14 @@ func (c *call) listAll() error {
 	if len(query.States) == 0 {
 		query.States = []mapping.State{mapping.StateRunning}
 	}
+	release, err := c.listing()
+	if err != nil {
+		return err
+	}
+	defer release()
 	found := []mapping.Info{}
 	next := ""
-	for {
+	for reads := 1; ; reads++ {
 		part, err := c.page(c.r.Context(), query, chunk, next)
 		if err != nil {
 			return err
@@ -81,7 +92,7 @@ func (c *call) listAll() error {
 		if next == "" {
 			break
 		}
-		if len(found) > maxListed {
+		if len(found) > maxListed || reads == maxReadsAll {
 			return &Error{Code: http.StatusBadRequest, Message: "there are too many sandboxes for one answer; take GET /v2/sandboxes, which has pages"}
 		}
 	}
@@ -100,6 +111,11 @@ func (c *call) listPage() error {
 	if err != nil {
 		return err
 	}
+	release, err := c.listing()
+	if err != nil {
+		return err
+	}
+	defer release()
 	found := []mapping.Info{}
 	read := query.Limit // enough, where the query selects all
 	for range maxReads {
@@ -128,6 +144,15 @@ func (c *call) listPage() error {
 	}
 	writeJSON(c.w, http.StatusOK, found)
 	return nil
+}
+
+// listing takes a place for a list.
+func (c *call) listing() (release func(), err error) {
+	release, ok := c.api.lists.Take(c.caller.Team)
+	if !ok {
+		return nil, &Error{Code: http.StatusTooManyRequests, Message: "too many lists of this team at a time", RetryAfter: time.Second}
+	}
+	return release, nil
 }
 
 // part is some of a list.

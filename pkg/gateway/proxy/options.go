@@ -21,7 +21,8 @@ import (
 // RuntimePort is the port of the runtime in a sandbox, which checks access tokens itself.
 const RuntimePort = 49983
 
-// Defaults of Options.
+// Defaults of Options. With 100 KiB for each request, which is what it takes where a client
+// sends a body that the sandbox does not read, all of them take 1 GiB.
 const (
 	DefaultMaxRequests   = 10_000
 	DefaultPerTeam       = 5_000

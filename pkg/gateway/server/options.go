@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 )
 
 // Options are how the gateway serves.
@@ -40,7 +41,7 @@ type Options struct {
 func NewOptions() Options {
 	return Options{
 		EnvdVersion: "0.4.0", MaxTimeout: mapping.DefaultMaxTimeout, AllowKeys: true,
-		KeyRate: 50, KeyBurst: 200, MaxRequests: 1000, MaxForwarded: 20000,
+		KeyRate: 50, KeyBurst: 200, MaxRequests: 1000, MaxForwarded: proxy.DefaultMaxRequests,
 	}
 }
 

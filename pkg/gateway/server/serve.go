@@ -30,8 +30,13 @@ const (
 	drainTimeout = 20 * time.Second
 	cutTimeout   = 20 * time.Second
 	// answerTimeout is how long a client may take nothing of what is left of an answer when
-	// its handler has returned.
+	// its handler has returned, and bodyTimeout how long what is left of its request may take
+	// to come then.
 	answerTimeout = time.Minute
+	bodyTimeout   = 15 * time.Second
+	// streamBuffer is how much of a body is kept that comes over HTTP/2 and that nobody reads.
+	// With that, a request that is forwarded takes up to 100 KiB.
+	streamBuffer = 64 << 10
 )
 
 // Serve answers requests of a listener until ctx is cancelled, over TLS if config is not
@@ -56,7 +61,15 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 			_ = controller.SetWriteDeadline(time.Time{})
 			// Over HTTP/2 a client says how much it takes. One that takes nothing and answers
 			// pings would keep its stream for ever.
-			defer func() { _ = controller.SetWriteDeadline(clock.RealClock{}.Now().Add(answerTimeout)) }()
+			defer func() {
+				now := clock.RealClock{}.Now()
+				_ = controller.SetWriteDeadline(now.Add(answerTimeout))
+				// Over HTTP/1 the server reads on before it sends a short answer. It lifts this
+				// deadline itself for the next request.
+				if r.ProtoMajor == 1 && r.ContentLength != 0 {
+					_ = controller.SetReadDeadline(now.Add(bodyTimeout))
+				}
+			}()
 			handler.ServeHTTP(w, r)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return base },
@@ -67,7 +80,7 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		Protocols:         new(http.Protocols),
 		// Bounds what clients can make the server keep for streams that nobody reads.
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: 250, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
+			MaxConcurrentStreams: 250, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: streamBuffer,
 			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
 		},
 		ErrorLog: log.New(quiet{logger}, "", 0),

@@ -1,0 +1,55 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBodyThatDoesNotCome: a client that sends headers and no body keeps a connection for so
+// long, and not for ever. One whose body comes keeps it for the next request.
+func TestBodyThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "no") })
+		conn, err := s.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		answers := bufio.NewReader(conn)
+		const head = "POST / HTTP/1.1\r\nHost: g\r\nContent-Length: 10\r\n\r\n"
+		for range 2 {
+			if _, err := io.WriteString(conn, head+"0123456789"); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * bodyTimeout) // the connection is idle, which it may be for longer
+		}
+		if _, err := io.WriteString(conn, head); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := io.Copy(io.Discard, answers); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 2*bodyTimeout {
+			t.Errorf("the connection has ended after %s", took)
+		}
+		s.stop()
+		if err := <-s.ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
