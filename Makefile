@@ -36,6 +36,8 @@ clusterflags = --dir=$(CLUSTER_DIR) --port=$(CLUSTER_PORT) --etcd-port=$(CLUSTER
 MUTATIONARGS ?=
 # Such as IMAGEARGS='-platforms linux/arm64 -registry registry.example/team'.
 IMAGEARGS ?=
+# Such as RELEASEARGS='-key release.pem -registry registry.example/team'.
+RELEASEARGS ?=
 
 ##@ Use
 
@@ -90,6 +92,10 @@ bench-gateway: build controlplane ## Measure creates and traffic through the E2B
 image: ## Make the container images into _output/image/sandlot.tar (IMAGEARGS=flags of hack/image)
 	@cd hack/image && GOWORK=off go run . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
 
+.PHONY: release
+release: ## Make all that a release has into _output/release (VERSION, RELEASEARGS='-key FILE -etcd NAME@sha256:...')
+	@cd hack/release && GOWORK=off go run . -version '$(VERSION)' $(RELEASEARGS)
+
 ##@ Test
 
 .PHONY: test
@@ -121,6 +127,10 @@ test-unit: ## Run the tests beside the code, without -race and without whole ser
 .PHONY: test-image
 test-image: ## Make the container images twice, look into them and run what they hold
 	cd hack/image && GOWORK=off go test -timeout 30m $(TESTARGS) ./...
+
+.PHONY: test-release
+test-release: ## Make a release twice, and look whether both are the same and what they should be
+	cd hack/release && GOWORK=off go test -timeout 30m $(TESTARGS) ./...
 
 ##@ Develop
 

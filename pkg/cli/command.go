@@ -12,6 +12,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
 const (
@@ -30,6 +32,7 @@ func NewPluginCommand(streams genericiooptions.IOStreams, args []string) *cobra.
 	root := &cobra.Command{
 		Use:               "kubectl-sandlot",
 		Short:             "Claim sandboxes, see who holds them, use them and give them back",
+		Version:           version.Get(),
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sandlot"},
 		SilenceUsage:      true,
 		SilenceErrors:     true,

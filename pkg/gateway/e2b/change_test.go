@@ -117,7 +117,7 @@ func TestListsAtOnce(t *testing.T) {
 			reads <- struct{}{}
 			<-goOn
 		}
-		return nil
+		return r.Context().Err()
 	}
 	w.before.Store(&before)
 	var asking sync.WaitGroup

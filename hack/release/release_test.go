@@ -1,0 +1,340 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	testVersion = "v0.0.1"
+	testEtcd    = "mirror.example/etcd@sha256:0123456789012345678901234567890123456789012345678901234567890123"
+)
+
+// keyPair writes a pair of keys, and returns their files. Signatures of Ed25519 are the same
+// each time.
+func keyPair(t *testing.T) (private, public string, key ed25519.PublicKey) {
+	t.Helper()
+	key, secret, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte, err error) string {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(err, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(secret)
+	private = write("key.pem", "PRIVATE KEY", der, err)
+	der, err = x509.MarshalPKIXPublicKey(key)
+	return private, write("key.pub", "PUBLIC KEY", der, err), key
+}
+
+// clone is a clone of this repository in which the changelog has the version of the test.
+func clone(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "sandlot")
+	git := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	git("-c", "safe.directory=*", "clone", "-q", "--depth=1", "file://"+root, dir)
+	file := filepath.Join(dir, "CHANGELOG.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte("## Unreleased\n"), []byte("## Unreleased\n\n## "+testVersion+"\n"), 1)
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git("-C", dir, "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit", "-qam", "release")
+	return dir
+}
+
+// TestRelease makes a release twice, from two clones of one commit, and looks at it with other
+// means than it was made with.
+func TestRelease(t *testing.T) {
+	private, public, key := keyPair(t)
+	root := clone(t)
+	platform := "linux/" + runtime.GOARCH
+	var outs []string
+	for range 2 {
+		out := filepath.Join(t.TempDir(), "out")
+		outs = append(outs, out)
+		err := run(t.Context(), []string{
+			"-root", root, "-o", out, "-version", testVersion, "-registry", "registry.example/team",
+			"-platforms", platform, "-program-platforms", platform, "-key", private, "-etcd", testEtcd,
+		}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := filepath.Join(t.TempDir(), "again")
+		if out, err := exec.Command("git", "clone", "-q", root, other).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		root = other
+	}
+	dir := outs[0]
+	files := read(t, dir)
+	t.Run("the same again", func(t *testing.T) {
+		again := read(t, outs[1])
+		for name := range files {
+			if !bytes.Equal(files[name], again[name]) {
+				t.Errorf("%s differs", name)
+			}
+		}
+		if len(files) != len(again) || len(files) < 14 {
+			t.Errorf("%d files, and %d", len(files), len(again))
+		}
+	})
+	t.Run("signature", func(t *testing.T) {
+		signed, err := base64.StdEncoding.DecodeString(string(files[signatureFile]))
+		if err != nil || !ed25519.Verify(key, files[checksumsFile], signed) {
+			t.Errorf("the signature is wrong: %v", err)
+		}
+		var envelope struct {
+			PayloadType, Payload string
+			Signatures           []struct{ Sig string }
+		}
+		if err := json.Unmarshal(files[provenanceFile], &envelope); err != nil || len(envelope.Signatures) != 1 {
+			t.Fatalf("%s: %v", provenanceFile, err)
+		}
+		payload, err := base64.StdEncoding.DecodeString(envelope.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err = base64.StdEncoding.DecodeString(envelope.Signatures[0].Sig)
+		// As DSSE says what is signed.
+		pre := []byte("DSSEv1 28 " + payloadType + " ")
+		pre = append(pre, []byte(jsonNumber(len(payload))+" ")...)
+		if err != nil || !ed25519.Verify(key, append(pre, payload...), signed) {
+			t.Errorf("the signature of the provenance is wrong: %v", err)
+		}
+		var made struct {
+			Subject []struct {
+				Name   string
+				Digest map[string]string
+			}
+			Predicate struct {
+				BuildDefinition struct {
+					ResolvedDependencies []struct{ Digest map[string]string }
+				}
+			}
+		}
+		if err := json.Unmarshal(payload, &made); err != nil {
+			t.Fatal(err)
+		}
+		head, err := exec.Command("git", "-C", root, "rev-parse", "HEAD").Output()
+		if deps := made.Predicate.BuildDefinition.ResolvedDependencies; err != nil || len(deps) != 1 || deps[0].Digest["gitCommit"] != strings.TrimSpace(string(head)) {
+			t.Errorf("it was made of %v, want %s", deps, head)
+		}
+		for _, subject := range made.Subject {
+			if content, ok := files[subject.Name]; ok && digestOf(content) != subject.Digest["sha256"] {
+				t.Errorf("the digest of %s is wrong", subject.Name)
+			}
+		}
+		if len(made.Subject) < len(files)-3+4 { // but for provenance, checksums and signature; with the images
+			t.Errorf("it is about %d things only", len(made.Subject))
+		}
+	})
+	t.Run("manifests", func(t *testing.T) { checkManifests(t, files) })
+	t.Run("bills", func(t *testing.T) { checkBills(t, files) })
+	t.Run("plugin", func(t *testing.T) {
+		var p plugin
+		if err := yaml.UnmarshalStrict(files[pluginFile], &p); err != nil || len(p.Spec.Platforms) != 1 {
+			t.Fatalf("%s: %v", files[pluginFile], err)
+		}
+		one := p.Spec.Platforms[0]
+		if archive := files[filepath.Base(one.URI)]; digestOf(archive) != one.SHA256 {
+			t.Errorf("%s is not the archive of %s", one.SHA256, one.URI)
+		}
+	})
+	t.Run("verify", func(t *testing.T) {
+		ctx := context.WithoutCancel(t.Context())
+		if err := verify(ctx, dir, public); err != nil {
+			t.Error(err)
+		}
+		_, stranger, _ := keyPair(t)
+		if err := verify(ctx, dir, stranger); err == nil {
+			t.Error("it is signed by anybody")
+		}
+		for _, name := range []string{"install.yaml", checksumsFile, "more"} {
+			was := files[name]
+			if err := os.WriteFile(filepath.Join(dir, name), append(slices.Clone(was), ' '), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := verify(ctx, dir, public); err == nil {
+				t.Errorf("%s may be another", name)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), was, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func jsonNumber(n int) string {
+	text, _ := json.Marshal(n) // of a number
+	return string(text)
+}
+
+// read reads the files of a folder.
+func read(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, entry := range entries {
+		if files[entry.Name()], err = os.ReadFile(filepath.Join(dir, entry.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// checkManifests: whatever they run is named by digest, and is in the layout.
+func checkManifests(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	for name := range installs {
+		images := regexp.MustCompile(`(?m)^\s*(?:- )?image: (.*)$`).FindAllSubmatch(files[name], -1)
+		if len(images) < 2 {
+			t.Errorf("%s has %d images", name, len(images))
+		}
+		for _, found := range images {
+			image := string(found[1])
+			_, digest, _ := strings.Cut(image, "@")
+			if image != testEtcd && (!strings.HasPrefix(image, "registry.example/team/sandlot-") || !bytes.Contains(files[imagesFile], []byte(digest))) {
+				t.Errorf("%s runs %s", name, image)
+			}
+		}
+	}
+}
+
+// versionOf is what lets each program say its version.
+var versionOf = map[string]string{"sandlot": "version", "kubectl-sandlot": "--version"}
+
+// checkBills: they name what the programs say themselves that they are made of.
+func checkBills(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	for _, name := range released {
+		stem := name + "_" + testVersion + "_linux_" + runtime.GOARCH
+		doc, err := spdxjson.Read(bytes.NewReader(files[stem+".spdx.json"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		program := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(program, inArchive(t, files[stem+".tar.gz"], name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		said, err := exec.Command(program, versionOf[name]).CombinedOutput()
+		if err != nil || !bytes.Contains(said, []byte(testVersion)) {
+			t.Errorf("%s version: %s, %v", name, said, err)
+		}
+		out, err := exec.Command("go", "version", "-m", program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := map[string]bool{}
+		for _, p := range doc.Packages {
+			have[p.PackageName+"@"+p.PackageVersion] = true
+		}
+		n := 0
+		for _, found := range regexp.MustCompile(`(?m)^\t(?:dep|=>)\t(\S+)\t(v\S+)\t`).FindAllSubmatch(out, -1) {
+			if n++; !have[string(found[1])+"@"+string(found[2])] {
+				t.Errorf("the bill of %s has no %s", name, found[1])
+			}
+		}
+		if n < 20 {
+			t.Errorf("%s is made of %d modules", name, n)
+		}
+	}
+	doc, err := spdxjson.Read(bytes.NewReader(files["sandlot-apiserver-image.spdx.json"]))
+	if err != nil || len(doc.Packages) < 20 || !slices.ContainsFunc(doc.Packages, func(p *spdx.Package) bool { return p.PackageName == rootCAs }) {
+		t.Errorf("the bill of an image has %d packages: %v", len(doc.Packages), err)
+	}
+}
+
+func inArchive(t *testing.T, archive []byte, name string) []byte {
+	t.Helper()
+	zipped, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := tar.NewReader(zipped)
+	for {
+		header, err := reader.Next()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if header.Name == name {
+			content, err := io.ReadAll(reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return content
+		}
+	}
+}
+
+// TestSection: a release without notes is refused.
+func TestSection(t *testing.T) {
+	const changelog = "# Changelog\n\n## Unreleased\n\n- Later.\n\n## v0.2.0\n\n- This.\n- That.\n\n## v0.1.0\n"
+	if got, err := section(changelog, "v0.2.0"); got != "- This.\n- That.\n" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, version := range []string{"v0.1.0", "v0.3.0"} {
+		if got, err := section(changelog, version); err == nil || !strings.Contains(err.Error(), version) {
+			t.Errorf("%s: %q, %v", version, got, err)
+		}
+	}
+}
+
+// TestParseRefuses what is no release.
+func TestParseRefuses(t *testing.T) {
+	for says, args := range map[string][]string{
+		`"1.0" is not`:     {"-version", "1.0"},
+		`"v1" is not`:      {"-version", "v1"},
+		"no digest":        {"-version", "v1.0.0", "-etcd", "registry.k8s.io/etcd:3.7"},
+		"unknown argument": {"-version", "v1.0.0", "now"},
+	} {
+		if _, err := parse(t.Context(), args); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
