@@ -10,6 +10,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return fmt.Errorf("-o: %w", err)
 	}
 	if left, err := os.ReadDir(o.out); err != nil || len(left) > 0 {
-		return fmt.Errorf("-o: %s must be an empty folder: %v", o.out, err)
+		return errors.Join(fmt.Errorf("-o: %s must be an empty folder", o.out), err)
 	}
 	images, err := makeImages(ctx, o)
 	if err != nil {
@@ -114,7 +115,7 @@ func parse(ctx context.Context, args []string) (*options, error) {
 		return nil, fmt.Errorf("-version: %q is not of the form v1.2.3", o.version)
 	}
 	if name, digest, ok := strings.Cut(o.etcd, "@sha256:"); o.etcd != "" && (!ok || name == "" || len(digest) != 64) {
-		return nil, fmt.Errorf("-etcd: %q has no digest: NAME@sha256:...", o.etcd)
+		return nil, fmt.Errorf("-etcd: %q has no digest: it must be NAME@sha256:DIGEST", o.etcd)
 	}
 	var err error
 	if o.root, err = filepath.Abs(o.root); err != nil {

@@ -9,14 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// watchedBody knows whether a body has been read to its end.
+// watchedBody knows whether a body is being read, and has been to its end.
 type watchedBody struct {
 	io.ReadCloser
-	done atomic.Bool
+	begun, done atomic.Bool
 }
 
 // Read implements io.Reader.
 func (b *watchedBody) Read(p []byte) (int, error) {
+	b.begun.Store(true)
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.done.Store(true)

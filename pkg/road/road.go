@@ -64,9 +64,10 @@ type Options struct {
 type Road struct {
 	options Options
 	dialer  net.Dialer
-	// plain is for HTTP/1.1, and streams for gRPC, which needs HTTP/2.
-	plain, streams *http.Transport
-	proxy          *httputil.ReverseProxy
+	// plain is for HTTP/1.1, fresh for requests of that which must not be sent twice, and
+	// streams for gRPC, which needs HTTP/2.
+	plain, fresh, streams *http.Transport
+	proxy                 *httputil.ReverseProxy
 }
 
 // New returns a Road. Close ends it.
@@ -75,7 +76,8 @@ func New(options Options) *Road {
 		options.TunnelIdle = DefaultTunnelIdle
 	}
 	r := &Road{options: options, dialer: net.Dialer{KeepAlive: 30 * time.Second}}
-	r.plain, r.streams = r.newTransport(false), r.newTransport(true)
+	r.plain, r.fresh, r.streams = r.newTransport(false), r.newTransport(false), r.newTransport(true)
+	r.fresh.IdleConnTimeout = freshTimeout
 	r.proxy = &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      transports{r},
@@ -93,6 +95,8 @@ type journey struct {
 	target Target
 	body   *watchedBody
 	proto  int
+	// over is done when the request is.
+	over context.Context
 }
 
 type journeyKey struct{}
@@ -105,7 +109,9 @@ func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) 
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	j := &journey{target: target, proto: req.ProtoMajor}
+	over, end := context.WithCancel(context.WithoutCancel(req.Context()))
+	defer end()
+	j := &journey{target: target, proto: req.ProtoMajor, over: over}
 	req = req.Clone(context.WithValue(req.Context(), journeyKey{}, j))
 	if req.Body != nil && req.Body != http.NoBody {
 		j.body = &watchedBody{ReadCloser: req.Body}
@@ -118,12 +124,20 @@ func (r *Road) Forward(w http.ResponseWriter, req *http.Request, target Target) 
 	// transport may still ask it whether that was all, and then breaks the answer off.
 	// HTTP/2 does it anyway.
 	_ = controller.EnableFullDuplex()
+	defer func() {
+		// The sandbox has answered early, and the client may wait for the end of that before it
+		// goes on. Nobody can close a body that somebody reads.
+		if j.body != nil && j.proto == 1 && j.body.begun.Load() && !j.body.done.Load() {
+			_ = controller.SetReadDeadline(time.Unix(1, 0)) // the connection is not used again
+		}
+	}()
 	r.proxy.ServeHTTP(&pacedWriter{ResponseWriter: w, idle: r.options.TunnelIdle, http1: req.ProtoMajor == 1}, req)
 }
 
 // Close ends all idle connections.
 func (r *Road) Close() {
 	r.plain.CloseIdleConnections()
+	r.fresh.CloseIdleConnections()
 	r.streams.CloseIdleConnections()
 }
 
@@ -141,10 +155,23 @@ type transports struct{ *Road }
 
 // RoundTrip implements http.RoundTripper.
 func (t transports) RoundTrip(req *http.Request) (*http.Response, error) {
-	if isGRPC(req) {
+	switch {
+	case isGRPC(req):
 		return t.streams.RoundTrip(req)
+	case isRepeatable(req):
+		return t.plain.RoundTrip(req)
 	}
-	return t.plain.RoundTrip(req)
+	return t.fresh.RoundTrip(req)
+}
+
+// isRepeatable reports whether net/http sends a request again, over a new connection, if the
+// sandbox has closed the one that was kept.
+func isRepeatable(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return req.Body == nil || req.Body == http.NoBody
+	}
+	return false
 }
 
 func isGRPC(req *http.Request) bool {

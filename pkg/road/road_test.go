@@ -41,6 +41,8 @@ type street struct {
 	asked int
 	// before, if it is not nil, changes requests before they take the road.
 	before func(*http.Request)
+	// after, if it is not nil, is called when a request is over.
+	after func()
 }
 
 func newStreet(t *testing.T, change func(*road.Options)) *street {
@@ -77,6 +79,11 @@ func newStreet(t *testing.T, change func(*road.Options)) *street {
 		if s.before != nil {
 			s.before(r)
 		}
+		if s.after != nil {
+			defer s.after()
+		}
+		body := r.Body // a proxy closes it by itself
+		defer func() { _ = body.Close() }()
 		s.road.Forward(w, r, road.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Claim: "claim", Port: s.port})
 	}))
 	front.Config.Protocols = new(http.Protocols)
@@ -669,4 +676,111 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestDialsEndWithTheirRequests: the transport would go on to connect for those that have
+// gone, and nothing would count these.
+func TestDialsEndWithTheirRequests(t *testing.T) {
+	const clients = 20
+	dialling, ended := make(chan struct{}, clients), make(chan error, clients)
+	s := newStreet(t, func(o *road.Options) {
+		o.Resolve = func(ctx context.Context, _ road.Target) (netip.Addr, error) {
+			dialling <- struct{}{}
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return netip.Addr{}, ctx.Err()
+		}
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for range clients {
+		asking.Go(func() {
+			if resp, err := http.DefaultClient.Do(s.request("a", "GET", "/", nil).WithContext(ctx)); err == nil {
+				_ = resp.Body.Close()
+				t.Error("it was answered")
+			}
+		})
+		<-dialling
+	}
+	leave()
+	asking.Wait()
+	for range clients {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a dial has ended by %v", err)
+		}
+	}
+}
+
+// TestFreshConnections: a sandbox that closes a connection just when a request comes over it
+// breaks one off that cannot be sent again. So for those no connection is kept for long.
+func TestFreshConnections(t *testing.T) {
+	s := newStreet(t, nil)
+	const ip = "127.9.0.32"
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ip+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s.port = l.Addr().(*net.TCPAddr).Port
+	s.move("a", ip)
+	closed := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			reader := bufio.NewReader(conn)
+			var r *http.Request
+			if r, err = http.ReadRequest(reader); err == nil {
+				_, err = io.Copy(io.Discard, r.Body)
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			if err == nil {
+				_, err = reader.ReadByte() // of the next request
+			}
+			_ = conn.Close()
+		}
+		closed <- err
+	}()
+	s.do(http.DefaultClient, s.request("a", "POST", "/", strings.NewReader("body")))
+	select {
+	case err := <-closed:
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("the connection has ended by %v", err)
+		}
+	case <-time.After(expect.Patience):
+		t.Error("the connection is kept")
+	}
+}
+
+// TestEarlyAnswerToOneWhoWaits: a sandbox that answers and takes no more of a body does not keep its client
+// waiting for the end of the answer, nor the request here for the rest of the body.
+func TestEarlyAnswerToOneWhoWaits(t *testing.T) {
+	over := make(chan struct{})
+	s := newStreet(t, nil)
+	s.after = func() { close(over) }
+	s.box("a", "127.9.0.33", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		w.(http.Flusher).Flush() // in chunks
+		_, _ = io.WriteString(w, "too large")
+	})
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nUid: a\r\nContent-Length: 1000000\r\n\r\nhead"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(expect.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || string(text) != "too large" || answer.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d %q, %v", answer.StatusCode, text, err)
+	}
+	<-over
 }

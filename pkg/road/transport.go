@@ -24,15 +24,18 @@ const (
 	// idleTimeout is how long a connection is kept that nobody uses, and idlePerPort and
 	// idleInAll how many are.
 	idleTimeout = 60 * time.Second
-	idlePerPort = 64
-	idleInAll   = 4096
+	// freshTimeout is how long one is kept for what cannot be repeated: servers in sandboxes
+	// close theirs after some seconds, and such a request may come just then.
+	freshTimeout = time.Second
+	idlePerPort  = 64
+	idleInAll    = 4096
 	// maxHeader is how long the headers of an answer may be together. They are in memory as
 	// long as the answer lasts.
 	maxHeader = 64 << 10
 	// streamWindow and connectionWindow are how much of HTTP/2 answers is taken in that
-	// nobody has read yet.
+	// nobody has read yet. Some streams that are not read do not stop the others.
 	streamWindow     = 64 << 10
-	connectionWindow = 2 << 20
+	connectionWindow = 250 * streamWindow
 	// sendBuffer is how much the system keeps of what a sandbox does not read.
 	sendBuffer = 128 << 10
 )
@@ -91,6 +94,10 @@ func (r *Road) dial(ctx context.Context, network, address string) (net.Conn, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	// A transport goes on to dial for a request that was given up. Nothing would bound those.
+	if j, ok := ctx.Value(journeyKey{}).(*journey); ok {
+		defer context.AfterFunc(j.over, cancel)()
+	}
 	ip, err := r.options.Resolve(ctx, target)
 	if err != nil {
 		return nil, &resolveError{err}

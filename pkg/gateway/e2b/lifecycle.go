@@ -241,8 +241,8 @@ func (c *call) settle(ctx context.Context, sb *v1alpha1.Sandbox, is func(*v1alph
 }
 
 // Resume resumes the paused sandbox of an id because of traffic, for as long as its timeout
-// was, and returns when it runs or others have resumed it. name and uid are those of the
-// sandbox: another one is left alone.
+// was, and returns when it runs. name and uid are those of the sandbox: another one is left
+// alone. Errors are ErrPausedAgain, an *Error, or those of the cluster.
 func Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name string, uid types.UID, clk clock.PassiveClock) error {
 	namespace, _, _ := v1alpha1.SplitE2BSandboxID(id)
 	c := &call{api: &API{Options: Options{Clock: clk}}, agents: agents}
@@ -269,6 +269,11 @@ func Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name 
 	if err != nil {
 		return err
 	}
-	_, err = c.settle(ctx, sb, isUp)
+	if sb, err = c.settle(ctx, sb, isUp); err == nil && sb.Spec.Paused {
+		err = ErrPausedAgain
+	}
 	return err
 }
+
+// ErrPausedAgain means that a sandbox was paused by others while it was being resumed.
+var ErrPausedAgain = errors.New("the sandbox was paused again")

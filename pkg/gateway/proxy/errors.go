@@ -33,6 +33,7 @@ func (p problem) write(w http.ResponseWriter) {
 	if err != nil {
 		body = []byte(`{"code":500,"message":"the answer could not be written"}`)
 	}
+	ours(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")

@@ -33,13 +33,30 @@ func asked(header http.Header) http.Header {
 type bare struct {
 	http.ResponseWriter
 	answered bool
+	// ours says that the gateway itself answers, which may say all.
+	ours bool
+}
+
+// ours says of a writer that the gateway itself answers, not the sandbox.
+func ours(w http.ResponseWriter) {
+	for {
+		switch wrapping := w.(type) {
+		case *bare:
+			wrapping.ours = true
+			return
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = wrapping.Unwrap()
+		default:
+			return
+		}
+	}
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *bare) WriteHeader(code int) {
 	header := w.Header()
 	for name := range header {
-		if !strings.HasPrefix(name, "Access-Control-") && name != "Vary" && name != "Allow" {
+		if !w.ours && !strings.HasPrefix(name, "Access-Control-") && name != "Vary" && name != "Allow" {
 			delete(header, name)
 		}
 	}
@@ -51,6 +68,9 @@ func (w *bare) WriteHeader(code int) {
 func (w *bare) Write(data []byte) (int, error) {
 	if !w.answered {
 		w.WriteHeader(http.StatusOK)
+	}
+	if w.ours {
+		return w.ResponseWriter.Write(data)
 	}
 	return len(data), nil
 }

@@ -24,9 +24,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	route, err := p.options.Table.Find(r.Context(), to.id)
-	if err == nil {
-		err = p.admit(r, route, to.port)
-	}
 	if err != nil {
 		answer(w, r, err, to)
 		return
@@ -37,6 +34,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
+	if err := p.admit(r, route, to.port); err != nil {
+		answer(w, r, err, to)
+		return
+	}
 	out, err := outgoing(r, to)
 	if err != nil {
 		problem{Code: http.StatusBadRequest, Message: err.Error(), SandboxID: to.id}.write(w)
@@ -71,7 +72,8 @@ func (p *Proxy) enter(route routes.Route) (release func(), err error) {
 // send forwards a request, and wakes its sandbox before if need be. An error means that
 // nothing has been answered yet.
 func (p *Proxy) send(w http.ResponseWriter, r *http.Request, route routes.Route, to destination) error {
-	wakes := route.AutoResume && !isPreflight(r)
+	// Who has no token does not wake a private sandbox, and anybody can make up a preflight.
+	wakes := route.AutoResume && (!route.Private || !isPreflight(r))
 	body := withBody(r)
 	defer body.end()
 	pause := firstLook

@@ -195,10 +195,17 @@ func TestPrivateSandboxes(t *testing.T) {
 	forms["headers"](r, id, port)
 	r.Header.Set("Origin", "https://a.example")
 	r.Header.Set("Access-Control-Request-Method", "PUT")
-	if response, body := do(t, r); response.StatusCode != http.StatusBadGateway || w.resumes() != 0 {
-		t.Errorf("a preflight resumes a sandbox: %d %s", response.StatusCode, body)
+	response, body := do(t, r)
+	wantProblem(t, response, body, http.StatusBadGateway, "not running", id)
+	if w.resumes() != 0 {
+		t.Error("a preflight resumes a private sandbox")
 	}
 	if response, body := w.get(t, id, port); response.StatusCode != http.StatusForbidden || w.resumes() != 0 {
 		t.Errorf("who may not come resumes a sandbox: %d %s", response.StatusCode, body)
+	}
+	// Anybody may resume one that is not private, so a browser's preflight does.
+	w.change(id, func(r *routes.Route) { r.Private = false })
+	if response, body := do(t, r.Clone(t.Context())); response.StatusCode != http.StatusOK || w.resumes() != 1 {
+		t.Errorf("a preflight does not resume a sandbox: %d %s", response.StatusCode, body)
 	}
 }

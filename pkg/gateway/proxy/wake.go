@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+	"github.com/sandlot-io/sandlot/pkg/road"
 )
 
 const (
@@ -41,14 +42,20 @@ func (p *Proxy) wake(ctx context.Context, route routes.Route) (routes.Route, err
 			klog.FromContext(ctx).Info("A sandbox was not resumed", "id", route.ID, "err", err)
 			return routes.Route{}, fmt.Errorf("%w, and could not be resumed: %w", errNotResumed, err)
 		}
-		return p.awaitRunning(ctx, route.ID)
+		return p.awaitRunning(ctx, route)
 	})
 }
 
-// awaitRunning waits until a sandbox that is being resumed runs.
-func (p *Proxy) awaitRunning(ctx context.Context, id string) (routes.Route, error) {
+// awaitRunning waits until a sandbox that was resumed runs. The cluster is asked too: the
+// table may be behind for longer than anybody waits.
+func (p *Proxy) awaitRunning(ctx context.Context, resumed routes.Route) (routes.Route, error) {
+	target := road.Target{Namespace: resumed.Namespace, Name: resumed.Name, UID: resumed.UID, Claim: resumed.Claim}
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		route, err := p.options.Table.Find(ctx, id)
+		if _, err := p.options.Table.Resolve(ctx, target); err == nil {
+			resumed.State = routes.Running
+			return resumed, nil
+		}
+		route, err := p.options.Table.Find(ctx, resumed.ID)
 		switch {
 		case ctx.Err() != nil:
 			return routes.Route{}, fmt.Errorf("%w, and does not run yet: %w", errNotResumed, context.Cause(ctx))

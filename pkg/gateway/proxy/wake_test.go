@@ -183,3 +183,49 @@ func TestResumesAreBounded(t *testing.T) {
 	close(release)
 	wg.Wait()
 }
+
+// TestTheTableMayStayBehind: a sandbox that runs by now is reached, also where the watch does
+// not say so.
+func TestTheTableMayStayBehind(t *testing.T) {
+	w := newWorld(t, func(w *world, o *proxy.Options) {
+		o.Resume = func(_ context.Context, route routes.Route) error {
+			w.lock.Lock()
+			defer w.lock.Unlock()
+			w.running[route.UID] = true
+			return nil
+		}
+	})
+	id, port := w.add(paused), listen(t, echo)
+	if response, body := w.get(t, id, port); response.StatusCode != http.StatusOK {
+		t.Errorf("got %d %s", response.StatusCode, body)
+	}
+}
+
+// TestTokensHavePlaces: who comes to a private sandbox has a place before its token is asked
+// for.
+func TestTokensHavePlaces(t *testing.T) {
+	asked, goOn := make(chan struct{}, 10), make(chan struct{})
+	w := newWorld(t, func(_ *world, o *proxy.Options) {
+		o.PerSandbox = 2
+		o.Token = func(context.Context, routes.Route) (string, error) {
+			asked <- struct{}{}
+			<-goOn
+			return "token", nil
+		}
+	})
+	id, port := w.add(func(r *routes.Route) { r.Private = true }), listen(t, echo)
+	var asking sync.WaitGroup
+	for range 2 {
+		asking.Go(func() {
+			if response, body := w.get(t, id, port, "E2b-Traffic-Access-Token", "wrong"); response.StatusCode != http.StatusForbidden {
+				t.Errorf("got %d %s", response.StatusCode, body)
+			}
+		})
+	}
+	<-asked
+	<-asked
+	response, body := w.get(t, id, port, "E2b-Traffic-Access-Token", "wrong")
+	wantProblem(t, response, body, http.StatusTooManyRequests, "to this sandbox", id)
+	close(goOn)
+	asking.Wait()
+}

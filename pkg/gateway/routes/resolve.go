@@ -5,12 +5,15 @@ package routes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/road"
@@ -21,7 +24,27 @@ import (
 // road.ErrNotRunning or ErrUnavailable, or are that of ctx.
 func (t *Table) Resolve(ctx context.Context, target road.Target) (netip.Addr, error) {
 	key := target.Namespace + "/" + target.Name + "/" + string(target.UID) + "/" + target.Claim
-	return t.addresses.Do(ctx, key, func(ctx context.Context) (netip.Addr, error) { return t.address(ctx, target) })
+	came := clock.RealClock{}.Now()
+	var found resolved
+	var err error
+	for again := true; again; again = ctx.Err() == nil && found.asked.Before(came) { // twice at most
+		found, err = t.addresses.Do(ctx, key, func(ctx context.Context) (resolved, error) {
+			asked := clock.RealClock{}.Now()
+			address, err := t.address(ctx, target)
+			return resolved{address, asked}, err
+		})
+	}
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return found.address, err
+}
+
+// resolved is an address, and when it was asked for: what was asked before somebody came may
+// not know of a change that was over then.
+type resolved struct {
+	address netip.Addr
+	asked   time.Time
 }
 
 func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, error) {

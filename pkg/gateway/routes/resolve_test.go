@@ -4,13 +4,18 @@
 package routes_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 	"github.com/sandlot-io/sandlot/pkg/road"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2btest"
@@ -83,5 +88,26 @@ func TestOnlySandboxesOfTheE2BAPIHaveAddresses(t *testing.T) {
 	table := routes.New(server.Client, routes.Options{AllowLoopback: true})
 	if got, err := table.Resolve(t.Context(), targetOf(&available.Items[0])); !errors.Is(err, road.ErrNotRunning) {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// TestAnAPIServerThatHangs: that the truth could not be found out in time says nothing of the
+// sandbox.
+func TestAnAPIServerThatHangs(t *testing.T) {
+	t.Parallel()
+	hanging := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hanging }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(hanging) })
+	client, err := versioned.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := routes.New(client, routes.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	target := road.Target{Namespace: "team", Name: "box", UID: "uid", Claim: e2btest.Code(), Port: 80}
+	if _, err := table.Resolve(ctx, target); !errors.Is(err, routes.ErrUnavailable) {
+		t.Errorf("got %v", err)
 	}
 }

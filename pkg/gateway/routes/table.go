@@ -5,7 +5,6 @@ package routes
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -17,8 +16,9 @@ import (
 )
 
 const (
-	// readFor bounds what one question to the API server may take.
-	readFor = 10 * time.Second
+	// readFor bounds what one question to the API server may take. It is less than a
+	// connection to a sandbox may take, so that it is told which of both did.
+	readFor = 5 * time.Second
 	// maxUnknown is how many ids that do not exist are remembered, and unknownFor how long.
 	maxUnknown = 4096
 	unknownFor = time.Second
@@ -49,7 +49,7 @@ type Table struct {
 	// reading and waiting bound the look-ups of ids that the watch has not told.
 	reading, waiting chan struct{}
 	lookups          flight.Group[Route]
-	addresses        flight.Group[netip.Addr]
+	addresses        flight.Group[resolved]
 }
 
 // New returns a table that reads through client.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
@@ -16,6 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 )
 
@@ -36,6 +38,7 @@ type agent struct {
 	}
 	clock  clock.Clock
 	tokens *cache.LRUExpireCache
+	asking flight.Group[string]
 }
 
 func newAgent(teams interface {
@@ -58,6 +61,11 @@ func (a *agent) token(ctx context.Context, route routes.Route) (string, error) {
 		r := was.(remembered)
 		return r.token, r.err
 	}
+	return a.asking.Do(ctx, string(route.UID)+"/"+route.Claim, func(ctx context.Context) (string, error) { return a.ask(ctx, route, key) })
+}
+
+// ask asks the API server for a token, and remembers what it says.
+func (a *agent) ask(ctx context.Context, route routes.Route, key tokenKey) (string, error) {
 	client, err := a.teams.For(route.Namespace)
 	if err != nil {
 		return "", err
@@ -92,7 +100,19 @@ func (a *agent) resume(ctx context.Context, route routes.Route) error {
 	}
 	id := v1alpha1.E2BSandboxID(route.Namespace, route.Claim)
 	if err := e2b.Resume(ctx, client.AgentsV1alpha1(), id, route.Name, route.UID, a.clock); err != nil {
-		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, err)
+		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, meaning(err))
 	}
 	return nil
+}
+
+// meaning says of errors that are not about the sandbox that its state could not be found
+// out: it may run by now, and is asked for again.
+func meaning(err error) error {
+	var told *e2b.Error
+	switch {
+	case errors.As(err, &told), errors.Is(err, e2b.ErrPausedAgain), errors.Is(err, context.DeadlineExceeded),
+		apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", routes.ErrUnavailable, err)
 }

@@ -5,8 +5,12 @@ package server
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,4 +56,61 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestBodiesThatNobodyReads do not stop those of other requests on their connection.
+func TestBodiesThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/stalls" {
+				<-r.Context().Done()
+				return
+			}
+			_, _ = io.Copy(w, r.Body)
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		post := func(path string, body io.Reader) (string, error) {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway"+path, body)
+			if err != nil {
+				return "", err
+			}
+			resp, err := s.client2.Do(r)
+			if err != nil {
+				return "", err
+			}
+			text, err := io.ReadAll(resp.Body)
+			return string(text), errors.Join(err, resp.Body.Close())
+		}
+		if text, err := post("/", strings.NewReader("first")); text != "first" || err != nil {
+			t.Fatalf("%q, %v", text, err)
+		}
+		var stalled sync.WaitGroup
+		for range 50 {
+			stalled.Go(func() {
+				if _, err := post("/stalls", io.LimitReader(zeros{}, 1<<20)); err == nil {
+					t.Error("an upload that stalls is answered")
+				}
+			})
+		}
+		synctest.Wait()
+		if text, err := post("/", strings.NewReader("another")); text != "another" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		leave()
+		stalled.Wait()
+		s.client2.CloseIdleConnections()
+		s.stop()
+		if err := <-s.ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// zeros are as many as are wanted.
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

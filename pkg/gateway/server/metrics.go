@@ -54,6 +54,9 @@ func counted(api, roads http.Handler, match func(*http.Request) bool) http.Handl
 			if !returned && seen.code == 0 {
 				seen.code = http.StatusInternalServerError // a panic, and no answer
 			}
+			if seen.code == 0 && r.Context().Err() != nil {
+				seen.code = clientGone
+			}
 			requestsInFlight.WithLabelValues(to).Dec()
 			requestSeconds.WithLabelValues(to, seen.String()).Observe(clock.RealClock{}.Since(began).Seconds())
 		}()
@@ -61,6 +64,10 @@ func counted(api, roads http.Handler, match func(*http.Request) bool) http.Handl
 		returned = true
 	})
 }
+
+// clientGone is the code of a request whose client went before it was answered. No answer has
+// it; others count such requests under it too.
+const clientGone = 499
 
 // status remembers the code of an answer.
 type status struct {
@@ -84,7 +91,7 @@ func (s *status) String() string {
 	switch {
 	case s.code == 0:
 		return "200"
-	case s.code < 600 && http.StatusText(s.code) != "":
+	case s.code == clientGone, s.code < 600 && http.StatusText(s.code) != "":
 		return strconv.Itoa(s.code)
 	}
 	return "other"

@@ -34,8 +34,10 @@ const (
 	// to come then.
 	answerTimeout = time.Minute
 	bodyTimeout   = 15 * time.Second
-	// streamBuffer is how much of a body is kept that comes over HTTP/2 and that nobody reads.
-	// With that, a request that is forwarded takes up to 100 KiB.
+	// maxStreams is how many requests come over one connection of HTTP/2 at a time, and
+	// streamBuffer how much of a body of such a one is kept that nobody reads. With that, a
+	// request that is forwarded takes up to 100 KiB.
+	maxStreams   = 250
 	streamBuffer = 64 << 10
 )
 
@@ -80,8 +82,10 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		Protocols:         new(http.Protocols),
 		// Bounds what clients can make the server keep for streams that nobody reads.
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: 250, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: streamBuffer,
-			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer,
+			// Bodies that are not read do not stop those of other requests.
+			MaxReceiveBufferPerConnection: maxStreams * streamBuffer,
+			SendPingTimeout:               30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute,
 		},
 		ErrorLog: log.New(quiet{logger}, "", 0),
 	}

@@ -1,0 +1,84 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
+)
+
+// team is a client for every team.
+type team struct{ versioned.Interface }
+
+// For returns the client.
+func (t team) For(string) (versioned.Interface, error) { return t.Interface, nil }
+
+// TestTokenIsAskedForOnce: those who come for a private sandbox at the same time share one
+// question.
+func TestTokenIsAskedForOnce(t *testing.T) {
+	var asked atomic.Int32
+	goOn := make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		<-goOn
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaimRuntimeAccess","status":{"sandboxes":[{"name":"box","uid":"uid","accessToken":"secret"}]}}`)
+	}))
+	defer api.Close()
+	client, err := versioned.NewForConfig(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAgent(team{client}, clock.RealClock{})
+	route := routes.Route{Namespace: "team", Name: "box", UID: "uid", Claim: "claim"}
+	var asking sync.WaitGroup
+	for range 20 {
+		asking.Go(func() {
+			if token, err := a.token(t.Context(), route); token != "secret" || err != nil {
+				t.Errorf("%q, %v", token, err)
+			}
+		})
+	}
+	close(goOn)
+	asking.Wait()
+	if token, err := a.token(t.Context(), route); token != "secret" || err != nil || asked.Load() > 2 {
+		t.Errorf("%q, %v, asked %d times", token, err, asked.Load())
+	}
+}
+
+// TestMeaning: what says nothing of the sandbox is to be tried again.
+func TestMeaning(t *testing.T) {
+	sandboxes := v1alpha1.Resource("sandboxes")
+	for _, about := range []error{
+		&e2b.Error{Code: http.StatusNotFound}, e2b.ErrPausedAgain, context.DeadlineExceeded,
+		apierrors.NewForbidden(sandboxes, "box", nil), apierrors.NewBadRequest("no"),
+	} {
+		if errors.Is(meaning(about), routes.ErrUnavailable) {
+			t.Errorf("%v is taken for an outage", about)
+		}
+	}
+	for _, outage := range []error{
+		io.ErrUnexpectedEOF, apierrors.NewServiceUnavailable("away"), apierrors.NewTooManyRequests("busy", 1),
+		apierrors.NewInternalError(io.EOF), apierrors.NewConflict(sandboxes, "box", nil),
+	} {
+		if err := meaning(outage); !errors.Is(err, routes.ErrUnavailable) || !errors.Is(err, outage) {
+			t.Errorf("%v is taken for the sandbox's: %v", outage, err)
+		}
+	}
+}
