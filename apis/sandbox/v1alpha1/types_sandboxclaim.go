@@ -120,8 +120,9 @@ type SandboxClaimSpec struct {
 	WaitReadyTimeout *metav1.Duration `json:"waitReadyTimeout,omitempty"`
 
 	// shutdownTime is when the claimed sandboxes are deleted. It is copied to
-	// spec.shutdownTime of every claimed sandbox, in whole seconds. Unset leaves
-	// the sandboxes' own shutdown and pause times as they are.
+	// spec.shutdownTime of every claimed sandbox, in whole seconds. A claim that still
+	// lacks sandboxes then ends, as at its claimTimeout. Unset leaves the sandboxes' own
+	// shutdown and pause times as they are.
 	// +optional
 	ShutdownTime *metav1.Time `json:"shutdownTime,omitempty"`
 
@@ -208,7 +209,8 @@ type SandboxClaimSpec struct {
 
 	// reserveFailedSandbox keeps a sandbox that was made or changed for this claim
 	// and failed, for debugging, under the label
-	// agents.kruise.io/reserved-failed-sandbox. Otherwise it is deleted.
+	// agents.kruise.io/reserved-failed-sandbox and without times to pause or shut down.
+	// Otherwise it is deleted.
 	// Default false.
 	// +optional
 	ReserveFailedSandbox bool `json:"reserveFailedSandbox,omitempty"`

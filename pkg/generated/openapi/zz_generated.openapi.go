@@ -3183,7 +3183,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"shutdownTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shutdownTime is when the claimed sandboxes are deleted. It is copied to spec.shutdownTime of every claimed sandbox, in whole seconds. Unset leaves the sandboxes' own shutdown and pause times as they are.",
+							Description: "shutdownTime is when the claimed sandboxes are deleted. It is copied to spec.shutdownTime of every claimed sandbox, in whole seconds. A claim that still lacks sandboxes then ends, as at its claimTimeout. Unset leaves the sandboxes' own shutdown and pause times as they are.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -3349,7 +3349,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"reserveFailedSandbox": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reserveFailedSandbox keeps a sandbox that was made or changed for this claim and failed, for debugging, under the label agents.kruise.io/reserved-failed-sandbox. Otherwise it is deleted. Default false.",
+							Description: "reserveFailedSandbox keeps a sandbox that was made or changed for this claim and failed, for debugging, under the label agents.kruise.io/reserved-failed-sandbox and without times to pause or shut down. Otherwise it is deleted. Default false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -75,8 +75,9 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// says (1h unless changed). Default 30s.
 	WaitReadyTimeout *v1.Duration `json:"waitReadyTimeout,omitempty"`
 	// shutdownTime is when the claimed sandboxes are deleted. It is copied to
-	// spec.shutdownTime of every claimed sandbox, in whole seconds. Unset leaves
-	// the sandboxes' own shutdown and pause times as they are.
+	// spec.shutdownTime of every claimed sandbox, in whole seconds. A claim that still
+	// lacks sandboxes then ends, as at its claimTimeout. Unset leaves the sandboxes' own
+	// shutdown and pause times as they are.
 	ShutdownTime *v1.Time `json:"shutdownTime,omitempty"`
 	// pauseTime is when the claimed sandboxes are paused. It is copied to spec.pauseTime of
 	// every claimed sandbox, in whole seconds, and must be before shutdownTime. Unset means
@@ -131,7 +132,8 @@ type SandboxClaimSpecApplyConfiguration struct {
 	SkipInitRuntime *bool `json:"skipInitRuntime,omitempty"`
 	// reserveFailedSandbox keeps a sandbox that was made or changed for this claim
 	// and failed, for debugging, under the label
-	// agents.kruise.io/reserved-failed-sandbox. Otherwise it is deleted.
+	// agents.kruise.io/reserved-failed-sandbox and without times to pause or shut down.
+	// Otherwise it is deleted.
 	// Default false.
 	ReserveFailedSandbox *bool `json:"reserveFailedSandbox,omitempty"`
 	// lifecycle says when the claim itself ends, and what becomes of its sandboxes
