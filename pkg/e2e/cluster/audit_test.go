@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -143,7 +144,7 @@ func findEvents(t testing.TB, id string, logs ...string) auditv1.Event {
 			lines.Buffer(nil, 1<<22)
 			for lines.Scan() {
 				var event auditv1.Event
-				if !strings.Contains(lines.Text(), id) || json.Unmarshal(lines.Bytes(), &event) != nil {
+				if !bytes.Contains(lines.Bytes(), []byte(id)) || json.Unmarshal(lines.Bytes(), &event) != nil {
 					continue // a line that is being written, perhaps
 				}
 				if event.Stage == auditv1.StageResponseComplete {

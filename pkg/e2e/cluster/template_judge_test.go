@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -314,7 +315,7 @@ func dryRunsIn(t *testing.T, ns string) []auditv1.Event {
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var event auditv1.Event
-		if json.Unmarshal(lines.Bytes(), &event) != nil || event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil {
+		if !bytes.Contains(lines.Bytes(), []byte("dryRun=")) || json.Unmarshal(lines.Bytes(), &event) != nil || event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil {
 			continue
 		}
 		if event.ObjectRef.Namespace == ns && event.ObjectRef.Resource == "pods" && strings.Contains(event.RequestURI, "dryRun=") {
