@@ -16,8 +16,9 @@ import (
 // machines that run tests are busy. It decides nothing but when a failing test gives up.
 const Patience = 5 * time.Minute
 
-// interval is between two checks.
-const interval = 20 * time.Millisecond
+// intervals are between two checks: about a tenth of the wait so far, because each check
+// takes time from what it waits for.
+var intervals = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.1, Steps: 100, Cap: 500 * time.Millisecond}
 
 // Eventually waits until check returns nil, and fails the test with the last error of
 // check when Patience has ended. A check that finds what no waiting mends may fail the
@@ -25,7 +26,9 @@ const interval = 20 * time.Millisecond
 func Eventually(ctx context.Context, t testing.TB, check func(ctx context.Context) error) {
 	t.Helper()
 	last := errors.New("not checked yet")
-	err := wait.PollUntilContextTimeout(ctx, interval, Patience, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	err := intervals.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		// A check that was cut short by the end of the wait has nothing to report.
 		if err := check(ctx); err == nil || ctx.Err() == nil {
 			last = err
