@@ -56,7 +56,7 @@ func cluster(t *testing.T) *controlplane.ControlPlane {
 		if plane.dir, plane.err = os.MkdirTemp("", "certificates"); plane.err != nil {
 			return
 		}
-		plane.c, plane.err = controlplane.Start(context.Background(), controlplane.Options{Dir: plane.dir, Nodes: 1})
+		plane.c, plane.err = controlplane.Start(context.Background(), controlplane.Options{Dir: plane.dir, Nodes: 1, NoFsync: true})
 	})
 	if plane.err != nil {
 		t.Fatal(plane.err)

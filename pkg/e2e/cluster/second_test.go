@@ -18,7 +18,7 @@ import (
 // inside its one API server: they know nothing of each other.
 func TestSecondCluster(t *testing.T) {
 	t.Parallel()
-	second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir()})
+	second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir(), NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

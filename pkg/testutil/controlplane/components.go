@@ -32,12 +32,12 @@ const (
 	serviceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 )
 
-func etcdCommand(path, name, dataDir string, client, peer int) command {
+func etcdCommand(path, name, dataDir string, client, peer int, more ...string) command {
 	clientURL, peerURL := "http://"+address(client), "http://"+address(peer)
 	return command{
 		name: name,
 		path: path,
-		args: []string{
+		args: append([]string{
 			"--name=" + name,
 			"--data-dir=" + dataDir,
 			"--listen-client-urls=" + clientURL,
@@ -46,7 +46,7 @@ func etcdCommand(path, name, dataDir string, client, peer int) command {
 			"--initial-advertise-peer-urls=" + peerURL,
 			"--initial-cluster=" + name + "=" + peerURL,
 			"--log-level=warn",
-		},
+		}, more...),
 		ready: get(http.DefaultClient, clientURL+"/health"),
 	}
 }

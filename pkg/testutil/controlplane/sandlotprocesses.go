@@ -146,7 +146,7 @@ func (s *Sandlot) makeEtcd(w workload) (*Process, error) {
 	clientURL := "https://" + address(s.etcdPort)
 	peerURL := "https://" + address(peer)
 	return s.process(w, processOptions{
-		name: etcdName, program: "etcd",
+		name: etcdName, program: "etcd", args: s.plane.options.etcdArgs(),
 		flags: map[string]string{
 			"listen-client-urls":          clientURL,
 			"advertise-client-urls":       clientURL,
