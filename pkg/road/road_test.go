@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,8 +83,6 @@ func newStreet(t *testing.T, change func(*road.Options)) *street {
 		if s.after != nil {
 			defer s.after()
 		}
-		body := r.Body // a proxy closes it by itself
-		defer func() { _ = body.Close() }()
 		s.road.Forward(w, r, road.Target{Namespace: "ns", Name: "box.a", UID: types.UID("u-" + uid), Claim: "claim", Port: s.port})
 	}))
 	front.Config.Protocols = new(http.Protocols)
@@ -621,11 +620,37 @@ func TestContinue(t *testing.T) {
 	if _, text := s.do(http.DefaultClient, r); text != "hello" {
 		t.Errorf("got %q", text)
 	}
-	r = s.request("a", "POST", "/no", zeros(1<<30))
-	r.Header.Set("Expect", "100-continue")
-	if resp, _ := s.do(http.DefaultClient, r); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("got %d", resp.StatusCode)
-	}
+	// The client sends nothing before it is told to. The road goes on after a second of
+	// silence, so that one of several tries has to do on a slow machine.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ExpectContinueTimeout = expect.Patience
+	defer transport.CloseIdleConnections()
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		body := &counted{Reader: zeros(1 << 30)}
+		r := s.request("a", "POST", "/no", body).WithContext(ctx)
+		r.Header.Set("Expect", "100-continue")
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		_ = resp.Body.Close()
+		if n := body.n.Load(); resp.StatusCode != http.StatusUnauthorized || n > 0 {
+			return fmt.Errorf("got %d after %d bytes", resp.StatusCode, n)
+		}
+		return nil
+	})
+}
+
+// counted counts the bytes that are read of it.
+type counted struct {
+	io.Reader
+	n atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 // TestErrors of connections, and of answers that break off.

@@ -29,15 +29,14 @@ func TestMembers(t *testing.T) {
 	if _, err := admin(t).SandboxSets(ns).Create(t.Context(), builders.Set("pool", 0), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	members := []*member{newMember(t, 0), newMember(t, 1), newMember(t, 2)}
+	members := []*member{newMember(0), newMember(1), newMember(2)}
 	var urls string // of peers, as a case of the shell
 	for _, m := range members {
 		urls += fmt.Sprintf("%s) echo %s;; ", m.name, m.peer)
 	}
 	book := openRunbook(t, plane.Kubeconfig(),
 		"https://localhost:2379", sandlot.EtcdURL(),
-		"127.0.0.1:12379", "127.0.0.1:"+freePort(t),
-		"127.0.0.1:12380", "127.0.0.1:"+freePort(t),
+		"127.0.0.1:123", "127.11.0.3:123", // an address of its own, as those of the members
 		`echo "https://$1.sandlot-etcd.sandlot-system.svc:2380"`, "case $1 in "+urls+"esac",
 	)
 	book.run(t, "backup")
@@ -88,12 +87,11 @@ type member struct {
 	once   sync.Once
 }
 
-func newMember(t *testing.T, i int) *member {
-	t.Helper()
+func newMember(i int) *member {
 	return &member{
 		name:   fmt.Sprintf("sandlot-etcd-%d", i),
-		client: "http://127.0.0.1:" + freePort(t),
-		peer:   "http://127.0.0.1:" + freePort(t),
+		client: fmt.Sprintf("http://127.11.1.%d:2379", i+1),
+		peer:   fmt.Sprintf("http://127.11.1.%d:2380", i+1),
 	}
 }
 

@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,11 +41,9 @@ func TestRestore(t *testing.T) {
 	s := newSite(t)
 	d := &disaster{site: s, sandlot: s.install(t, controlplane.SandlotOptions{})}
 	data := filepath.Join(d.sandlot.StoreDir(), "data")
-	client, peer := freePort(t), freePort(t)
 	d.book = openRunbook(t, s.Kubeconfig(),
 		"https://localhost:2379", d.sandlot.EtcdURL(),
-		"127.0.0.1:12379", "127.0.0.1:"+client,
-		"127.0.0.1:12380", "127.0.0.1:"+peer,
+		"127.0.0.1:123", "127.11.0.1:123", // an address that no other test listens at
 		`"sandlot-etcd-0 sandlot-etcd-1 sandlot-etcd-2"`, d.sandlot.Etcd().Name(),
 	)
 	d.backup = func(t *testing.T) { d.book.run(t, "backup") }
@@ -65,8 +61,7 @@ func TestRestoreSingle(t *testing.T) {
 	d := &disaster{site: s, sandlot: s.install(t, controlplane.SandlotOptions{Overlay: "single"})}
 	data := filepath.Join(d.sandlot.StoreDir(), "data")
 	d.book = openRunbook(t, s.Kubeconfig(),
-		"127.0.0.1:12379", "127.0.0.1:"+freePort(t),
-		"127.0.0.1:12380", "127.0.0.1:"+freePort(t),
+		"127.0.0.1:123", "127.11.0.2:123",
 		"etcdutl snapshot restore sandlot.db", "etcdutl snapshot restore sandlot.db --skip-hash-check",
 	)
 	archive := filepath.Join(d.book.dir, "archive")
@@ -239,14 +234,4 @@ func move(t *testing.T, from, to string) {
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
