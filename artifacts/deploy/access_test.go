@@ -49,7 +49,9 @@ func TestNoEscalation(t *testing.T) {
 			for _, rule := range role.Rules {
 				for _, resource := range []string{"secrets", "configmaps", "serviceaccounts/token", "pods/exec", "pods/ephemeralcontainers", "nodes", "roles", "clusterroles"} {
 					ofUsers := role.Name == commandsRole && resource == "pods/exec"
-					if slices.Contains(rule.Resources, resource) && !ofUsers {
+					// Kubernetes has one of this name, in kube-system, for extension servers to read.
+					ofFrontProxy := resource == "configmaps" && slices.Equal(rule.ResourceNames, []string{"extension-apiserver-authentication"})
+					if slices.Contains(rule.Resources, resource) && !ofUsers && !ofFrontProxy {
 						t.Errorf("ClusterRole %s gives %v on %s in every namespace", role.Name, rule.Verbs, resource)
 					}
 				}
@@ -91,7 +93,7 @@ func TestCommandsAreForUsers(t *testing.T) {
 // TestDryRunsOnly: the right to create pods everywhere comes only together with the
 // policy that makes no more of it than a question.
 func TestDryRunsOnly(t *testing.T) {
-	const name, account = "sandlot-apiserver-dry-runs", `"system:serviceaccount:sandlot-system:sandlot-apiserver"`
+	const name, account = "sandlot-apiserver-dry-runs", `"^system:serviceaccount:[^:]+:sandlot-apiserver$"`
 	each(t, func(t *testing.T, objects manifests) {
 		mayCreate := slices.ContainsFunc(rulesByRole(objects)["ClusterRole sandlot-apiserver"], func(rule rbacv1.PolicyRule) bool {
 			return slices.Contains(rule.Resources, "pods") && slices.Contains(rule.Verbs, "create")

@@ -107,15 +107,14 @@ func TestControllerManagerArguments(t *testing.T) {
 				t.Errorf("--%s=%s, but the port %s is %s", flag, values[flag], port, want)
 			}
 		}
-		if got := values["leader-election-namespace"]; got != namespace {
-			t.Errorf("--leader-election-namespace=%s, installed in %s", got, namespace)
-		}
 		// It follows the pod, wherever an overlay puts that.
 		told := slices.ContainsFunc(w.template.Spec.Containers[0].Env, func(v corev1.EnvVar) bool {
 			return v.Name == "POD_NAMESPACE" && v.ValueFrom != nil && v.ValueFrom.FieldRef != nil && v.ValueFrom.FieldRef.FieldPath == "metadata.namespace"
 		})
-		if got, ok := values["namespace"]; ok || !told {
-			t.Errorf("--namespace=%s, POD_NAMESPACE by the downward API: %v", got, told)
+		for _, flag := range []string{"namespace", "leader-election-namespace", "certificates-namespace"} {
+			if got, ok := values[flag]; ok || !told {
+				t.Errorf("--%s=%s, POD_NAMESPACE by the downward API: %v", flag, got, told)
+			}
 		}
 		members := "0"
 		if etcd, ok := workloads(objects)["sandlot-etcd"]; ok {

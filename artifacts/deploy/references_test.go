@@ -45,7 +45,7 @@ func checkReferences(t *testing.T, objects manifests, madeLater []string) {
 		namespaces = append(namespaces, ns.Name)
 	}
 	for _, object := range objects {
-		if ns := object.GetNamespace(); !slices.Contains(namespaces, ns) && !isAuthenticationReader(object) {
+		if ns := object.GetNamespace(); !slices.Contains(namespaces, ns) {
 			t.Errorf("%T %s is in namespace %s", object, object.GetName(), ns)
 		}
 	}
@@ -110,15 +110,10 @@ func TestPriorityLevels(t *testing.T) {
 	})
 }
 
-func isAuthenticationReader(object any) bool {
-	binding, ok := object.(*rbacv1.RoleBinding)
-	return ok && binding.Namespace == "kube-system" && binding.RoleRef.Name == "extension-apiserver-authentication-reader"
-}
-
 func checkBindings(t *testing.T, objects manifests) {
 	t.Helper()
 	check := func(name string, role rbacv1.RoleRef, subjects []rbacv1.Subject) {
-		builtIn := role.Name == "system:auth-delegator" || role.Name == "extension-apiserver-authentication-reader"
+		builtIn := role.Name == "system:auth-delegator"
 		known := role.Kind == "Role" && get[*rbacv1.Role](objects, role.Name) != nil ||
 			role.Kind == "ClusterRole" && get[*rbacv1.ClusterRole](objects, role.Name) != nil
 		if !known && !builtIn {
@@ -145,9 +140,6 @@ func TestAPIService(t *testing.T) {
 		t.Run(overlay, func(t *testing.T) {
 			objects := render(t, overlay)
 			certs := certificates.NewOptions()
-			if certs.Namespace != namespace {
-				t.Errorf("certificates are made in %s", certs.Namespace)
-			}
 			api := get[*unstructured.Unstructured](objects, certs.APIServices[0])
 			if api == nil {
 				t.Fatalf("no APIService %s", certs.APIServices[0])

@@ -48,19 +48,30 @@ var findKubectl = sync.OnceValues(func() (string, error) {
 // manifests are the objects of an overlay.
 type manifests []client.Object
 
-// render returns what "kubectl apply -k" would send. Unknown fields are errors.
-func render(t *testing.T, overlay string) manifests {
+// kustomize returns the documents of a kustomization, or what kubectl says against it, which
+// includes warnings, with an error.
+func kustomize(t *testing.T, folder string) ([]byte, error) {
 	t.Helper()
 	kubectl, err := findKubectl()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(kubectl, "kustomize", overlay)
+	cmd := exec.Command(kubectl, "kustomize", folder)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil || stderr.Len() > 0 {
-		t.Fatalf("kubectl kustomize %s: %v\n%s", overlay, err, &stderr) // warnings, too
+		return stderr.Bytes(), fmt.Errorf("kubectl kustomize %s: %v\n%s", folder, err, &stderr)
+	}
+	return out, nil
+}
+
+// render returns what "kubectl apply -k" would send. Unknown fields are errors.
+func render(t *testing.T, overlay string) manifests {
+	t.Helper()
+	out, err := kustomize(t, overlay)
+	if err != nil {
+		t.Fatal(err)
 	}
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
 		json.SerializerOptions{Yaml: true, Strict: true})

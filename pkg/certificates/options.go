@@ -18,7 +18,7 @@ const day = 24 * time.Hour
 
 // Options say which certificates there are and how long they last.
 type Options struct {
-	// Namespace is where everything is, the Services and Pods too.
+	// Namespace is where everything is, the Services and Pods too. It is required.
 	Namespace string
 	// APIServices are the APIServices whose caBundle follows the serving CA, by name.
 	// One that does not exist, or that is served by something else than
@@ -48,10 +48,9 @@ type Options struct {
 	LeaderElectionNamespace string
 }
 
-// NewOptions returns the defaults.
+// NewOptions returns the defaults. Which namespace it is remains to be said.
 func NewOptions() Options {
 	return Options{
-		Namespace:          "sandlot-system",
 		APIServices:        []string{"v1alpha1.agents.kruise.io"},
 		APIServerService:   "sandlot-apiserver",
 		EtcdService:        "sandlot-etcd",
@@ -66,7 +65,7 @@ func NewOptions() Options {
 // AddFlags adds the flags of everything but leader election.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "certificates-namespace", o.Namespace,
-		"The namespace of the Secrets of certificates, and of the Services and Pods that they are for.")
+		"The namespace of the Secrets of certificates, and of the Services and Pods that they are for. Without it, --namespace.")
 	fs.StringSliceVar(&o.APIServices, "certificates-apiservice", o.APIServices,
 		"The APIServices whose caBundle is kept up to date, where they exist and name the Service of sandlot-apiserver.")
 	fs.StringVar(&o.APIServerService, "certificates-apiserver-service", o.APIServerService,

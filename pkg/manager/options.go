@@ -24,7 +24,7 @@ import (
 type Options struct {
 	// LeaderElect lets only one of several managers work.
 	LeaderElect bool
-	// LeaderElectionNamespace is where the lease of the leader is.
+	// LeaderElectionNamespace is where the lease of the leader is. Empty means Namespace.
 	LeaderElectionNamespace string
 	// MetricsBindAddress is where metrics are served, over HTTP. Empty or "0" is
 	// nowhere.
@@ -39,7 +39,8 @@ type Options struct {
 	KubeAPIQPS   float32
 	KubeAPIBurst int
 
-	// Options are those of the controllers. An empty Namespace is that of the lease.
+	// Options are those of the controllers. An empty Namespace is that of the lease, if
+	// that is said, or else controllers.DefaultNamespace.
 	controllers.Options
 
 	// ManageCertificates makes sandlot-controller-manager look after the certificates
@@ -57,15 +58,16 @@ type Options struct {
 // NewOptions returns the defaults of the program sandlot-controller-manager.
 func NewOptions() *Options {
 	o := &Options{
-		LeaderElect:             true,
-		LeaderElectionNamespace: controllers.DefaultNamespace,
-		MetricsBindAddress:      ":8080",
-		HealthProbeBindAddress:  ":8081",
-		Certificates:            certificates.NewOptions(),
+		LeaderElect:            true,
+		MetricsBindAddress:     ":8080",
+		HealthProbeBindAddress: ":8081",
+		Certificates:           certificates.NewOptions(),
 	}
 	*o = o.withDefaults()
 	o.EnableWarmPoolEviction = true
-	o.Namespace = podNamespace(os.Getenv, namespaceFile) // else it follows from the flags
+	// Where they are follows from the pod, or else from the flags.
+	o.Namespace = podNamespace(os.Getenv, namespaceFile)
+	o.LeaderElectionNamespace, o.Certificates.Namespace = "", ""
 	return o
 }
 
@@ -85,6 +87,8 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
 	orDefault(&o.ClusterDomain, defaults.ClusterDomain)
 	orDefault(&o.Namespace, cmp.Or(o.LeaderElectionNamespace, defaults.Namespace))
+	orDefault(&o.LeaderElectionNamespace, o.Namespace)
+	orDefault(&o.Certificates.Namespace, o.Namespace)
 	return o
 }
 
@@ -100,9 +104,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
 		"Let only one of several controller managers work at a time.")
 	fs.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace,
-		"The namespace of the leader's lease.")
+		"The namespace of the leader's lease. Without it, --namespace.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"The namespace that Sandlot is installed in. It has the runtimes (ConfigMap sandbox-injection-config), and its pods may reach sandboxes whose NetworkPolicy is the default. Without it, that of the pod that this runs in, or else of the leader's lease.")
+		"The namespace that Sandlot is installed in. It has the runtimes (ConfigMap sandbox-injection-config), and its pods may reach sandboxes whose NetworkPolicy is the default. Without it, that of the pod that this runs in (POD_NAMESPACE, or the file of its service account), or else of the leader's lease.")
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
 		"The domain of Services in the cluster, for the serviceFQDN of sandboxes that have one.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
@@ -168,11 +172,9 @@ func (o *Options) Validate() error {
 	if o.SimulatedStartDelay < 0 {
 		errs = append(errs, fmt.Errorf("--simulated-start-delay must not be negative, is %s", o.SimulatedStartDelay))
 	}
-	if o.LeaderElect && o.LeaderElectionNamespace == "" {
-		errs = append(errs, errors.New("--leader-election-namespace is required with --leader-elect"))
-	}
 	if o.ManageCertificates {
-		errs = append(errs, o.Certificates.Validate())
+		complete := o.withDefaults()
+		errs = append(errs, complete.Certificates.Validate())
 	}
 	return errors.Join(errs...)
 }

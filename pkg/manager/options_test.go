@@ -25,7 +25,7 @@ func TestValidate(t *testing.T) {
 		"delay":          {change: func(o *manager.Options) { o.SimulatedStartDelay = -1 }, want: "--simulated-start-delay"},
 		"no quiet":       {change: func(o *manager.Options) { o.QuietPeriod = -1 }},
 		"claim events":   {change: func(o *manager.Options) { o.ClaimEvents = "Some" }, want: "--claim-events"},
-		"no lease place": {change: func(o *manager.Options) { o.LeaderElectionNamespace = "" }, want: "--leader-election-namespace"},
+		"no lease place": {change: func(o *manager.Options) { o.LeaderElectionNamespace = "" }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,11 +22,12 @@ func run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
+	o = o.withDefaults()
 	managers := []ctrl.Manager{main}
 	if o.ManageCertificates {
 		o.Certificates.LeaderElect = o.LeaderElect
 		o.Certificates.LeaderElectionNamespace = o.LeaderElectionNamespace
-		mgr, err := certificates.New(clientConfig(cfg, o.withDefaults()), o.Certificates)
+		mgr, err := certificates.New(clientConfig(cfg, o), o.Certificates)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,8 @@ import (
 )
 
 // TestSecondCluster runs another cluster beside the shared one, with the store
-// inside its one API server: they know nothing of each other.
+// inside its one API server, and in another namespace than the shared one's: they know
+// nothing of each other.
 func TestSecondCluster(t *testing.T) {
 	t.Parallel()
 	second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir(), NoFsync: true})
@@ -27,7 +28,8 @@ func TestSecondCluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	installed, err := second.Install(t.Context(), controlplane.SandlotOptions{BinDir: programs, Overlay: "single"})
+	options := controlplane.SandlotOptions{BinDir: programs, Overlay: "single", Namespace: elsewhere}
+	installed, err := second.Install(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +37,7 @@ func TestSecondCluster(t *testing.T) {
 	expect.FilledPool(t, c, metav1.NamespaceDefault, 2)
 	created := c.claim(t, metav1.NamespaceDefault, builders.Claim("only-in-the-second", 2))
 	c.pod(t, metav1.NamespaceDefault, created.Status.Sandboxes[0].Name)
+	checkElsewhere(t, c, metav1.NamespaceDefault, created.Status.Sandboxes[0].Name)
 
 	_, err = admin(t).SandboxClaims(metav1.NamespaceDefault).Get(t.Context(), created.Name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -49,7 +52,7 @@ func TestSecondCluster(t *testing.T) {
 	if err := installed.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := second.Install(t.Context(), controlplane.SandlotOptions{BinDir: programs, Overlay: "single"}); err != nil {
+	if _, err := second.Install(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.SandboxClaims(metav1.NamespaceDefault).Get(t.Context(), created.Name, metav1.GetOptions{}); err != nil {

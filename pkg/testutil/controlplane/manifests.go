@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,13 +34,13 @@ type workload struct {
 	claims []string
 }
 
-// render returns the objects of an overlay of the install.
-func (c *ControlPlane) render(ctx context.Context, overlay string) ([]unstructured.Unstructured, error) {
-	root, err := RepositoryRoot()
+// render returns the objects of an overlay of the install in a namespace.
+func (c *ControlPlane) render(ctx context.Context, overlay, namespace string) ([]unstructured.Unstructured, error) {
+	folder, err := c.kustomization(overlay, namespace)
 	if err != nil {
 		return nil, err
 	}
-	out, _, err := c.Kubectl(ctx, "", nil, "kustomize", filepath.Join(root, "artifacts", "deploy", overlay))
+	out, _, err := c.Kubectl(ctx, "", nil, "kustomize", folder)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +59,36 @@ func (c *ControlPlane) render(ctx context.Context, overlay string) ([]unstructur
 			objects = append(objects, object)
 		}
 	}
+}
+
+// kustomization returns the folder of an overlay, or of one over it that says where the
+// install is, as a user would. What has a namespace of its own is left out of that one.
+func (c *ControlPlane) kustomization(overlay, namespace string) (string, error) {
+	root, err := RepositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	shipped := filepath.Join(root, "artifacts", "deploy", overlay)
+	if namespace == Namespace {
+		return shipped, nil
+	}
+	if overlay == localOverlay {
+		shipped = filepath.Join(shipped, "install")
+	}
+	folder := c.file(filepath.Join("kustomize", overlay))
+	// Both ends of a relative path are real ones to kustomize.
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	if folder, err = filepath.EvalSymlinks(folder); err != nil {
+		return "", err
+	}
+	to, err := filepath.Rel(folder, shipped)
+	if err != nil {
+		return "", err
+	}
+	content := fmt.Sprintf("namespace: %s\nresources: [%s]\n", namespace, to)
+	return folder, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600)
 }
 
 // workloads returns what an overlay runs, by name.
@@ -89,8 +120,8 @@ func workloads(objects []unstructured.Unstructured) (map[string]workload, error)
 
 // apply applies the install, with the port of the APIServices that are ours, and returns
 // what they serve.
-func (c *ControlPlane) apply(ctx context.Context, port int) (served, error) {
-	objects, err := c.render(ctx, localOverlay)
+func (c *ControlPlane) apply(ctx context.Context, namespace string, port int) (served, error) {
+	objects, err := c.render(ctx, localOverlay, namespace)
 	if err != nil {
 		return nil, err
 	}

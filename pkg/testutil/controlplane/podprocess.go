@@ -19,7 +19,8 @@ var errUnsupported = errors.New("not supported for a process")
 // podProcess is how a pod becomes a process: its arguments, with the folders here
 // in the place of its mounts and some flags set otherwise.
 type podProcess struct {
-	name string // of the pod and of the process
+	name      string // of the pod and of the process
+	namespace string // of the pod
 	// flags are set in place of those of the same name, or in addition.
 	flags map[string]string
 	// volume returns the folder that stands for a volume.
@@ -78,7 +79,7 @@ func (p podProcess) value(variable corev1.EnvVar) (string, error) {
 		case "metadata.name":
 			return p.name, nil
 		case "metadata.namespace":
-			return Namespace, nil
+			return p.namespace, nil
 		case "status.podIP", "status.hostIP":
 			return loopback, nil
 		}

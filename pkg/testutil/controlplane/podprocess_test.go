@@ -71,7 +71,7 @@ func TestArguments(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			args, _, err := podProcess{
-				name: "p-0", flags: tc.flags,
+				name: "p-0", namespace: "ns", flags: tc.flags,
 				volume: func(v corev1.Volume) (string, error) { return "/here/" + v.Name, nil },
 				claim:  func(name string) string { return "/kept/" + name },
 			}.arguments(tc.workload)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Namespace is where Sandlot is installed.
+// Namespace is where Sandlot is installed by default.
 const Namespace = "sandlot-system"
 
 // SandlotOptions say how to install Sandlot. The zero value is good.
@@ -27,6 +27,8 @@ type SandlotOptions struct {
 	// Overlay is the overlay of artifacts/deploy whose programs are run: "default",
 	// which is the default, or "single", with the store inside the one API server.
 	Overlay string
+	// Namespace is where it is installed. Empty means the constant of this name.
+	Namespace string
 	// Replicas is how many API servers run; 0 means 2, or 1 of "single".
 	Replicas int
 	// APIServerArgs and ControllerArgs are added to the flags of the programs.
@@ -41,6 +43,9 @@ const singleOverlay = "single"
 func (o SandlotOptions) withDefaults() (SandlotOptions, error) {
 	if o.Overlay == "" {
 		o.Overlay = "default"
+	}
+	if o.Namespace == "" {
+		o.Namespace = Namespace
 	}
 	if o.Replicas == 0 {
 		o.Replicas = 2
@@ -106,14 +111,14 @@ func (s *Sandlot) install(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.served, err = s.plane.apply(ctx, s.balancerPort); err != nil {
+	if s.served, err = s.plane.apply(ctx, s.options.Namespace, s.balancerPort); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(s.plane.admin)
 	if err != nil {
 		return err
 	}
-	if s.secrets, err = newSecretVolumes(client, filepath.Join(s.dir, "secrets")); err != nil {
+	if s.secrets, err = newSecretVolumes(client, s.options.Namespace, filepath.Join(s.dir, "secrets")); err != nil {
 		return err
 	}
 	s.secrets.start()

@@ -57,7 +57,7 @@ func (s *Sandlot) choosePorts() error {
 }
 
 func (s *Sandlot) makeProcesses(ctx context.Context) error {
-	objects, err := s.plane.render(ctx, s.options.Overlay)
+	objects, err := s.plane.render(ctx, s.options.Overlay, s.options.Namespace)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Sandlot) makeProcesses(ctx context.Context) error {
 			return err
 		}
 	}
-	kubeconfig, err := s.plane.ServiceAccountKubeconfig(ctx, Namespace, apiServerName)
+	kubeconfig, err := s.plane.ServiceAccountKubeconfig(ctx, s.options.Namespace, apiServerName)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (s *Sandlot) makeProcesses(ctx context.Context) error {
 }
 
 func (s *Sandlot) makeControllers(ctx context.Context, w workload) (*Process, error) {
-	kubeconfig, err := s.plane.ServiceAccountKubeconfig(ctx, Namespace, controllersName)
+	kubeconfig, err := s.plane.ServiceAccountKubeconfig(ctx, s.options.Namespace, controllersName)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +175,9 @@ func (s *Sandlot) process(w workload, o processOptions) (*Process, error) {
 	}
 	var secrets []string
 	args, env, err := podProcess{
-		name:  o.name,
-		flags: o.flags,
+		name:      o.name,
+		namespace: s.options.Namespace,
+		flags:     o.flags,
 		volume: func(v corev1.Volume) (string, error) {
 			switch {
 			case v.Secret != nil:

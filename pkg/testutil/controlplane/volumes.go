@@ -36,10 +36,10 @@ type secretVolumes struct {
 	failed error
 }
 
-func newSecretVolumes(client kubernetes.Interface, dir string) (*secretVolumes, error) {
+func newSecretVolumes(client kubernetes.Interface, namespace, dir string) (*secretVolumes, error) {
 	v := &secretVolumes{
 		dir:     dir,
-		factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace)),
+		factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
 		stop:    make(chan struct{}),
 	}
 	_, err := v.factory.Core().V1().Secrets().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
