@@ -31,7 +31,9 @@ func TestPolicyOfInstall(t *testing.T) {
 	t.Parallel()
 	const meant, others = "meant", "others"
 	s := newSite(t)
-	s.install(t, controlplane.SandlotOptions{Overlay: "single", ControllerArgs: []string{"--namespace=elsewhere"}})
+	s.install(t, controlplane.SandlotOptions{Overlay: "single", ControllerArgs: []string{
+		"--namespace=elsewhere", "--leader-election-namespace=" + controlplane.Namespace, "--certificates-namespace=" + controlplane.Namespace,
+	}})
 	for _, ns := range []string{meant, others} {
 		s.makeNamespace(t, ns)
 	}
