@@ -61,7 +61,7 @@ func kustomize(t *testing.T, folder string) ([]byte, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil || stderr.Len() > 0 {
-		return stderr.Bytes(), fmt.Errorf("kubectl kustomize %s: %v\n%s", folder, err, &stderr)
+		return stderr.Bytes(), fmt.Errorf("kubectl kustomize %s: %w\n%s", folder, err, &stderr)
 	}
 	return out, nil
 }
