@@ -39,7 +39,7 @@ install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
 edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|cli|controllers|manager|standalone)"
 product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|etcdtxn|gateway|generated|inplace|manager|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)'
+product+='|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -50,7 +50,7 @@ never 'pkg/client' "cmd|hack|artifacts|registry|$install|pkg|$server|$etcd|sigs\
 # Pure cores: nothing behind them does I/O.
 never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
 # Tools and parts that know nothing of sandboxes.
-never 'pkg/(etcdtxn|revisioncache|share)' 'apis|pkg|registry'
+never 'pkg/(etcdtxn|memory|revisioncache|share)' 'apis|pkg|registry'
 never 'pkg/certificates' "apis|pkg|registry|$server|$etcd"
 never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"

@@ -12,9 +12,11 @@ import (
 	"syscall"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/app"
+	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
 func main() {
+	memory.FollowLimit(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := app.NewCommand().ExecuteContext(ctx)

@@ -71,7 +71,7 @@ func caseNames() []string {
 	for _, c := range claimCases {
 		names = append(names, c.name)
 	}
-	return append(names, largePool, setsOfTemplate, fillReferring, waitingIdle, waitingAnswer, runtimeOne, runtimeMany)
+	return append(names, largePool, startLarge, setsOfTemplate, fillReferring, waitingIdle, waitingAnswer, runtimeOne, runtimeMany)
 }
 
 // few is how many operations a round has where one client waits for each.
@@ -92,7 +92,7 @@ type bench struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runSets, b.runFills, b.runWaiting, b.runWaitingAnswer, b.runRuntimes}
+	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runStarts, b.runSets, b.runFills, b.runWaiting, b.runWaitingAnswer, b.runRuntimes}
 	if b.cluster {
 		steps = []func(context.Context) error{b.runRoutes, b.runCluster}
 	}

@@ -171,6 +171,7 @@ type result struct {
 	*claimFigures
 	*batchFigures
 	*poolFigures
+	*startFigures
 	*setFigures
 	*refillFigures
 	*fillFigures

@@ -5,10 +5,12 @@ package apiserver
 
 import (
 	"context"
+	"time"
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/client-go/tools/cache"
@@ -33,10 +35,23 @@ func (s *Server) ListerWatcher(kind runtime.Object) cache.ListerWatcher {
 	return nil
 }
 
+// readyInterval is how often a watch cache is asked whether it is filled.
+const readyInterval = 20 * time.Millisecond
+
+// listerWatcher waits for the watch cache: to be refused while that is being filled, and
+// to try again after a while, as clients do, would add seconds to each start.
 func listerWatcher(store *genericregistry.Store) *cache.ListWatch {
+	ready := func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, readyInterval, true, func(context.Context) (bool, error) {
+			return store.ReadinessCheck() == nil, nil
+		})
+	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			internal, err := internalOptions(options)
+			if err == nil {
+				err = ready(ctx)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -44,6 +59,9 @@ func listerWatcher(store *genericregistry.Store) *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			internal, err := internalOptions(options)
+			if err == nil {
+				err = ready(ctx)
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/cli"
+	"github.com/sandlot-io/sandlot/pkg/memory"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
@@ -56,6 +57,7 @@ func newUpCommand() *cobra.Command {
 				return err
 			}
 			defer klog.Flush()
+			memory.FollowLimit(cmd.ErrOrStderr())
 			if verbosity == 0 {
 				// What is cut off by the end complains, and is no news. What goes wrong
 				// with the end itself is returned.

@@ -73,10 +73,14 @@ func Run(ctx context.Context, o *Options, out io.Writer) (err error) {
 	fmt.Fprintf(out, "kubeconfig: %s\n", o.Kubeconfig)
 	fmt.Fprintf(out, "server:     %s\n", url)
 	fmt.Fprintf(out, "Sandboxes are simulated: they become Running with an address after %s, but no pods run.\n", o.SimulatedStartDelay)
-	if err := waitReady(s.run, server); err != nil {
+	// The controllers need a server that answers. While they start, it fills its index.
+	if err := waitFor(s.run, server, "/livez"); err != nil {
 		return err
 	}
 	if err := startControllers(s, o, server); err != nil {
+		return err
+	}
+	if err := waitFor(s.run, server, "/readyz"); err != nil {
 		return err
 	}
 	if err := startE2B(s, o, server, dir.Path(), out); err != nil {
@@ -159,9 +163,9 @@ func startControllers(s *stack, o *Options, server *apiserver.Server) error {
 	return nil
 }
 
-// waitReady returns nil when the server is ready, and also when ctx is
+// waitFor returns nil when a health check of the server succeeds, and also when ctx is
 // cancelled before.
-func waitReady(ctx context.Context, server *apiserver.Server) error {
+func waitFor(ctx context.Context, server *apiserver.Server, path string) error {
 	client, err := discovery.NewDiscoveryClientForConfig(server.LoopbackClientConfig())
 	if err != nil {
 		return fmt.Errorf("client of the server: %w", err)
@@ -169,11 +173,11 @@ func waitReady(ctx context.Context, server *apiserver.Server) error {
 
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		_, last = client.RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
+		_, last = client.RESTClient().Get().AbsPath(path).Param("verbose", "").DoRaw(ctx)
 		return last == nil, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the API server is not ready after %s: %w", readyTimeout, last)
+		return fmt.Errorf("the API server is not ready after %s: %s: %w", readyTimeout, path, last)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (s *Server) StockWith(t testing.TB, set *v1alpha1.SandboxSet, first, n int,
 	resource := etcdtxn.NewResource(&storagebackend.ConfigForResource{
 		Config: storagebackend.Config{
 			Prefix: options.EtcdPrefix,
-			Codec:  apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion),
+			Codec:  apiserver.NewStorageCodec(),
 		},
 		GroupResource: v1alpha1.Resource("sandboxes"),
 	}, v1alpha1.GroupName+"/sandboxes")

@@ -92,7 +92,7 @@ type Options struct {
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	storage := storagebackend.NewDefaultConfig(EtcdPrefix, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion))
+	storage := storagebackend.NewDefaultConfig(EtcdPrefix, apiserver.NewStorageCodec())
 	storage.EncodeVersioner = runtime.NewMultiGroupVersioner(v1alpha1.SchemeGroupVersion, schema.GroupKind{Group: v1alpha1.GroupName})
 
 	serving := genericoptions.NewSecureServingOptions()

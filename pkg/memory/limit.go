@@ -1,0 +1,28 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memory keeps a program within the memory that its container may use.
+package memory
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+// share is what Go may take of the limit. The rest is for what is not Go's: the program
+// itself, and pages of files.
+const share = 0.9
+
+// FollowLimit has Go collect garbage before the kernel ends the program: Go's memory limit
+// becomes nine tenths of that of the cgroup, if that has one. The environment variable
+// GOMEMLIMIT, where it is set, goes before. Why a limit cannot be read is told to log; the
+// program runs as well without.
+func FollowLimit(log io.Writer) { follow(memlimit.FromCgroup, log) }
+
+func follow(limit memlimit.Provider, log io.Writer) {
+	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(share)); err != nil {
+		fmt.Fprintln(log, "Warning: Go does not know the limit of memory:", err)
+	}
+}
