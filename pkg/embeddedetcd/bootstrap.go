@@ -48,10 +48,10 @@ func (s *Server) beginBootstrap() error {
 	if err := os.WriteFile(filepath.Join(fresh, unfinishedName), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the first start: %w", err)
 	}
-	if err := errors.Join(sync(fresh), os.Rename(fresh, s.etcdDir())); err != nil {
+	if err := errors.Join(fsync(fresh), os.Rename(fresh, s.etcdDir())); err != nil {
 		return fmt.Errorf("making a folder for etcd: %w", err)
 	}
-	return sync(s.dir.Path())
+	return fsync(s.dir.Path())
 }
 
 // endBootstrap says that etcd is complete. It returns when that cannot be
@@ -64,11 +64,11 @@ func (s *Server) endBootstrap() error {
 	if err != nil {
 		return fmt.Errorf("ending the first start: %w", err)
 	}
-	return sync(s.etcdDir())
+	return fsync(s.etcdDir())
 }
 
-// sync makes what was made and removed in a folder outlive a crash of the machine.
-func sync(path string) error {
+// fsync makes what was made and removed in a folder outlive a crash of the machine.
+func fsync(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -43,6 +44,10 @@ type Server struct {
 	socketDir string
 	etcd      *embed.Etcd
 	failure   *failure
+
+	// keeping is the upkeep of the data, until Close.
+	keeping sync.WaitGroup
+	endKeep context.CancelFunc
 }
 
 // Start runs etcd on the data in dir, which is made if it is missing, and
@@ -53,6 +58,10 @@ type Server struct {
 // wrong with the data. After an error etcd may have left goroutines and locks
 // behind: the process is expected to end.
 func Start(ctx context.Context, dir string) (*Server, error) {
+	return start(ctx, dir, defaultUpkeep)
+}
+
+func start(ctx context.Context, dir string, u upkeep) (*Server, error) {
 	data, err := datadir.Open(dir)
 	if err != nil {
 		return nil, err
@@ -61,6 +70,9 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded etcd in %s: %w", data.Path(), err), s.cleanup())
 	}
+	keep, end := context.WithCancel(context.WithoutCancel(ctx))
+	s.endKeep = end
+	s.keeping.Go(func() { s.keepUp(keep, u) })
 	return s, nil
 }
 
@@ -142,7 +154,9 @@ func (s *Server) Failed() <-chan error { return s.failure.errs }
 // closed before: etcd waits some seconds for those that are not.
 func (s *Server) Close() error {
 	// A dead etcd may hold its own locks for ever, so it is not waited for.
+	s.endKeep()
 	if s.etcd != nil && !s.failure.happened() {
+		s.keeping.Wait()
 		s.stop()
 	}
 	return s.cleanup()

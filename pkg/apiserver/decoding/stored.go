@@ -68,7 +68,7 @@ func (d storedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, in
 			continue
 		}
 		value := reflect.New(kind.object)
-		object, ok := value.Interface().(runtime.Object)
+		object, ok := reflect.TypeAssert[runtime.Object](value)
 		if !ok || json.Unmarshal(data, object, asEncoded) != nil {
 			break
 		}

@@ -1,0 +1,67 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package embeddedetcd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestDefragments writes much, compacts it away, and waits for the file to become small.
+func TestDefragments(t *testing.T) {
+	s, err := start(t.Context(), t.TempDir(), upkeep{look: 10 * time.Millisecond, rest: 10 * time.Millisecond, free: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeServer(t, s)
+	client := dial(t, s)
+	var revision int64
+	for i := range 32 {
+		put, err := client.Put(t.Context(), "key", fmt.Sprint(i, strings.Repeat("x", 1<<20)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision = put.Header.Revision
+	}
+	grown := s.etcd.Server.Backend().Size()
+	if grown < 32<<20 {
+		t.Fatalf("the file has %d bytes before anything is compacted", grown)
+	}
+	if _, err := client.Compact(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
+	for s.etcd.Server.Backend().Size() > 8<<20 {
+		// Pages that a write frees count as free after the next write.
+		if _, err := client.Put(t.Context(), "other", "small"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := get(t, s, "key"); !strings.HasPrefix(got, "31x") || len(got) != 2+1<<20 {
+		t.Errorf("read back %d bytes, %.10q", len(got), got)
+	}
+	if got := get(t, s, "other"); got != "small" {
+		t.Errorf("what was written meanwhile is %q", got)
+	}
+}
+
+func TestWhenToDefragment(t *testing.T) {
+	const MiB = 1 << 20
+	for name, test := range map[string]struct {
+		size, inUse int64
+		want        bool
+	}{
+		"new":                     {size: MiB, inUse: MiB},
+		"little":                  {size: 256 * MiB, inUse: 10 * MiB},
+		"enough":                  {size: 266 * MiB, inUse: 10 * MiB, want: true},
+		"less than there is used": {size: 2000 * MiB, inUse: 1100 * MiB},
+		"half of it":              {size: 2000 * MiB, inUse: 1000 * MiB, want: true},
+	} {
+		if got := defaultUpkeep.worthwhile(test.size, test.inUse); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
