@@ -2,6 +2,8 @@ module github.com/sandlot-io/sandlot
 
 go 1.26.0
 
+toolchain go1.26.11
+
 replace (
 	github.com/sandlot-io/sandlot/apis => ./apis
 	github.com/sandlot-io/sandlot/pkg/client => ./pkg/client

@@ -30,8 +30,8 @@ func writeArchive(o options, images []programImage, work string) error {
 	for _, image := range images {
 		all = mutate.AppendManifests(all, mutate.IndexAddendum{Add: image.index, Descriptor: v1.Descriptor{
 			Annotations: map[string]string{
-				"io.containerd.image.name":          image.name,
-				"org.opencontainers.image.ref.name": image.name,
+				"io.containerd.image.name":          image.name + ":" + o.tag,
+				"org.opencontainers.image.ref.name": image.name + ":" + o.tag,
 			},
 		}})
 	}
@@ -65,7 +65,7 @@ func dockerList(o options, images []programImage) ([]byte, error) {
 			}
 			entry := dockerImage{
 				Config:   blob(manifest.Config.Digest),
-				RepoTags: []string{image.name + "-" + o.platforms[i].Architecture},
+				RepoTags: []string{image.name + ":" + o.tag + "-" + o.platforms[i].Architecture},
 			}
 			for _, layer := range manifest.Layers {
 				entry.Layers = append(entry.Layers, blob(layer.Digest))

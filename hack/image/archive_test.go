@@ -89,7 +89,7 @@ type config struct {
 	Config           struct {
 		User       string
 		Entrypoint []string
-		Cmd        []string
+		Cmd, Env   []string
 		Labels     map[string]string
 	}
 	RootFS struct {

@@ -7,15 +7,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"debug/buildinfo"
 	"debug/elf"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -23,6 +27,15 @@ const (
 	testRevision = "0123456789abcdef0123456789abcdef01234567"
 	testEpoch    = "1700000000"
 )
+
+// programsOf is what each image holds; it runs the first.
+var programsOf = map[string][]string{
+	"sandlot":                    {"sandlot"},
+	"sandlot-apiserver":          {"sandlot-apiserver"},
+	"sandlot-controller-manager": {"sandlot-controller-manager"},
+	"sandlot-etcd":               {"etcd", "etcdctl", "etcdutl"},
+	"sandlot-gateway":            {"sandlot-gateway"},
+}
 
 // once is the archive of all images, which the tests share.
 var once struct {
@@ -54,7 +67,7 @@ func built(t *testing.T) archive {
 func build(t *testing.T, out, root string, args ...string) string {
 	t.Helper()
 	t.Setenv("SOURCE_DATE_EPOCH", testEpoch)
-	args = append([]string{"-root", root, "-o", out, "-registry", "registry.example/team", "-tag", "t1",
+	args = append([]string{"-root", root, "-o", out, "-component", filepath.Join(filepath.Dir(out), "kustomization.yaml"), "-registry", "registry.example/team", "-tag", "t1",
 		"-version", testVersion, "-revision", testRevision}, args...)
 	var stdout bytes.Buffer
 	start := time.Now()
@@ -75,8 +88,8 @@ func TestNamesAndPlatforms(t *testing.T) {
 		}
 	}
 	var want, wantTags []string
-	for _, program := range []string{"sandlot", "sandlot-apiserver", "sandlot-controller-manager", "sandlot-gateway"} {
-		name := "registry.example/team/" + program + ":t1"
+	for _, image := range slices.Sorted(maps.Keys(programsOf)) {
+		name := "registry.example/team/" + image + ":t1"
 		want = append(want, name+" linux/amd64", name+" linux/arm64")
 		wantTags = append(wantTags, name+"-amd64", name+"-arm64")
 	}
@@ -99,8 +112,9 @@ func TestNamesAndPlatforms(t *testing.T) {
 
 func TestWhatIsInAnImage(t *testing.T) {
 	for _, i := range built(t).images(t) {
-		program := strings.TrimSuffix(path.Base(i.name), ":t1")
-		if i.config.Config.User != "65532:65532" || !slices.Equal(i.config.Config.Entrypoint, []string{"/" + program}) || i.config.Config.Cmd != nil {
+		programs := programsOf[strings.TrimSuffix(path.Base(i.name), ":t1")]
+		if i.config.Config.User != "65532:65532" || !slices.Equal(i.config.Config.Entrypoint, []string{"/" + programs[0]}) || i.config.Config.Cmd != nil ||
+			!slices.Equal(i.config.Config.Env, []string{"PATH=/"}) {
 			t.Errorf("%s: %+v", i.name, i.config.Config)
 		}
 		if labels := i.config.Config.Labels; labels["org.opencontainers.image.version"] != testVersion ||
@@ -120,20 +134,22 @@ func TestWhatIsInAnImage(t *testing.T) {
 				if header.ModTime.Unix() != 1700000000 {
 					t.Errorf("%s: %s is of %s", i.name, header.Name, header.ModTime)
 				}
-				if mode := header.FileInfo().Mode(); mode.IsRegular() && mode&0o111 != 0 && header.Name != program {
+				if mode := header.FileInfo().Mode(); mode.IsRegular() && mode&0o111 != 0 && !slices.Contains(programs, header.Name) {
 					t.Errorf("%s: %s can be run", i.name, header.Name)
 				}
 			}
 		}
 		// Nothing but this: no shell above all.
-		want := []string{
-			"etc/", "etc/group", "etc/passwd", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt",
-			program, "tmp/",
-		}
+		want := slices.Concat([]string{
+			"etc/", "etc/group", "etc/passwd", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", "tmp/",
+		}, programs)
+		slices.Sort(want)
 		if got := slices.Sorted(maps.Keys(contents)); !slices.Equal(got, want) {
 			t.Errorf("%s holds %q, want %q", i.name, got, want)
 		}
-		checkStatic(t, i, contents[program])
+		for _, program := range programs {
+			checkStatic(t, i, contents[program])
+		}
 		if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(contents["etc/ssl/certs/ca-certificates.crt"]) {
 			t.Errorf("%s: the public CAs cannot be read", i.name)
 		}
@@ -153,9 +169,70 @@ func checkStatic(t *testing.T, i image, program []byte) {
 	if file.Machine != want {
 		t.Errorf("%s for %s has a program for %s", i.name, i.platform, file.Machine)
 	}
+	if info, err := buildinfo.Read(bytes.NewReader(program)); err != nil || info.GoVersion != toolchain(t) {
+		t.Errorf("%s for %s is not compiled by %s: %v, %v", i.name, i.platform, toolchain(t), info, err)
+	}
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
 			t.Errorf("%s for %s is not static", i.name, i.platform)
+		}
+	}
+}
+
+// toolchain is what go.mod names.
+func toolchain(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^toolchain (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("go.mod names no toolchain")
+	}
+	return string(found[1])
+}
+
+// The component names each image of the archive by digest, in place of the one that the install
+// names, and all that the install names are there.
+func TestComponent(t *testing.T) {
+	files := built(t)
+	text, err := os.ReadFile(filepath.Join(once.dir, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made, install component
+	if err := yaml.UnmarshalStrict(text, &made); err != nil || made.Kind != "Component" {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if text, err = os.ReadFile(filepath.Join("..", "..", installImages)); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(text, &install); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]componentImage{}
+	for _, named := range decode[index](t, files["index.json"]).Manifests {
+		name := strings.TrimSuffix(named.Annotations["io.containerd.image.name"], ":t1")
+		want["ghcr.io/sandlot-io/"+path.Base(name)] = componentImage{
+			Name: "ghcr.io/sandlot-io/" + path.Base(name), NewName: name, Digest: named.Digest,
+		}
+	}
+	if len(made.Images) != len(want) || len(install.Images) != len(want) {
+		t.Errorf("%d images, the component has %d and the install %d", len(want), len(made.Images), len(install.Images))
+	}
+	for _, one := range made.Images {
+		if one != want[one.Name] {
+			t.Errorf("%+v, want %+v", one, want[one.Name])
+		}
+	}
+	tag, err := installTag(filepath.Join("..", ".."))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, one := range install.Images {
+		if _, ok := want[one.NewName]; !ok || one.NewTag != tag {
+			t.Errorf("the install names %+v; the tag is %s", one, tag)
 		}
 	}
 }
@@ -165,7 +242,7 @@ func checkStatic(t *testing.T, i image, program []byte) {
 func TestReproducible(t *testing.T) {
 	checkout := filepath.Join(t.TempDir(), "elsewhere")
 	root := filepath.Join("..", "..")
-	for _, name := range []string{"apis", "cmd", "pkg", "registry", "go.mod", "go.sum"} {
+	for _, name := range []string{"apis", "cmd", "pkg", "registry", "go.mod", "go.sum", "hack/etcd"} {
 		if err := copyTo(filepath.Join(root, name), filepath.Join(checkout, name)); err != nil {
 			t.Fatal(err)
 		}

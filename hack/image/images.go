@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -13,29 +12,30 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// programImage is the image of a program for every platform.
+// programImage is an image for every platform.
 type programImage struct {
+	// name is that without tag.
 	name  string
 	index v1.ImageIndex
 	// platforms are what index consists of, in the order of options.platforms.
 	platforms []v1.Image
 }
 
-// assemble makes the images of all programs from what compile left in dir.
+// assemble makes all images from what compileAll left in dir.
 func assemble(o options, dir string) ([]programImage, error) {
 	base, err := baseLayer(o.epoch)
 	if err != nil {
 		return nil, err
 	}
 	var all []programImage
-	for _, program := range programs {
-		image := programImage{
-			name:  o.registry + "/" + program.name + ":" + o.tag,
+	for _, content := range contents {
+		whole := programImage{
+			name:  o.registry + "/" + content.name,
 			index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
 		}
 		labels := map[string]string{
-			"org.opencontainers.image.title":       program.name,
-			"org.opencontainers.image.description": program.description,
+			"org.opencontainers.image.title":       content.name,
+			"org.opencontainers.image.description": content.description,
 			"org.opencontainers.image.licenses":    "Apache-2.0",
 			"org.opencontainers.image.source":      "https://github.com/sandlot-io/sandlot",
 			"org.opencontainers.image.version":     o.version,
@@ -44,19 +44,19 @@ func assemble(o options, dir string) ([]programImage, error) {
 			labels["org.opencontainers.image.revision"] = o.revision
 		}
 		for _, platform := range o.platforms {
-			layer, err := programLayer(o.epoch, program.name, filepath.Join(programDir(dir, platform), program.name))
+			layer, err := programLayer(o.epoch, programDir(dir, platform), content.programs)
 			if err != nil {
 				return nil, err
 			}
-			one, err := platformImage(o, platform, program.name, labels, base, layer)
+			one, err := platformImage(o, platform, content.programs[0].Name, labels, base, layer)
 			if err != nil {
-				return nil, fmt.Errorf("image of %s for %s: %w", program.name, platform, err)
+				return nil, fmt.Errorf("image of %s for %s: %w", content.name, platform, err)
 			}
-			image.platforms = append(image.platforms, one)
-			image.index = mutate.AppendManifests(image.index,
+			whole.platforms = append(whole.platforms, one)
+			whole.index = mutate.AppendManifests(whole.index,
 				mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{Platform: &platform}})
 		}
-		all = append(all, image)
+		all = append(all, whole)
 	}
 	return all, nil
 }

@@ -10,12 +10,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/crypto/x509roots/fallback/bundle"
+
+	"github.com/sandlot-io/sandlot/hack/image/compile"
 )
 
 // user is who the programs run as: the "nonroot" that many images use.
@@ -63,13 +66,17 @@ func certificates() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// programLayer holds one program, at the root.
-func programLayer(epoch time.Time, name, file string) (v1.Layer, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("program of an image: %w", err)
+// programLayer holds the programs of an image, at the root.
+func programLayer(epoch time.Time, dir string, programs []compile.Program) (v1.Layer, error) {
+	var entries []entry
+	for _, program := range programs {
+		content, err := os.ReadFile(filepath.Join(dir, program.Name))
+		if err != nil {
+			return nil, fmt.Errorf("program of an image: %w", err)
+		}
+		entries = append(entries, entry{name: program.Name, mode: 0o755, content: content})
 	}
-	return layer(epoch, []entry{{name: name, mode: 0o755, content: content}})
+	return layer(epoch, entries)
 }
 
 // layer is made of entries in the order given, which all belong to root, so that

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command image makes the container images of Sandlot without a container
-// engine: one for each program and platform, all in one archive. The same
-// sources and the same version of Go give the same bytes, on any machine and at
-// any time.
+// engine, for every platform, all in one archive. The same sources give the same
+// bytes, on any machine and at any time.
 package main
 
 import (
@@ -27,8 +26,8 @@ import (
 type options struct {
 	// root is the folder of the main module.
 	root string
-	// out is the archive to write.
-	out string
+	// out is the archive to write, and component the file for kustomize.
+	out, component string
 	// registry begins the names of the images, and tag ends them.
 	registry, tag string
 	// version is what the programs call themselves.
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(work) }() // it is in the temporary folder in any case
 
-	if err := compile(ctx, o, work); err != nil {
+	if err := compileAll(ctx, o, work); err != nil {
 		return err
 	}
 	images, err := assemble(o, work)
@@ -71,12 +70,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := writeArchive(o, images, work); err != nil {
 		return err
 	}
+	if o.component != "" {
+		if err := writeComponent(o.component, images); err != nil {
+			return err
+		}
+	}
 	for _, image := range images {
 		digest, err := image.index.Digest()
 		if err != nil {
 			return fmt.Errorf("digest of %s: %w", image.name, err)
 		}
-		if _, err := fmt.Fprintf(stdout, "%s@%s\n", image.name, digest); err != nil {
+		if _, err := fmt.Fprintf(stdout, "%s:%s@%s\n", image.name, o.tag, digest); err != nil {
 			return err
 		}
 	}
@@ -88,8 +92,9 @@ func parse(ctx context.Context, args []string) (options, error) {
 	fs := flag.NewFlagSet("image", flag.ContinueOnError)
 	fs.StringVar(&o.root, "root", "../..", "Folder of the main module.")
 	fs.StringVar(&o.out, "o", "../../_output/image/sandlot.tar", "Archive to write.")
-	fs.StringVar(&o.registry, "registry", "ghcr.io/sandlot-io", "What the names of the images begin with.")
-	fs.StringVar(&o.tag, "tag", "devel", "What the names of the images end with.")
+	fs.StringVar(&o.component, "component", "../../_output/image/kustomization.yaml", "Kustomize component to write, by which an install runs these images. Empty writes none.")
+	fs.StringVar(&o.registry, "registry", registry, "What the names of the images begin with.")
+	fs.StringVar(&o.tag, "tag", "", "What the names of the images end with (default the tag that the install names).")
 	fs.StringVar(&o.version, "version", "", "What the programs call themselves. Without it, devel and the commit.")
 	fs.StringVar(&o.revision, "revision", "", "The commit, if git cannot tell.")
 	platforms := fs.String("platforms", "linux/amd64,linux/arm64", "Platforms, comma-separated.")
@@ -109,6 +114,11 @@ func parse(ctx context.Context, args []string) (options, error) {
 	var err error
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return o, fmt.Errorf("-root: %w", err)
+	}
+	if o.tag == "" {
+		if o.tag, err = installTag(o.root); err != nil {
+			return o, err
+		}
 	}
 	o.fromGit(ctx)
 	if o.epoch, err = o.sourceDate(ctx); err != nil {

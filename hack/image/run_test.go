@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,11 +26,11 @@ import (
 const patience = 3 * time.Minute
 
 // unpack puts an image for this machine into a folder.
-func unpack(t *testing.T, program string) (root string) {
+func unpack(t *testing.T, name string) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	for _, i := range built(t).images(t) {
-		if i.name != "registry.example/team/"+program+":t1" || i.platform != "linux/"+runtime.GOARCH {
+		if i.name != "registry.example/team/"+name+":t1" || i.platform != "linux/"+runtime.GOARCH {
 			continue
 		}
 		for _, layer := range i.layers {
@@ -88,6 +89,52 @@ func TestProgramsKnowTheirVersion(t *testing.T) {
 			t.Errorf("%s %s: %v\n%s", program, arg, err, out)
 		}
 	}
+}
+
+// The image of etcd is a member that etcdctl and etcdutl in it know.
+func TestEtcd(t *testing.T) {
+	root := unpack(t, "sandlot-etcd")
+	data := "/tmp/data"
+	if os.Getuid() != 0 {
+		data = filepath.Join(root, data)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	socket := "unix://localhost:" + strconv.Itoa(os.Getpid()) // a socket in its folder, where no port is taken
+	cmd := command(ctx, t, "etcd", root, "--data-dir", data,
+		"--listen-client-urls", socket+"0", "--advertise-client-urls", socket+"0",
+		"--listen-peer-urls", socket+"1", "--initial-advertise-peer-urls", socket+"1", "--initial-cluster", "default="+socket+"1")
+	cmd.Dir = filepath.Dir(data)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctl := func(program string, args ...string) string {
+		one := command(ctx, t, program, root, args...)
+		one.Dir = cmd.Dir
+		out, err := one.CombinedOutput()
+		if err != nil {
+			_ = cmd.Process.Kill()
+			t.Fatalf("%s %v: %v\n%s\n%v\n%s", program, args, err, out, cmd.Wait(), &stderr)
+		}
+		return string(out)
+	}
+	// It waits for the server to be there.
+	endpoint := []string{"--endpoints", socket + "0", "--command-timeout", "2m", "--dial-timeout", "2m"}
+	ctl("etcdctl", append(endpoint, "put", "key", "value")...)
+	if got := ctl("etcdctl", append(endpoint, "get", "key", "--print-value-only")...); got != "value\n" {
+		t.Errorf("key is %q", got)
+	}
+	ctl("etcdctl", append(endpoint, "defrag")...)
+	ctl("etcdctl", append(endpoint, "snapshot", "save", filepath.Join(cmd.Dir, "snapshot"))...)
+	if got := ctl("etcdutl", "snapshot", "status", filepath.Join(cmd.Dir, "snapshot")); !strings.Contains(got, "3.7") {
+		t.Errorf("the snapshot is %s", got)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it ends itself by the signal
 }
 
 // sandlot up needs nothing but what is in the image.

@@ -33,12 +33,12 @@ func writeBills(ctx context.Context, o *options, images []*image, programs []pro
 		return err
 	}
 	for _, one := range images {
-		bill := newBill(o, date, one.program+"-image")
+		bill := newBill(o, date, one.short+"-image")
 		top := bill.add(&spdx.Package{
 			PackageName: one.name, PackageVersion: o.version, PrimaryPackagePurpose: "CONTAINER",
 			PackageDownloadLocation: "NOASSERTION", PackageLicenseDeclared: "Apache-2.0",
 			PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: strings.TrimPrefix(one.digest, "sha256:")}},
-			PackageExternalReferences: purl("pkg:oci/" + one.program + "@" + strings.Replace(one.digest, ":", "%3A", 1) + "?repository_url=" + one.name),
+			PackageExternalReferences: purl("pkg:oci/" + one.short + "@" + strings.Replace(one.digest, ":", "%3A", 1) + "?repository_url=" + one.name),
 		})
 		bill.relate("DOCUMENT", common.TypeRelationshipDescribe, top)
 		bill.relate(top, common.TypeRelationshipContains, bill.addModule(rootCAs, cas, ""))
@@ -47,7 +47,7 @@ func writeBills(ctx context.Context, o *options, images []*image, programs []pro
 				return fmt.Errorf("image %s: %w", one.name, err)
 			}
 		}
-		if err := bill.write(o.file(one.program + "-image.spdx.json")); err != nil {
+		if err := bill.write(o.file(one.short + "-image.spdx.json")); err != nil {
 			return err
 		}
 	}
@@ -127,6 +127,11 @@ func (b *bill) addProgram(in common.ElementID, p program, version string) error 
 	info, err := buildinfo.Read(bytes.NewReader(p.content))
 	if err != nil {
 		return fmt.Errorf("%s for %s: %w", p.name, p.platform, err)
+	}
+	for _, module := range info.Deps {
+		if module.Path == info.Path { // made of another project's module, such as etcd
+			version = module.Version
+		}
 	}
 	id := b.add(&spdx.Package{
 		PackageName: p.name, PackageVersion: version, PackageFileName: p.name, PrimaryPackagePurpose: "APPLICATION",

@@ -23,8 +23,8 @@ const imagesFile = "sandlot-images.tar"
 
 // image is one of the release.
 type image struct {
-	// name is that without tag and digest, and program what it runs.
-	name, program string
+	// name is that without tag and digest, and short that without the registry.
+	name, short string
 	// digest is that of its index.
 	digest string
 	// programs are what it holds, by platform.
@@ -34,7 +34,7 @@ type image struct {
 // makeImages has hack/image make the images, and looks into them.
 func makeImages(ctx context.Context, o *options) ([]*image, error) {
 	out, err := output(ctx, filepath.Join(o.root, "hack", "image"), []string{"GOWORK=off"}, "go", "run", ".",
-		"-version", o.version, "-tag", o.version, "-registry", o.registry, "-platforms", o.imagePlatforms, "-o", o.file(imagesFile))
+		"-version", o.version, "-tag", o.version, "-registry", o.registry, "-platforms", o.imagePlatforms, "-o", o.file(imagesFile), "-component", "")
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func makeImages(ctx context.Context, o *options) ([]*image, error) {
 		if !ok || !cut {
 			return nil, fmt.Errorf("hack/image says %q", line)
 		}
-		one := &image{name: name, program: filepath.Base(name), digest: digest}
+		one := &image{name: name, short: filepath.Base(name), digest: digest}
 		if err := one.look(index); err != nil {
 			return nil, fmt.Errorf("image %s: %w", name, err)
 		}
@@ -85,38 +85,38 @@ func (i *image) look(all v1.ImageIndex) error {
 		if err != nil {
 			return err
 		}
-		content, err := programIn(platform, i.program)
-		if err != nil {
+		if err := i.addPrograms(one.Platform.String(), platform); err != nil {
 			return fmt.Errorf("%s: %w", one.Platform, err)
 		}
-		i.programs = append(i.programs, program{name: i.program, platform: one.Platform.String(), content: content})
 	}
 	return nil
 }
 
-// programIn reads a program from the last layer of an image.
-func programIn(one v1.Image, name string) ([]byte, error) {
+// addPrograms adds those in the last layer of an image for a platform.
+func (i *image) addPrograms(platform string, one v1.Image) (err error) {
 	layers, err := one.Layers()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	last, err := layers[len(layers)-1].Uncompressed()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, last.Close()) }()
 	files := tar.NewReader(last)
 	for {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
-			return nil, errors.Join(fmt.Errorf("its last layer has no %s", name), last.Close())
+			return nil
 		}
 		if err != nil {
-			return nil, errors.Join(err, last.Close())
+			return err
 		}
-		if header.Name == name {
-			content, err := io.ReadAll(files)
-			return content, errors.Join(err, last.Close())
+		content, err := io.ReadAll(files)
+		if err != nil {
+			return err
 		}
+		i.programs = append(i.programs, program{name: header.Name, platform: platform, content: content})
 	}
 }
 

@@ -3,8 +3,8 @@
 
 // Command release makes all that a release page of Sandlot has, into one folder: images as
 // an OCI layout, manifests that name them by digest, programs, bills of materials,
-// provenance, checksums and signatures. The same commit and the same version of Go give the
-// same bytes, signatures of ECDSA keys apart.
+// provenance, checksums and signatures. The same commit gives the same bytes, signatures of
+// ECDSA keys apart.
 package main
 
 import (
@@ -31,8 +31,6 @@ type options struct {
 	version string
 	// registry begins the names of the images.
 	registry string
-	// etcd is the image of etcd, with its digest; empty is what the install says.
-	etcd string
 	// platforms are those of images and programs: OS/ARCHITECTURE, comma-separated.
 	imagePlatforms, programPlatforms string
 	// key is the file of the private key to sign with, if any.
@@ -100,7 +98,6 @@ func parse(ctx context.Context, args []string) (*options, error) {
 	fs.StringVar(&o.out, "o", "", "Folder to make, which must be empty (default _output/release/VERSION).")
 	fs.StringVar(&o.version, "version", "", "Version of the release, such as v0.1.0. CHANGELOG.md must have a section of that name.")
 	fs.StringVar(&o.registry, "registry", "ghcr.io/sandlot-io", "What the names of the images begin with.")
-	fs.StringVar(&o.etcd, "etcd", "", "Image of etcd that the manifests name, with its digest, such as registry.k8s.io/etcd@sha256:... (default the tag that the install says).")
 	fs.StringVar(&o.imagePlatforms, "platforms", "linux/amd64,linux/arm64", "Platforms of the images.")
 	fs.StringVar(&o.programPlatforms, "program-platforms", "darwin/amd64,darwin/arm64,linux/amd64,linux/arm64", "Platforms of the programs.")
 	fs.StringVar(&o.key, "key", "", "File of the private key (PEM) to sign with; an encrypted one takes its password from COSIGN_PASSWORD. Without it nothing is signed.")
@@ -114,15 +111,15 @@ func parse(ctx context.Context, args []string) (*options, error) {
 	if !semver.IsValid(o.version) || semver.Canonical(o.version) != o.version {
 		return nil, fmt.Errorf("-version: %q is not of the form v1.2.3", o.version)
 	}
-	if name, digest, ok := strings.Cut(o.etcd, "@sha256:"); o.etcd != "" && (!ok || name == "" || len(digest) != 64) {
-		return nil, fmt.Errorf("-etcd: %q has no digest: it must be NAME@sha256:DIGEST", o.etcd)
-	}
 	var err error
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return nil, fmt.Errorf("-root: %w", err)
 	}
 	if o.out, err = filepath.Abs(cmp.Or(o.out, filepath.Join(o.root, "_output", "release", o.version))); err != nil {
 		return nil, fmt.Errorf("-o: %w", err)
+	}
+	if err := checkVersion(o); err != nil {
+		return nil, err
 	}
 	if o.revision, err = o.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
@@ -22,8 +21,28 @@ var installs = map[string]string{
 	"install-external-etcd.yaml": "external-etcd",
 }
 
-// etcdImage is how the install names the image of etcd.
-const etcdImage = "registry.k8s.io/etcd"
+// imagesComponent is the component of the install that says which images it runs, by the
+// version that the tree becomes.
+const imagesComponent = "artifacts/deploy/components/images/kustomization.yaml"
+
+// checkVersion fails where the install names another version than that of the release: who
+// applies the overlays of this commit runs the images of this release.
+func checkVersion(o *options) error {
+	text, err := os.ReadFile(filepath.Join(o.root, imagesComponent))
+	if err != nil {
+		return fmt.Errorf("reading which images the install runs: %w", err)
+	}
+	var k types.Kustomization
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return fmt.Errorf("%s: %w", imagesComponent, err)
+	}
+	for _, one := range k.Images {
+		if one.NewTag != o.version {
+			return fmt.Errorf("-version: %s is to be released, and %s names %s:%s", o.version, imagesComponent, one.NewName, one.NewTag)
+		}
+	}
+	return nil
+}
 
 // writeManifests writes the installs, with images by digest.
 func writeManifests(o *options, images []*image) error {
@@ -48,10 +67,7 @@ func render(o *options, overlay string, images []*image) ([]byte, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	k := types.Kustomization{Resources: []string{"../" + overlay}}
 	for _, one := range images {
-		k.Images = append(k.Images, types.Image{Name: "ghcr.io/sandlot-io/" + one.program, NewName: one.name, Digest: one.digest})
-	}
-	if name, digest, ok := strings.Cut(o.etcd, "@"); ok {
-		k.Images = append(k.Images, types.Image{Name: etcdImage, NewName: name, Digest: digest})
+		k.Images = append(k.Images, types.Image{Name: "ghcr.io/sandlot-io/" + one.short, NewName: one.name, Digest: one.digest})
 	}
 	text, err := yaml.Marshal(k)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sandlot-io/sandlot/hack/image/compile"
 )
 
 // released are the programs that people run on machines of their own.
@@ -47,26 +49,20 @@ func makePrograms(ctx context.Context, o *options) ([]program, error) {
 	defer func() { _ = os.RemoveAll(work) }() // it is in the temporary folder in any case
 	var all []program
 	for platform := range strings.SplitSeq(o.programPlatforms, ",") {
-		system, processor, ok := strings.Cut(platform, "/")
-		if !ok {
-			return nil, fmt.Errorf("-program-platforms: %q is not of the form OS/ARCHITECTURE", platform)
-		}
-		dir := filepath.Join(work, system+"-"+processor)
-		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X github.com/sandlot-io/sandlot/pkg/version.version=" + o.version, "-o", dir + string(filepath.Separator)}
+		dir := filepath.Join(work, strings.ReplaceAll(platform, "/", "-"))
+		var programs []compile.Program
 		for _, name := range released {
-			args = append(args, "./cmd/"+name)
+			programs = append(programs, compile.Own(name))
 		}
-		// What the environment could say about the code that is made.
-		env := []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOOS=" + system, "GOARCH=" + processor, "GOAMD64=v1", "GOARM64=v8.0"}
-		if _, err := output(ctx, o.root, env, "go", args...); err != nil {
-			return nil, fmt.Errorf("compiling for %s: %w", platform, err)
+		if err := compile.Programs(ctx, compile.Options{Root: o.root, Version: o.version, Platform: platform, Out: dir}, programs...); err != nil {
+			return nil, err
 		}
 		for _, name := range released {
 			content, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				return nil, err
 			}
-			one := program{name: name, platform: platform, content: content, archive: fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, o.version, system, processor)}
+			one := program{name: name, platform: platform, content: content, archive: fmt.Sprintf("%s_%s_%s.tar.gz", name, o.version, strings.ReplaceAll(platform, "/", "_"))}
 			packed, err := pack(date, name, content, license)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", one.archive, err)

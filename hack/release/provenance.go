@@ -17,6 +17,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/dsse"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/sandlot-io/sandlot/hack/image/compile"
 )
 
 const (
@@ -54,12 +56,12 @@ func writeProvenance(ctx context.Context, o *options, images []*image) error {
 }
 
 func provenanceOf(ctx context.Context, o *options, images []*image) (*statement.Statement, error) {
-	toolchain, err := output(ctx, o.root, nil, "go", "env", "GOVERSION")
+	toolchain, err := compile.Toolchain(ctx, o.root)
 	if err != nil {
 		return nil, err
 	}
 	parameters, err := structpb.NewStruct(map[string]any{
-		"version": o.version, "registry": o.registry, "etcd": o.etcd, "platforms": o.imagePlatforms, "programPlatforms": o.programPlatforms,
+		"version": o.version, "registry": o.registry, "platforms": o.imagePlatforms, "programPlatforms": o.programPlatforms,
 	})
 	if err != nil {
 		return nil, err

@@ -8,8 +8,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -25,15 +29,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	spdxjson "github.com/spdx/tools-golang/json"
-	"github.com/spdx/tools-golang/spdx"
+	"github.com/spdx/tools-golang/spdxlib"
+	"golang.org/x/mod/modfile"
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	testVersion = "v0.0.1"
-	testEtcd    = "mirror.example/etcd@sha256:0123456789012345678901234567890123456789012345678901234567890123"
-)
+const testVersion = "v0.0.1"
 
 // keyPair writes a pair of keys, and returns their files. Signatures of Ed25519 are the same
 // each time.
@@ -57,7 +61,8 @@ func keyPair(t *testing.T) (private, public string, key ed25519.PublicKey) {
 	return private, write("key.pub", "PUBLIC KEY", der, err), key
 }
 
-// clone is a repository with what this one has, and the version of the test in its changelog.
+// clone is a repository with what this one has, and the version of the test in its changelog
+// and in its install.
 func clone(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sandlot")
@@ -82,17 +87,35 @@ func clone(t *testing.T) string {
 	}
 	git("-C", dir, "init", "-q")
 	git("-C", dir, "add", "--all")
-	file := filepath.Join(dir, "CHANGELOG.md")
+	edit(t, filepath.Join(dir, "CHANGELOG.md"), "## Unreleased\n", "## Unreleased\n\n## "+testVersion+"\n")
+	edit(t, filepath.Join(dir, imagesComponent), "newTag: "+installVersion(t), "newTag: "+testVersion)
+	git("-C", dir, "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit", "-qam", "release")
+	return dir
+}
+
+// edit replaces a text wherever it is in a file, which must have it.
+func edit(t *testing.T, file, from, to string) {
+	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = bytes.Replace(text, []byte("## Unreleased\n"), []byte("## Unreleased\n\n## "+testVersion+"\n"), 1)
-	if err := os.WriteFile(file, text, 0o644); err != nil {
+	if !bytes.Contains(text, []byte(from)) {
+		t.Fatalf("%s has no %q", file, from)
+	}
+	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(from), []byte(to)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	git("-C", dir, "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit", "-qam", "release")
-	return dir
+}
+
+// installVersion is the version that the install names.
+func installVersion(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", imagesComponent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(regexp.MustCompile(`newTag: (\S+)`).FindSubmatch(text)[1])
 }
 
 // TestRelease makes a release twice, from two clones of one commit, and looks at it with other
@@ -107,7 +130,7 @@ func TestRelease(t *testing.T) {
 		outs = append(outs, out)
 		err := run(t.Context(), []string{
 			"-root", root, "-o", out, "-version", testVersion, "-registry", "registry.example/team",
-			"-platforms", platform, "-program-platforms", platform, "-key", private, "-etcd", testEtcd,
+			"-platforms", platform, "-program-platforms", platform, "-key", private,
 		}, io.Discard)
 		if err != nil {
 			t.Fatal(err)
@@ -136,24 +159,7 @@ func TestRelease(t *testing.T) {
 		if err != nil || !ed25519.Verify(key, files[checksumsFile], signed) {
 			t.Errorf("the signature is wrong: %v", err)
 		}
-		var envelope struct {
-			PayloadType, Payload string
-			Signatures           []struct{ Sig string }
-		}
-		if err := json.Unmarshal(files[provenanceFile], &envelope); err != nil || len(envelope.Signatures) != 1 {
-			t.Fatalf("%s: %v", provenanceFile, err)
-		}
-		payload, err := base64.StdEncoding.DecodeString(envelope.Payload)
-		if err != nil {
-			t.Fatal(err)
-		}
-		signed, err = base64.StdEncoding.DecodeString(envelope.Signatures[0].Sig)
-		// As DSSE says what is signed.
-		pre := []byte("DSSEv1 28 " + payloadType + " ")
-		pre = append(pre, []byte(jsonNumber(len(payload))+" ")...)
-		if err != nil || !ed25519.Verify(key, append(pre, payload...), signed) {
-			t.Errorf("the signature of the provenance is wrong: %v", err)
-		}
+		payload := opened(t, files[provenanceFile], key)
 		var made struct {
 			Subject []struct {
 				Name   string
@@ -217,9 +223,76 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-func jsonNumber(n int) string {
-	text, _ := json.Marshal(n) // of a number
-	return string(text)
+// opened is what an envelope holds, if the key has signed it.
+func opened(t *testing.T, text []byte, key ed25519.PublicKey) []byte {
+	t.Helper()
+	var envelope dsse.Envelope
+	if err := json.Unmarshal(text, &envelope); err != nil || envelope.PayloadType != payloadType {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	verifier, err := dsse.NewEnvelopeVerifier(signedBy{key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verifier.Verify(t.Context(), &envelope); err != nil {
+		t.Errorf("the signature of the provenance is wrong: %v", err)
+	}
+	payload, err := envelope.DecodeB64Payload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
+// signedBy verifies by the standard library, which does not sign here.
+type signedBy struct{ key ed25519.PublicKey }
+
+func (s signedBy) Public() crypto.PublicKey { return s.key }
+
+func (s signedBy) KeyID() (string, error) { return "", nil }
+
+func (s signedBy) Verify(_ context.Context, data, sig []byte) error {
+	if !ed25519.Verify(s.key, data, sig) {
+		return errors.New("it is not signed by this key")
+	}
+	return nil
+}
+
+// TestCosignKey signs by a key as cosign makes them.
+func TestCosignKey(t *testing.T) {
+	key, private, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte("secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(private)
+	block.Type = "ENCRYPTED COSIGN PRIVATE KEY"
+	sums := []byte("0  file\n")
+	o := &options{out: t.TempDir(), key: filepath.Join(t.TempDir(), "cosign.key")}
+	if err := errors.Join(os.WriteFile(o.key, pem.EncodeToMemory(block), 0o600), os.WriteFile(o.file(checksumsFile), sums, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("COSIGN_PASSWORD", "wrong")
+	if err := sign(t.Context(), o); err == nil {
+		t.Error("any password opens the key")
+	}
+	t.Setenv("COSIGN_PASSWORD", "secret")
+	if err := sign(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := os.ReadFile(o.file(signatureFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := base64.StdEncoding.DecodeString(string(encoded))
+	block, _ = pem.Decode(key)
+	public, parseErr := x509.ParsePKIXPublicKey(block.Bytes)
+	if err := errors.Join(err, parseErr); err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256(sums)
+	if !ecdsa.VerifyASN1(public.(*ecdsa.PublicKey), digest[:], signed) {
+		t.Error("the signature is wrong")
+	}
 }
 
 // read reads the files of a folder.
@@ -243,13 +316,13 @@ func checkManifests(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	for name := range installs {
 		images := regexp.MustCompile(`(?m)^\s*(?:- )?image: (.*)$`).FindAllSubmatch(files[name], -1)
-		if len(images) < 2 {
+		if len(images) < 2 || name == "install.yaml" && !bytes.Contains(files[name], []byte("image: registry.example/team/sandlot-etcd@sha256:")) {
 			t.Errorf("%s has %d images", name, len(images))
 		}
 		for _, found := range images {
 			image := string(found[1])
 			_, digest, _ := strings.Cut(image, "@")
-			if image != testEtcd && (!strings.HasPrefix(image, "registry.example/team/sandlot-") || !bytes.Contains(files[imagesFile], []byte(digest))) {
+			if digest == "" || !strings.HasPrefix(image, "registry.example/team/sandlot-") || !bytes.Contains(files[imagesFile], []byte(digest)) {
 				t.Errorf("%s runs %s", name, image)
 			}
 		}
@@ -294,10 +367,65 @@ func checkBills(t *testing.T, files map[string][]byte) {
 			t.Errorf("%s is made of %d modules", name, n)
 		}
 	}
-	doc, err := spdxjson.Read(bytes.NewReader(files["sandlot-apiserver-image.spdx.json"]))
-	if err != nil || len(doc.Packages) < 20 || !slices.ContainsFunc(doc.Packages, func(p *spdx.Package) bool { return p.PackageName == rootCAs }) {
-		t.Errorf("the bill of an image has %d packages: %v", len(doc.Packages), err)
+	etcd := moduleVersion(t, filepath.Join("..", "etcd", "go.mod"), "go.etcd.io/etcd/server/v3")
+	for name, programs := range map[string]map[string]string{
+		"sandlot-apiserver-image.spdx.json": {"sandlot-apiserver": testVersion},
+		"sandlot-etcd-image.spdx.json":      {"etcd": etcd, "etcdctl": etcd, "etcdutl": etcd},
+	} {
+		doc, err := spdxjson.Read(bytes.NewReader(files[name]))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		found := map[string]string{}
+		for _, p := range doc.Packages {
+			found[p.PackageName] = p.PackageVersion
+		}
+		for program, version := range programs {
+			if found[program] != version {
+				t.Errorf("%s has %s in version %q, want %q", name, program, found[program], version)
+			}
+		}
+		if found[rootCAs] == "" || len(found) < 20 {
+			t.Errorf("%s has %d packages, public CAs of %q", name, len(found), found[rootCAs])
+		}
 	}
+	bills := 0
+	for name, text := range files {
+		if !strings.HasSuffix(name, ".spdx.json") {
+			continue
+		}
+		bills++
+		doc, err := spdxjson.Read(bytes.NewReader(text))
+		if err == nil {
+			err = spdxlib.ValidateDocument(doc)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if bills != 5+len(released) { // of the images and the programs
+		t.Errorf("%d bills", bills)
+	}
+}
+
+// moduleVersion is what a go.mod requires.
+func moduleVersion(t *testing.T, file, module string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := modfile.Parse(file, text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range parsed.Require {
+		if r.Mod.Path == module {
+			return r.Mod.Version
+		}
+	}
+	t.Fatalf("%s requires no %s", file, module)
+	return ""
 }
 
 func inArchive(t *testing.T, archive []byte, name string) []byte {
@@ -340,7 +468,7 @@ func TestParseRefuses(t *testing.T) {
 	for says, args := range map[string][]string{
 		`"1.0" is not`:     {"-version", "1.0"},
 		`"v1" is not`:      {"-version", "v1"},
-		"no digest":        {"-version", "v1.0.0", "-etcd", "registry.k8s.io/etcd:3.7"},
+		"v9.9.9 is to be":  {"-version", "v9.9.9"},
 		"unknown argument": {"-version", "v1.0.0", "now"},
 	} {
 		if _, err := parse(t.Context(), args); err == nil || !strings.Contains(err.Error(), says) {
