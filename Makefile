@@ -8,7 +8,7 @@
 SHELL := /bin/bash
 
 # Without cgo our programs are static, and the build, the generators and the
-# linter share what they compile.
+# linter share what they compile; without paths, so do the images.
 export CGO_ENABLED := 0
 
 # Running the preprocessor finds out about the C library's headers as well.
@@ -17,9 +17,12 @@ RACE ?= $(shell $$(go env CC) -E -include stdlib.h - </dev/null >/dev/null 2>&1 
 TESTARGS ?=
 # The root and the two modules that others import; go.work puts them together.
 MODULES := ./... ./apis/... ./pkg/client/...
-PACKAGES ?= $(MODULES)
+# The longest tests begin first: they wait more than they compute, and the others run beside them.
+PACKAGES ?= ./pkg/e2e/cluster $(MODULES)
 # What a release calls itself; any other build knows its commit.
 VERSION ?=
+# The vulnerability database to ask; the one that hack/vulncheck pins by default.
+VULNDB ?=
 # Arguments of the benchmark and of sandlot up.
 BENCHARGS ?=
 RUNARGS ?=
@@ -50,7 +53,7 @@ help: ## Show this help
 .PHONY: build
 build: ## Build all programs of cmd/ into bin/
 	@mkdir -p bin
-	@go build $(if $(VERSION),-ldflags "-X github.com/sandlot-io/sandlot/pkg/version.version=$(VERSION)") -o bin/ ./cmd/...
+	@go build -trimpath $(if $(VERSION),-ldflags "-X github.com/sandlot-io/sandlot/pkg/version.version=$(VERSION)") -o bin/ ./cmd/...
 	@ln -sf kubectl-sandlot bin/kubectl_complete-sandlot
 
 .PHONY: demo
@@ -89,11 +92,11 @@ bench-gateway: build controlplane ## Measure creates and traffic through the E2B
 	@go run ./hack/bench -cluster -cases 'gateway/*' $(BENCHARGS)
 
 .PHONY: image
-image: ## Make the container images into _output/image/sandlot.tar (IMAGEARGS=flags of hack/image)
+image: ## Make the container images into _output/image/sandlot.tar, and a kustomize component that names them (IMAGEARGS=flags of hack/image)
 	@cd hack/image && GOWORK=off go run . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
 
 .PHONY: release
-release: ## Make all that a release has into _output/release (VERSION, RELEASEARGS='-key FILE -etcd NAME@sha256:...')
+release: ## Make all that a release has into _output/release (VERSION, RELEASEARGS='-key FILE -registry NAME')
 	@cd hack/release && GOWORK=off go run . -version '$(VERSION)' $(RELEASEARGS)
 
 ##@ Test
@@ -131,6 +134,10 @@ test-image: ## Make the container images twice, look into them and run what they
 .PHONY: test-release
 test-release: ## Make a release twice, and look whether both are the same and what they should be
 	cd hack/release && GOWORK=off go test -timeout 30m $(TESTARGS) ./...
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in what is shipped (VULNDB=https://vuln.go.dev for those of today)
+	cd hack/vulncheck && GOWORK=off go test $(TESTARGS) ./... && GOWORK=off go run . $(if $(VULNDB),-db '$(VULNDB)')
 
 ##@ Develop
 
