@@ -56,7 +56,8 @@ if [[ ! -x "$binary" || go.mod -nt "$binary" || go.sum -nt "$binary" || -n "$(fi
   fi
   mkdir -p "$root/bin"
   # Renamed into place: a caller beside us never sees half a file.
-  go build -o "$binary.$$" -ldflags "$ldflags" "$package"
+  # Without paths, etcd shares what is compiled with its image.
+  go build -trimpath -o "$binary.$$" -ldflags "$ldflags" "$package"
   mv "$binary.$$" "$binary"
 fi
 echo "$binary"

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,7 +32,19 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// atOnce is how many parallel tests run at a time unless -parallel says another number: more
+// than there are processors, because most of the time they wait for the cluster.
+const atOnce = "6"
+
 func run(m *testing.M) (code int) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			return complain(err)
+		}
+	}
 	klog.SetOutput(os.Stderr)
 	dir, err := os.MkdirTemp("", "sandlot-cluster-")
 	if err != nil {
@@ -67,13 +80,13 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// build compiles our programs as a release is compiled.
+// build compiles our programs as a release is compiled, and as make build has done.
 func build(dir string) error {
 	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/sandlot-apiserver", "./cmd/sandlot-controller-manager")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/sandlot-apiserver", "./cmd/sandlot-controller-manager")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -307,7 +307,7 @@ func (s *site) uninstall(t *testing.T, book *runbook, installed *controlplane.Sa
 // buildStandalone compiles the program that is for one machine.
 func buildStandalone(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(programs, "sandlot"), "./cmd/sandlot")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(programs, "sandlot"), "./cmd/sandlot")
 	cmd.Dir = repository(t)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 )
 
-// Build compiles programs of cmd/ into a folder, as a release is compiled.
+// Build compiles programs of cmd/ into a folder, as a release is compiled, and as make build has done.
 func Build(dir string, names ...string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	args := []string{"build", "-trimpath", "-o", dir + string(filepath.Separator)}
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
 	}
