@@ -40,6 +40,7 @@ func NewPluginCommand(streams genericiooptions.IOStreams, args []string) *cobra.
 	}
 	c.addFlags(root, root.PersistentFlags())
 	root.AddCommand(c.commands()...)
+	root.AddCommand(newCheckCommand(c, &FindingsPrinter{}))
 	if len(args) > 0 {
 		rest := args[1:]
 		if strings.TrimSuffix(filepath.Base(args[0]), ".exe") == completer {
@@ -50,8 +51,8 @@ func NewPluginCommand(streams genericiooptions.IOStreams, args []string) *cobra.
 	return root
 }
 
-// Commands returns the commands of the plugin for a program that has others too. Each
-// has the flags that say which server is asked.
+// Commands returns the commands of the plugin for a program that has others too, but for
+// that of NewCheckCommand. Each has the flags that say which server is asked.
 func Commands(streams genericiooptions.IOStreams) []*cobra.Command {
 	c := newConnection(streams)
 	commands := c.commands()
@@ -78,10 +79,9 @@ func (c *connection) commands() []*cobra.Command {
 // nameProgram puts what the user calls the program into the examples of a command. It is known
 // when the command has its place below a root.
 func (c *connection) nameProgram(command *cobra.Command) {
-	examples := command.Example
 	help := command.HelpFunc()
 	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		cmd.Example = strings.ReplaceAll(examples, "%[1]s", cmd.Root().DisplayName())
+		cmd.Example = strings.ReplaceAll(cmd.Example, "%[1]s", cmd.Root().DisplayName())
 		help(cmd, args)
 	})
 }

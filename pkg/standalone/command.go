@@ -32,6 +32,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	root.AddCommand(newUpCommand(), newVersionCommand())
 	root.AddCommand(cli.Commands(streams)...)
+	root.AddCommand(newCheckCommand(streams))
 	return root
 }
 
