@@ -61,16 +61,17 @@ func TestDryRunsNeedTheirPolicy(t *testing.T) {
 	}
 	step(on, "")
 
-	for policy, want := range map[string]string{"Ignore": unguarded, "Fail": on} {
-		if _, err := policies.Patch(t.Context(), dryRunPolicy, types.MergePatchType, []byte(`{"spec":{"failurePolicy":"`+policy+`"}}`), metav1.PatchOptions{}); err != nil {
+	set := func(failurePolicy string) {
+		t.Helper()
+		patch := []byte(`{"spec":{"failurePolicy":"` + failurePolicy + `"}}`)
+		if _, err := policies.Patch(t.Context(), dryRunPolicy, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		warning := ""
-		if want == unguarded {
-			warning = "does not say what it is to say"
-		}
-		step(want, warning)
 	}
+	set("Ignore")
+	step(unguarded, "does not say what it is to say")
+	set("Fail")
+	step(on, "")
 
 	// As it is where the component is not installed.
 	if err := s.kube.RbacV1().ClusterRoleBindings().Delete(t.Context(), dryRunRole, metav1.DeleteOptions{}); err != nil {
