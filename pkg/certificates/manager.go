@@ -110,7 +110,7 @@ func (r *reconciler) register(mgr ctrl.Manager) error {
 		// In an empty namespace there is nothing to watch that could wake us.
 		WatchesRawSource(source.Func(r.all))
 	for _, o := range r.watched() {
-		changes, err := watchOne(mgr, o, r.concerned)
+		changes, err := watchOne(mgr, o.kind, o.namespace, o.name, r.concerned)
 		if err != nil {
 			return err
 		}
@@ -153,51 +153,47 @@ func requestFor(authority string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: authority}}
 }
 
-// watched are the objects whose changes matter, by their kinds and names: all that the
-// authorities read, but Pods.
-func (r *reconciler) watched() []*metav1.PartialObjectMetadata {
-	var all []*metav1.PartialObjectMetadata
-	add := func(kind schema.GroupVersionKind, namespace, name string) {
-		object := metadataOf(kind)
-		object.SetNamespace(namespace)
-		object.SetName(name)
-		all = append(all, object)
-	}
+// watched is an object whose changes matter.
+type watched struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
+}
+
+// watched returns all that the authorities read, but Pods.
+func (r *reconciler) watched() []watched {
+	var all []watched
 	for _, a := range r.options.authorities() {
 		for _, name := range a.secrets() {
-			add(secretGVK, r.options.Namespace, name)
+			all = append(all, watched{secretGVK, r.options.Namespace, name})
 		}
-		add(configMapGVK, r.options.Namespace, a.bundle)
+		all = append(all, watched{configMapGVK, r.options.Namespace, a.bundle})
 		for _, name := range a.apiServices {
-			add(apiServiceGVK, "", name)
+			all = append(all, watched{apiServiceGVK, "", name})
 		}
 	}
 	return all
 }
 
-// watchOne returns the changes of one object. Each has a cache of its own, because a
-// right to one name is a right to lists of that name alone. The cache has metadata
-// only: keys have no business in it.
-func watchOne(mgr ctrl.Manager, object *metav1.PartialObjectMetadata, concerned handler.MapFunc) (source.Source, error) {
-	kind := object.GroupVersionKind()
-	options := cache.Options{
+// watchOne returns the changes of the metadata of one object; namespace is empty where its
+// kind has none. Each has a cache of its own, because a right to one name is a right to
+// lists of that name alone. The caches have metadata only: keys have no business there.
+func watchOne(mgr ctrl.Manager, kind schema.GroupVersionKind, namespace, name string, concerned handler.MapFunc) (source.Source, error) {
+	by := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
+	if namespace != "" {
+		by.Namespaces = map[string]cache.Config{namespace: {}}
+	}
+	one, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient:       mgr.GetHTTPClient(),
 		Scheme:           mgr.GetScheme(),
 		Mapper:           mgr.GetRESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			metadataOf(kind): {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName())},
-		},
-	}
-	if namespace := object.GetNamespace(); namespace != "" {
-		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	}
-	one, err := cache.New(mgr.GetConfig(), options)
+		ByObject:         map[client.Object]cache.ByObject{metadataOf(kind): by},
+	})
 	if err == nil {
 		err = mgr.Add(one)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("watching %s %s: %w", kind.Kind, object.GetName(), err)
+		return nil, fmt.Errorf("watching %s %s: %w", kind.Kind, name, err)
 	}
 	return source.Kind(one, client.Object(metadataOf(kind)), handler.EnqueueRequestsFromMapFunc(concerned)), nil
 }
