@@ -83,6 +83,7 @@ const getsOfATeam = 4
 func TestOneConnection(t *testing.T) {
 	s := newServer(t)
 	i := New(s.config())
+	get(t, i, "first")
 	var all sync.WaitGroup
 	for n := range 50 {
 		all.Go(func() {
@@ -104,7 +105,7 @@ func TestOneConnection(t *testing.T) {
 	if got := s.connections.Load(); got != 1 || !s.http2 {
 		t.Errorf("%d connections, all of them HTTP/2: %v", got, s.http2)
 	}
-	if len(s.asked) != 50 {
+	if len(s.asked) != 51 {
 		t.Errorf("asked as %d users", len(s.asked))
 	}
 	for n := range 50 {
