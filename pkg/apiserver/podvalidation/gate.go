@@ -95,8 +95,11 @@ var (
 // state returns GateOn, or another state and the reason for it.
 func (g *Gate) state() (GateState, error) {
 	self := g.self.Load()
-	if self == nil {
+	switch {
+	case self == nil:
 		return GateOff, errUnknownSelf
+	case !self.mayCreate:
+		return GateOff, errMayNot
 	}
 	policy, err := g.Policies.Get(PolicyName)
 	if apierrors.IsNotFound(err) {
@@ -109,12 +112,8 @@ func (g *Gate) state() (GateState, error) {
 	if err == nil {
 		err = heldToDryRuns(self.user, policy, bindings)
 	}
-	switch {
-	case err == nil:
-		// Where it may create pods in some namespaces only, the cluster says so.
+	if err == nil {
 		return GateOn, nil
-	case !self.mayCreate:
-		return GateOff, errMayNot
 	}
 	return GateUnguarded, fmt.Errorf("%s may create pods, and nothing holds it to dry runs: %w", dryRunOwner, err)
 }

@@ -59,6 +59,9 @@ func TestGate(t *testing.T) {
 		}
 	}
 	want(GateOn)
+	gate.self.Store(&self{user: ownUser}) // as after an upgrade that leaves the policy behind
+	want(GateOff, closed+"sandlot-apiserver may not create pods, not even in a dry run")
+	gate.self.Store(&self{user: ownUser, mayCreate: true})
 	if err := bindings.Delete(newBinding(nil)); err != nil {
 		t.Fatal(err)
 	}
