@@ -34,6 +34,7 @@ never() {
 
 clients='k8s\.io/client-go|sigs\.k8s\.io/controller-runtime'
 server='k8s\.io/apiserver'
+serving='k8s\.io/apiserver/pkg/(admission|registry|storage|server/(filters|healthz|options|routes|storage))'
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
@@ -63,15 +64,17 @@ never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client
 never 'pkg/allocator|registry' "$edge|$install"
 never 'pkg/allocator' 'registry'
 never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|cli|controllers|manager|standalone)'
-# The background is a client of the API like any other.
+# The background is a client of the API like any other. Who asks for its metrics is found
+# out by parts of the library of servers, which are not those that serve an API.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
-  "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$server|$etcd"
+  "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$serving|$etcd"
+never 'pkg/controllers' "$server"
 never 'pkg/check|pkg/cli|cmd/kubectl-sandlot' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|storecheck)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/gateway' \
-  "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd"
-# Of that library the program alone takes what reads its certificate again.
-never 'pkg/gateway/(e2b|flight|identity|keys|mapping|proxy|routes|server)' 'sigs\.k8s\.io/controller-runtime'
+  "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$serving|$etcd"
+# The program alone takes what reads its certificate again, and asks who may read metrics.
+never 'pkg/gateway/(e2b|flight|identity|keys|mapping|proxy|routes|server)' "sigs\.k8s\.io/controller-runtime|$server"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
 # What others import beside the API.
 never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|etcdtxn|inplace|podtemplate|poolindex|revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"

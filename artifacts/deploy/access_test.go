@@ -4,12 +4,19 @@
 package deploy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/podvalidation"
+	"github.com/sandlot-io/sandlot/pkg/certificates"
 )
 
 // What may do everything of a sort may do what we have not thought of.
@@ -90,26 +97,124 @@ func TestCommandsAreForUsers(t *testing.T) {
 	})
 }
 
-// TestDryRunsOnly: the right to create pods everywhere comes only together with the
-// policy that makes no more of it than a question.
-func TestDryRunsOnly(t *testing.T) {
-	const name, account = "sandlot-apiserver-dry-runs", `"^system:serviceaccount:[^:]+:sandlot-apiserver$"`
+// dryRuns is the component that lets the cluster judge templates.
+const dryRuns = "dry-runs"
+
+// TestDryRunsAreAChoice: sandlot-apiserver may create pods only where the component is, and
+// that brings the policy that makes no more of it than a question, as the program knows it.
+func TestDryRunsAreAChoice(t *testing.T) {
 	each(t, func(t *testing.T, objects manifests) {
-		mayCreate := slices.ContainsFunc(rulesByRole(objects)["ClusterRole sandlot-apiserver"], func(rule rbacv1.PolicyRule) bool {
-			return slices.Contains(rule.Resources, "pods") && slices.Contains(rule.Verbs, "create")
-		})
-		if !mayCreate {
-			t.Fatal("sandlot-apiserver may not create pods: has this test a reason still?")
+		if mayCreatePods(objects, "sandlot-apiserver") {
+			t.Error("sandlot-apiserver may create pods")
 		}
-		for _, binding := range of[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](objects) {
-			if binding.Spec.PolicyName == name && slices.Equal(binding.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
-				for _, policy := range of[*admissionregistrationv1.ValidatingAdmissionPolicy](objects) {
-					if policy.Name == name && strings.Contains(policy.Spec.MatchConditions[0].Expression, account) {
-						return
+	})
+	for _, objects := range []manifests{renderWith(t, "default", dryRuns), render(t, "local")} {
+		if !mayCreatePods(objects, "sandlot-apiserver") {
+			t.Error("sandlot-apiserver may not create pods with the component")
+		}
+		policy := get[*admissionregistrationv1.ValidatingAdmissionPolicy](objects, podvalidation.PolicyName)
+		binding := get[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](objects, podvalidation.PolicyName)
+		if policy == nil || binding == nil {
+			t.Fatal("there is no policy, or it is not in force")
+		}
+		// A cluster fills in the rest: see TestDryRunsNeedTheirPolicy in pkg/e2e/cluster.
+		want := podvalidation.Policy()
+		want.MatchConstraints.NamespaceSelector, want.MatchConstraints.ObjectSelector, want.MatchConstraints.MatchPolicy = nil, nil, nil
+		want.MatchConstraints.ResourceRules[0].Scope = nil
+		if diff := cmp.Diff(want, policy.Spec); diff != "" {
+			t.Errorf("the policy is not the one that the program looks for (-program +manifest):\n%s", diff)
+		}
+		if want := (admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: podvalidation.PolicyName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}); !cmp.Equal(want, binding.Spec) {
+			t.Errorf("the binding is %v", binding.Spec)
+		}
+	}
+}
+
+// mayCreatePods reports whether a service account of the install may do so everywhere.
+func mayCreatePods(objects manifests, account string) bool {
+	for _, binding := range of[*rbacv1.ClusterRoleBinding](objects) {
+		if slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Name == account }) &&
+			slices.Contains(verbs(rulesByRole(objects)["ClusterRole "+binding.RoleRef.Name], "", "pods"), "create") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSecretsByName: of the Secrets and ConfigMaps of its namespace, sandlot-controller-manager
+// reads and changes those that it makes, and reads the runtimes.
+func TestSecretsByName(t *testing.T) {
+	each(t, func(t *testing.T, objects manifests) {
+		o := certificates.NewOptions()
+		o.Namespace = namespace
+		if etcd, ok := workloads(objects)["sandlot-etcd"]; ok {
+			o.EtcdMembers = int(etcd.replicas)
+		}
+		want := map[string][]string{
+			"create configmaps": {""}, "create secrets": {""},
+			"update configmaps": o.ConfigMaps(), "update secrets": o.Secrets(),
+		}
+		for _, verb := range []string{"get", "list", "watch"} {
+			want[verb+" configmaps"] = append([]string{"sandbox-injection-config"}, o.ConfigMaps()...)
+			want[verb+" secrets"] = o.Secrets()
+		}
+		got := map[string][]string{}
+		for _, binding := range of[*rbacv1.RoleBinding](objects) {
+			if binding.Namespace != namespace || !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Name == "sandlot-controller-manager" }) {
+				continue
+			}
+			for _, rule := range rulesByRole(objects)["Role "+binding.RoleRef.Name] {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						if key := verb + " " + resource; resource == "secrets" || resource == "configmaps" {
+							got[key] = append(got[key], rule.ResourceNames...)
+							if len(rule.ResourceNames) == 0 {
+								got[key] = append(got[key], "") // all
+							}
+						}
 					}
 				}
 			}
 		}
-		t.Error("sandlot-apiserver may create pods that are no dry runs")
+		for _, names := range []map[string][]string{want, got} {
+			for key := range names {
+				slices.Sort(names[key])
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("sandlot-controller-manager may (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPriorityIsOurs: only pods of the install may be of the PriorityClass, and of those only
+// so many as its quota lets, which is enough for a rollout of everything.
+func TestPriorityIsOurs(t *testing.T) {
+	each(t, func(t *testing.T, objects manifests) {
+		class := of[*schedulingv1.PriorityClass](objects)[0].Name
+		quota := get[*corev1.ResourceQuota](objects, class)
+		if quota == nil || quota.Namespace != namespace {
+			t.Fatalf("no quota limits pods of PriorityClass %s", class)
+		}
+		scope := corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{class}}
+		if got := quota.Spec.ScopeSelector.MatchExpressions; !cmp.Equal(got, []corev1.ScopedResourceSelectorRequirement{scope}) {
+			t.Errorf("the quota is about %v", got)
+		}
+		pods := int64(0)
+		for _, w := range workloads(objects) {
+			pods += 2 * int64(w.replicas)
+		}
+		if got := quota.Spec.Hard.Pods().Value(); got < pods {
+			t.Errorf("the quota lets %d pods be, and a rollout of twice the replicas takes %d", got, pods)
+		}
+		policy := get[*admissionregistrationv1.ValidatingAdmissionPolicy](objects, "sandlot-priority")
+		if policy == nil || get[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](objects, "sandlot-priority") == nil {
+			t.Fatal("every pod may be of the PriorityClass")
+		}
+		if want := fmt.Sprintf("object.spec.priorityClassName == %q", class); !strings.Contains(policy.Spec.MatchConditions[0].Expression, want) {
+			t.Errorf("the policy is not about %s", class)
+		}
 	})
 }

@@ -188,8 +188,10 @@ func TestE2BArguments(t *testing.T) {
 		if want := fmt.Sprint(containerPort(t, w, "https")); values["secure-port"] != want {
 			t.Errorf("--secure-port=%s, but the port https is %s", values["secure-port"], want)
 		}
-		if want := fmt.Sprintf(":%d", containerPort(t, w, "metrics")); values["metrics-bind-address"] != want {
-			t.Errorf("--metrics-bind-address=%s, but the port metrics is %s", values["metrics-bind-address"], want)
+		for flag, port := range map[string]string{"metrics-bind-address": "metrics", "health-probe-bind-address": "health"} {
+			if want := fmt.Sprintf(":%d", containerPort(t, w, port)); values[flag] != want {
+				t.Errorf("--%s=%s, but the port %s is %s", flag, values[flag], port, want)
+			}
 		}
 		if got := values["keys-namespace"]; got != keysNamespace {
 			t.Errorf("--keys-namespace=%s, but the role is for %s", got, keysNamespace)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func renderUser(t *testing.T, kustomizations map[string]string) manifests {
 // TestOtherNamespace: "namespace:" of a user's kustomization moves all that is in the
 // namespace of the install, and whatever says where that is, and nothing else.
 func TestOtherNamespace(t *testing.T) {
-	const choices = "components: [%s/components/agent-sandbox, %s/components/restricted]\n"
+	const choices = "components: [%s/components/agent-sandbox, %s/components/dry-runs, %s/components/restricted]\n"
 	for _, overlay := range overlays {
 		t.Run(overlay, func(t *testing.T) {
 			t.Parallel()
@@ -157,9 +158,19 @@ func movedWrongly(path string, before, after any) []string {
 	return nil
 }
 
-// isClassName: objects of the cluster have the same name, the PriorityClass and a FlowSchema.
+// isClassName: objects of the cluster have the same name, the PriorityClass, a FlowSchema and
+// a PriorityLevelConfiguration. The policy and the quota of the PriorityClass name it.
 func isClassName(path, value string) bool {
-	return value == namespace && slices.Contains([]string{".metadata.name", ".spec.template.spec.priorityClassName"}, path)
+	switch path {
+	case ".metadata.name", ".spec.template.spec.priorityClassName", ".spec.priorityLevelConfiguration.name",
+		".spec.scopeSelector.matchExpressions[0].values[0]":
+		return value == namespace
+	case ".spec.matchConditions[0].expression":
+		return strings.HasSuffix(value, "object.spec.priorityClassName == "+strconv.Quote(namespace))
+	case ".spec.validations[0].message":
+		return strings.HasPrefix(value, "PriorityClass "+namespace+" ")
+	}
+	return false
 }
 
 // TestE2BInOtherNamespaceIsNoAccident: with the keys in the kustomization that says where the

@@ -91,7 +91,7 @@ func TestPriorityLevels(t *testing.T) {
 		if len(schemas) == 0 {
 			t.Error("no flow schemas")
 		}
-		used := map[string]bool{"leader-election": true, "workload-high": true}
+		used := map[string]bool{"leader-election": true}
 		for _, level := range of[*flowcontrolv1.PriorityLevelConfiguration](objects) {
 			used[level.Name] = false
 		}

@@ -81,7 +81,7 @@ func startGateway(ctx context.Context, b *bench, c *cluster) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, metricsPort, err := freePorts(ctx)
+	port, healthPort, err := freePorts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func startGateway(ctx context.Context, b *bench, c *cluster) (*gateway, error) {
 	}}
 	g.process, err = startProcess(ctx, func(string) {}, filepath.Join(filepath.Dir(b.program), gatewayProgram),
 		"--kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port=0", "--insecure-port="+port,
-		"--metrics-bind-address=127.0.0.1:"+metricsPort, "--keys-namespace="+keys.DefaultNamespace,
+		"--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:"+healthPort, "--keys-namespace="+keys.DefaultNamespace,
 		// Simulated sandboxes have addresses of this machine. The limit of a key is not what
 		// is measured.
 		"--allow-loopback", "--key-rate=1e6", "--key-burst=1000000")
@@ -102,7 +102,7 @@ func startGateway(ctx context.Context, b *bench, c *cluster) (*gateway, error) {
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
-		for !g.isReady(asking, "http://127.0.0.1:"+metricsPort+"/readyz") {
+		for !g.isReady(asking, "http://127.0.0.1:"+healthPort+"/readyz") {
 			if sleep(asking, poolInterval) != nil {
 				return
 			}

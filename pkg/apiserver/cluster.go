@@ -6,9 +6,13 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -17,25 +21,50 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/podvalidation"
 )
 
-// newClusterClient returns a client of the cluster, or nil where there is none. What
-// writes wait for is not limited here: each waits for 5 seconds at most, and
-// kube-apiserver protects itself.
-func newClusterClient(cluster *restclient.Config) (corev1client.CoreV1Interface, error) {
-	if cluster == nil {
+// cluster is the cluster that the server belongs to.
+type cluster struct {
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+}
+
+// newCluster returns nil for a server without a cluster.
+func newCluster(config *restclient.Config, informers informers.SharedInformerFactory) (*cluster, error) {
+	if config == nil {
 		return nil, nil
 	}
-	config := restclient.CopyConfig(cluster)
-	config.QPS, config.RateLimiter = -1, nil
-	client, err := corev1client.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
-	return client, nil
+	return &cluster{client, informers}, nil
+}
+
+// core returns nil where there is no cluster.
+func (c *cluster) core() corev1client.CoreV1Interface {
+	if c == nil {
+		return nil
+	}
+	return c.client.CoreV1()
+}
+
+// newGate returns the way to the dry runs of pods, or nil where there is no cluster.
+func (c *cluster) newGate() *podvalidation.Gate {
+	if c == nil {
+		return nil
+	}
+	admission := c.informers.Admissionregistration().V1()
+	return podvalidation.NewGate(podvalidation.GateOptions{
+		Pods:     podvalidation.NewDryRun(c.client.CoreV1().RESTClient(), clock.RealClock{}),
+		Cluster:  c.client,
+		Policies: admission.ValidatingAdmissionPolicies().Lister(),
+		Bindings: admission.ValidatingAdmissionPolicyBindings().Lister(),
+		Clock:    clock.RealClock{},
+	})
 }
 
 // newPodValidator returns the validator of the pods of sets and templates. Without a
-// cluster it checks what can be known of them.
-func newPodValidator(cluster corev1client.CoreV1Interface, lookup *templateLookup, sets *genericregistry.Store) *podvalidation.Validator {
+// cluster, which has no gate, it checks what can be known of them.
+func newPodValidator(gate *podvalidation.Gate, lookup *templateLookup, sets *genericregistry.Store) *podvalidation.Validator {
 	options := podvalidation.Options{
 		Lookup: lookup,
 		Sets: func(ctx context.Context, namespace string) ([]*v1alpha1.SandboxSet, error) {
@@ -44,8 +73,25 @@ func newPodValidator(cluster corev1client.CoreV1Interface, lookup *templateLooku
 			return all, err
 		},
 	}
-	if cluster != nil {
-		options.Pods = podvalidation.NewDryRun(cluster.RESTClient(), clock.RealClock{})
+	if gate != nil {
+		options.Pods = gate
 	}
 	return podvalidation.New(options)
+}
+
+// addGate lets the server run a gate, and wait for its end.
+func addGate(gate *podvalidation.Gate, server *genericapiserver.GenericAPIServer) error {
+	if gate == nil {
+		return nil
+	}
+	var running sync.WaitGroup
+	err := server.AddPostStartHook("pod-dry-runs", func(hook genericapiserver.PostStartHookContext) error {
+		running.Go(func() { gate.Run(hook) })
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("adding the hook of dry runs: %w", err)
+	}
+	server.RegisterDestroyFunc(running.Wait)
+	return nil
 }

@@ -7,19 +7,21 @@ import (
 	"testing"
 
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
-// The cluster is asked in writes and claims: no client's own limit may hold them up.
-func TestClusterClientIsNotLimited(t *testing.T) {
-	cluster := &restclient.Config{Host: "https://localhost:1"}
-	client, err := newClusterClient(cluster)
+// One limit is for all that is asked of the cluster, by whatever client.
+func TestClusterClientsShareALimit(t *testing.T) {
+	limit := flowcontrol.NewTokenBucketRateLimiter(10, 20)
+	c, err := newCluster(&restclient.Config{Host: "https://localhost:1", RateLimiter: limit}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limiter := client.RESTClient().GetRateLimiter(); limiter != nil {
-		t.Errorf("limited to %v a second", limiter.QPS())
-	}
-	if cluster.QPS != 0 {
-		t.Error("the caller's config has changed")
+	for name, client := range map[string]restclient.Interface{
+		"core": c.core().RESTClient(), "authorization": c.client.AuthorizationV1().RESTClient(),
+	} {
+		if client.GetRateLimiter() != limit {
+			t.Errorf("%s has another limit", name)
+		}
 	}
 }

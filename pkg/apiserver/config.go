@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -80,6 +81,10 @@ type ExtraConfig struct {
 	// RuntimeAttempt is how long one attempt to initialize an agent-runtime may take; 1 s
 	// if 0.
 	RuntimeAttempt time.Duration
+
+	// ServeEtcdMetrics serves the metrics of the members of etcd, which are another
+	// process's, at EtcdMetricsPath.
+	ServeEtcdMetrics bool
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
@@ -182,15 +187,23 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err := c.install(s, storage); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, c.addEtcdMetrics(s)
 }
 
 func (c CompletedConfig) etcdServers() []string {
-	options, err := c.genericConfig.RESTOptionsGetter.GetRESTOptions(v1alpha1.Resource("sandboxes"), nil)
-	if err != nil || options.StorageConfig == nil {
+	transport, err := c.etcdTransport()
+	if err != nil {
 		return nil // only an error message is the poorer for it
 	}
-	return options.StorageConfig.Transport.ServerList
+	return transport.ServerList
+}
+
+func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error) {
+	options, err := c.genericConfig.RESTOptionsGetter.GetRESTOptions(v1alpha1.Resource("sandboxes"), nil)
+	if err != nil {
+		return storagebackend.TransportConfig{}, fmt.Errorf("options of etcd: %w", err)
+	}
+	return options.StorageConfig.Transport, nil
 }
 
 // storage builds what answers for each resource, with the allocation that makes
@@ -201,17 +214,21 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := newClusterClient(c.cluster)
+	cluster, err := newCluster(c.cluster, c.genericConfig.SharedInformerFactory)
 	if err != nil {
 		return nil, err
 	}
-	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster}
+	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster.core()}
 	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster, c.extraConfig)
+	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), c.extraConfig)
 	if err != nil {
 		return nil, err
 	}
-	pods := newPodValidator(cluster, lookup, stores.SandboxSets)
+	gate := cluster.newGate()
+	if err := addGate(gate, s.GenericAPIServer); err != nil {
+		return nil, err
+	}
+	pods := newPodValidator(gate, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
 		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, RuntimeAccess: runtimes.Access,
 		Authorizer: c.genericConfig.Authorization.Authorizer}

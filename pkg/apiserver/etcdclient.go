@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -45,18 +46,28 @@ func newEtcdClient(config storagebackend.TransportConfig) (*clientv3.Client, err
 			)),
 		},
 	}
-	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
-		tls := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
-		var err error
-		if etcdConfig.TLS, err = tls.ClientConfig(); err != nil {
-			return nil, fmt.Errorf("TLS of etcd: %w", err)
-		}
+	var err error
+	if etcdConfig.TLS, err = etcdTLS(config); err != nil {
+		return nil, err
 	}
 	client, err := clientv3.New(etcdConfig)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd at %v: %w", config.ServerList, err)
 	}
 	return client, nil
+}
+
+// etcdTLS returns nil where etcd is reached without TLS.
+func etcdTLS(config storagebackend.TransportConfig) (*tls.Config, error) {
+	if config.CertFile == "" && config.KeyFile == "" && config.TrustedCAFile == "" {
+		return nil, nil
+	}
+	info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
+	made, err := info.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("TLS of etcd: %w", err)
+	}
+	return made, nil
 }
 
 // probeTransactions makes sure that the store can do what binding needs: compare

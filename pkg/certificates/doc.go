@@ -5,8 +5,8 @@
 // install, so that users need not and no call fails because of it. It knows two
 // authorities, each with a CA of its own:
 //
-//   - serving: the certificate of sandlot-apiserver. The caBundle of the APIServices
-//     follows its CA.
+//   - serving: the certificates of sandlot-apiserver, and of the metrics of
+//     sandlot-controller-manager. The caBundle of the APIServices follows its CA.
 //   - etcd, if asked for: the server, peer and client certificates of the etcd
 //     that belongs to the install.
 //
@@ -17,8 +17,8 @@
 //	Secret sandlot-signer, sandlot-etcd-signer      tls.crt, tls.key: the CA that signs;
 //	                                                next.crt, next.key: the one after it
 //	ConfigMap sandlot-ca, sandlot-etcd-ca           ca-bundle.crt: the CAs to trust
-//	Secret sandlot-apiserver-serving,               tls.crt, tls.key,
-//	  sandlot-etcd-{server,peer,client}             ca.crt: the CAs to trust
+//	Secret sandlot-{apiserver,controller-manager}-  tls.crt, tls.key,
+//	  serving, sandlot-etcd-{server,peer,client}    ca.crt: the CAs to trust
 //
 // # Why no call fails
 //
@@ -55,8 +55,11 @@
 //
 // In its own namespace:
 //
-//	secrets                          get, list, watch, create, update
-//	configmaps                       get, list, watch, create, update
+//	secrets, configmaps              create
+//	secrets, resourceNames Options.Secrets:
+//	                                 get, list, watch, update
+//	configmaps, resourceNames Options.ConfigMaps:
+//	                                 get, list, watch, update
 //	pods                             get, list, watch   (only with etcd)
 //	leases (coordination.k8s.io)     get, create, update
 //	events (events.k8s.io)           create, patch
@@ -65,6 +68,8 @@
 //
 //	apiservices (apiregistration.k8s.io), resourceNames Options.APIServices:
 //	                                 get, list, watch, patch
+//
+// Whose name is yet to be written cannot be asked for by name, so creating has none.
 //
 // It reads Secrets one by one and watches their metadata only, so that no key stays
 // in its memory, and writes no key to a log or an event, whatever -v is.

@@ -104,12 +104,14 @@ func (f *fixture) create(objects ...client.Object) {
 func (f *fixture) grant() {
 	f.t.Helper()
 	ns := f.options.Namespace
-	read, write := []string{"get", "list", "watch"}, []string{"create", "update"}
+	read, own := []string{"get", "list", "watch"}, []string{"get", "list", "watch", "update"}
 	subject := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: ns}}
 	name := metav1.ObjectMeta{Name: ns, Namespace: ns}
 	f.create(
 		&rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: append(write, read...)},
+			{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"create"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: f.options.Secrets(), Verbs: own},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: f.options.ConfigMaps(), Verbs: own},
 			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: read},
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 			{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

@@ -25,7 +25,10 @@ const (
 const (
 	// ServingSecret has the certificate of sandlot-apiserver.
 	ServingSecret = "sandlot-apiserver-serving"
-	// SignerSecret has the CA of the serving certificate, and CAConfigMap the CAs
+	// ManagerServingSecret has the certificate that sandlot-controller-manager serves its
+	// metrics with.
+	ManagerServingSecret = "sandlot-controller-manager-serving"
+	// SignerSecret has the CA of the serving certificates, and CAConfigMap the CAs
 	// to trust.
 	SignerSecret = "sandlot-signer"
 	CAConfigMap  = "sandlot-ca"
@@ -40,6 +43,30 @@ const (
 	EtcdSignerSecret = "sandlot-etcd-signer"
 	EtcdCAConfigMap  = "sandlot-etcd-ca"
 )
+
+// managerName is what sandlot-controller-manager is called. It has no Service; whoever
+// reads its metrics expects the name that one would have.
+const managerName = "sandlot-controller-manager"
+
+// Secrets returns the names of all Secrets that the options ask for, sorted.
+func (o Options) Secrets() []string {
+	var names []string
+	for _, a := range o.authorities() {
+		names = append(names, a.secrets()...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ConfigMaps returns the names of all ConfigMaps that the options ask for, sorted.
+func (o Options) ConfigMaps() []string {
+	var names []string
+	for _, a := range o.authorities() {
+		names = append(names, a.bundle)
+	}
+	slices.Sort(names)
+	return names
+}
 
 // authority is a CA and what it signs.
 type authority struct {
@@ -61,6 +88,15 @@ type target struct {
 	usages []x509.ExtKeyUsage
 }
 
+// secrets are the names of its Secrets.
+func (a authority) secrets() []string {
+	names := []string{a.signer}
+	for _, t := range a.targets {
+		names = append(names, t.secret)
+	}
+	return names
+}
+
 // authorities returns the authorities that the options ask for.
 func (o Options) authorities() []authority {
 	list := []authority{{
@@ -72,6 +108,10 @@ func (o Options) authorities() []authority {
 		targets: []target{{
 			secret: ServingSecret,
 			names:  o.servingNames(),
+			usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}, {
+			secret: ManagerServingSecret,
+			names:  append(serviceNames(managerName, o.Namespace), "localhost"),
 			usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		}},
 	}}

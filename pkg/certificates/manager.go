@@ -108,16 +108,13 @@ func (r *reconciler) register(mgr ctrl.Manager) error {
 				50*time.Millisecond, maxBackoff),
 		}).
 		// In an empty namespace there is nothing to watch that could wake us.
-		WatchesRawSource(source.Func(r.all)).
-		// Metadata only: keys have no business in a cache.
-		WatchesMetadata(&corev1.Secret{}, events).
-		WatchesMetadata(&corev1.ConfigMap{}, events)
-	for _, name := range r.options.APIServices {
-		apiServices, err := watchAPIService(mgr, name, r.concerned)
+		WatchesRawSource(source.Func(r.all))
+	for _, o := range r.watched() {
+		changes, err := watchOne(mgr, o.kind, o.namespace, o.name, r.concerned)
 		if err != nil {
 			return err
 		}
-		b = b.WatchesRawSource(apiServices)
+		b = b.WatchesRawSource(changes)
 	}
 	if r.options.EtcdMembers > 0 {
 		// That a Pod comes or goes matters, not what becomes of it meanwhile.
@@ -156,32 +153,61 @@ func requestFor(authority string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: authority}}
 }
 
-// watchAPIService returns the changes of one APIService. Each has a cache of its own,
-// because a right to one name is a right to lists of that name alone.
-func watchAPIService(mgr ctrl.Manager, name string, concerned handler.MapFunc) (source.Source, error) {
+// watched is an object whose changes matter.
+type watched struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
+}
+
+// watched returns all that the authorities read, but Pods.
+func (r *reconciler) watched() []watched {
+	var all []watched
+	for _, a := range r.options.authorities() {
+		for _, name := range a.secrets() {
+			all = append(all, watched{secretGVK, r.options.Namespace, name})
+		}
+		all = append(all, watched{configMapGVK, r.options.Namespace, a.bundle})
+		for _, name := range a.apiServices {
+			all = append(all, watched{apiServiceGVK, "", name})
+		}
+	}
+	return all
+}
+
+// watchOne returns the changes of the metadata of one object; namespace is empty where its
+// kind has none. Each has a cache of its own, because a right to one name is a right to
+// lists of that name alone. The caches have metadata only: keys have no business there.
+func watchOne(mgr ctrl.Manager, kind schema.GroupVersionKind, namespace, name string, concerned handler.MapFunc) (source.Source, error) {
+	by := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
+	if namespace != "" {
+		by.Namespaces = map[string]cache.Config{namespace: {}}
+	}
 	one, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient:       mgr.GetHTTPClient(),
 		Scheme:           mgr.GetScheme(),
 		Mapper:           mgr.GetRESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			apiServiceMetadata(): {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)},
-		},
+		ByObject:         map[client.Object]cache.ByObject{metadataOf(kind): by},
 	})
+	if err == nil {
+		err = mgr.Add(one)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("watching APIService %s: %w", name, err)
+		return nil, fmt.Errorf("watching %s %s: %w", kind.Kind, name, err)
 	}
-	if err := mgr.Add(one); err != nil {
-		return nil, fmt.Errorf("watching APIService %s: %w", name, err)
-	}
-	return source.Kind(one, client.Object(apiServiceMetadata()), handler.EnqueueRequestsFromMapFunc(concerned)), nil
+	return source.Kind(one, client.Object(metadataOf(kind)), handler.EnqueueRequestsFromMapFunc(concerned)), nil
 }
 
-func apiServiceMetadata() *metav1.PartialObjectMetadata {
+func metadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(apiServiceGVK)
+	object.SetGroupVersionKind(kind)
 	return object
 }
+
+var (
+	secretGVK    = corev1.SchemeGroupVersion.WithKind("Secret")
+	configMapGVK = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+)
 
 // restMapper knows the kinds that are read and written here.
 func restMapper() meta.RESTMapper {

@@ -107,7 +107,7 @@ func TestSeveralAPIServices(t *testing.T) {
 	if _, published := s.published[second]; published || f.caBundle(second) != foreign {
 		t.Error("the APIService of another Service got our caBundle")
 	}
-	object := apiServiceMetadata()
+	object := metadataOf(apiServiceGVK)
 	object.SetName(second)
 	patch := fmt.Appendf(nil, `{"spec": {"service": {"name": %q}}}`, f.options.APIServerService)
 	if err := f.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)); err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -24,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
@@ -52,7 +52,12 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	// terminal if it is not told one. It is klog's, which is the process's too.
 	log.SetLogger(klog.Background())
 
-	mgr, err := ctrl.NewManager(clientConfig(cfg, o), ctrl.Options{
+	cfg = clientConfig(cfg, o)
+	metrics, err := metricsOptions(cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme,
 		Logger: klog.Background(),
 		// The kinds are known, so discovery need not be asked for them.
@@ -69,12 +74,14 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 			ReaderFailOnMissingInformer: true,
 			NewInformer:                 o.newInformer,
 		},
-		LeaderElection:          o.LeaderElect,
+		LeaderElection: o.LeaderElect,
+		// What keeps the lease waits behind no other request.
+		LeaderElectionConfig:    unlimited(cfg),
 		LeaderElectionNamespace: o.LeaderElectionNamespace,
 		LeaderElectionID:        leaseName,
 		// The program ends when the manager does, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsserver.Options{BindAddress: orNone(o.MetricsBindAddress)},
+		Metrics:                       metrics,
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		Controller: config.Controller{
 			// The names are unique (see controllers.New), but a process may run more
@@ -101,19 +108,19 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 
 func clientConfig(cfg *rest.Config, o Options) *rest.Config {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "sandlot-controller-manager")
-	cfg.RateLimiter = nil
-	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
+	cfg = unlimited(cfg)
+	if o.KubeAPIQPS > 0 {
+		// One for all clients that are made from this: each kind of objects has its own.
+		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.KubeAPIQPS, o.KubeAPIBurst)
+	}
 	cfg.WarningHandlerWithContext = apiwarning.Handler(log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{}))
 	return cfg
 }
 
-// orNone turns off what has no address: controller-runtime takes the empty
-// address of metrics for a default.
-func orNone(address string) string {
-	if address == "" {
-		return "0"
-	}
-	return address
+func unlimited(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.RateLimiter, cfg.QPS = nil, -1
+	return cfg
 }
 
 // restMapper knows the kinds that controllers read and write.

@@ -18,24 +18,31 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 )
 
+// kubeAPIQPS and kubeAPIBurst let pools be filled at the pace of a cluster, which makes
+// hundreds of pods a second at most, with some requests for each.
+const (
+	kubeAPIQPS   = 2000
+	kubeAPIBurst = 4000
+)
+
 // Options say how the background work is done. The zero value is good for a
-// single process without a cluster: no leader election, no ports. For numbers,
-// 0 means the default.
+// single process without a cluster: no leader election, no ports, no limit of
+// requests. For other numbers, 0 means the default.
 type Options struct {
 	// LeaderElect lets only one of several managers work.
 	LeaderElect bool
 	// LeaderElectionNamespace is where the lease of the leader is. Empty means Namespace.
 	LeaderElectionNamespace string
-	// MetricsBindAddress is where metrics are served, over HTTP. Empty or "0" is
-	// nowhere.
+	// MetricsBindAddress is where metrics are served, over TLS with the certificate of the
+	// Secret certificates.ManagerServingSecret in Certificates.Namespace, to who may get the
+	// non-resource URL /metrics. Empty or "0" is nowhere.
 	MetricsBindAddress string
 	// HealthProbeBindAddress is where healthz and readyz are served. Empty or "0"
 	// is nowhere.
 	HealthProbeBindAddress string
 
-	// KubeAPIQPS and KubeAPIBurst limit the requests to the API a second. Without a
-	// limit, which is the default, priority and fairness of the server decide; it
-	// knows better who has to wait.
+	// KubeAPIQPS and KubeAPIBurst limit the requests to the API a second, of all clients
+	// together but the one that keeps the lease. 0 is no limit.
 	KubeAPIQPS   float32
 	KubeAPIBurst int
 
@@ -61,6 +68,8 @@ func NewOptions() *Options {
 		LeaderElect:            true,
 		MetricsBindAddress:     ":8080",
 		HealthProbeBindAddress: ":8081",
+		KubeAPIQPS:             kubeAPIQPS,
+		KubeAPIBurst:           kubeAPIBurst,
 		Certificates:           certificates.NewOptions(),
 	}
 	*o = o.withDefaults()
@@ -74,9 +83,6 @@ func NewOptions() *Options {
 // withDefaults fills in the numbers that are 0, and what follows from other options.
 func (o Options) withDefaults() Options {
 	defaults := controllers.DefaultOptions()
-	if o.KubeAPIQPS == 0 {
-		o.KubeAPIQPS = -1
-	}
 	orDefault(&o.SandboxSetWorkers, defaults.SandboxSetWorkers)
 	orDefault(&o.SandboxClaimWorkers, defaults.SandboxClaimWorkers)
 	orDefault(&o.SandboxWorkers, defaults.SandboxWorkers)
@@ -110,11 +116,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
 		"The domain of Services in the cluster, for the serviceFQDN of sandboxes that have one.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
-		"Where to serve /metrics over HTTP. 0 serves none.")
+		"Where to serve /metrics over TLS, to who may get that path. 0 serves none.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"Where to serve /healthz and /readyz over HTTP. 0 serves none.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS,
-		"Requests a second to the API. Negative is no limit: the server's priority and fairness decides.")
+		"Requests a second to the API. 0 is no limit.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst,
 		"Requests to the API that may go beyond --kube-api-qps for a moment.")
 	fs.IntVar(&o.SandboxSetWorkers, "sandboxset-workers", o.SandboxSetWorkers,
@@ -162,6 +168,9 @@ func (o *Options) Validate() error {
 	case "", controllers.ClaimEventsNone, controllers.ClaimEventsWaiting, controllers.ClaimEventsAll:
 	default:
 		errs = append(errs, fmt.Errorf("--claim-events must be None, Waiting or All, is %q", o.ClaimEvents))
+	}
+	if o.KubeAPIQPS < 0 {
+		errs = append(errs, fmt.Errorf("--kube-api-qps must not be negative, is %g", o.KubeAPIQPS))
 	}
 	if o.KubeAPIQPS > 0 && o.KubeAPIBurst < 1 {
 		errs = append(errs, errors.New("--kube-api-burst must be at least 1 where --kube-api-qps is a limit"))

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -58,10 +59,10 @@ func (o *Options) applyCluster(cfg *genericapiserver.RecommendedConfig) error {
 		return fmt.Errorf("cluster: %w", err)
 	}
 	// Quotas are charged through this client, once for each batch of claims of a
-	// namespace: 5 requests a second, as is the default, would throttle claims. What
-	// is too much is for the cluster's priority and fairness to say.
+	// namespace: 5 requests a second, as is the default, would throttle claims. The limit
+	// is one for all clients that are made from this.
 	cfg.ClientConfig = rest.CopyConfig(cfg.ClientConfig)
-	cfg.ClientConfig.QPS = -1
+	cfg.ClientConfig.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.KubeAPIQPS, o.KubeAPIBurst)
 	client, err := kubernetes.NewForConfig(cfg.ClientConfig)
 	if err != nil {
 		return fmt.Errorf("client of the cluster: %w", err)

@@ -36,6 +36,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.AllowedLabelDomains = o.AllowedLabelDomains
 	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
 	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
+	cfg.ExtraConfig.ServeEtcdMetrics = o.EmbeddedEtcdDir == "" && !o.Alone
 	var err error
 	if cfg.ExtraConfig.RuntimeCertificates, err = o.Runtimes.certificates(); err != nil {
 		return nil, err

@@ -45,11 +45,16 @@ const (
 	maxSyncWindow = 30 * time.Second
 
 	// maxWaitingCreates is some more than half of the requests that a kube-apiserver with
-	// its default limits handles at a time of the priority level of claims, which are 102.
+	// its default limits handles at a time of the priority level of claims, which are 103.
 	// The others are for claims that find stock.
 	maxWaitingCreates = 60
 
 	watchTermination = 5 * time.Second
+
+	// kubeAPIQPS and kubeAPIBurst are beyond what claims of one server take: quotas are
+	// charged for many at once.
+	kubeAPIQPS   = 1000
+	kubeAPIBurst = 2000
 )
 
 // Options are what the command line says about the API server.
@@ -86,6 +91,10 @@ type Options struct {
 	StrictAgentSandboxClaims bool
 	// Runtimes are the certificates for agent-runtimes.
 	Runtimes Runtimes
+	// KubeAPIQPS and KubeAPIBurst limit the requests to the cluster a second, but those
+	// that ask who a user is and what they may do, which have limits of their own.
+	KubeAPIQPS   float32
+	KubeAPIBurst int
 	// Alone makes a server without a cluster even where one could be found.
 	Alone bool
 }
@@ -122,6 +131,8 @@ func NewOptions() *Options {
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         NewClaimLimits(),
 		AllowedLabelDomains: []string{validation.DefaultLabelDomain},
+		KubeAPIQPS:          kubeAPIQPS,
+		KubeAPIBurst:        kubeAPIBurst,
 	}
 	ownerrefs.AddTo(o.Admission)
 	quota.AddTo(o.Admission)
@@ -164,6 +175,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How many creations of claims wait at the same time. Beyond that, they are answered Claiming at once. "+
 		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+
 		"and in a cluster a twelfth of all, but no more than 60, so that kube-apiserver has seats for other claims.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, ""+
+		"Requests a second to the cluster: quotas, templates, watches. What is asked to authenticate and authorize is not among them.")
+	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst, ""+
+		"Requests to the cluster that may go beyond --kube-api-qps for a moment.")
 	fs.BoolVar(&o.DisableClaimObservations, "disable-claim-observability-annotations", o.DisableClaimObservations, ""+
 		"Do not note on claims of agent-sandbox when they were first seen and first Ready, and which trace they belong to.")
 }
@@ -213,6 +228,9 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Runtimes.Validate()...)
 	if wrong := validation.ValidateLabelDomains(o.AllowedLabelDomains, field.NewPath("--allowed-label-domains")); len(wrong) > 0 {
 		errs = append(errs, wrong.ToAggregate())
+	}
+	if o.KubeAPIQPS <= 0 || o.KubeAPIBurst < 1 {
+		errs = append(errs, errors.New("--kube-api-qps and --kube-api-burst must be positive"))
 	}
 	if o.MaxWaitingCreates < 0 {
 		errs = append(errs, errors.New("--max-waiting-creates must not be negative"))

@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
@@ -32,10 +31,15 @@ func TestDashboard(t *testing.T) {
 	if _, err := c.SandboxSets(ns).Create(t.Context(), never, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	scraper := scraper(t, ns)
+	managers, err := sandlot.Metrics(scraper.config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	expect.Dashboard(t, root, 3, func(round int) map[string]expect.Metrics {
 		c.claim(t, ns, builders.Claim(fmt.Sprintf("claim-%d", round), 1))
 		expect.FullPool(t, c, ns, "pool", 2)
-		metrics := map[string]expect.Metrics{"sandlot-controller-manager": {Config: &rest.Config{}, URL: sandlot.MetricsURL()}}
+		metrics := map[string]expect.Metrics{"sandlot-controller-manager": {Config: managers, URL: managers.Host + "/metrics"}}
 		for i := range sandlot.APIServers() {
 			direct := c.direct(t, i)
 			metrics[fmt.Sprintf("sandlot-apiserver-%d", i)] = expect.Metrics{Config: direct.config, URL: direct.config.Host + "/metrics"}

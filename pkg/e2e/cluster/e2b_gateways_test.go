@@ -19,6 +19,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/localpki"
@@ -41,7 +42,15 @@ type e2bGateways struct {
 // e2bGateway is one of them.
 type e2bGateway struct {
 	*program.Process
-	url string
+	url, metricsURL string
+	ca              []byte
+}
+
+// metrics returns a copy of a user's config that goes to where it serves its metrics.
+func (g *e2bGateway) metrics(user *rest.Config) (*rest.Config, error) {
+	config := rest.CopyConfig(user)
+	config.Host, config.CAFile, config.CAData = g.metricsURL, "", g.ca
+	return config, nil
 }
 
 // newE2BGateways prepares replicas with addresses of a network that nobody else has.
@@ -92,15 +101,17 @@ func (g *e2bGateways) start(t *testing.T) *e2bGateway {
 	// The last one of several flags of a name is what counts.
 	process := program.Run(t, g.bin, "sandlot-gateway", slices.Concat(g.args, []string{
 		"--kubeconfig=" + g.kubeconfig, "--bind-address=" + g.address.String(), "--metrics-bind-address=" + g.address.String() + ":8080",
+		"--health-probe-bind-address=" + g.address.String() + ":8081",
 		"--tls-cert-file=" + cert, "--tls-private-key-file=" + key, "--allow-loopback",
 	})...)
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		if !process.Alive() {
 			t.Fatal("the gateway has ended")
 		}
-		return g.get(ctx, "http://"+g.address.String()+":8080/readyz", "")
+		return g.get(ctx, "http://"+g.address.String()+":8081/readyz", "")
 	})
-	return &e2bGateway{process, "https://" + g.address.String() + ":8443"}
+	host := "https://" + g.address.String()
+	return &e2bGateway{process, host + ":8443", host + ":8080", g.authority.CA()}
 }
 
 // awaitRights waits until replicas may act for the team of a key: a role takes a moment to

@@ -54,6 +54,11 @@ func checkElsewhere(t *testing.T, c *clients, ns, sandbox string) {
 		t.Errorf("a pod of the API server: got %v, want it to be forbidden", err)
 	}
 
+	// The PriorityClass is for this namespace.
+	if _, err := c.kube.CoreV1().Pods(elsewhere).Create(ctx, priorityPod("sandlot-system"), metav1.CreateOptions{DryRun: dryRun}); err != nil {
+		t.Errorf("a pod of the install: %v", err)
+	}
+
 	// The controllers delete the pods of sandboxes. Whose account only has their name, and may
 	// delete pods, does not.
 	remove := func(client kubernetes.Interface) error {

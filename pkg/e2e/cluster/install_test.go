@@ -192,7 +192,7 @@ func TestAccess(t *testing.T) {
 		{"update", group, "sandboxclaims", "status", ns, "", ""},
 		{"update", group, "sandboxes", "finalizers", ns, "", "controller-manager admin sandlot-admin"},
 
-		// The API server only as a dry run, which a policy sees to: see TestOnlyDryRuns.
+		// The API server with components/dry-runs, and only as that: see TestOnlyDryRuns.
 		{"create", "", "pods", "", ns, "", "apiserver controller-manager edit admin"},
 		{"create", "", "pods", "exec", ns, "", "edit admin sandlot-sandbox-user"},
 		{"get", "", "persistentvolumes", "", "", "", "apiserver"},
@@ -201,10 +201,18 @@ func TestAccess(t *testing.T) {
 		{"list", "", "persistentvolumes", "", "", "", ""},
 		{"get", "", "secrets", "", ns, "", "edit admin"},
 		{"get", "", "secrets", "", own, "sandlot-signer", "controller-manager"},
+		{"watch", "", "secrets", "", own, "sandlot-signer", "controller-manager"},
+		{"get", "", "secrets", "", own, "a-users", ""},
+		{"list", "", "secrets", "", own, "", ""},
+		{"update", "", "secrets", "", own, "a-users", ""},
+		{"create", "", "secrets", "", own, "", "controller-manager"},
+		{"get", "", "configmaps", "", own, "sandbox-injection-config", "controller-manager"},
+		{"update", "", "configmaps", "", own, "sandbox-injection-config", ""},
+		{"list", "", "configmaps", "", own, "", ""},
 		{"get", "", "secrets", "", "kube-system", "", ""},
 		{"delete", "", "secrets", "", own, "", ""},
 		{"get", "", "configmaps", "", "kube-system", "extension-apiserver-authentication", "apiserver"},
-		{"create", "authorization.k8s.io", "subjectaccessreviews", "", "", "", "apiserver"},
+		{"create", "authorization.k8s.io", "subjectaccessreviews", "", "", "", "apiserver controller-manager"},
 		{"update", "", "resourcequotas", "status", ns, "", "apiserver"},
 		{"update", "", "resourcequotas", "", ns, "", ""},
 		{"watch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "", "", "apiserver"},

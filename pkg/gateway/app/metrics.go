@@ -5,13 +5,17 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
 	"sync"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
 	"github.com/sandlot-io/sandlot/pkg/version"
@@ -31,18 +35,40 @@ var (
 	})
 )
 
-// serveMetrics serves what the platform asks for. ready returns why traffic has to wait.
-func serveMetrics(ctx context.Context, address string, ready func() error) error {
+// serveMetrics serves /metrics to who may get it in the cluster at config.
+func serveMetrics(ctx context.Context, address string, secure *tls.Config, config *rest.Config) error {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("client of the cluster: %w", err)
+	}
+	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
+	if err != nil {
+		return fmt.Errorf("access to metrics: %w", err)
+	}
+	handler, err := filter(klog.FromContext(ctx), legacyregistry.Handler())
+	if err != nil {
+		return fmt.Errorf("access to metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", handler)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	return server.Serve(ctx, listener, nil, platform(ready))
+	return server.Serve(ctx, listener, secure, mux)
 }
 
-func platform(ready func() error) http.Handler {
+// serveHealth serves what the kubelet asks for. ready returns why traffic has to wait.
+func serveHealth(ctx context.Context, address string, ready func() error) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--health-probe-bind-address: %w", err)
+	}
+	return server.Serve(ctx, listener, nil, health(ready))
+}
+
+func health(ready func() error) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", legacyregistry.Handler())
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {

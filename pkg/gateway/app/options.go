@@ -26,8 +26,15 @@ type Options struct {
 	SecurePort, InsecurePort int
 	// CertFile and KeyFile are the certificate, read again when they change.
 	CertFile, KeyFile string
-	// MetricsBindAddress is where /metrics, /healthz and /readyz are served, over HTTP.
+	// MetricsBindAddress is where /metrics is served, over TLS with the certificate, to who
+	// may get that path in the cluster. "0" is nowhere.
 	MetricsBindAddress string
+	// HealthProbeBindAddress is where /healthz and /readyz are served, over HTTP.
+	HealthProbeBindAddress string
+	// KubeAPIQPS and KubeAPIBurst limit the requests to the cluster a second, those that are
+	// the gateway's own, and those for each team.
+	KubeAPIQPS   float32
+	KubeAPIBurst int
 	// KeysNamespace has the Secrets of the API keys.
 	KeysNamespace string
 }
@@ -36,7 +43,8 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		Options: server.NewOptions(), BindAddress: net.IPv4zero, SecurePort: 8443,
-		MetricsBindAddress: ":8080", KeysNamespace: keys.DefaultNamespace,
+		MetricsBindAddress: ":8080", HealthProbeBindAddress: ":8081", KeysNamespace: keys.DefaultNamespace,
+		KubeAPIQPS: 1000, KubeAPIBurst: 2000,
 	}
 }
 
@@ -48,7 +56,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.InsecurePort, "insecure-port", o.InsecurePort, "Port to serve on without TLS, for a proxy on the same machine that ends it. 0 serves none.")
 	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "Certificate to serve with, read again when it changes.")
 	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "Its private key.")
-	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "Where to serve /metrics, /healthz and /readyz over HTTP.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "Where to serve /metrics over TLS, to who may get that path. 0 serves none.")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "Where to serve /healthz and /readyz over HTTP.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "Requests a second to the cluster, for the gateway itself and for each team.")
+	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst, "Requests to the cluster that may go beyond --kube-api-qps for a moment.")
 	fs.StringVar(&o.KeysNamespace, "keys-namespace", o.KeysNamespace, "Namespace of the Secrets that have the API keys.")
 	o.Options.AddFlags(fs)
 }
@@ -64,14 +75,24 @@ func (o *Options) Validate() error {
 	switch {
 	case o.SecurePort == 0 && o.InsecurePort == 0:
 		errs = append(errs, errors.New("one of --secure-port and --insecure-port is required"))
-	case o.SecurePort != 0 && (o.CertFile == "" || o.KeyFile == ""):
-		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file are required with --secure-port"))
+	case o.needsCertificate() && (o.CertFile == "" || o.KeyFile == ""):
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file are required with --secure-port, and with --metrics-bind-address unless that is 0"))
 	}
 	if o.KeysNamespace == "" {
 		errs = append(errs, errors.New("--keys-namespace is required"))
 	}
 	if o.MetricsBindAddress == "" {
-		errs = append(errs, errors.New("--metrics-bind-address is required: probes ask there"))
+		errs = append(errs, errors.New("--metrics-bind-address is required; 0 serves none"))
+	}
+	if o.HealthProbeBindAddress == "" {
+		errs = append(errs, errors.New("--health-probe-bind-address is required: probes ask there"))
+	}
+	if o.KubeAPIQPS <= 0 || o.KubeAPIBurst < 1 {
+		errs = append(errs, errors.New("--kube-api-qps and --kube-api-burst must be positive"))
 	}
 	return utilerrors.NewAggregate(errs)
 }
+
+func (o *Options) servesMetrics() bool { return o.MetricsBindAddress != "0" }
+
+func (o *Options) needsCertificate() bool { return o.SecurePort != 0 || o.servesMetrics() }

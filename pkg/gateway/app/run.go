@@ -32,7 +32,7 @@ type door struct {
 // Run serves until ctx is cancelled, and returns when all is stopped.
 func Run(ctx context.Context, o *Options) error {
 	log.SetLogger(klog.Background()) // it tells of certificates that cannot be read
-	config, err := clientConfig(o.Kubeconfig)
+	config, err := clientConfig(o)
 	if err != nil {
 		return err
 	}
@@ -54,15 +54,19 @@ func Run(ctx context.Context, o *Options) error {
 	}()
 	group, ctx := errgroup.WithContext(ctx)
 	var certificates *certwatcher.CertWatcher
-	if o.SecurePort != 0 {
+	var secure *tls.Config
+	if o.needsCertificate() {
 		if certificates, err = certwatcher.New(o.CertFile, o.KeyFile); err != nil {
 			return fmt.Errorf("--tls-cert-file and --tls-private-key-file: %w", err)
 		}
+		secure = &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	if o.SecurePort != 0 {
 		listener, err := listen(ctx, o.BindAddress, o.SecurePort)
 		if err != nil {
 			return err
 		}
-		doors = append(doors, door{listener, &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}})
+		doors = append(doors, door{listener, secure})
 	}
 	if o.InsecurePort != 0 {
 		listener, err := listen(ctx, o.BindAddress, o.InsecurePort)
@@ -82,7 +86,10 @@ func Run(ctx context.Context, o *Options) error {
 		group.Go(func() error { return certificates.Start(below) })
 	}
 	group.Go(func() error { return gateway.Run(below) })
-	group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, gateway.Ready) })
+	group.Go(func() error { return serveHealth(below, o.HealthProbeBindAddress, gateway.Ready) })
+	if o.servesMetrics() {
+		group.Go(func() error { return serveMetrics(below, o.MetricsBindAddress, secure, config) })
+	}
 	group.Go(func() error {
 		defer stop()
 		return serving.Wait()
@@ -90,12 +97,13 @@ func Run(ctx context.Context, o *Options) error {
 	return group.Wait()
 }
 
-func clientConfig(kubeconfig string) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// clientConfig has the limit of each client: of the gateway's own, and of each team's.
+func clientConfig(o *Options) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reaching the cluster: %w", err)
 	}
-	config.QPS, config.Burst = -1, 0 // the API server's fairness decides
+	config.QPS, config.Burst = o.KubeAPIQPS, o.KubeAPIBurst
 	return config, nil
 }
 

@@ -33,15 +33,15 @@ type Identity struct {
 	clients *lru.Cache
 }
 
-// New returns the clients for a server. They share the connections of one transport, have
-// the credentials of config, and no limit of their own: a limit for all teams together would
-// let one hold up the others, which the API server's fairness does not.
+// New returns the clients for a server. They share the connections of one transport and have
+// the credentials of config. Each has the limit of config (QPS and Burst) for itself: a limit
+// for all teams together would let one hold up the others.
 //
 // With no extraGroups the server puts the groups of a ServiceAccount in: that is for
 // kube-apiserver. extraGroups are for a server that knows no other rights.
 func New(config *rest.Config, extraGroups ...string) *Identity {
 	own := rest.CopyConfig(config)
-	own.QPS, own.RateLimiter = -1, nil
+	own.RateLimiter = nil
 	return &Identity{
 		config: own, groups: extraGroups, clients: lru.New(maxClients),
 		shared: sync.OnceValues(func() (http.RoundTripper, error) { return rest.TransportFor(own) }),

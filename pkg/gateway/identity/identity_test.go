@@ -4,6 +4,7 @@
 package identity
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -58,7 +60,7 @@ func newServer(t *testing.T) *server {
 }
 
 func (s *server) config() *rest.Config {
-	return &rest.Config{Host: s.URL, BearerToken: "own", QPS: 1, Burst: 1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	return &rest.Config{Host: s.URL, BearerToken: "own", QPS: 1e-4, Burst: getsOfATeam, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
 func get(t *testing.T, i *Identity, team string) {
@@ -73,25 +75,37 @@ func get(t *testing.T, i *Identity, team string) {
 	}
 }
 
-// Many teams ask over one connection, each as itself, and more often than the limit of the
-// configuration, which is one request a second.
+// getsOfATeam is how many requests a team has. The next one comes hours later.
+const getsOfATeam = 4
+
+// Many teams ask over one connection, each as itself, and each as often as the limit of the
+// configuration lets it, but no more.
 func TestOneConnection(t *testing.T) {
 	s := newServer(t)
 	i := New(s.config())
-	get(t, i, "team-0")
+	get(t, i, "first")
 	var all sync.WaitGroup
 	for n := range 50 {
 		all.Go(func() {
-			for range 4 {
+			for range getsOfATeam {
 				get(t, i, fmt.Sprint("team-", n))
 			}
 		})
 	}
 	all.Wait()
+	client, err := i.For("team-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), time.Minute) // is not waited for
+	defer cancel()
+	if _, err := client.AgentsV1alpha1().SandboxClaims("team-0").Get(soon, "c", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "rate limiter") {
+		t.Errorf("beyond its limit, team-0 gets %v", err)
+	}
 	if got := s.connections.Load(); got != 1 || !s.http2 {
 		t.Errorf("%d connections, all of them HTTP/2: %v", got, s.http2)
 	}
-	if len(s.asked) != 50 {
+	if len(s.asked) != 51 {
 		t.Errorf("asked as %d users", len(s.asked))
 	}
 	for n := range 50 {

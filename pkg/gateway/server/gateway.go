@@ -59,7 +59,7 @@ type Gateway struct {
 // New returns a gateway. Nothing runs yet.
 func New(c Config) (*Gateway, error) {
 	registerMetrics()
-	own, err := versioned.NewForConfig(unlimited(c.Client))
+	own, err := versioned.NewForConfig(c.Client)
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
@@ -78,12 +78,6 @@ func New(c Config) (*Gateway, error) {
 	})
 	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
 	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads, roads.Match)}, nil
-}
-
-func unlimited(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = -1, 0
-	return config
 }
 
 // Run learns of keys and routes until ctx is cancelled, and returns when that has ended.

@@ -6,14 +6,16 @@ package observed
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
@@ -28,17 +30,12 @@ import (
 // their metrics are.
 func startManager(t *testing.T, s *testutil.Server) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	// It serves them itself only to whom a cluster lets: see TestMetricsNeedARight in
+	// pkg/e2e/cluster.
+	page := httptest.NewServer(promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
+	t.Cleanup(page.Close)
 	mgr, err := manager.New(s.Config, manager.Options{
-		MetricsBindAddress: address,
-		Options:            controllers.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond},
+		Options: controllers.Options{Simulate: true, SimulatedStartDelay: 10 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +49,7 @@ func startManager(t *testing.T, s *testutil.Server) string {
 			t.Errorf("the manager ended: %v", err)
 		}
 	})
-	return "http://" + address + "/metrics"
+	return page.URL
 }
 
 // Every query of the dashboard and of the alerts is evaluated, by Prometheus' own
@@ -98,5 +95,5 @@ func TestDashboard(t *testing.T) {
 			"sandlot-apiserver":          {Config: s.Config, URL: s.Config.Host + "/metrics"},
 			"sandlot-controller-manager": {Config: &rest.Config{}, URL: controllers},
 		}
-	}, "--ignore", "sandlot_certificate_")
+	}, "--ignore", "sandlot_certificate_|sandlot_pod_dry_runs")
 }

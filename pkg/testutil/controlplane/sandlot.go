@@ -220,8 +220,11 @@ func (s *Sandlot) AuditLog(i int) string {
 	return filepath.Join(s.plane.logDir(), s.apiServers[i].Name()+"-audit.log")
 }
 
-// MetricsURL is where sandlot-controller-manager serves its metrics.
-func (s *Sandlot) MetricsURL() string { return "http://" + address(s.metricsPort) + "/metrics" }
+// Metrics returns a copy of a user's config that goes to where sandlot-controller-manager
+// serves its metrics. It knows users by tokens only.
+func (s *Sandlot) Metrics(user *rest.Config) (*rest.Config, error) {
+	return s.at(fmt.Sprintf("https://localhost:%d", s.metricsPort), user)
+}
 
 // EtcdMetricsURL is where Sandlot's own etcd serves its metrics, or empty if that is
 // inside the API server.

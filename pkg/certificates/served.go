@@ -1,0 +1,86 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// servedTTL is how long a certificate is served before its Secret is read again. New
+	// ones are made long before the old ones end.
+	servedTTL = time.Minute
+	// missingTTL is how long a Secret that is missing or damaged is not asked for again.
+	missingTTL = time.Second
+	// servedTimeout is how long a handshake waits for the Secret at most.
+	servedTimeout = 5 * time.Second
+)
+
+// Served is the certificate in a Secret, for a server whose pod cannot mount it because
+// the pod is what makes it.
+type Served struct {
+	secrets corev1client.SecretInterface
+	name    string
+	clock   clock.PassiveClock
+
+	mu   sync.Mutex // also of the reading, so that it is done once for many
+	pair *tls.Certificate
+	err  error // of the last reading
+	next time.Time
+}
+
+// NewServed returns the certificate in a Secret, which need not be there yet.
+func NewServed(secrets corev1client.SecretInterface, name string, clk clock.PassiveClock) *Served {
+	return &Served{secrets: secrets, name: name, clock: clk}
+}
+
+// GetCertificate is for tls.Config. While the Secret cannot be read, it goes on with what
+// it has; without that it fails.
+func (s *Served) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.clock.Now(); !now.Before(s.next) {
+		pair, err := s.read(hello.Context())
+		s.err, s.next = err, now.Add(missingTTL)
+		if err == nil {
+			s.pair, s.next = pair, now.Add(servedTTL)
+		}
+	}
+	if s.pair == nil {
+		return nil, s.err
+	}
+	return s.pair, nil
+}
+
+func (s *Served) read(ctx context.Context) (*tls.Certificate, error) {
+	// Others wait for the answer too: it does not end with the one who came first.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servedTimeout)
+	defer cancel()
+	secret, err := s.secrets.Get(withoutBodies(log.IntoContext(ctx, klog.Background())), s.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
+	}
+	return servedPair(secret)
+}
+
+func servedPair(secret *corev1.Secret) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(secret.Data[keyCert], secret.Data[keyKey])
+	if err != nil {
+		// Without the cause, which may be about a key.
+		return nil, errors.New("Secret " + secret.Name + " has no certificate with its key in " + keyCert + " and " + keyKey)
+	}
+	return &pair, nil
+}
