@@ -17,8 +17,8 @@ import (
 // loadTimeout bounds the reading of the key when a server starts.
 const loadTimeout = 20 * time.Second
 
-// keyName is the key in etcd beside the resources.
-const keyName = "sandlot-runtime-key"
+// StoredKey is the key in etcd beside the resources, below the prefix of the store.
+const StoredKey = "sandlot-runtime-key"
 
 // Load returns the keyring of the store that lies under a prefix in etcd. The first
 // server that asks makes it. It is stored as a resource is, with its encryption at rest;
@@ -26,7 +26,7 @@ const keyName = "sandlot-runtime-key"
 func Load(ctx context.Context, kv clientv3.KV, storagePrefix string, transformer value.Transformer) (*Keyring, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	key := path.Join("/", storagePrefix, keyName)
+	key := path.Join("/", storagePrefix, StoredKey)
 	made, err := toStorage(ctx, transformer, key, newSecret())
 	if err != nil {
 		return nil, err
@@ -44,36 +44,17 @@ func Load(ctx context.Context, kv clientv3.KV, storagePrefix string, transformer
 	if len(found) != 1 {
 		return nil, fmt.Errorf("reading %s: got %d keys", key, len(found))
 	}
-	secret, stale := found[0].Value, false
+	secret := found[0].Value
 	if transformer != nil {
-		if secret, stale, err = transformer.TransformFromStorage(ctx, secret, value.DefaultContext(key)); err != nil {
-			return nil, fmt.Errorf("decrypting %s, for which --encryption-provider-config must have the keys that it was written with: %w", key, err)
+		if secret, _, err = transformer.TransformFromStorage(ctx, secret, value.DefaultContext(key)); err != nil {
+			return nil, fmt.Errorf("decrypting %s, for which --encryption-provider-config must have the keys that it was written with (in an install, those of Secret sandlot-encryption; restore it from a backup): %w", key, err)
 		}
 	}
 	keyring, err := NewKeyring(secret)
 	if err != nil {
 		return nil, fmt.Errorf("%s, which is in plain text unless --encryption-provider-config says how it is encrypted: %w", key, err)
 	}
-	if stale {
-		return keyring, rewrite(ctx, kv, transformer, key, secret, found[0].ModRevision)
-	}
 	return keyring, nil
-}
-
-// rewrite encrypts the secret as it is to be now. Another server may have done it.
-func rewrite(ctx context.Context, kv clientv3.KV, transformer value.Transformer, key string, secret []byte, at int64) error {
-	stored, err := toStorage(ctx, transformer, key, secret)
-	if err != nil {
-		return err
-	}
-	_, err = kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", at)).
-		Then(clientv3.OpPut(key, string(stored))).
-		Commit()
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", key, err)
-	}
-	return nil
 }
 
 func toStorage(ctx context.Context, transformer value.Transformer, key string, secret []byte) ([]byte, error) {
