@@ -38,9 +38,9 @@ serving='k8s\.io/apiserver/pkg/(admission|registry|storage|server/(filters|healt
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|check|cli|controllers|manager|standalone)"
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|check|cli|controllers|encryptionkeys|installobjects|manager|standalone)"
 product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|certificates|check|claims|cli|client|controllers|etcdtxn|findings|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|version)'
+product+='|pkg/(allocator|apiserver|certificates|check|claims|cli|client|controllers|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -56,14 +56,15 @@ never 'pkg/storecheck/invariants' "$edge|registry|$install|pkg/(client|etcdtxn|g
 never 'pkg/storecheck' 'cmd|hack|pkg/(certificates|check|cli|controllers|manager|standalone)'
 # Tools and parts that know nothing of sandboxes.
 never 'pkg/(etcdtxn|memory|revisioncache|share)' 'apis|pkg|registry'
-never 'pkg/certificates' "apis|pkg|registry|$server|$etcd"
+never 'pkg/(certificates|encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|encryptionkeys|etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)|$server|$etcd"
+never 'pkg/installobjects' "apis|pkg|registry|$server|$etcd"
 never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
 never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
 # The way of a request. Only the server sees the second registration of the types.
 never 'pkg/allocator|registry' "$edge|$install"
 never 'pkg/allocator' 'registry'
-never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|cli|controllers|manager|standalone)'
+never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|cli|controllers|encryptionkeys|installobjects|manager|standalone)'
 # The background is a client of the API like any other. Who asks for its metrics is found
 # out by parts of the library of servers, which are not those that serve an API.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \

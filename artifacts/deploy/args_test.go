@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
+	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 )
 
@@ -53,6 +54,7 @@ func TestAPIServerArguments(t *testing.T) {
 		if embedded, servers := values["embedded-etcd-dir"], values["etcd-servers"]; (embedded == "") == (servers == "") {
 			t.Errorf("one of --embedded-etcd-dir and --etcd-servers must be given: %q, %q", embedded, servers)
 		}
+		checkEncryption(t, w, values)
 		checkFiles(t, w, values, "tls-cert-file", "tls-private-key-file", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "embedded-etcd-dir")
 		if _, ok := values["etcd-servers"]; !ok {
 			return
@@ -68,6 +70,27 @@ func TestAPIServerArguments(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkEncryption makes sure that the store is encrypted with the keys that
+// sandlot-controller-manager makes, and that the server takes up new ones.
+func checkEncryption(t *testing.T, w workload, values map[string]string) {
+	t.Helper()
+	if values["encryption-provider-config-automatic-reload"] != "true" {
+		t.Errorf("%s: new keys are not taken up", w)
+	}
+	dir, file := path.Split(values["encryption-provider-config"])
+	if file != encryptionkeys.KeyConfig {
+		t.Errorf("%s: --encryption-provider-config=%s, which is not in Secret %s", w, dir+file, encryptionkeys.Secret)
+	}
+	for _, mount := range w.template.Spec.Containers[0].VolumeMounts {
+		for _, volume := range w.template.Spec.Volumes {
+			if mount.MountPath == path.Clean(dir) && volume.Name == mount.Name && volume.Secret != nil && volume.Secret.SecretName == encryptionkeys.Secret {
+				return
+			}
+		}
+	}
+	t.Errorf("%s: Secret %s is not mounted at %s", w, encryptionkeys.Secret, dir)
 }
 
 // checkFiles makes sure that files which flags name are on volumes, and that what
@@ -114,6 +137,9 @@ func TestControllerManagerArguments(t *testing.T) {
 			if got, ok := values[flag]; ok || !told {
 				t.Errorf("--%s=%s, POD_NAMESPACE by the downward API: %v", flag, got, told)
 			}
+		}
+		if values["manage-encryption-keys"] != "true" {
+			t.Error("the API servers wait for a Secret that is not made")
 		}
 		members := "0"
 		if etcd, ok := workloads(objects)["sandlot-etcd"]; ok {

@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
@@ -41,7 +42,9 @@ type allocation struct {
 	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
 	members   *membership
-	running   sync.WaitGroup
+	// rewriter is nil where nothing says how values are encrypted.
+	rewriter *reencryption.Rewriter
+	running  sync.WaitGroup
 }
 
 // etcdConnection is the connection of the allocator, and where all keys begin.
@@ -156,6 +159,9 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		a.running.Go(func() { a.resumer.Run(hook) })
+		if a.rewriter != nil {
+			a.running.Go(func() { a.rewriter.Run(hook) })
+		}
 		return nil
 	})
 	if err != nil {

@@ -237,6 +237,9 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 		return nil, err
 	}
 	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
+	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members); err != nil {
+		return nil, err
+	}
 	if err := c.addRuntimeCertificates(s.GenericAPIServer); err != nil {
 		return nil, err
 	}

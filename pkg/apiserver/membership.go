@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
 
@@ -41,7 +44,13 @@ type membership struct {
 	self string
 	// changed is called with the names of all servers whenever they change.
 	changed func(self string, servers []string)
+
+	mu sync.Mutex
+	// said is what this server says of itself beside its name.
+	said string
 }
+
+var _ reencryption.Servers = &membership{}
 
 func newMembership(client *clientv3.Client, storagePrefix string, changed func(self string, servers []string)) *membership {
 	return &membership{
@@ -109,6 +118,7 @@ func (m *membership) join(ctx context.Context) error {
 			if err := change.Err(); err != nil || !ok {
 				return fmt.Errorf("watching %s: %w", m.prefix, errors.Join(err, ctx.Err()))
 			}
+			before := maps.Clone(servers)
 			for _, event := range change.Events {
 				if event.Type == clientv3.EventTypeDelete {
 					delete(servers, m.name(event.Kv.Key))
@@ -116,7 +126,9 @@ func (m *membership) join(ctx context.Context) error {
 					servers[m.name(event.Kv.Key)] = true
 				}
 			}
-			m.notify(servers)
+			if !maps.Equal(before, servers) { // or one only said something
+				m.notify(servers)
+			}
 		}
 	}
 }
@@ -127,7 +139,9 @@ func (m *membership) join(ctx context.Context) error {
 func (m *membership) enter(ctx context.Context, lease clientv3.LeaseID) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberTTL*time.Second)
 	defer cancel()
-	if _, err := m.client.Put(ctx, m.prefix+m.self, "", clientv3.WithLease(lease)); err != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.client.Put(ctx, m.prefix+m.self, m.said, clientv3.WithLease(lease)); err != nil {
 		return nil, fmt.Errorf("entering %s: %w", m.prefix+m.self, err)
 	}
 	list, err := m.client.Get(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -135,6 +149,39 @@ func (m *membership) enter(ctx context.Context, lease clientv3.LeaseID) (*client
 		return nil, fmt.Errorf("listing %s: %w", m.prefix, err)
 	}
 	return list, nil
+}
+
+// Say implements reencryption.Servers. A server that is not in the list at this moment
+// says it when it comes back.
+func (m *membership) Say(ctx context.Context, what string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.said == what {
+		return nil
+	}
+	key := m.prefix + m.self
+	_, err := m.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "!=", 0)).
+		Then(clientv3.OpPut(key, what, clientv3.WithIgnoreLease())).
+		Commit()
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", key, err)
+	}
+	m.said = what
+	return nil
+}
+
+// Said implements reencryption.Servers.
+func (m *membership) Said(ctx context.Context) (map[string]string, string, error) {
+	list, err := m.client.Get(ctx, m.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, "", fmt.Errorf("listing %s: %w", m.prefix, err)
+	}
+	said := map[string]string{}
+	for _, kv := range list.Kvs {
+		said[m.name(kv.Key)] = string(kv.Value)
+	}
+	return said, m.self, nil
 }
 
 func (m *membership) name(key []byte) string { return strings.TrimPrefix(string(key), m.prefix) }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,46 +22,15 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlot-io/sandlot/pkg/installobjects"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 )
 
-var plane struct {
-	once sync.Once
-	dir  string
-	c    *controlplane.ControlPlane
-	err  error
-}
+// plane is the control plane that all tests share, for which each takes a namespace and
+// an APIService of its own.
+var plane controlplane.Shared
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if plane.c != nil {
-		if err := plane.c.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	if plane.dir != "" {
-		_ = os.RemoveAll(plane.dir)
-	}
-	os.Exit(code)
-}
-
-// cluster returns the control plane that all tests share, for which each takes a
-// namespace and an APIService of its own.
-func cluster(t *testing.T) *controlplane.ControlPlane {
-	t.Helper()
-	plane.once.Do(func() {
-		//nolint:usetesting // it outlives the test that comes first
-		if plane.dir, plane.err = os.MkdirTemp("", "certificates"); plane.err != nil {
-			return
-		}
-		plane.c, plane.err = controlplane.Start(context.Background(), controlplane.Options{Dir: plane.dir, Nodes: 1, NoFsync: true})
-	})
-	if plane.err != nil {
-		t.Fatal(plane.err)
-	}
-	return plane.c
-}
+func TestMain(m *testing.M) { os.Exit(plane.Main(m)) }
 
 // fixture is an install to look after: a namespace and what is in it.
 type fixture struct {
@@ -70,11 +38,12 @@ type fixture struct {
 	client  client.Client
 	user    *rest.Config // has the rights that the package says it needs, no more
 	options Options
+	elect   bool // several instances have a leader
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	c := cluster(t)
+	c := plane.Get(t)
 	admin, err := client.New(c.Config(), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +51,7 @@ func newFixture(t *testing.T) *fixture {
 	ns := "certs-" + strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(t.Name(), "/", "-"), "Test"))
 	o := NewOptions()
 	o.Namespace, o.APIServices, o.EtcdMembers = ns, []string{"v1." + ns + ".example.io", "v2." + ns + ".example.io"}, 3
-	f := &fixture{t: t, client: admin, options: o}
+	f := &fixture{t: t, client: admin, options: o, elect: true}
 	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	if f.user, err = c.User(ns); err != nil {
 		t.Fatal(err)
@@ -138,7 +107,7 @@ func (f *fixture) registerAPI(insecure bool) {
 func (f *fixture) registerVersion(version string, spec map[string]any) {
 	f.t.Helper()
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(apiServiceGVK)
+	object.SetGroupVersionKind(installobjects.APIService)
 	object.SetName(version + "." + f.options.Namespace + ".example.io")
 	object.Object["spec"] = spec
 	spec["group"], spec["version"] = f.options.Namespace+".example.io", version
@@ -159,7 +128,8 @@ func (f *fixture) newReconciler(clk *clocktesting.FakePassiveClock, recorder eve
 		f.t.Fatal(err)
 	}
 	r := &reconciler{
-		reader: limited, writer: limited, recorder: recorder, clock: clk, options: f.options,
+		store:    &installobjects.Store{Reader: limited, Writer: limited, Namespace: f.options.Namespace},
+		recorder: recorder, clock: clk, options: f.options,
 		authorities: map[string]authority{}, warned: map[string]time.Time{},
 	}
 	for _, a := range f.options.authorities() {
@@ -189,7 +159,7 @@ func (f *fixture) state() (*state, error) {
 		leaves: map[string]*keyPair{}, trusts: map[string][]*x509.Certificate{}, signers: map[string]signer{}, versions: map[string]string{},
 		published: map[string]string{},
 	}
-	r := &reconciler{reader: f.client, options: f.options}
+	r := &reconciler{store: &installobjects.Store{Reader: f.client, Namespace: f.options.Namespace}, options: f.options}
 	for _, a := range f.options.authorities() {
 		services, err := r.loadAPIServices(f.t.Context(), a)
 		if err != nil {

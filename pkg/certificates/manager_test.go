@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/sandlot-io/sandlot/pkg/installobjects"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -28,7 +29,10 @@ import (
 // with the test in any case.
 func (f *fixture) run() (stop func()) {
 	f.t.Helper()
-	mgr, err := New(f.user, f.options)
+	mgr, err := installobjects.NewManager(f.user, installobjects.ManagerOptions{Namespace: f.options.Namespace, LeaderElect: f.elect})
+	if err == nil {
+		err = AddTo(mgr, f.options)
+	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -107,7 +111,8 @@ func TestSeveralAPIServices(t *testing.T) {
 	if _, published := s.published[second]; published || f.caBundle(second) != foreign {
 		t.Error("the APIService of another Service got our caBundle")
 	}
-	object := metadataOf(apiServiceGVK)
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(installobjects.APIService)
 	object.SetName(second)
 	patch := fmt.Appendf(nil, `{"spec": {"service": {"name": %q}}}`, f.options.APIServerService)
 	if err := f.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
@@ -125,7 +130,7 @@ func TestSeveralAPIServices(t *testing.T) {
 func (f *fixture) caBundle(name string) string {
 	f.t.Helper()
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(apiServiceGVK)
+	object.SetGroupVersionKind(installobjects.APIService)
 	if err := f.client.Get(f.t.Context(), client.ObjectKey{Name: name}, object); err != nil {
 		f.t.Fatal(err)
 	}
@@ -210,7 +215,7 @@ func (f *fixture) spoilBundle() error {
 
 func (f *fixture) patchCABundle(bundle []byte) error {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(apiServiceGVK)
+	object.SetGroupVersionKind(installobjects.APIService)
 	object.SetName(f.options.APIServices[0])
 	patch := []byte(`{"spec":{"caBundle":null}}`)
 	if bundle != nil {
@@ -294,7 +299,7 @@ func TestTwoInstances(t *testing.T) {
 	for name, elect := range map[string]bool{"elected": true, "both": false} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.options.LeaderElect = elect
+			f.elect = elect
 			f.registerAPI(false)
 			stop := f.run()
 			f.run()

@@ -40,12 +40,6 @@ type Options struct {
 	// Overlap is how long a new CA has been published before it signs. It is the
 	// time that the slowest kube-apiserver may take to see a caBundle.
 	Overlap time.Duration
-
-	// LeaderElect lets only one of several instances work.
-	LeaderElect bool
-	// LeaderElectionNamespace is where the lease of the leader is; empty means
-	// Namespace.
-	LeaderElectionNamespace string
 }
 
 // NewOptions returns the defaults. Which namespace it is remains to be said.
@@ -58,11 +52,10 @@ func NewOptions() Options {
 		SignerValidity:     3 * 365 * day,
 		EtcdSignerValidity: 10 * 365 * day,
 		Overlap:            10 * time.Minute,
-		LeaderElect:        true,
 	}
 }
 
-// AddFlags adds the flags of everything but leader election.
+// AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "certificates-namespace", o.Namespace,
 		"The namespace of the Secrets of certificates, and of the Services and Pods that they are for. Without it, --namespace.")

@@ -101,23 +101,3 @@ func renewal(have *keyPair, t target, bundle []*x509.Certificate, ca *keyPair, c
 	}
 	return ""
 }
-
-// wake returns how long nothing has to be done, if nothing changes: until the first
-// of the times, those that have passed left out. There is always a first, for
-// certificates end.
-func wake(now time.Time, times ...time.Time) time.Duration {
-	first := longestRest
-	for _, t := range times {
-		if left := t.Sub(now); left > 0 {
-			first = min(first, left)
-		}
-	}
-	return max(first, shortestRest)
-}
-
-const (
-	// longestRest bounds what a clock that was set wrong can do.
-	longestRest = 12 * time.Hour
-	// shortestRest keeps a CA that is about to end from making us spin.
-	shortestRest = time.Second
-)

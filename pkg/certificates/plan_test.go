@@ -159,28 +159,6 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-func TestWake(t *testing.T) {
-	t.Parallel()
-	at := start.Add
-	for name, tc := range map[string]struct {
-		times []time.Time
-		want  time.Duration
-	}{
-		"nothing":           {nil, longestRest},
-		"the first":         {[]time.Time{at(3 * time.Minute), at(2 * time.Minute)}, 2 * time.Minute},
-		"not the past":      {[]time.Time{at(-time.Minute), at(0), at(2 * time.Minute)}, 2 * time.Minute},
-		"not too long":      {[]time.Time{at(99 * day)}, longestRest},
-		"not without pause": {[]time.Time{at(time.Millisecond)}, shortestRest},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := wake(start, tc.times...); got != tc.want {
-				t.Errorf("%s, want %s", got, tc.want)
-			}
-		})
-	}
-}
-
 // From beginning to end, for ten years, with the two authorities' times: whatever
 // certificate is served was verified by what a client trusts at that moment, and
 // by what one trusts that looked a whole overlap ago.

@@ -15,14 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-)
 
-// apiServiceGVK is the kind whose caBundle we keep. It is handled without its Go
-// type, which would bring the module of the aggregator along.
-var apiServiceGVK = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}
+	"github.com/sandlot-io/sandlot/pkg/installobjects"
+)
 
 // apiService is an APIService that is there and is ours.
 type apiService struct {
@@ -35,8 +32,8 @@ func (r *reconciler) loadAPIServices(ctx context.Context, a authority) ([]apiSer
 	var services []apiService
 	for _, name := range a.apiServices {
 		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(apiServiceGVK)
-		err := r.reader.Get(ctx, client.ObjectKey{Name: name}, object)
+		object.SetGroupVersionKind(installobjects.APIService)
+		err := r.store.Reader.Get(ctx, client.ObjectKey{Name: name}, object)
 		if apierrors.IsNotFound(err) {
 			continue // its creation will wake us
 		}
@@ -94,7 +91,7 @@ func (r *reconciler) publishTo(ctx context.Context, service apiService, bundle [
 	if err != nil {
 		return fmt.Errorf("patch of APIService %s: %w", name, err)
 	}
-	if err := r.writer.Patch(ctx, service.object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+	if err := r.store.Writer.Patch(ctx, service.object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		return fmt.Errorf("patching the caBundle of APIService %s: %w", name, err)
 	}
 	return nil
@@ -108,7 +105,7 @@ func (r *reconciler) oldestPod(ctx context.Context, a authority) (time.Time, err
 		return oldest, nil
 	}
 	pods := &corev1.PodList{}
-	if err := r.reader.List(ctx, pods, client.InNamespace(r.options.Namespace)); err != nil {
+	if err := r.store.Reader.List(ctx, pods, client.InNamespace(r.options.Namespace)); err != nil {
 		return oldest, fmt.Errorf("listing the Pods that trust %s: %w", a.name, err)
 	}
 	for i := range pods.Items {
@@ -121,29 +118,11 @@ func (r *reconciler) oldestPod(ctx context.Context, a authority) (time.Time, err
 	return oldest, nil
 }
 
-// isMountedBy tells whether a Pod that has not ended mounts one of the Secrets
+// isMountedBy reports whether a Pod that has not ended mounts one of the Secrets
 // that have the bundle, or the bundle itself.
 func (a authority) isMountedBy(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return false
-	}
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
-		if volume.Secret != nil && a.signs(volume.Secret.SecretName) ||
-			volume.ConfigMap != nil && volume.ConfigMap.Name == a.bundle {
-			return true
-		}
-		if volume.Projected == nil {
-			continue
-		}
-		for _, source := range volume.Projected.Sources {
-			if source.Secret != nil && a.signs(source.Secret.Name) ||
-				source.ConfigMap != nil && source.ConfigMap.Name == a.bundle {
-				return true
-			}
-		}
-	}
-	return false
+	return !installobjects.Ended(pod) &&
+		installobjects.Mounts(pod, a.signs, func(configMap string) bool { return configMap == a.bundle })
 }
 
 func (a authority) signs(secret string) bool {

@@ -13,20 +13,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-)
 
-// retryConflict is how soon an authority is retried after a write conflict.
-const retryConflict = 200 * time.Millisecond
+	"github.com/sandlot-io/sandlot/pkg/installobjects"
+)
 
 // reconciler does the work for all authorities. A request is the name of one.
 type reconciler struct {
-	// reader reads the API, not a cache: whoever decides about keys must not see
-	// the past, and there are few objects that change seldom.
-	reader      client.Reader
-	writer      client.Writer
+	store       *installobjects.Store
 	recorder    events.EventRecorder
 	clock       clock.PassiveClock
 	options     Options
@@ -45,10 +40,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	rest, err := r.reconcile(withoutBodies(ctx), a)
+	rest, err := r.reconcile(installobjects.WithoutBodies(ctx), a)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		log.FromContext(ctx).V(2).Info("Write conflict, retrying", "authority", a.name, "reason", err.Error())
-		return reconcile.Result{RequeueAfter: retryConflict}, nil
+		return reconcile.Result{RequeueAfter: installobjects.RetryConflict}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("certificates of %s: %w", a.name, err)
@@ -118,7 +113,7 @@ func (r *reconciler) reconcile(ctx context.Context, a authority) (time.Duration,
 	if s.next != nil && now.After(s.nextPublished.Add(r.options.Overlap)) && !ok(s.nextPublished) {
 		r.askForRestart(ctx, a, f.secret, now)
 	}
-	return wake(now, append(times, r.times(s, bundle)...)...), nil
+	return installobjects.Rest(now, append(times, r.times(s, bundle)...)...), nil
 }
 
 // times returns when something is due about a signer and its bundle.

@@ -15,6 +15,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlot-io/sandlot/pkg/installobjects"
 )
 
 // Years of rotation against a real API, one wake-up after the other. At each, and
@@ -73,7 +75,7 @@ func TestRotation(t *testing.T) {
 		}
 		before = again
 		rest := result.RequeueAfter
-		if rest == longestRest {
+		if rest == installobjects.LongestRest {
 			rest = 5 * day
 		}
 		clk.SetTime(now.Add(rest))

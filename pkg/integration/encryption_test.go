@@ -140,6 +140,8 @@ func TestEncryptionAtRest(t *testing.T) {
 		t.Errorf("the cold start ends with %q", cold.Status.Message)
 	}
 
+	// What is from before is encrypted too, so that nothing moves any more.
+	etcd.awaitRewritten(t, "aesgcm:v1:key-of-claims,plain,secretbox:v1:key-of-sandboxes")
 	all := readAll(t, s)
 	if len(all.Claims) != 3 || len(all.Sandboxes) != 6 {
 		t.Fatalf("there are %d claims and %d sandboxes", len(all.Claims), len(all.Sandboxes))

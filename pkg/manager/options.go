@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/certificates"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
+	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
 )
 
 // kubeAPIQPS and kubeAPIBurst let pools be filled at the pace of a cluster, which makes
@@ -55,6 +56,10 @@ type Options struct {
 	// a lease of its own.
 	ManageCertificates bool
 	Certificates       certificates.Options
+	// ManageEncryptionKeys makes it look after the keys that the store is encrypted with,
+	// in the namespace of the certificates.
+	ManageEncryptionKeys bool
+	EncryptionKeys       encryptionkeys.Options
 
 	// ListerWatcher is how the objects of a kind are listed and watched, where that
 	// is to be had without the API: when its server runs in the same process. It
@@ -71,6 +76,7 @@ func NewOptions() *Options {
 		KubeAPIQPS:             kubeAPIQPS,
 		KubeAPIBurst:           kubeAPIBurst,
 		Certificates:           certificates.NewOptions(),
+		EncryptionKeys:         encryptionkeys.NewOptions(),
 	}
 	*o = o.withDefaults()
 	o.EnableWarmPoolEviction = true
@@ -144,6 +150,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.ManageCertificates, "manage-certificates", o.ManageCertificates,
 		"Make, rotate and publish the certificates of the install. Otherwise the admin provides them.")
 	o.Certificates.AddFlags(fs)
+	fs.BoolVar(&o.ManageEncryptionKeys, "manage-encryption-keys", o.ManageEncryptionKeys,
+		"Make and rotate the keys that sandlot-apiserver encrypts its store with, in the namespace of the certificates. Otherwise the admin provides them.")
+	o.EncryptionKeys.AddFlags(fs)
 	fs.BoolVar(&o.Simulate, "simulate-sandboxes", o.Simulate,
 		"Let sandboxes become Running without pods, and do the work of the garbage collector. For use without a cluster.")
 	fs.DurationVar(&o.SimulatedStartDelay, "simulated-start-delay", o.SimulatedStartDelay,
@@ -184,6 +193,9 @@ func (o *Options) Validate() error {
 	if o.ManageCertificates {
 		complete := o.withDefaults()
 		errs = append(errs, complete.Certificates.Validate())
+	}
+	if o.ManageEncryptionKeys {
+		errs = append(errs, o.EncryptionKeys.Validate())
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sandlot-io/sandlot/pkg/certificates"
+	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
+	"github.com/sandlot-io/sandlot/pkg/installobjects"
 )
 
 // run runs all managers of sandlot-controller-manager until the context ends or
@@ -24,20 +26,37 @@ func run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	o = o.withDefaults()
 	managers := []ctrl.Manager{main}
-	if o.ManageCertificates {
-		o.Certificates.LeaderElect = o.LeaderElect
-		o.Certificates.LeaderElectionNamespace = o.LeaderElectionNamespace
-		mgr, err := certificates.New(clientConfig(cfg, o), o.Certificates)
-		if err != nil {
-			return err
-		}
-		managers = append(managers, mgr)
+	if keepers, err := o.keepers(clientConfig(cfg, o)); err != nil {
+		return err
+	} else if keepers != nil {
+		managers = append(managers, keepers)
 	}
 	var starts []func(context.Context) error
 	for _, mgr := range managers {
 		starts = append(starts, mgr.Start)
 	}
 	return runAll(ctx, shutdownPatience, starts...)
+}
+
+// keepers returns the manager that keeps the Secrets of the install, or nil if they are
+// the admin's.
+func (o Options) keepers(cfg *rest.Config) (ctrl.Manager, error) {
+	if !o.ManageCertificates && !o.ManageEncryptionKeys {
+		return nil, nil
+	}
+	mgr, err := installobjects.NewManager(cfg, installobjects.ManagerOptions{
+		Namespace: o.Certificates.Namespace, LeaderElect: o.LeaderElect, LeaderElectionNamespace: o.LeaderElectionNamespace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.ManageCertificates {
+		err = certificates.AddTo(mgr, o.Certificates)
+	}
+	if o.ManageEncryptionKeys && err == nil {
+		err = encryptionkeys.AddTo(mgr, o.Certificates.Namespace, o.EncryptionKeys)
+	}
+	return mgr, err
 }
 
 // shutdownPatience is a little more than what a manager gives its own parts.

@@ -43,36 +43,17 @@ func Load(ctx context.Context, kv clientv3.KV, storagePrefix string, transformer
 	if len(found) != 1 {
 		return nil, fmt.Errorf("reading %s: got %d keys", key, len(found))
 	}
-	secret, stale := found[0].Value, false
+	secret := found[0].Value
 	if transformer != nil {
-		if secret, stale, err = transformer.TransformFromStorage(ctx, secret, value.DefaultContext(key)); err != nil {
-			return nil, fmt.Errorf("decrypting %s, for which --encryption-provider-config must have the keys that it was written with: %w", key, err)
+		if secret, _, err = transformer.TransformFromStorage(ctx, secret, value.DefaultContext(key)); err != nil {
+			return nil, fmt.Errorf("decrypting %s, for which --encryption-provider-config must have the keys that it was written with (in an install, those of Secret sandlot-encryption; restore it from a backup): %w", key, err)
 		}
 	}
 	keyring, err := NewKeyring(secret)
 	if err != nil {
 		return nil, fmt.Errorf("%s, which is in plain text unless --encryption-provider-config says how it is encrypted: %w", key, err)
 	}
-	if stale {
-		return keyring, rewrite(ctx, kv, transformer, key, secret, found[0].ModRevision)
-	}
 	return keyring, nil
-}
-
-// rewrite encrypts the secret as it is to be now. Another server may have done it.
-func rewrite(ctx context.Context, kv clientv3.KV, transformer value.Transformer, key string, secret []byte, at int64) error {
-	stored, err := toStorage(ctx, transformer, key, secret)
-	if err != nil {
-		return err
-	}
-	_, err = kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", at)).
-		Then(clientv3.OpPut(key, string(stored))).
-		Commit()
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", key, err)
-	}
-	return nil
 }
 
 func toStorage(ctx context.Context, transformer value.Transformer, key string, secret []byte) ([]byte, error) {

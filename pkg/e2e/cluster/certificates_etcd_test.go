@@ -109,25 +109,32 @@ func restartEtcd(t *testing.T) {
 	}
 }
 
+// etcdClient is how sandlot-apiserver connects to etcd.
+func (c *clients) etcdClient(ctx context.Context) (*tls.Config, error) {
+	secret, err := c.kube.CoreV1().Secrets(controlplane.Namespace).Get(ctx, etcdClientSecret, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(secret.Data["ca.crt"])
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}, nil
+}
+
 // etcdShows connects to etcd as its client, until it accepts that and shows a
 // certificate that is wanted.
 func (c *clients) etcdShows(t *testing.T, want func(*x509.Certificate) bool) *x509.Certificate {
 	t.Helper()
 	var shown *x509.Certificate
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		secret, err := c.kube.CoreV1().Secrets(controlplane.Namespace).Get(ctx, etcdClientSecret, metav1.GetOptions{})
+		config, err := c.etcdClient(ctx)
 		if err != nil {
 			return err
 		}
-		pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-		if err != nil {
-			return err
-		}
-		trusted := x509.NewCertPool()
-		trusted.AppendCertsFromPEM(secret.Data["ca.crt"])
-		dialer := tls.Dialer{Config: &tls.Config{
-			MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: []tls.Certificate{pair}, ServerName: "localhost",
-		}}
+		dialer := tls.Dialer{Config: config}
 		conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(sandlot.EtcdURL(), "https://"))
 		if err != nil {
 			return err

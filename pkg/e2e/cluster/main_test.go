@@ -72,8 +72,9 @@ func run(m *testing.M) (code int) {
 	}()
 	if sandlot, err = plane.Install(ctx, controlplane.SandlotOptions{
 		BinDir: programs,
-		// A test rotates the CA, and has no ten minutes for the overlap.
-		ControllerArgs: []string{"--certificates-overlap=10s"},
+		// Tests rotate the CA and the key of the store, and have no ten minutes for the
+		// overlap. API servers look for a new key once a minute.
+		ControllerArgs: []string{"--certificates-overlap=10s", "--encryption-key-overlap=70s"},
 	}); err != nil {
 		return complain(err)
 	}

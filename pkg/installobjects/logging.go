@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package certificates
+package installobjects
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // receives. Here those are keys.
 const bodyLevel = 8
 
-// withoutBodies returns a context whose logger, which client-go uses too, never
+// WithoutBodies returns a context whose logger, which client-go uses too, never
 // logs at that level, whatever -v says.
-func withoutBodies(ctx context.Context) context.Context {
+func WithoutBodies(ctx context.Context) context.Context {
 	logger := log.FromContext(ctx)
 	if logger.GetSink() == nil {
 		return ctx

@@ -1,0 +1,48 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"path"
+
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
+)
+
+// storedResources are all that have values in the store.
+var storedResources = []string{"sandboxclaims", "sandboxes", "sandboxsets", "sandboxtemplates"}
+
+// newRewriter returns what encrypts anew what is stored, or nil where nothing says how
+// values are encrypted.
+func newRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection, members *membership) (*reencryption.Rewriter, error) {
+	var resources []reencryption.Resource
+	for _, name := range storedResources {
+		options, err := getter.GetRESTOptions(v1alpha1.Resource(name), nil)
+		if err != nil {
+			return nil, fmt.Errorf("storage options of %s: %w", name, err)
+		}
+		transformer := options.StorageConfig.Transformer
+		if transformer == nil {
+			return nil, nil
+		}
+		resources = append(resources, reencryption.Resource{
+			Prefix:      path.Join("/", etcd.prefix, options.ResourcePrefix) + "/",
+			Transformer: transformer,
+		})
+		if name == "sandboxclaims" { // with which the key for agent-runtimes is encrypted
+			resources = append(resources, reencryption.Resource{
+				Prefix:      path.Join("/", etcd.prefix, storekeys.RuntimeKey),
+				Transformer: transformer,
+			})
+		}
+	}
+	return reencryption.New(reencryption.Options{
+		KV: etcd.Client, StoragePrefix: etcd.prefix, Resources: resources, Servers: members, Clock: clock.RealClock{},
+	}), nil
+}
