@@ -16,8 +16,9 @@ import (
 type answer struct {
 	// ID is that of the Go vulnerability database, such as GO-2026-6094.
 	ID string `json:"id"`
-	// Module is the one that has it.
-	Module string `json:"module"`
+	// Module is the one that has it, and Version the one that the answer is for.
+	Module  string `json:"module"`
+	Version string `json:"version"`
 	// Why says why it does no harm here.
 	Why string `json:"why"`
 	// Until is the day, such as 2027-02-01, on which the answer has to be given again.
@@ -34,8 +35,8 @@ func readAnswers(file string) ([]answer, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	for _, a := range answers {
-		if _, err := time.Parse(time.DateOnly, a.Until); err != nil || a.ID == "" || a.Module == "" || a.Why == "" {
-			return nil, fmt.Errorf("%s: %+v must have id, module, why, and until in the form 2027-02-01", file, a)
+		if _, err := time.Parse(time.DateOnly, a.Until); err != nil || a.ID == "" || a.Module == "" || a.Version == "" || a.Why == "" {
+			return nil, fmt.Errorf("%s: %+v must have id, module, version, why, and until in the form 2027-02-01", file, a)
 		}
 	}
 	return answers, nil
@@ -52,7 +53,7 @@ func judge(found []finding, answers []answer, now time.Time) error {
 		}
 		answered := false
 		for _, a := range answers {
-			if a.ID == f.id && a.Module == f.module {
+			if a.ID == f.id && a.Module == f.module && a.Version == f.version {
 				answered, used[a] = true, true
 			}
 		}
@@ -63,9 +64,9 @@ func judge(found []finding, answers []answer, now time.Time) error {
 	for _, a := range answers {
 		switch {
 		case !used[a]:
-			problems = append(problems, fmt.Errorf("%s in %s is answered, and is not found: take the answer out", a.ID, a.Module))
+			problems = append(problems, fmt.Errorf("%s in %s@%s is answered, and is not found: take the answer out", a.ID, a.Module, a.Version))
 		case now.Format(time.DateOnly) >= a.Until:
-			problems = append(problems, fmt.Errorf("%s in %s was answered until %s: look at it again", a.ID, a.Module, a.Until))
+			problems = append(problems, fmt.Errorf("%s in %s@%s was answered until %s: look at it again", a.ID, a.Module, a.Version, a.Until))
 		}
 	}
 	return errors.Join(problems...)

@@ -118,7 +118,10 @@ func (s *scanner) read(target string, out io.Reader) error {
 		f := finding{id: m.Finding.OSV, module: at.Module, version: at.Version, fixed: m.Finding.FixedVersion, summary: summaries[m.Finding.OSV]}
 		switch {
 		case at.Function != "":
-			f.level, f.symbol = called, strings.TrimPrefix(at.Package+"."+at.Receiver+"."+at.Function, ".")
+			f.level, f.symbol = called, at.Package+"."+at.Function
+			if at.Receiver != "" {
+				f.symbol = at.Package + "." + at.Receiver + "." + at.Function
+			}
 		case at.Package != "":
 			f.level = imported
 		}

@@ -45,10 +45,10 @@ func TestVulnerableProgram(t *testing.T) {
 					found = append(found, f)
 				}
 			}
-			answers := []answer{{ID: id, Module: module, Why: "a test", Until: "2026-12-01"}}
+			answers := []answer{{ID: id, Module: module, Version: "v0.3.5", Why: "a test", Until: "2026-12-01"}}
 			for _, f := range found {
 				if f.id != id {
-					answers = append(answers, answer{ID: f.id, Module: module, Why: "another one", Until: "2026-12-01"})
+					answers = append(answers, answer{ID: f.id, Module: module, Version: f.version, Why: "another one", Until: "2026-12-01"})
 				}
 			}
 			if err := judge(found, answers, today); err != nil {
@@ -68,19 +68,20 @@ func TestJudge(t *testing.T) {
 		{id: "GO-2", module: "m", version: "v1.0.0", level: imported, in: []string{"a"}},
 		{id: "GO-3", module: "m", version: "v1.0.0", level: required, in: []string{"a"}},
 	}
-	one := answer{ID: "GO-1", Module: "m", Why: "w", Until: "2026-11-26"}
-	two := answer{ID: "GO-2", Module: "m", Why: "w", Until: "2026-11-26"}
+	one := answer{ID: "GO-1", Module: "m", Version: "v1.0.0", Why: "w", Until: "2026-11-26"}
+	two := answer{ID: "GO-2", Module: "m", Version: "v1.0.0", Why: "w", Until: "2026-11-26"}
 	for name, test := range map[string]struct {
 		answers []answer
 		now     time.Time
 		want    []string
 	}{
-		"all answered":     {answers: []answer{one, two}, now: today},
-		"called":           {answers: []answer{two}, now: today, want: []string{"GO-1 m@v1.0.0, fixed in v1.1.0, called in a b (m.F): Crash is neither"}},
-		"imported":         {answers: []answer{one}, now: today, want: []string{"GO-2 m@v1.0.0, not fixed in any version, imported in a: "}},
-		"of another":       {answers: []answer{one, {ID: "GO-2", Module: "other", Why: "w", Until: "2026-11-26"}}, now: today, want: []string{"GO-2 m@", "GO-2 in other is answered, and is not found"}},
-		"overdue":          {answers: []answer{one, two}, now: today.AddDate(0, 0, 1), want: []string{"GO-1 in m was answered until 2026-11-26", "GO-2 in m was"}},
-		"answered for nil": {answers: []answer{one, two, {ID: "GO-3", Module: "m", Why: "w", Until: "2026-11-26"}}, now: today, want: []string{"GO-3 in m is answered, and is not found"}},
+		"all answered":       {answers: []answer{one, two}, now: today},
+		"called":             {answers: []answer{two}, now: today, want: []string{"GO-1 m@v1.0.0, fixed in v1.1.0, called in a b (m.F): Crash is neither"}},
+		"imported":           {answers: []answer{one}, now: today, want: []string{"GO-2 m@v1.0.0, not fixed in any version, imported in a: "}},
+		"of another module":  {answers: []answer{one, {ID: "GO-2", Module: "other", Version: "v1.0.0", Why: "w", Until: "2026-11-26"}}, now: today, want: []string{"GO-2 m@", "GO-2 in other@v1.0.0 is answered, and is not found"}},
+		"of another version": {answers: []answer{one, {ID: "GO-2", Module: "m", Version: "v1.2.0", Why: "w", Until: "2026-11-26"}}, now: today, want: []string{"GO-2 m@", "GO-2 in m@v1.2.0 is answered, and is not found"}},
+		"overdue":            {answers: []answer{one, two}, now: today.AddDate(0, 0, 1), want: []string{"GO-1 in m@v1.0.0 was answered until 2026-11-26", "GO-2 in m@v1.0.0 was"}},
+		"not needed":         {answers: []answer{one, two, {ID: "GO-3", Module: "m", Version: "v1.0.0", Why: "w", Until: "2026-11-26"}}, now: today, want: []string{"GO-3 in m@v1.0.0 is answered, and is not found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -104,10 +105,11 @@ func TestAnswersAreWhole(t *testing.T) {
 		t.Error(err)
 	}
 	for name, text := range map[string]string{
-		"no reason": `[{id: GO-1, module: m, until: "2027-02-01"}]`,
-		"no day":    `[{id: GO-1, module: m, why: w}]`,
-		"a word":    `[{id: GO-1, module: m, why: w, until: later}]`,
-		"more":      `[{id: GO-1, module: m, why: w, until: "2027-02-01", for: ever}]`,
+		"no reason":  `[{id: GO-1, module: m, version: v1, until: "2027-02-01"}]`,
+		"no day":     `[{id: GO-1, module: m, version: v1, why: w}]`,
+		"no version": `[{id: GO-1, module: m, why: w, until: "2027-02-01"}]`,
+		"a word":     `[{id: GO-1, module: m, version: v1, why: w, until: later}]`,
+		"more":       `[{id: GO-1, module: m, version: v1, why: w, until: "2027-02-01", for: ever}]`,
 	} {
 		file := filepath.Join(t.TempDir(), "answers.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
