@@ -19,6 +19,7 @@ import (
 var installs = map[string]string{
 	"install.yaml":               "default",
 	"install-single.yaml":        "single",
+	"install-small.yaml":         "small",
 	"install-external-etcd.yaml": "external-etcd",
 }
 
