@@ -185,9 +185,6 @@ func TestEtcdArguments(t *testing.T) {
 	if !cfg.ClientTLSInfo.ClientCertAuth || !cfg.PeerTLSInfo.ClientCertAuth {
 		t.Error("etcd lets in clients or peers without a certificate")
 	}
-	if cfg.QuotaBackendBytes <= 2<<30 {
-		t.Errorf("the quota of etcd is %d bytes", cfg.QuotaBackendBytes)
-	}
 
 	// The members are named alike everywhere.
 	members := strings.Split(cfg.InitialCluster, ",")

@@ -25,6 +25,7 @@ var madeLater = map[string][]string{
 		certificates.ServingSecret, certificates.EtcdServerSecret, certificates.EtcdPeerSecret, certificates.EtcdClientSecret,
 	},
 	"single":        {certificates.ServingSecret},
+	"small":         {certificates.ServingSecret},
 	"external-etcd": {certificates.ServingSecret, certificates.EtcdClientSecret},
 }
 

@@ -30,7 +30,7 @@ import (
 const namespace = "sandlot-system"
 
 // overlays are what people apply.
-var overlays = []string{"default", "single", "external-etcd"}
+var overlays = []string{"default", "single", "small", "external-etcd"}
 
 // findKubectl returns the kubectl that KUBECTL names, or the pinned one, which is
 // built if it is missing.
@@ -125,6 +125,7 @@ type workload struct {
 	replicas int32
 	selector map[string]string
 	template corev1.PodTemplateSpec
+	claims   []corev1.PersistentVolumeClaim
 }
 
 func (w workload) String() string { return fmt.Sprintf("%T %s", w.Object, w.GetName()) }
@@ -133,10 +134,10 @@ func (w workload) String() string { return fmt.Sprintf("%T %s", w.Object, w.GetN
 func workloads(objects manifests) map[string]workload {
 	all := map[string]workload{}
 	for _, d := range of[*appsv1.Deployment](objects) {
-		all[d.Name] = workload{d, *d.Spec.Replicas, d.Spec.Selector.MatchLabels, d.Spec.Template}
+		all[d.Name] = workload{d, *d.Spec.Replicas, d.Spec.Selector.MatchLabels, d.Spec.Template, nil}
 	}
 	for _, s := range of[*appsv1.StatefulSet](objects) {
-		all[s.Name] = workload{s, *s.Spec.Replicas, s.Spec.Selector.MatchLabels, s.Spec.Template}
+		all[s.Name] = workload{s, *s.Spec.Replicas, s.Spec.Selector.MatchLabels, s.Spec.Template, s.Spec.VolumeClaimTemplates}
 	}
 	return all
 }

@@ -21,6 +21,7 @@ func TestReplicas(t *testing.T) {
 	want := map[string]map[string]int32{
 		"default":       {"sandlot-apiserver": 2, "sandlot-controller-manager": 2, "sandlot-etcd": 3},
 		"single":        {"sandlot-apiserver": 1, "sandlot-controller-manager": 2},
+		"small":         {"sandlot-apiserver": 1, "sandlot-controller-manager": 1},
 		"external-etcd": {"sandlot-apiserver": 2, "sandlot-controller-manager": 2},
 	}
 	for _, overlay := range overlays {
@@ -36,10 +37,11 @@ func TestReplicas(t *testing.T) {
 
 // Two pods must never use one volume, not even while one follows the other.
 func TestSingleHasAVolumeOfItsOwn(t *testing.T) {
-	objects := render(t, "single")
-	w := workloads(objects)["sandlot-apiserver"]
-	if kind := w.GetObjectKind().GroupVersionKind().Kind; kind != "StatefulSet" {
-		t.Errorf("the API server is a %s", kind)
+	for _, overlay := range []string{"single", "small"} {
+		w := workloads(render(t, overlay))["sandlot-apiserver"]
+		if kind := w.GetObjectKind().GroupVersionKind().Kind; kind != "StatefulSet" {
+			t.Errorf("%s: the API server is a %s", overlay, kind)
+		}
 	}
 }
 

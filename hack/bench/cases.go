@@ -71,7 +71,11 @@ func caseNames() []string {
 	for _, c := range claimCases {
 		names = append(names, c.name)
 	}
-	return append(names, largePool, startLarge, setsOfTemplate, fillReferring, waitingIdle, waitingAnswer, runtimeOne, runtimeMany)
+	names = append(names, largePool, startLarge)
+	for _, c := range memoryCases {
+		names = append(names, c.name)
+	}
+	return append(names, setsOfTemplate, fillReferring, waitingIdle, waitingAnswer, runtimeOne, runtimeMany)
 }
 
 // few is how many operations a round has where one client waits for each.
@@ -92,7 +96,7 @@ type bench struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runStarts, b.runSets, b.runFills, b.runWaiting, b.runWaitingAnswer, b.runRuntimes}
+	steps := []func(context.Context) error{b.runEtcd, b.runClaims, b.runPools, b.runStarts, b.runMemory, b.runSets, b.runFills, b.runWaiting, b.runWaitingAnswer, b.runRuntimes}
 	if b.cluster {
 		steps = []func(context.Context) error{b.runRoutes, b.runCluster}
 	}

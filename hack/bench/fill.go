@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +37,7 @@ const (
 	sandboxKeys = "/sandlot/agents.kruise.io/sandboxes/"
 	claimKeys   = "/sandlot/agents.kruise.io/sandboxclaims/"
 
-	fillTxn      = 100 // sandboxes a transaction
+	fillTxn      = 50 // copies a transaction
 	fillWriters  = 4
 	poolTimeout  = 3 * time.Minute
 	poolInterval = 50 * time.Millisecond
@@ -230,15 +231,11 @@ func copyModels(ctx context.Context, dir string, pools []pool, models []*v1alpha
 	}
 	defer func() { err = errors.Join(err, client.Close(), etcd.Close()) }()
 	for i, p := range pools {
-		key := path.Join(sandboxKeys, p.namespace, models[i].Name)
-		stored, err := client.Get(ctx, key)
+		model := models[i]
+		copies, err := newCopier(ctx, client, func(i int) []string { return otherSandbox(model, i) }, path.Join(sandboxKeys, p.namespace, model.Name))
 		if err != nil {
 			return err
 		}
-		if len(stored.Kvs) != 1 {
-			return fmt.Errorf("etcd has no key %s", key)
-		}
-		copies := &copier{client: client, model: models[i], key: key, value: string(stored.Kvs[0].Value)}
 		if err := copies.write(ctx, p.size); err != nil {
 			return err
 		}
@@ -246,19 +243,44 @@ func copyModels(ctx context.Context, dir string, pools []pool, models []*v1alpha
 	return nil
 }
 
-// copier writes copies of one stored sandbox.
-type copier struct {
-	client     *clientv3.Client
-	model      *v1alpha1.Sandbox
-	key, value string
+// otherSandbox are the name, UID and address of a sandbox, each with that of its copy i.
+func otherSandbox(model *v1alpha1.Sandbox, i int) []string {
+	return []string{
+		model.Name, fmt.Sprintf("%s%06d", model.GenerateName, i),
+		string(model.UID), string(uuid.NewUUID()),
+		model.Status.PodInfo.PodIP, fmt.Sprintf("127.%d.%d.%d", 1+i>>16, i>>8&0xff, i&0xff),
+	}
 }
 
-// write makes a pool of the given size out of the model.
+// copier writes copies of stored objects that belong together.
+type copier struct {
+	client *clientv3.Client
+	models []*mvccpb.KeyValue
+	// names are what stands in the models, each with what stands in copy i in its place.
+	names func(i int) []string
+}
+
+func newCopier(ctx context.Context, client *clientv3.Client, names func(int) []string, keys ...string) (*copier, error) {
+	c := &copier{client: client, names: names}
+	for _, key := range keys {
+		stored, err := client.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if len(stored.Kvs) != 1 {
+			return nil, fmt.Errorf("etcd has no key %s", key)
+		}
+		c.models = append(c.models, stored.Kvs[0])
+	}
+	return c, nil
+}
+
+// write makes copies until there are as many as size, with the models.
 func (c *copier) write(ctx context.Context, size int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
-	next.Store(1) // the model is the first
+	next.Store(1) // the models are the first
 	var wg sync.WaitGroup
 	for range fillWriters {
 		wg.Go(func() {
@@ -269,7 +291,7 @@ func (c *copier) write(ctx context.Context, size int) error {
 				}
 				var puts []clientv3.Op
 				for i := first; i < min(first+fillTxn, size); i++ {
-					puts = append(puts, c.put(i))
+					puts = append(puts, c.puts(i)...)
 				}
 				if _, err := c.client.Txn(ctx).Then(puts...).Commit(); err != nil {
 					cancel(err)
@@ -281,14 +303,13 @@ func (c *copier) write(ctx context.Context, size int) error {
 	return context.Cause(ctx)
 }
 
-func (c *copier) put(i int) clientv3.Op {
-	name := fmt.Sprintf("%s%06d", c.model.GenerateName, i)
-	replace := strings.NewReplacer(
-		c.model.Name, name,
-		string(c.model.UID), string(uuid.NewUUID()),
-		c.model.Status.PodInfo.PodIP, fmt.Sprintf("127.%d.%d.%d", 1+i>>16, i>>8&0xff, i&0xff),
-	)
-	return clientv3.OpPut(replace.Replace(c.key), replace.Replace(c.value))
+func (c *copier) puts(i int) []clientv3.Op {
+	replace := strings.NewReplacer(c.names(i)...)
+	var puts []clientv3.Op
+	for _, model := range c.models {
+		puts = append(puts, clientv3.OpPut(replace.Replace(string(model.Key)), replace.Replace(string(model.Value))))
+	}
+	return puts
 }
 
 // startEtcd runs an etcd in this process, set up like the server's.

@@ -172,6 +172,7 @@ type result struct {
 	*batchFigures
 	*poolFigures
 	*startFigures
+	*memoryFigures
 	*setFigures
 	*refillFigures
 	*fillFigures

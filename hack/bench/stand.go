@@ -14,6 +14,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 )
 
 // Things that a case needs beside the program that it measures, each a process of its own:
@@ -23,6 +25,8 @@ const (
 	standSandbox = "serve-sandbox"
 	// standProxy forwards to a URL.
 	standProxy = "serve-proxy"
+	// standEtcd serves an etcd on a folder.
+	standEtcd = "serve-etcd"
 )
 
 // standAnswer is what a sandbox answers, whatever it is asked.
@@ -48,8 +52,23 @@ func runStand(ctx context.Context, args []string) (served bool, err error) {
 		// The default keeps two connections, and would open one for nearly each request.
 		proxy.Transport = &http.Transport{MaxIdleConnsPerHost: manyClients, DisableCompression: true}
 		return true, serveStand(ctx, "127.0.0.1", proxy)
+	case standEtcd:
+		return true, serveEtcd(ctx, args[1])
 	}
 	return false, nil
+}
+
+func serveEtcd(ctx context.Context, dir string) error {
+	etcd, err := embeddedetcd.Start(ctx, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println(etcd.Endpoints()[0])
+	select {
+	case err = <-etcd.Failed():
+	case <-ctx.Done():
+	}
+	return errors.Join(err, etcd.Close())
 }
 
 func serveStand(ctx context.Context, ip string, handler http.Handler) error {

@@ -18,6 +18,7 @@ import (
 var installs = map[string]string{
 	"install.yaml":               "default",
 	"install-single.yaml":        "single",
+	"install-small.yaml":         "small",
 	"install-external-etcd.yaml": "external-etcd",
 }
 

@@ -19,8 +19,9 @@ import (
 )
 
 // ListerWatcher reads the objects of a kind straight from the server's watch
-// cache, for an informer in the same process: it spares both sides the JSON. nil
-// means that the kind can't be had this way.
+// cache, for an informer in the same process: it spares both sides the JSON. The
+// objects share memory with the watch cache and must not be changed, as those of any
+// informer. nil means that the kind can't be had this way.
 func (s *Server) ListerWatcher(kind runtime.Object) cache.ListerWatcher {
 	switch kind.(type) {
 	case *v1alpha1.Sandbox:
@@ -38,15 +39,22 @@ func (s *Server) ListerWatcher(kind runtime.Object) cache.ListerWatcher {
 // readyInterval is how often a watch cache is asked whether it is filled.
 const readyInterval = 20 * time.Millisecond
 
+// inProcess is what reads the watch cache of the same process.
+type inProcess struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported has reflectors begin with a list. It shares what the
+// objects in the watch cache refer to; the watch would send a copy of each.
+func (inProcess) IsWatchListSemanticsUnSupported() bool { return true }
+
 // listerWatcher waits for the watch cache: to be refused while that is being filled, and
 // to try again after a while, as clients do, would add seconds to each start.
-func listerWatcher(store *genericregistry.Store) *cache.ListWatch {
+func listerWatcher(store *genericregistry.Store) inProcess {
 	ready := func(ctx context.Context) error {
 		return wait.PollUntilContextCancel(ctx, readyInterval, true, func(context.Context) (bool, error) {
 			return store.ReadinessCheck() == nil, nil
 		})
 	}
-	return &cache.ListWatch{
+	return inProcess{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			internal, err := internalOptions(options)
 			if err == nil {
@@ -71,7 +79,7 @@ func listerWatcher(store *genericregistry.Store) *cache.ListWatch {
 			}
 			return watch.Filter(w, unwrapped), nil
 		},
-	}
+	}}
 }
 
 func internalOptions(options metav1.ListOptions) (*metainternalversion.ListOptions, error) {

@@ -16,7 +16,7 @@ import (
 // never gives back.
 //
 // Nothing is read or written meanwhile, about a second for 200 MB in use. So it must be
-// worth it, and never be what etcd does most of the time.
+// worth it, and not be what etcd does most of the time.
 type upkeep struct {
 	// look is how often the file is looked at, and rest how long nothing is done after it
 	// has been written.
@@ -27,22 +27,29 @@ type upkeep struct {
 
 var defaultUpkeep = upkeep{look: time.Minute, rest: time.Hour, free: 256 << 20}
 
-func (u upkeep) worthwhile(size, inUse int64) bool {
-	free := size - inUse
-	return free >= u.free && free >= inUse
+// worthwhile reports whether a file of a size, of which a part is in use, should be written
+// anew. rested means that this has not been done for a while. The quota counts the size, not
+// the part: so a file near the quota is not left to fill up because little is free in it, or
+// because it has been written lately.
+func (u upkeep) worthwhile(size, inUse, quota int64, rested bool) bool {
+	free, near := size-inUse, size > quota/4*3
+	return free >= inUse && (near || rested && free >= u.free)
 }
 
 // keepUp defragments until ctx is done.
 func (s *Server) keepUp(ctx context.Context, u upkeep) {
-	for ctx.Err() == nil {
-		pause := u.look
-		if backend := s.etcd.Server.Backend(); u.worthwhile(backend.Size(), backend.SizeInUse()) {
+	for rest := time.Duration(0); ctx.Err() == nil; rest -= u.look {
+		backend := s.etcd.Server.Backend()
+		switch {
+		case s.isFull():
+			s.makeRoom(ctx)
+		case u.worthwhile(backend.Size(), backend.SizeInUse(), s.quota, rest <= 0):
 			s.defragment()
-			pause = u.rest
+			rest = u.rest
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait.Jitter(pause, 0.1)):
+		case <-time.After(wait.Jitter(u.look, 0.1)):
 		}
 	}
 }

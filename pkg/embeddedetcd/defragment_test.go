@@ -49,18 +49,22 @@ func TestDefragments(t *testing.T) {
 }
 
 func TestWhenToDefragment(t *testing.T) {
-	const MiB = 1 << 20
+	const quota = 8192 * MiB
 	for name, test := range map[string]struct {
-		size, inUse int64
-		want        bool
+		size, inUse, quota int64
+		lately, want       bool
 	}{
-		"new":                     {size: MiB, inUse: MiB},
-		"little":                  {size: 256 * MiB, inUse: 10 * MiB},
-		"enough":                  {size: 266 * MiB, inUse: 10 * MiB, want: true},
-		"less than there is used": {size: 2000 * MiB, inUse: 1100 * MiB},
-		"half of it":              {size: 2000 * MiB, inUse: 1000 * MiB, want: true},
+		"new":                     {size: MiB, inUse: MiB, quota: quota},
+		"little":                  {size: 256 * MiB, inUse: 10 * MiB, quota: quota},
+		"enough":                  {size: 266 * MiB, inUse: 10 * MiB, quota: quota, want: true},
+		"again":                   {size: 266 * MiB, inUse: 10 * MiB, quota: quota, lately: true},
+		"less than there is used": {size: 2000 * MiB, inUse: 1100 * MiB, quota: quota},
+		"half of it":              {size: 2000 * MiB, inUse: 1000 * MiB, quota: quota, want: true},
+		"small quota":             {size: 50 * MiB, inUse: 10 * MiB, quota: 128 * MiB},
+		"small quota, near it":    {size: 100 * MiB, inUse: 40 * MiB, quota: 128 * MiB, lately: true, want: true},
+		"near it, of objects":     {size: 100 * MiB, inUse: 60 * MiB, quota: 128 * MiB},
 	} {
-		if got := defaultUpkeep.worthwhile(test.size, test.inUse); got != test.want {
+		if got := defaultUpkeep.worthwhile(test.size, test.inUse, test.quota, !test.lately); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

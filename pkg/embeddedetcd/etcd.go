@@ -24,7 +24,13 @@ const (
 	memberName = "sandlot"
 	peerURL    = "http://127.0.0.1:2380"
 
-	quotaBytes = 8 << 30
+	// defaultQuota is what the data may take if the caller does not say.
+	defaultQuota = 8 << 30
+
+	// catchUpEntries are writes that etcd keeps in memory for members that are behind, of
+	// which there are none. Its own default is 5,000: with a large claim in each of them
+	// that is more than all the rest.
+	catchUpEntries = 100
 
 	// progressNotify is what the API server's watch caches need to serve
 	// consistent reads from memory soon after a write.
@@ -41,32 +47,53 @@ var errData = errors.New("its data cannot be used, it may be damaged")
 // Server is a running etcd.
 type Server struct {
 	dir       *datadir.Dir
+	quota     int64
 	socketDir string
 	etcd      *embed.Etcd
 	failure   *failure
 
 	// keeping is the upkeep of the data, until Close.
 	keeping sync.WaitGroup
-	endKeep context.CancelFunc
+	// compacted is the last revision that makeRoom has compacted.
+	compacted int64
+	endKeep   context.CancelFunc
 }
 
 // Start runs etcd on the data in dir, which is made if it is missing, and
 // returns when it serves. The data is fsynced before a write is answered, so
 // killing the process loses nothing.
 //
+// The options are WithQuota.
+//
 // Errors are datadir.ErrForeign, datadir.ErrLocked, or say what etcd found
 // wrong with the data. After an error etcd may have left goroutines and locks
 // behind: the process is expected to end.
-func Start(ctx context.Context, dir string) (*Server, error) {
-	return start(ctx, dir, defaultUpkeep)
+func Start(ctx context.Context, dir string, options ...Option) (*Server, error) {
+	return start(ctx, dir, defaultUpkeep, options...)
 }
 
-func start(ctx context.Context, dir string, u upkeep) (*Server, error) {
+// Option is what a caller may want otherwise.
+type Option func(*Server)
+
+// WithQuota bounds the file of the data to a number of bytes, and somewhat more. 0 is the
+// default of 8 GiB. What does not fit any more is refused; deletes are not.
+func WithQuota(bytes int64) Option {
+	return func(s *Server) {
+		if bytes != 0 {
+			s.quota = bytes
+		}
+	}
+}
+
+func start(ctx context.Context, dir string, u upkeep, options ...Option) (*Server, error) {
 	data, err := datadir.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: data, failure: newFailure()}
+	s := &Server{dir: data, quota: defaultQuota, failure: newFailure()}
+	for _, option := range options {
+		option(s)
+	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded etcd in %s: %w", data.Path(), err), s.cleanup())
 	}
@@ -131,7 +158,8 @@ func (s *Server) config() *embed.Config {
 	// Whoever can open the socket may do everything, so there are no users.
 	cfg.AuthToken = ""
 
-	cfg.QuotaBackendBytes = quotaBytes
+	cfg.QuotaBackendBytes = s.quota
+	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.WatchProgressNotifyInterval = progressNotify
 	return cfg
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// share is what Go may take of the limit. The rest is for what is not Go's: the program
+// Share is what Go may take of the limit. The rest is for what is not Go's: the program
 // itself, and pages of files.
-const share = 0.9
+const Share = 0.9
 
 // FollowLimit has Go collect garbage before the kernel ends the program: Go's memory limit
 // becomes nine tenths of that of the cgroup, if that has one. The environment variable
@@ -22,7 +22,7 @@ const share = 0.9
 func FollowLimit(log io.Writer) { follow(memlimit.FromCgroup, log) }
 
 func follow(limit memlimit.Provider, log io.Writer) {
-	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(share)); err != nil {
+	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(Share)); err != nil {
 		fmt.Fprintln(log, "Warning: Go does not know the limit of memory:", err)
 	}
 }

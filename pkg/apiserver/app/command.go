@@ -60,7 +60,7 @@ func NewCommand() *cobra.Command {
 func Run(ctx context.Context, o *options.Options) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	if o.EmbeddedEtcdDir != "" {
-		etcd, err := embeddedetcd.Start(ctx, o.EmbeddedEtcdDir)
+		etcd, err := embeddedetcd.Start(ctx, o.EmbeddedEtcdDir, embeddedetcd.WithQuota(o.EmbeddedEtcdQuota))
 		if err != nil {
 			return err
 		}

@@ -73,6 +73,8 @@ type Options struct {
 	// EmbeddedEtcdDir is the data folder of an etcd inside this process. It is for
 	// the caller to start it and to put its endpoints into Etcd before Config.
 	EmbeddedEtcdDir string
+	// EmbeddedEtcdQuota bounds its data, in bytes; 0 is its default.
+	EmbeddedEtcdQuota int64
 	// SyncWindow is how long a create of a claim may wait for sandboxes.
 	SyncWindow time.Duration
 	// ClaimLimits bound what claims may ask for and bring.
@@ -160,6 +162,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir, ""+
 		"Data folder of an etcd inside this process, in place of --etcd-servers. It is created if it does not exist. For one replica only.")
+	fs.Int64Var(&o.EmbeddedEtcdQuota, "embedded-etcd-quota-backend-bytes", o.EmbeddedEtcdQuota, ""+
+		"How many bytes the data of the embedded etcd may take. When they are used up, writes are refused until objects are deleted. "+
+		"0 is 8 GiB. This process keeps in memory what is stored, so the quota has to fit its limit of memory.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
@@ -257,6 +262,10 @@ func (o *Options) validateEtcd() []error {
 	etcd := *o.Etcd
 	servers := etcd.StorageConfig.Transport.ServerList
 	switch {
+	case o.EmbeddedEtcdQuota < 0:
+		return []error{errors.New("--embedded-etcd-quota-backend-bytes must not be negative")}
+	case o.EmbeddedEtcdQuota > 0 && o.EmbeddedEtcdDir == "":
+		return []error{errors.New("--embedded-etcd-quota-backend-bytes is of the etcd that --embedded-etcd-dir starts")}
 	case o.EmbeddedEtcdDir != "" && len(servers) > 0:
 		return []error{errors.New("--etcd-servers and --embedded-etcd-dir exclude each other")}
 	case o.EmbeddedEtcdDir != "":

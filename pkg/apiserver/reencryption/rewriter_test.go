@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 )
 

@@ -51,6 +51,8 @@ type command struct {
 type Process struct {
 	command command
 	log     string
+	// memoryLimit is that of the pod that the process stands for; 0 is none.
+	memoryLimit int64
 
 	mu      sync.Mutex
 	current *run // nil before the first start
@@ -80,6 +82,10 @@ func (p *Process) Path() string { return p.command.path }
 
 // Log returns the path of the file that all output of the process is added to.
 func (p *Process) Log() string { return p.log }
+
+// MemoryLimit returns what the pod that the process stands for may take of memory, in bytes;
+// 0 is no limit. The process may take more, but Go's own limit follows.
+func (p *Process) MemoryLimit() int64 { return p.memoryLimit }
 
 // Start starts the process, unless it runs, and returns when it is ready. If it
 // does not become ready it is killed.

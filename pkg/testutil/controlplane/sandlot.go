@@ -25,11 +25,12 @@ type SandlotOptions struct {
 	// means the folder that the other programs are looked for in.
 	BinDir string
 	// Overlay is the overlay of artifacts/deploy whose programs are run: "default",
-	// which is the default, or "single", with the store inside the one API server.
+	// which is the default, or "single" or "small", with the store inside the one API
+	// server.
 	Overlay string
 	// Namespace is where it is installed. Empty means the constant of this name.
 	Namespace string
-	// Replicas is how many API servers run; 0 means 2, or 1 of "single".
+	// Replicas is how many API servers run; 0 means 2, or 1 where the store is inside.
 	Replicas int
 	// APIServerArgs and ControllerArgs are added to the flags of the programs.
 	APIServerArgs, ControllerArgs []string
@@ -38,7 +39,8 @@ type SandlotOptions struct {
 	NoControllers bool
 }
 
-const singleOverlay = "single"
+// hasStoreInside reports whether the API server has its etcd inside.
+func (o SandlotOptions) hasStoreInside() bool { return o.Overlay == "single" || o.Overlay == "small" }
 
 func (o SandlotOptions) withDefaults() (SandlotOptions, error) {
 	if o.Overlay == "" {
@@ -49,11 +51,11 @@ func (o SandlotOptions) withDefaults() (SandlotOptions, error) {
 	}
 	if o.Replicas == 0 {
 		o.Replicas = 2
-		if o.Overlay == singleOverlay {
+		if o.hasStoreInside() {
 			o.Replicas = 1
 		}
 	}
-	if o.Overlay == singleOverlay && o.Replicas != 1 {
+	if o.hasStoreInside() && o.Replicas != 1 {
 		return o, errors.New("several API servers cannot share a store inside one of them")
 	}
 	return o, nil

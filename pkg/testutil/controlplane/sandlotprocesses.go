@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/memory"
 )
 
 // The names of the install, which are those of its programs too.
@@ -28,6 +29,7 @@ const (
 	apiServerName   = "sandlot-apiserver"
 	controllersName = "sandlot-controller-manager"
 	etcdName        = "sandlot-etcd"
+	etcdProgram     = "etcd"
 
 	// servingSecret is the Secret of the serving certificate.
 	servingSecret = "sandlot-apiserver-serving"
@@ -44,7 +46,7 @@ func (s *Sandlot) choosePorts() error {
 	for i := range s.apiServerPorts {
 		ports[fmt.Sprintf("%s-%d", apiServerName, i)] = &s.apiServerPorts[i]
 	}
-	if s.options.Overlay != singleOverlay {
+	if !s.options.hasStoreInside() {
 		ports[etcdName] = &s.etcdPort
 	}
 	for name, port := range ports {
@@ -146,7 +148,7 @@ func (s *Sandlot) makeEtcd(w workload) (*Process, error) {
 	clientURL := "https://" + address(s.etcdPort)
 	peerURL := "https://" + address(peer)
 	return s.process(w, processOptions{
-		name: etcdName, program: "etcd", args: s.plane.options.etcdArgs(),
+		name: etcdName, program: etcdProgram, args: s.plane.options.etcdArgs(),
 		flags: map[string]string{
 			"listen-client-urls":          clientURL,
 			"advertise-client-urls":       clientURL,
@@ -193,13 +195,18 @@ func (s *Sandlot) process(w workload, o processOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	limit := w.pod.Containers[0].Resources.Limits.Memory().Value()
+	if o.program != etcdProgram { // ours, which follow the limit of their cgroup
+		env = append(env, fmt.Sprintf("GOMEMLIMIT=%d", int64(float64(limit)*memory.Share)))
+	}
 	p := newProcess(command{name: o.name, path: path, args: append(args, o.args...), env: env, ready: o.ready}, s.plane.logDir())
+	p.memoryLimit = limit
 	s.volumes[p] = secrets
 	return p, nil
 }
 
 func (s *Sandlot) path(program string) (string, error) {
-	if s.options.BinDir == "" || program == "etcd" {
+	if s.options.BinDir == "" || program == etcdProgram {
 		return s.plane.programs.path(program)
 	}
 	dir, err := filepath.Abs(s.options.BinDir)
