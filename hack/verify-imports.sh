@@ -50,7 +50,7 @@ never 'pkg/client' "cmd|hack|artifacts|registry|$install|pkg|$server|$etcd|sigs\
 # Pure cores: nothing behind them does I/O.
 never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
 # Tools and parts that know nothing of sandboxes.
-never 'pkg/(etcdtxn|memory|revisioncache|share)' 'apis|pkg|registry'
+never 'pkg/(etcdtxn|memory|revisioncache|share)|pkg/apiserver/storeformat' 'apis|pkg|registry'
 never 'pkg/certificates' "apis|pkg|registry|$server|$etcd"
 never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
