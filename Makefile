@@ -19,6 +19,13 @@ TESTARGS ?=
 MODULES := ./... ./apis/... ./pkg/client/...
 # The longest tests begin first: they wait more than they compute, and the others run beside them.
 PACKAGES ?= ./pkg/e2e/cluster $(MODULES)
+# The minor of Kubernetes that control planes are of, such as 1.36: a folder of
+# hack/controlplane. Without it, the newest.
+KUBERNETES ?=
+export KUBERNETES
+# What test-older runs: the path of a claim, kubectl, policies, quotas, garbage collection.
+OLDER ?= 1.36
+OLDER_TESTS ?= TestMinorOfKubernetes|TestInstallIsValid|TestNothingIsMissing|TestClaimWithKubectl|TestClaimer|TestSetDeleted|TestClaimDeleted|TestNamespaceDeleted|TestOnlyDryRuns|TestQuotaOfClaims|TestResize|Test(Validat|Mutat)ingAdmissionPolicy|TestWebhooks
 # What a release calls itself; any other build knows its commit.
 VERSION ?=
 # The vulnerability database to ask; the one that hack/vulncheck pins by default.
@@ -105,7 +112,7 @@ release: ## Make all that a release has into _output/release (VERSION, RELEASEAR
 test: controlplane ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test ./...
-	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/kubectl go test $(RACE) -timeout 40m $(TESTARGS) $(PACKAGES)
+	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test $(RACE) -timeout 40m $(TESTARGS) $(PACKAGES)
 
 .PHONY: test-long
 test-long: ## Run all tests in their long form: more of everything, and what only repeats (TESTARGS)
@@ -113,11 +120,17 @@ test-long: ## Run all tests in their long form: more of everything, and what onl
 
 .PHONY: test-race
 test-race: controlplane ## Run all tests with -race, fail without a C compiler
-	CGO_ENABLED=1 KUBECTL=$(CURDIR)/bin/kubectl go test -race -timeout 40m $(TESTARGS) $(PACKAGES)
+	CGO_ENABLED=1 KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test -race -timeout 40m $(TESTARGS) $(PACKAGES)
 
 .PHONY: test-e2e
-test-e2e: build controlplane ## Run the tests of whole programs and of the local cluster (TESTARGS)
-	KUBECTL=$(CURDIR)/bin/kubectl go test -timeout 30m $(TESTARGS) ./pkg/e2e/... ./pkg/testutil/...
+test-e2e: build controlplane ## Run the tests of whole programs and of the local cluster (TESTARGS, KUBERNETES=1.36)
+	KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test -timeout 30m $(TESTARGS) ./pkg/e2e/... ./pkg/testutil/...
+
+.PHONY: test-older
+test-older: controlplane ## Run some tests in a cluster of an older minor of Kubernetes (OLDER, OLDER_TESTS, TESTARGS)
+	@for tool in kube-apiserver kube-controller-manager kube-scheduler; do \
+		KUBERNETES=$(OLDER) hack/tool.sh $$tool >/dev/null || exit; done
+	KUBERNETES=$(OLDER) CGO_ENABLED=$(if $(RACE),1,0) go test $(RACE) -timeout 15m $(TESTARGS) -run '^($(OLDER_TESTS))$$' ./pkg/e2e/cluster
 
 .PHONY: test-abuse
 test-abuse: ## Let the worst users loose on a running server and print what that costs (TESTARGS)
@@ -144,6 +157,11 @@ vulncheck: ## Look for known vulnerabilities in what is shipped (VULNDB=https://
 .PHONY: generate
 generate: ## Regenerate deepcopy, defaults, OpenAPI and clients
 	hack/update-codegen.sh
+
+.PHONY: golden
+golden: ## Keep a store of this version for the tests of later ones (VERSION=v0.1.0)
+	@test -n "$(VERSION)" || { echo "make golden: VERSION=v0.1.0 is required" >&2; exit 2; }
+	go test ./pkg/integration/golden -run '^TestMake$$' -count=1 -args -golden-version=$(VERSION)
 
 .PHONY: pictures
 pictures: build kubectl ## Draw the pictures of the docs from a running server
@@ -179,13 +197,13 @@ mutations: ## Change the code where tests must notice, fail if they do not (minu
 	@go run ./hack/mutations $(MUTATIONARGS)
 
 .PHONY: controlplane
-controlplane: ## Build the programs of a control plane into bin/ (minutes at first)
+controlplane: ## Build the programs of a control plane into bin/ (minutes at first; KUBERNETES=1.36)
 	@for tool in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok promcheck; do \
 		hack/tool.sh $$tool >/dev/null || exit; done
 
 .PHONY: kubectl
 kubectl: ## Build the pinned kubectl into bin/
-	@hack/tool.sh kubectl >/dev/null
+	@KUBERNETES= hack/tool.sh kubectl >/dev/null
 
 .PHONY: clean
 clean: ## Remove bin/ and _output/

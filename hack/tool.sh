@@ -7,11 +7,14 @@
 # everyone runs the same version. The tools are installed rather than run by
 # "go tool", because checking a build of this size takes seconds each time.
 #
-# usage: hack/tool.sh NAME, with a name from the list below
+# usage: hack/tool.sh NAME, with a name from the list below. With KUBERNETES=1.36
+# the programs of Kubernetes are those of that minor, in bin/1.36: there is one for
+# each folder of hack/controlplane.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 name="${1:?usage: hack/tool.sh NAME}"
+bin="$root/bin"
 ldflags='-s -w'
 case "$name" in
 golangci-lint)
@@ -19,8 +22,13 @@ golangci-lint)
   package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint
   ;;
 kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
-  module=hack/controlplane
+  module="hack/controlplane${KUBERNETES:+/$KUBERNETES}"
+  bin+="${KUBERNETES:+/$KUBERNETES}"
   package="k8s.io/kubernetes/cmd/$name"
+  if [[ ! -f "$root/$module/go.mod" ]]; then
+    echo "hack/tool.sh: KUBERNETES=$KUBERNETES has no folder in hack/controlplane" >&2
+    exit 2
+  fi
   ;;
 kwok)
   module=hack/kwok
@@ -44,17 +52,17 @@ promcheck)
   ;;
 esac
 
-binary="$root/bin/$name"
+binary="$bin/$name"
 cd "$root/$module"
 if [[ ! -x "$binary" || go.mod -nt "$binary" || go.sum -nt "$binary" || -n "$(find . -name '*.go' -newer "$binary")" ]]; then
-  echo "building bin/$name (minutes on a cold cache)" >&2
+  echo "building ${binary#"$root"/} (minutes on a cold cache)" >&2
   export CGO_ENABLED=0 GOWORK=off
-  if [[ "$module" == hack/controlplane ]]; then
+  if [[ "$module" == hack/controlplane* ]]; then
     # Kubernetes' own build stamps this; without it kubectl calls itself v0.0.0.
     version="$(go list -m -f '{{.Version}}' k8s.io/kubernetes)"
     ldflags+=" -X k8s.io/component-base/version.gitVersion=$version"
   fi
-  mkdir -p "$root/bin"
+  mkdir -p "$bin"
   # Renamed into place: a caller beside us never sees half a file.
   # Without paths, etcd shares what is compiled with its image.
   go build -trimpath -o "$binary.$$" -ldflags "$ldflags" "$package"

@@ -55,7 +55,7 @@ never 'pkg/findings' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/storecheck/invariants' "$edge|registry|$install|pkg/(client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
 never 'pkg/storecheck' 'cmd|hack|pkg/(certificates|check|cli|controllers|manager|standalone)'
 # Tools and parts that know nothing of sandboxes.
-never 'pkg/(etcdtxn|memory|revisioncache|share)' 'apis|pkg|registry'
+never 'pkg/(etcdtxn|memory|revisioncache|share)|pkg/apiserver/storeformat' 'apis|pkg|registry'
 never 'pkg/(certificates|encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|encryptionkeys|etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)|$server|$etcd"
 never 'pkg/installobjects' "apis|pkg|registry|$server|$etcd"
 never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"

@@ -26,8 +26,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/version"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -72,6 +74,10 @@ func newAllocator(
 		return nil, nil, nil, err
 	}
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
+		return nil, nil, nil, errors.Join(err, client.Close())
+	}
+	// Before anything is written.
+	if err := storeformat.Ensure(context.Background(), client, options.StorageConfig.Prefix, version.Get()); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}
 	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, stores.Sandboxes, extra)

@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -45,19 +46,14 @@ func TestCrash(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"--simulated-start-delay", "20ms", "--sync-window", "300ms"}
 	server := startServer(t, dir, args...)
-	for name, replicas := range crashPools {
-		set := builders.Set(name, replicas)
-		if _, err := server.Client.AgentsV1alpha1().SandboxSets(crashNamespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeCrashPools(t, server.Client)
 	expect.FullPool(t, server.Client.AgentsV1alpha1(), crashNamespace, "big", crashPools["big"])
 
-	clients := startStorm(t, seed, server)
+	clients := startStorm(t, seed, server.Client)
 	for kill := range kills {
 		clients.AwaitMore(t, 40+chance.IntN(120))
 		pause(t.Context(), time.Duration(chance.IntN(20))*time.Millisecond)
-		clients.serve(nil)
+		clients.serve()
 		server.Kill()
 		if kill == 1 {
 			short := launch(t, dir, args...)
@@ -65,14 +61,14 @@ func TestCrash(t *testing.T) {
 			short.Kill()
 		}
 		server = startServer(t, dir, args...)
-		clients.serve(server)
+		clients.serve(server.Client)
 	}
 	clients.AwaitMore(t, 40)
 	clients.Stop()
 	clients.checkFailures(t)
 
-	awaitCalm(t, server)
-	checkPromises(t, server, clients)
+	awaitCalm(t, server.Client)
+	checkPromises(t, server.Client, clients)
 	found := 0
 	for _, answer := range clients.Answers() {
 		if answer.Found {
@@ -83,11 +79,21 @@ func TestCrash(t *testing.T) {
 		len(clients.Answers()), found, len(clients.Refusals()), len(server.sandboxes(t, crashNamespace)))
 }
 
+func makeCrashPools(t *testing.T, client versioned.Interface) {
+	t.Helper()
+	for name, replicas := range crashPools {
+		set := builders.Set(name, replicas)
+		if _, err := client.AgentsV1alpha1().SandboxSets(crashNamespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // awaitCalm waits until no claim is in progress and every pool is full.
-func awaitCalm(t *testing.T, server *server) {
+func awaitCalm(t *testing.T, client versioned.Interface) {
 	t.Helper()
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		list, err := server.Client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
+		list, err := client.AgentsV1alpha1().SandboxClaims(crashNamespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Completed"})
 		if err != nil {
 			return err
 		}
@@ -97,11 +103,11 @@ func awaitCalm(t *testing.T, server *server) {
 		return nil
 	})
 	for name, replicas := range crashPools {
-		expect.FullPool(t, server.Client.AgentsV1alpha1(), crashNamespace, name, replicas)
+		expect.FullPool(t, client.AgentsV1alpha1(), crashNamespace, name, replicas)
 	}
 	// What was made for a claim and let go goes away.
 	expect.Eventually(t.Context(), t, func(context.Context) error {
-		for name, sandbox := range server.sandboxes(t, crashNamespace) {
+		for name, sandbox := range sandboxesOf(t, client, crashNamespace) {
 			if sandbox.Spec.ShutdownTime != nil {
 				return errors.New("to be shut down: " + name)
 			}

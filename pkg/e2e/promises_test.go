@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -20,9 +21,9 @@ import (
 //  2. What was acknowledged is stored, and what was refused is not.
 //  3. Nothing is left half-way: no claim is in progress, no sandbox is half claimed, no
 //     pool is short of sandboxes or has too many.
-func checkPromises(t *testing.T, server *server, clients *storm) {
+func checkPromises(t *testing.T, client versioned.Interface, clients *storm) {
 	t.Helper()
-	allClaims, allSandboxes := expect.Invariants(t, server.Client.AgentsV1alpha1(), crashNamespace)
+	allClaims, allSandboxes := expect.Invariants(t, client.AgentsV1alpha1(), crashNamespace)
 	sandboxes := map[string]*v1alpha1.Sandbox{}
 	for i := range allSandboxes {
 		sandboxes[allSandboxes[i].Name] = &allSandboxes[i]

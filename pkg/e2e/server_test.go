@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
@@ -48,7 +49,12 @@ func (s *server) awaitRunning(t testing.TB, namespace, name string) {
 // sandboxes returns the sandboxes of a namespace by name.
 func (s *server) sandboxes(t testing.TB, namespace string) map[string]*v1alpha1.Sandbox {
 	t.Helper()
-	list, err := s.Client.AgentsV1alpha1().Sandboxes(namespace).List(t.Context(), metav1.ListOptions{})
+	return sandboxesOf(t, s.Client, namespace)
+}
+
+func sandboxesOf(t testing.TB, client versioned.Interface, namespace string) map[string]*v1alpha1.Sandbox {
+	t.Helper()
+	list, err := client.AgentsV1alpha1().Sandboxes(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatalf("listing sandboxes: %v", err)
 	}

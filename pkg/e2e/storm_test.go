@@ -14,19 +14,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
-// storm is a storm of claims of every kind, on a server that comes and goes.
+// storm is a storm of claims of every kind, on servers that come and go.
 type storm struct {
 	load.Storm
-	server atomic.Pointer[server] // nil: there is none
+	servers atomic.Pointer[[]versioned.Interface] // those that there are
+	calls   atomic.Uint64
 }
 
 // startStorm lets clients create claims as fast as they can.
-func startStorm(t testing.TB, seed uint64, server *server) *storm {
+func startStorm(t testing.TB, seed uint64, servers ...versioned.Interface) *storm {
 	t.Helper()
 	const clients = 16
 	var chances []*rand.Rand // one for each client, which no other uses
@@ -39,18 +41,19 @@ func startStorm(t testing.TB, seed uint64, server *server) *storm {
 		claim.Name = fmt.Sprintf("w%02d-%04d", client, n)
 		return claim
 	}
-	s.serve(server)
+	s.serve(servers...)
 	s.Start(t, func() typed.AgentsV1alpha1Interface {
-		if server := s.server.Load(); server != nil {
-			return server.Client.AgentsV1alpha1()
+		servers := *s.servers.Load()
+		if len(servers) == 0 {
+			return nil
 		}
-		return nil
+		return servers[s.calls.Add(1)%uint64(len(servers))].AgentsV1alpha1()
 	})
 	return s
 }
 
-// serve tells the clients where the server is, or with nil that it is gone.
-func (s *storm) serve(server *server) { s.server.Store(server) }
+// serve tells the clients which servers there are, which they call in turns.
+func (s *storm) serve(servers ...versioned.Interface) { s.servers.Store(&servers) }
 
 // checkFailures requires that creates failed only because the server was gone: no answer
 // came, or one that leaves the outcome open.

@@ -92,6 +92,9 @@ func TestTypeChecking(t *testing.T) {
 // server-side apply would, for which it needs the schema of our kinds.
 func TestMutatingAdmissionPolicy(t *testing.T) {
 	t.Parallel()
+	if !servesMutatingPolicies(t) {
+		return
+	}
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, 2)
 	policies := c.kube.AdmissionregistrationV1().MutatingAdmissionPolicies()

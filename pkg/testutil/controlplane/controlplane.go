@@ -26,7 +26,9 @@ type Options struct {
 	Dir string
 	// BinDir is where the programs are. Without it, a program is taken from the
 	// folder that KUBEBUILDER_ASSETS names, if it is there, and else from bin/
-	// beside the go.mod of the working directory or a folder above it.
+	// beside the go.mod of the working directory or a folder above it. If the environment
+	// variable KUBERNETES names a minor, such as 1.36, the parts of the cluster are those
+	// in bin/1.36.
 	BinDir string
 	// APIServerPort and EtcdPort are ports of 127.0.0.1; 0 takes a free one.
 	APIServerPort, EtcdPort int

@@ -7,46 +7,66 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
-// assetsVariable names a folder with some of the programs, by a convention of
-// tests against Kubernetes.
-const assetsVariable = "KUBEBUILDER_ASSETS"
+const (
+	// assetsVariable names a folder with some of the programs, by a convention of
+	// tests against Kubernetes.
+	assetsVariable = "KUBEBUILDER_ASSETS"
+
+	// minorVariable names the minor of Kubernetes whose programs run, such as 1.36: those in
+	// the folder of that name in bin/. Without it, these are of the newest.
+	minorVariable = "KUBERNETES"
+)
 
 // programs finds programs by name.
-type programs []string // folders, the first that has a program wins
+type programs struct {
+	folders []string // the first that has a program wins
+	// minor is that of Kubernetes, whose folder is the first; empty is the newest.
+	minor string
+}
 
 // findPrograms looks in the given folder alone or, if it is empty, in the usual
 // places.
 func findPrograms(binDir string) (programs, error) {
 	if binDir != "" {
 		abs, err := filepath.Abs(binDir)
-		return programs{abs}, err
-	}
-	var found programs
-	if assets := os.Getenv(assetsVariable); assets != "" {
-		abs, err := filepath.Abs(assets)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, abs)
+		return programs{folders: []string{abs}}, err
 	}
 	root, err := RepositoryRoot()
 	if err != nil {
-		return nil, err
+		return programs{}, err
 	}
-	return append(found, filepath.Join(root, "bin")), nil
+	bin := filepath.Join(root, "bin")
+	if minor := os.Getenv(minorVariable); minor != "" {
+		return programs{folders: []string{filepath.Join(bin, minor), bin}, minor: minor}, nil
+	}
+	var found []string
+	if assets := os.Getenv(assetsVariable); assets != "" {
+		abs, err := filepath.Abs(assets)
+		if err != nil {
+			return programs{}, err
+		}
+		found = append(found, abs)
+	}
+	return programs{folders: append(found, bin)}, nil
 }
 
-// path returns the path of a program.
+// path returns the path of a program. The parts of a cluster are of one minor; kubectl may
+// be of another one.
 func (p programs) path(name string) (string, error) {
-	for _, dir := range p {
+	folders, hint := p.folders, "make controlplane builds it"
+	if p.minor != "" && strings.HasPrefix(name, "kube-") {
+		folders, hint = folders[:1], "make controlplane KUBERNETES="+p.minor+" builds it"
+	}
+	for _, dir := range folders {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s is in none of %v: make controlplane builds it", name, []string(p))
+	return "", fmt.Errorf("%s is in none of %v: %s", name, folders, hint)
 }
 
 // RepositoryRoot returns the folder of the go.mod above the working directory.

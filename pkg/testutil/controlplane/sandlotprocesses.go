@@ -213,7 +213,7 @@ func (s *Sandlot) path(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return programs{dir}.path(program)
+	return programs{folders: []string{dir}}.path(program)
 }
 
 // awaitAPI returns when claims can be listed through the aggregator, and found, and

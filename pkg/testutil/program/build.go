@@ -17,6 +17,11 @@ func Build(dir string, names ...string) error {
 	if err != nil {
 		return err
 	}
+	return buildIn(root, dir, names)
+}
+
+// buildIn compiles programs of the sources that are in a folder.
+func buildIn(root, dir string, names []string) error {
 	args := []string{"build", "-trimpath", "-o", dir + string(filepath.Separator)}
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
@@ -25,7 +30,7 @@ func Build(dir string, names ...string) error {
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the programs: %w\n%s", err, out)
+		return fmt.Errorf("building the programs of %s: %w\n%s", root, err, out)
 	}
 	return nil
 }

@@ -71,6 +71,13 @@ func New(t testing.TB, programs string, args ...string) *Replicas {
 // the test.
 func (r *Replicas) Start(t testing.TB, etcd string, args ...string) *Replica {
 	t.Helper()
+	return r.StartOf(t, r.programs, etcd, args...)
+}
+
+// StartOf is Start of the sandlot-apiserver in a folder of the caller's, such as that of
+// another version.
+func (r *Replicas) StartOf(t testing.TB, programs, etcd string, args ...string) *Replica {
+	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +89,7 @@ func (r *Replicas) Start(t testing.TB, etcd string, args ...string) *Replica {
 	}
 	_ = listener.Close()
 	args = append(append([]string{"--etcd-servers", etcd, "--secure-port", port}, r.args...), args...)
-	process := program.Run(t, r.programs, "sandlot-apiserver", args...)
+	process := program.Run(t, programs, "sandlot-apiserver", args...)
 	config := &rest.Config{
 		Host:            "https://" + address,
 		TLSClientConfig: rest.TLSClientConfig{CAData: r.pki.CA, CertData: r.pki.Admin.Cert, KeyData: r.pki.Admin.Key},
@@ -104,4 +111,14 @@ func (r *Replicas) Start(t testing.TB, etcd string, args ...string) *Replica {
 		return nil
 	})
 	return &Replica{Process: process, Server: &testutil.Server{Config: config, Client: client, EtcdServers: r.Etcd}}
+}
+
+// Kubeconfig returns a file by which a program reaches a replica as the admin.
+func (r *Replicas) Kubeconfig(t testing.TB, replica *Replica) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := r.pki.WriteKubeconfig(path, replica.Config.Host); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
