@@ -23,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
 )
 
 const (
@@ -84,6 +85,8 @@ type Options struct {
 	// StrictAgentSandboxClaims refuses claims of agent-sandbox that are stored with a
 	// condition against them otherwise.
 	StrictAgentSandboxClaims bool
+	// ServeSnapshots lets who may get /sandlot/snapshot have all that is in etcd.
+	ServeSnapshots bool
 	// Runtimes are the certificates for agent-runtimes.
 	Runtimes Runtimes
 	// Alone makes a server without a cluster even where one could be found.
@@ -149,6 +152,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir, ""+
 		"Data folder of an etcd inside this process, in place of --etcd-servers. It is created if it does not exist. For one replica only.")
+	fs.BoolVar(&o.ServeSnapshots, "serve-snapshots", o.ServeSnapshots, ""+
+		"Give a snapshot of all that is in etcd to who may get the path "+snapshot.Path+", for backups. "+
+		"Only for an etcd that holds nothing else.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
