@@ -278,16 +278,7 @@ func checkExpiryMetric(t *testing.T, cert *x509.Certificate) {
 	t.Helper()
 	want := fmt.Appendf(nil, "sandlot_certificate_expiration_timestamp_seconds{secret=%q} %g\n", servingSecret, float64(cert.NotAfter.Unix()))
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, sandlot.MetricsURL(), nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = resp.Body.Close() }()
-		body, err := io.ReadAll(resp.Body)
+		body, err := metricsText(ctx, sandlot.MetricsURL())
 		if err != nil {
 			return err
 		}
@@ -296,4 +287,18 @@ func checkExpiryMetric(t *testing.T, cert *x509.Certificate) {
 		}
 		return nil
 	})
+}
+
+// metricsText reads the metrics of a program that asks for no token.
+func metricsText(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return io.ReadAll(resp.Body)
 }
