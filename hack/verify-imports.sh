@@ -37,9 +37,9 @@ server='k8s\.io/apiserver'
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|certificates|cli|controllers|manager|standalone)"
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|certificates|check|cli|controllers|manager|standalone)"
 product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|backup|certificates|claims|cli|client|controllers|etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)'
+product+='|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|etcdtxn|findings|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -49,6 +49,10 @@ never 'apis/sandbox/(fuzzer|install|validation)' "pkg|registry|$clients|$server|
 never 'pkg/client' "cmd|hack|artifacts|registry|$install|pkg|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 # Pure cores: nothing behind them does I/O.
 never 'pkg/(claims|inplace|podtemplate|poolindex)' "$edge|registry|$install|pkg/(allocator|client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
+# So is what judges a store; what reads it is of the server's side, and knows no cluster.
+never 'pkg/findings' "apis|pkg|registry|$clients|$server|$etcd"
+never 'pkg/storecheck/invariants' "$edge|registry|$install|pkg/(client|etcdtxn|generated|runtime)|$clients|$server|$etcd"
+never 'pkg/storecheck' 'cmd|hack|pkg/(certificates|check|cli|controllers|manager|standalone)'
 # Tools and parts that know nothing of sandboxes.
 never 'pkg/(etcdtxn|memory|revisioncache|share)' 'apis|pkg|registry'
 never 'pkg/certificates' "apis|pkg|registry|$server|$etcd"
@@ -62,8 +66,8 @@ never 'pkg/apiserver' 'cmd|hack|pkg/(certificates|cli|controllers|manager|standa
 # The background is a client of the API like any other.
 never 'pkg/(controllers|manager)|cmd/sandlot-controller-manager' \
   "hack|registry|$install|$parts|pkg/(allocator|apiserver|etcdtxn|poolindex|revisioncache|standalone)|$server|$etcd"
-never 'pkg/cli|cmd/kubectl-sandlot' \
-  "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
+never 'pkg/check|pkg/cli|cmd/kubectl-sandlot' \
+  "hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone|storecheck)|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/gateway' \
   "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$server|$etcd"
 # Of that library the program alone takes what reads its certificate again.

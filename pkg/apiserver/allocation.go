@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -81,7 +82,7 @@ func newAllocator(
 			sandboxes:       stores.Sandboxes,
 			sets:            stores.SandboxSets,
 			client:          etcdtxn.NewClient(extra.wrap(client)),
-			guards:          etcdtxn.NewGuards(client, path.Join("/", options.StorageConfig.Prefix, "sandlot-guards", string(uuid.NewUUID()))+"/"),
+			guards:          etcdtxn.NewGuards(client, path.Join("/", options.StorageConfig.Prefix, storekeys.Guards, string(uuid.NewUUID()))+"/"),
 			claimResource:   claims,
 			sandboxResource: sandboxes,
 		},

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
 
 // memberTTL is how long a server that died still counts as a member, in seconds.
@@ -43,7 +45,7 @@ type membership struct {
 
 func newMembership(client *clientv3.Client, storagePrefix string, changed func(self string, servers []string)) *membership {
 	return &membership{
-		client: client, prefix: path.Join("/", storagePrefix, "sandlot-servers") + "/",
+		client: client, prefix: path.Join("/", storagePrefix, storekeys.Servers) + "/",
 		self: string(uuid.NewUUID()), changed: changed,
 	}
 }

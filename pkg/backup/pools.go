@@ -9,37 +9,18 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-const (
-	// keyPrefix begins the keys of all that an API server stores: what its --etcd-prefix is
-	// by default, and in each install whose etcd is its own.
-	keyPrefix = "/sandlot"
-	// page is how many objects are read at a time; their deletion is one transaction, which
-	// etcd limits to 128 operations.
-	page = 100
-)
-
-// transformers returns what reads values that were encrypted by the configuration in a file,
-// or, if that is empty, were not.
-func transformers(ctx context.Context, config string) (encryptionconfig.StaticTransformers, error) {
-	if config == "" {
-		return nil, nil
-	}
-	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, config, false, "")
-	if err != nil {
-		return nil, fmt.Errorf("the encryption configuration: %w", err)
-	}
-	return loaded.Transformers, nil
-}
+// page is how many objects are read at a time; their deletion is one transaction, which etcd
+// limits to 128 operations.
+const page = 100
 
 // emptyPools deletes the sandboxes that are in a pool, and returns how many they were. One of
 // them may have been handed out after the snapshot, which the store cannot know.
-func emptyPools(ctx context.Context, kv clientv3.KV, read encryptionconfig.StaticTransformers) (int, error) {
+func emptyPools(ctx context.Context, kv clientv3.KV, read value.ResourceTransformers) (int, error) {
 	resource := v1alpha1.Resource("sandboxes")
 	transformer := read.TransformerForResource(resource)
 	prefix := keyPrefix + "/" + resource.Group + "/" + resource.Resource + "/"

@@ -24,17 +24,24 @@ type Prepared struct {
 	Revision int64
 	// Emptied is how many sandboxes were in pools.
 	Emptied int
+	// Breach is ErrInvariants if the store breaks some. It was found out when the backup was
+	// taken, and such a store is better than none.
+	Breach error
 }
 
-// Check restores a backup into an etcd of its own below scratch, and returns what breaks the
-// invariants of the store there.
+// Check restores a backup into an etcd of its own below scratch. It is ErrUnreadable or
+// ErrInvariants if the store there is not well.
 func Check(ctx context.Context, o *Opened, scratch string) (err error) {
 	store, err := openScratch(ctx, scratch, o.Snapshot(), 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return checkInvariants(ctx, store, o.EncryptionConfig())
+	read, err := transformers(ctx, o.EncryptionConfig())
+	if err != nil {
+		return err
+	}
+	return checkInvariants(ctx, store, read, o.Contents.Taken)
 }
 
 // Prepare makes of a backup the snapshot that the store is restored from, in a file below
@@ -56,7 +63,11 @@ func Prepare(ctx context.Context, o *Opened, scratch string, now time.Time) (p P
 	if p.Emptied, err = emptyPools(ctx, store, read); err != nil {
 		return Prepared{}, fmt.Errorf("emptying the pools: %w", err)
 	}
-	if err := checkInvariants(ctx, store, o.EncryptionConfig()); err != nil {
+	err = checkInvariants(ctx, store, read, now)
+	if errors.Is(err, ErrInvariants) {
+		p.Breach, err = err, nil
+	}
+	if err != nil {
 		return Prepared{}, err
 	}
 	file, err := os.CreateTemp(scratch, "prepared-")

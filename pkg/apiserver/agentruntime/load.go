@@ -12,13 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apiserver/pkg/storage/value"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
 
 // loadTimeout bounds the reading of the key when a server starts.
 const loadTimeout = 20 * time.Second
-
-// keyName is the key in etcd beside the resources.
-const keyName = "sandlot-runtime-key"
 
 // Load returns the keyring of the store that lies under a prefix in etcd. The first
 // server that asks makes it. It is stored as a resource is, with its encryption at rest;
@@ -26,7 +25,7 @@ const keyName = "sandlot-runtime-key"
 func Load(ctx context.Context, kv clientv3.KV, storagePrefix string, transformer value.Transformer) (*Keyring, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	key := path.Join("/", storagePrefix, keyName)
+	key := path.Join("/", storagePrefix, storekeys.RuntimeKey)
 	made, err := toStorage(ctx, transformer, key, newSecret())
 	if err != nil {
 		return nil, err

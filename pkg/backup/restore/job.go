@@ -83,6 +83,9 @@ func (j Job) restore(ctx context.Context, s *state) (err error) {
 	log.Info("The snapshot is good. Its pools are empty now", "taken", opened.Contents.Taken, "keys", opened.Contents.Keys,
 		"removedFromPools", prepared.Emptied, "revision", prepared.Revision)
 
+	if prepared.Breach != nil {
+		log.Error(prepared.Breach, "The store is not well, and is restored all the same")
+	}
 	if err := j.stop(ctx, s); err != nil {
 		return err
 	}

@@ -5,20 +5,20 @@ package expect
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/findings"
+	"github.com/sandlot-io/sandlot/pkg/storecheck/invariants"
 )
 
-// Invariants checks what always holds for the claims and sandboxes of a namespace, and
-// returns them:
-//
-//  1. A sandbox is bound to one claim at most, and that claim is there.
-//  2. A claim has no more sandboxes than it asked for, and as many as it says. Once it is
-//     Completed, these are all that name it, and all of them or none if it asked for that.
-//  3. No sandbox is locked without a claim.
+// Invariants checks what always holds for the claims and sandboxes of a namespace (see
+// package invariants), and returns them. Nothing of them may have been deleted: each
+// sandbox that a claim lists is there, and so is each claim that a sandbox names.
 func Invariants(t testing.TB, agents typed.AgentsV1alpha1Interface, namespace string) ([]v1alpha1.SandboxClaim, []v1alpha1.Sandbox) {
 	t.Helper()
 	claims, err := agents.SandboxClaims(namespace).List(t.Context(), metav1.ListOptions{})
@@ -29,60 +29,27 @@ func Invariants(t testing.TB, agents typed.AgentsV1alpha1Interface, namespace st
 	if err != nil {
 		t.Fatal(err)
 	}
-	byOwner := map[string]map[string]*v1alpha1.Sandbox{}
+	state := &invariants.State{Partial: true} // there are no sets in it
+	there, owners := map[types.UID]bool{}, map[string]bool{}
 	for i := range sandboxes.Items {
-		sandbox := &sandboxes.Items[i]
-		owner, lock := sandbox.Annotations[v1alpha1.AnnotationOwner], sandbox.Annotations[v1alpha1.AnnotationLock]
-		if (owner != "") != (lock != "") && sandbox.Spec.ShutdownTime == nil {
-			t.Errorf("sandbox %s: owner %q, lock %q", sandbox.Name, owner, lock)
-		}
-		if owner == "" || sandbox.Labels[v1alpha1.LabelReservedFailedSandbox] == "true" {
-			continue
-		}
-		if byOwner[owner] == nil {
-			byOwner[owner] = map[string]*v1alpha1.Sandbox{}
-		}
-		byOwner[owner][sandbox.Name] = sandbox
+		state.AddSandbox(&sandboxes.Items[i])
+		there[sandboxes.Items[i].UID] = true
 	}
-	listedBy := map[string]string{}
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		its := byOwner[string(claim.UID)]
-		delete(byOwner, string(claim.UID))
-		checkClaim(t, claim, its)
+		state.AddClaim(claim)
+		owners[string(claim.UID)] = true
 		for _, listed := range claim.Status.Sandboxes {
-			if other, twice := listedBy[listed.Name]; twice {
-				t.Errorf("sandbox %s is listed by claims %s and %s", listed.Name, other, claim.Name)
+			if !there[listed.UID] {
+				t.Errorf("claim %s lists sandbox %s (%s), which is not there", claim.Name, listed.Name, listed.UID)
 			}
-			listedBy[listed.Name] = claim.Name
 		}
 	}
-	for owner, its := range byOwner {
-		t.Errorf("%d sandboxes name owner %s, which is no claim", len(its), owner)
+	for _, sandbox := range sandboxes.Items {
+		if owner := sandbox.Annotations[v1alpha1.AnnotationOwner]; owner != "" && !owners[owner] && !v1alpha1.IsReservedFailed(&sandbox) {
+			t.Errorf("sandbox %s names owner %s, which is no claim", sandbox.Name, owner)
+		}
 	}
+	state.Judge(time.Now(), func(f findings.Finding) { t.Errorf("%s %s: %s", f.Level, f.Check, f.Message) })
 	return claims.Items, sandboxes.Items
-}
-
-// checkClaim checks a claim against the sandboxes that name it as their owner.
-func checkClaim(t testing.TB, claim *v1alpha1.SandboxClaim, its map[string]*v1alpha1.Sandbox) {
-	t.Helper()
-	status, want := &claim.Status, *claim.Spec.Replicas
-	if int(status.ClaimedReplicas) != len(status.Sandboxes) || status.ClaimedReplicas > want {
-		t.Errorf("claim %s of %d: claimedReplicas is %d, and it lists %d", claim.Name, want, status.ClaimedReplicas, len(status.Sandboxes))
-	}
-	if status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
-		if len(its) != len(status.Sandboxes) {
-			t.Errorf("claim %s: lists %d sandboxes, but %d name it as their owner", claim.Name, len(status.Sandboxes), len(its))
-		}
-		if claim.Spec.Allocation == v1alpha1.AllocationAllOrNothing && status.ClaimedReplicas != 0 && status.ClaimedReplicas != want {
-			t.Errorf("claim %s is to have all or nothing and has %d of %d", claim.Name, status.ClaimedReplicas, want)
-		}
-	}
-	for _, listed := range status.Sandboxes {
-		if sandbox := its[listed.Name]; sandbox == nil || sandbox.Labels[v1alpha1.LabelClaimName] != claim.Name {
-			t.Errorf("claim %s (%s) lists sandbox %s, which does not name it", claim.Name, claim.UID, listed.Name)
-		} else if sandbox.UID != listed.UID {
-			t.Errorf("claim %s lists sandbox %s with the UID %q, which has %q", claim.Name, listed.Name, listed.UID, sandbox.UID)
-		}
-	}
 }

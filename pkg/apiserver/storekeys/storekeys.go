@@ -1,0 +1,17 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storekeys names what the API server keeps in etcd beside the objects, each below
+// the prefix of its storage.
+package storekeys
+
+const (
+	// Servers are the API servers that run, a key each. A key has a lease.
+	Servers = "sandlot-servers"
+	// Guards are the keys by which transactions are settled that update no object. A key
+	// has a lease.
+	Guards = "sandlot-guards"
+	// RuntimeKey is the key from which the tokens of agent-runtimes are derived. It is
+	// encrypted as claims are.
+	RuntimeKey = "sandlot-runtime-key"
+)
