@@ -62,7 +62,7 @@ func (b backups) look(ctx context.Context) {
 	switch {
 	case err == nil:
 		lastBackup.WithLabelValues().Set(float64(lastSuccess(job).Unix()))
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // an install without
+	case apierrors.IsNotFound(err): // an install without
 		lastBackup.Reset()
 	}
 }

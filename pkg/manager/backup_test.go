@@ -52,9 +52,7 @@ func TestBackups(t *testing.T) {
 		{"none yet", http.StatusOK, nil, 1000},
 		{"one", http.StatusOK, new(metav1.NewTime(good)), 5000},
 		{"no answer", http.StatusInternalServerError, nil, 5000},
-		{"an install without", http.StatusForbidden, nil, 0},
-		{"none yet", http.StatusOK, nil, 1000},
-		{"no CronJob", http.StatusNotFound, nil, 0},
+		{"an install without", http.StatusNotFound, nil, 0},
 	} {
 		code, job.Status.LastSuccessfulTime = step.code, step.last
 		b.look(t.Context())
@@ -70,6 +68,5 @@ func TestBackups(t *testing.T) {
 
 var reasons = map[int]metav1.StatusReason{
 	http.StatusInternalServerError: metav1.StatusReasonInternalError,
-	http.StatusForbidden:           metav1.StatusReasonForbidden,
 	http.StatusNotFound:            metav1.StatusReasonNotFound,
 }
