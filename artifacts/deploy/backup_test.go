@@ -190,7 +190,7 @@ func TestMembersRestore(t *testing.T) {
 				if secret.SecretName != restore.SecretName || secret.Optional == nil || !*secret.Optional || len(secret.Items) != 4 {
 					t.Errorf("it reads %+v", secret)
 				}
-			case i >= 0 || !slices.Contains(store.template.Spec.Containers[0].VolumeMounts, mount):
+			case i >= 0 || !slices.ContainsFunc(store.template.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return cmp.Equal(m, mount) }):
 				t.Errorf("%s is not the volume of the data", mount.Name)
 			}
 		}

@@ -87,8 +87,8 @@ func TestEncryptedWithoutKeys(t *testing.T) {
 			taker.EncryptionConfig = config
 			opened := fetch(t, target, take(t, taker))
 			scratch := t.TempDir()
-			if err := Check(t.Context(), opened, scratch); err == nil {
-				t.Error("Check finds it good")
+			if err := Check(t.Context(), opened, scratch); !errors.Is(err, ErrUnreadable) {
+				t.Errorf("Check: %v, want %v", err, ErrUnreadable)
 			}
 			if _, err := Prepare(t.Context(), opened, scratch, start); err == nil {
 				t.Error("Prepare takes it")
@@ -97,6 +97,33 @@ func TestEncryptedWithoutKeys(t *testing.T) {
 				t.Errorf("files are left: %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// TestBreach: a store that breaks an invariant makes no good backup, and is restored all the
+// same when there is nothing better.
+func TestBreach(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 1, 2)
+	key := sandboxes + "default/claimed-000"
+	one, err := s.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := strings.ReplaceAll(string(one.Kvs[0].Value), "claimed-000", "claimed-001")
+	twin = strings.Replace(twin, "uid of claimed-001", "uid of claimed-000", 1)
+	if _, err := s.Put(t.Context(), sandboxes+"default/claimed-001", twin); err != nil {
+		t.Fatal(err)
+	}
+	target := folder(t.TempDir())
+	taker, _ := taker(t, s, target)
+	opened := fetch(t, target, take(t, taker))
+	if err := Check(t.Context(), opened, t.TempDir()); !errors.Is(err, ErrInvariants) {
+		t.Errorf("Check: %v, want %v", err, ErrInvariants)
+	}
+	prepared, err := Prepare(t.Context(), opened, t.TempDir(), start)
+	if err != nil || !errors.Is(prepared.Breach, ErrInvariants) || prepared.Emptied != 1 {
+		t.Errorf("Prepare: %+v, %v", prepared, err)
 	}
 }
 

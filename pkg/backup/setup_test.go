@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -74,7 +75,7 @@ const sandboxes = "/sandlot/agents.kruise.io/sandboxes/"
 func (s *store) put(t *testing.T, name, owner string) {
 	t.Helper()
 	sandbox := builders.Sandbox(name)
-	sandbox.Namespace, sandbox.UID = "default", "uid-of-"+sandbox.UID
+	sandbox.Namespace, sandbox.UID = "default", types.UID("uid of "+name)
 	sandbox.APIVersion, sandbox.Kind = v1alpha1.SchemeGroupVersion.String(), "Sandbox"
 	switch owner {
 	case "SandboxSet":
