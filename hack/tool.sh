@@ -42,6 +42,10 @@ etcdctl | etcdutl)
   module=hack/etcd
   package="go.etcd.io/etcd/$name/v3"
   ;;
+versitygw)
+  module=hack/versitygw
+  package=github.com/versity/versitygw/cmd/versitygw
+  ;;
 promcheck)
   module=hack/promcheck
   package=.

@@ -38,9 +38,9 @@ serving='k8s\.io/apiserver/pkg/(admission|registry|storage|server/(filters|healt
 etcd='go\.etcd\.io/etcd'
 install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
-edge="cmd|hack|artifacts|$parts|pkg/(apiserver|certificates|check|cli|controllers|encryptionkeys|installobjects|manager|standalone)"
+edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|certificates|check|cli|controllers|encryptionkeys|installobjects|manager|standalone)"
 product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|certificates|check|claims|cli|client|controllers|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|version)'
+product+='|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -76,6 +76,8 @@ never 'pkg/gateway' \
   "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$serving|$etcd"
 # The program alone takes what reads its certificate again, and asks who may read metrics.
 never 'pkg/gateway/(e2b|flight|identity|keys|mapping|proxy|routes|server)' "sigs\.k8s\.io/controller-runtime|$server"
+# Backups know the store and the cluster, and nothing that allocates or reconciles.
+never 'pkg/backup' "cmd|hack|pkg/(cli|controllers|manager|standalone)|sigs\.k8s\.io/controller-runtime"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"
 # What others import beside the API.
 never 'pkg/client' "$edge|registry|$install|apis/sandbox/validation|pkg/(allocator|claims|etcdtxn|inplace|podtemplate|poolindex|revisioncache|runtime)|$server|$etcd|sigs\.k8s\.io/controller-runtime"

@@ -62,7 +62,9 @@ func checkReferences(t *testing.T, objects manifests, madeLater []string) {
 		for _, volume := range spec.Volumes {
 			switch {
 			case volume.Secret != nil:
-				secrets = append(secrets, volume.Secret.SecretName)
+				if get[*corev1.Secret](objects, volume.Secret.SecretName) == nil {
+					secrets = append(secrets, volume.Secret.SecretName)
+				}
 			case volume.ConfigMap != nil:
 				if get[*corev1.ConfigMap](objects, volume.ConfigMap.Name) == nil {
 					t.Errorf("%s: no ConfigMap %q", w, volume.ConfigMap.Name)

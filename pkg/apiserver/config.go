@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
@@ -23,6 +24,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -85,6 +87,8 @@ type ExtraConfig struct {
 	// ServeEtcdMetrics serves the metrics of the members of etcd, which are another
 	// process's, at EtcdMetricsPath.
 	ServeEtcdMetrics bool
+	// ServeSnapshots gives snapshots of the whole etcd at snapshot.Path.
+	ServeSnapshots bool
 
 	// wrapKV lets tests stand between the allocator and etcd.
 	wrapKV func(clientv3.KV) clientv3.KV
@@ -131,7 +135,10 @@ func NewConfig() *Config {
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openAPIConfigs()
 	generic.EquivalentResourceRegistry = newEquivalents()
 	// What is forwarded to a sandbox takes as long as it takes.
-	generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("proxy"))
+	longRunning := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("proxy"))
+	generic.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {
+		return longRunning(r, info) || snapshot.IsRequest(r, info)
+	}
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
 		MaxWaitingClaims: DefaultMaxWaitingClaims,
@@ -239,6 +246,9 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
 	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members); err != nil {
 		return nil, err
+	}
+	if c.extraConfig.ServeSnapshots {
+		s.GenericAPIServer.Handler.NonGoRestfulMux.Handle(snapshot.Path, &snapshot.Handler{Etcd: etcd})
 	}
 	if err := c.addRuntimeCertificates(s.GenericAPIServer); err != nil {
 		return nil, err

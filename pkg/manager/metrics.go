@@ -15,6 +15,7 @@ import (
 
 func init() {
 	metrics.Registry.MustRegister(
+		lastBackup,
 		buildInfo("sandlot_build_info", "1, with the version of Sandlot that runs.", prometheus.Labels{"version": version.Get()}),
 		buildInfo("agent_sandbox_build_info", "1, with the build of Sandlot that runs, in the labels of agent-sandbox.", agentBuild()))
 }

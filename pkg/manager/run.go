@@ -25,6 +25,13 @@ func run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	o = o.withDefaults()
+	backups, err := newBackups(clientConfig(cfg, o), o.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := main.Add(backups); err != nil {
+		return err
+	}
 	managers := []ctrl.Manager{main}
 	if keepers, err := o.keepers(clientConfig(cfg, o)); err != nil {
 		return err

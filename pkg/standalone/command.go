@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 
+	"github.com/sandlot-io/sandlot/pkg/backup/app"
 	"github.com/sandlot-io/sandlot/pkg/cli"
 	"github.com/sandlot-io/sandlot/pkg/memory"
 	"github.com/sandlot-io/sandlot/pkg/version"
@@ -30,7 +31,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.AddCommand(newUpCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newVersionCommand(), app.NewBackupCommand(), app.NewRestoreCommand())
 	root.AddCommand(cli.Commands(streams)...)
 	root.AddCommand(newCheckCommand(streams))
 	return root

@@ -35,6 +35,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.StrictAgentSandboxClaims = o.StrictAgentSandboxClaims
 	cfg.ExtraConfig.AllowedLabelDomains = o.AllowedLabelDomains
 	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
+	cfg.ExtraConfig.ServeSnapshots = o.ServeSnapshots
 	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
 	cfg.ExtraConfig.ServeEtcdMetrics = o.EmbeddedEtcdDir == "" && !o.Alone
 	var err error

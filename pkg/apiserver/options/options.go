@@ -23,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
 )
 
 const (
@@ -91,6 +92,8 @@ type Options struct {
 	// StrictAgentSandboxClaims refuses claims of agent-sandbox that are stored with a
 	// condition against them otherwise.
 	StrictAgentSandboxClaims bool
+	// ServeSnapshots lets who may get /sandlot/snapshot have all that is in etcd.
+	ServeSnapshots bool
 	// Runtimes are the certificates for agent-runtimes.
 	Runtimes Runtimes
 	// KubeAPIQPS and KubeAPIBurst limit the requests to the cluster a second, but those
@@ -165,6 +168,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.EmbeddedEtcdQuota, "embedded-etcd-quota-backend-bytes", o.EmbeddedEtcdQuota, ""+
 		"How many bytes the data of the embedded etcd may take. When they are used up, writes are refused until objects are deleted. "+
 		"0 is 8 GiB. This process keeps in memory what is stored, so the quota has to fit its limit of memory.")
+	fs.BoolVar(&o.ServeSnapshots, "serve-snapshots", o.ServeSnapshots, ""+
+		"Give a snapshot of all that is in etcd to who may get the path "+snapshot.Path+", for backups. "+
+		"Only for an etcd that holds nothing else.")
 	fs.DurationVar(&o.SyncWindow, "sync-window", o.SyncWindow, ""+
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")

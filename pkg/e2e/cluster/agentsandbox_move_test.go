@@ -158,7 +158,6 @@ var agentLines = map[string]*strings.Replacer{
 // the commands of docs/migrate-agent-sandbox.md.
 func TestMoveFromAgentSandbox(t *testing.T) {
 	t.Parallel()
-	buildStandalone(t)
 	for line := range agentLines {
 		t.Run(line, func(t *testing.T) { moveFromAgentSandbox(t, line) })
 	}

@@ -87,7 +87,7 @@ func build(dir string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/sandlot-apiserver", "./cmd/sandlot-controller-manager")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/sandlot", "./cmd/sandlot-apiserver", "./cmd/sandlot-controller-manager")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

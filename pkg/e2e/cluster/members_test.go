@@ -21,8 +21,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// TestMembers makes an etcd of three members of a backup, by the commands of
-// docs/operations.md, replaces one that has lost its data, and makes room.
+// TestMembers makes an etcd of three members, replaces one that has lost its data by the
+// commands of docs/operations.md, and makes room.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -34,13 +34,18 @@ func TestMembers(t *testing.T) {
 	for _, m := range members {
 		urls += fmt.Sprintf("%s) echo %s;; ", m.name, m.peer)
 	}
-	book := openRunbook(t, plane.Kubeconfig(),
-		"https://localhost:2379", sandlot.EtcdURL(),
-		"127.0.0.1:123", "127.11.0.3:123", // an address of its own, as those of the members
-		`echo "https://$1.sandlot-etcd.sandlot-system.svc:2380"`, "case $1 in "+urls+"esac",
-	)
-	book.run(t, "backup")
-	book.run(t, "pools", "members")
+	book := openRunbook(t, plane.Kubeconfig(), "https://localhost:2379", sandlot.EtcdURL())
+	book.blocks["make"] = fmt.Sprintf(`etcdctl $FLAGS snapshot save sandlot.db
+url() { case $1 in %sesac; }
+MEMBERS="%s %s %s"
+cluster=$(for member in $MEMBERS; do echo "$member=$(url "$member")"; done | paste -sd ,)
+for member in $MEMBERS; do
+  etcdutl snapshot restore sandlot.db --data-dir "restored/$member" \
+    --name "$member" --initial-advertise-peer-urls "$(url "$member")" \
+    --initial-cluster "$cluster" --initial-cluster-token sandlot
+done
+`, urls, members[0].name, members[1].name, members[2].name)
+	book.run(t, "flags", "make")
 	cluster := members[0].name + "=" + members[0].peer
 	for _, m := range members[1:] {
 		cluster += "," + m.name + "=" + m.peer

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,7 +157,6 @@ spec:
 // commands of docs/operations.md, and then uninstalls Sandlot by them.
 func TestMoveFromCRDs(t *testing.T) {
 	t.Parallel()
-	buildStandalone(t)
 	s := newSite(t)
 	s.makeFormer(t)
 	old := s.pod(t, metav1.NamespaceDefault, "keeper")
@@ -302,15 +300,4 @@ func (s *site) uninstall(t *testing.T, book *runbook, installed *controlplane.Sa
 	}
 	// A namespace goes only where everything that is discovered answers.
 	s.kubectl(t, "", "delete", "namespace", "sandbox-system", "--timeout=3m")
-}
-
-// buildStandalone compiles the program that is for one machine.
-func buildStandalone(t *testing.T) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(programs, "sandlot"), "./cmd/sandlot")
-	cmd.Dir = repository(t)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building sandlot: %v\n%s", err, out)
-	}
 }

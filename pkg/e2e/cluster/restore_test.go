@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,72 +23,39 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/load"
 )
 
-// disaster is a store that is lost, and restored from a backup, by the commands of
-// docs/operations.md, while clients go on trying to claim.
+// disaster is a store that is lost with its volume, and restored from a backup by the
+// commands of docs/operations.md, while clients go on trying to claim. The CronJobs, the Jobs
+// and all pods of the install are in the cluster; what the kubelet would do for them is done
+// by the node of processes of pkg/testutil/controlplane.
 type disaster struct {
 	site    *site
 	sandlot *controlplane.Sandlot
 	book    *runbook
-	// backup makes the backup, restore makes the data of it again in the store's
-	// folder, which is empty.
-	backup, restore func(t *testing.T)
 }
 
 // TestRestore loses an etcd of its own process.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	d := &disaster{site: s, sandlot: s.install(t, controlplane.SandlotOptions{})}
-	data := filepath.Join(d.sandlot.StoreDir(), "data")
-	d.book = openRunbook(t, s.Kubeconfig(),
-		"https://localhost:2379", d.sandlot.EtcdURL(),
-		"127.0.0.1:123", "127.11.0.1:123", // an address that no other test listens at
-		`"sandlot-etcd-0 sandlot-etcd-1 sandlot-etcd-2"`, d.sandlot.Etcd().Name(),
-	)
-	d.backup = func(t *testing.T) { d.book.run(t, "backup") }
-	d.restore = func(t *testing.T) {
-		d.book.run(t, "pools", "members")
-		move(t, filepath.Join(d.book.dir, "restored", d.sandlot.Etcd().Name()), data)
-	}
-	d.run(t, data)
+	newDisaster(t, "default").run(t)
 }
 
 // TestRestoreSingle loses the volume of an API server with its etcd inside.
 func TestRestoreSingle(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	d := &disaster{site: s, sandlot: s.install(t, controlplane.SandlotOptions{Overlay: "single"})}
-	data := filepath.Join(d.sandlot.StoreDir(), "data")
-	d.book = openRunbook(t, s.Kubeconfig(),
-		"127.0.0.1:123", "127.11.0.2:123",
-		"etcdutl snapshot restore sandlot.db", "etcdutl snapshot restore sandlot.db --skip-hash-check",
-	)
-	archive := filepath.Join(d.book.dir, "archive")
-	d.backup = func(t *testing.T) { // cold
-		server := d.sandlot.APIServers()[0]
-		if err := server.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.CopyFS(archive, os.DirFS(data)); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.restore = func(t *testing.T) {
-		move(t, filepath.Join(archive, "etcd", "member", "snap", "db"), filepath.Join(d.book.dir, "sandlot.db"))
-		if err := os.RemoveAll(filepath.Join(archive, "etcd")); err != nil {
-			t.Fatal(err)
-		}
-		d.book.run(t, "pools", "single")
-		move(t, archive, data) // the rest of the folder
-		move(t, filepath.Join(d.book.dir, "restored", "etcd"), filepath.Join(data, "etcd"))
-	}
-	d.run(t, data)
+	newDisaster(t, "single").run(t)
 }
 
-func (d *disaster) run(t *testing.T, data string) {
+func newDisaster(t *testing.T, overlay string) *disaster {
+	t.Helper()
+	s := newSite(t)
+	return &disaster{
+		site:    s,
+		sandlot: s.install(t, controlplane.SandlotOptions{Overlay: overlay, Pods: true}),
+		book:    openRunbook(t, s.Kubeconfig()),
+	}
+}
+
+func (d *disaster) run(t *testing.T) {
 	const pool, clients = 20, 6
 	ns, s := "disaster", d.site
 	s.makeNamespace(t, ns)
@@ -99,28 +65,23 @@ func (d *disaster) run(t *testing.T, data string) {
 	crowd.AwaitMore(t, 3*clients)
 	before := crowd.Answers()
 
-	d.backup(t)
+	d.book.run(t, "backup")
 	saved := time.Now()
 	crowd.AwaitMore(t, pool+clients) // everything that lay in the pool is claimed
 	lost := d.changeAfterBackup(t, ns, before)
 
 	var answered []load.Answer
 	watching.miss(t, func() {
-		for _, p := range d.processes() {
+		for _, p := range d.sandlot.Processes() {
 			if err := p.Kill(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		answered = crowd.Answers()
-		if err := os.RemoveAll(data); err != nil {
+		if err := os.RemoveAll(d.sandlot.StoreDir()); err != nil {
 			t.Fatal(err)
 		}
-		d.restore(t)
-		for _, p := range d.processes() {
-			if err := p.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		d.book.run(t, "restore")
 		crowd.AwaitMore(t, clients+1) // all of them at least once, and nobody is stuck
 	})
 	crowd.Stop()
@@ -134,15 +95,27 @@ func (d *disaster) run(t *testing.T, data string) {
 		t.Errorf("sandbox %s, which was deleted after the backup, is %+v", lost, sandbox)
 	}
 	checkHandedOutOnce(t, answered, after)
+	d.checkLastBackup(t)
 }
 
-// processes are those of Sandlot, in the order of their start.
-func (d *disaster) processes() []*controlplane.Process {
-	var all []*controlplane.Process
-	if etcd := d.sandlot.Etcd(); etcd != nil {
-		all = append(all, etcd)
-	}
-	return append(append(all, d.sandlot.APIServers()...), d.sandlot.Controllers())
+// checkLastBackup looks for the metric that an operator's alert is about.
+func (d *disaster) checkLastBackup(t *testing.T) {
+	t.Helper()
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		job, err := d.site.kube.BatchV1().CronJobs(controlplane.Namespace).Get(ctx, "sandlot-backup", metav1.GetOptions{})
+		if err != nil || job.Status.LastSuccessfulTime == nil {
+			return errors.Join(err, errors.New("the CronJob knows of no backup"))
+		}
+		text, err := metricsText(ctx, d.sandlot.MetricsURL())
+		if err != nil {
+			return err
+		}
+		want := fmt.Sprintf("sandlot_backup_last_success_timestamp_seconds %g\n", float64(job.Status.LastSuccessfulTime.Unix()))
+		if !strings.Contains(string(text), want) {
+			return fmt.Errorf("not in the metrics: %s", want)
+		}
+		return nil
+	})
 }
 
 // changeAfterBackup changes what the backup does not know of: another set is made,
@@ -214,24 +187,5 @@ func checkHandedOutOnce(t *testing.T, before, after []load.Answer) {
 				t.Errorf("sandbox %s was given to claim %s and, after the restore, to claim %s", name, first.Name, answer.Claim.Name)
 			}
 		}
-	}
-}
-
-// TestFilesPod has the Pod that brings data to a volume judged by the server: its
-// namespace takes restricted ones only.
-func TestFilesPod(t *testing.T) {
-	t.Parallel()
-	book := openRunbook(t, plane.Kubeconfig(), "apply -f -", "apply --dry-run=server -f -",
-		`kubectl -n sandlot-system wait --for=condition=Ready "pod/files-$1" --timeout=5m`, "true")
-	book.blocks["call"] = "files data-sandlot-etcd-0\n"
-	if out := book.run(t, "files", "call"); !strings.Contains(out, "pod/files-data-sandlot-etcd-0 created") || strings.Contains(out, "Warning") {
-		t.Errorf("the server says:\n%s", out)
-	}
-}
-
-func move(t *testing.T, from, to string) {
-	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -144,6 +145,48 @@ func (c *ControlPlane) apply(ctx context.Context, namespace string, port int) (s
 	}
 	_, _, err = c.Kubectl(ctx, "", &manifests, "apply", "--server-side", "--force-conflicts", "--field-manager="+fieldManager, "-f", "-")
 	return versions, err
+}
+
+// podKinds are the kinds of an install by which pods come and go, and what these need in the
+// cluster besides what the local overlay has.
+var podKinds = []string{
+	"ClusterRole", "ClusterRoleBinding", "CronJob", "Deployment", "PersistentVolumeClaim", "Role", "RoleBinding", "Secret", "ServiceAccount", "StatefulSet",
+}
+
+// applyPods applies what makes the pods of an install, all of them on the node of processes.
+func (c *ControlPlane) applyPods(ctx context.Context, o SandlotOptions) error {
+	objects, err := c.render(ctx, o.Overlay, o.Namespace)
+	if err != nil {
+		return err
+	}
+	var manifests bytes.Buffer
+	for _, object := range objects {
+		if !slices.Contains(podKinds, object.GetKind()) {
+			continue
+		}
+		replicas, pod := int64(1), []string{"spec", "template", "spec"}
+		switch object.GetKind() {
+		case "Deployment", "StatefulSet":
+			if object.GetName() == apiServerName {
+				replicas = int64(o.Replicas)
+			}
+			err = unstructured.SetNestedField(object.Object, replicas, "spec", "replicas")
+		case "CronJob":
+			pod = []string{"spec", "jobTemplate", "spec", "template", "spec"}
+		default:
+			pod = nil
+		}
+		if pod != nil {
+			err = errors.Join(err, unstructured.SetNestedField(object.Object, processNodeName, append(pod, "nodeName")...))
+		}
+		content, marshalErr := object.MarshalJSON()
+		if err := errors.Join(err, marshalErr); err != nil {
+			return err
+		}
+		manifests.Write(content)
+	}
+	_, _, err = c.Kubectl(ctx, "", &manifests, "apply", "--server-side", "--force-conflicts", "--field-manager="+fieldManager, "-f", "-")
+	return err
 }
 
 // served are the group-versions that the install registers.

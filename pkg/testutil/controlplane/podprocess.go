@@ -27,31 +27,46 @@ type podProcess struct {
 	volume func(corev1.Volume) (string, error)
 	// claim returns the folder that stands for a volume that is kept.
 	claim func(name string) string
+	// labels are those of the pod.
+	labels map[string]string
+	// config returns what a ConfigMap has under a key, and whether it has. Nil has none.
+	config func(name, key string) (string, bool)
 }
 
-// arguments returns the arguments and the environment of the first container.
+// arguments returns the arguments and the environment of the only container.
 func (p podProcess) arguments(w workload) (args, env []string, err error) {
 	if len(w.pod.Containers) != 1 {
 		return nil, nil, fmt.Errorf("%s: %d containers: %w", p.name, len(w.pod.Containers), errUnsupported)
 	}
-	container := w.pod.Containers[0]
+	return p.argumentsOf(w, w.pod.Containers[0])
+}
+
+// argumentsOf returns the arguments and the environment of a container.
+func (p podProcess) argumentsOf(w workload, container corev1.Container) (args, env []string, err error) {
 	var expansions []string
 	for _, variable := range container.Env {
-		value, err := p.value(variable)
+		value, ok, err := p.value(variable)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: variable %s: %w", p.name, variable.Name, err)
+		}
+		if !ok {
+			continue
 		}
 		env = append(env, variable.Name+"="+value)
 		expansions = append(expansions, "$("+variable.Name+")", value)
 	}
-	mounts, err := p.mounts(w)
+	mounts, err := p.mounts(w, container)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", p.name, err)
 	}
 	missing := maps.Clone(p.flags)
 	for _, arg := range container.Args {
 		arg = strings.NewReplacer(expansions...).Replace(arg)
-		name, value, _ := strings.Cut(arg, "=")
+		name, value, isFlag := strings.Cut(arg, "=")
+		if !isFlag { // the name of a command
+			args = append(args, arg)
+			continue
+		}
 		if flag, ok := p.flags[strings.TrimPrefix(name, "--")]; ok {
 			delete(missing, strings.TrimPrefix(name, "--"))
 			value = flag
@@ -70,30 +85,38 @@ func (p podProcess) arguments(w workload) (args, env []string, err error) {
 	return args, env, nil
 }
 
-func (p podProcess) value(variable corev1.EnvVar) (string, error) {
+// value returns the value of a variable, or false if it is optional and not there.
+func (p podProcess) value(variable corev1.EnvVar) (string, bool, error) {
 	if variable.ValueFrom == nil {
-		return variable.Value, nil
+		return variable.Value, true, nil
 	}
 	if field := variable.ValueFrom.FieldRef; field != nil {
 		switch field.FieldPath {
 		case "metadata.name":
-			return p.name, nil
+			return p.name, true, nil
 		case "metadata.namespace":
-			return p.namespace, nil
+			return p.namespace, true, nil
 		case "status.podIP", "status.hostIP":
-			return loopback, nil
+			return loopback, true, nil
+		}
+		if label, ok := strings.CutPrefix(field.FieldPath, "metadata.labels['"); ok {
+			return p.labels[strings.TrimSuffix(label, "']")], true, nil
 		}
 	}
-	return "", errUnsupported
+	if ref := variable.ValueFrom.ConfigMapKeyRef; ref != nil && ref.Optional != nil && *ref.Optional && p.config != nil {
+		value, ok := p.config(ref.Name, ref.Key)
+		return value, ok, nil
+	}
+	return "", false, errUnsupported
 }
 
 type mount struct {
 	path, dir string
 }
 
-func (p podProcess) mounts(w workload) ([]mount, error) {
+func (p podProcess) mounts(w workload, container corev1.Container) ([]mount, error) {
 	var mounts []mount
-	for _, m := range w.pod.Containers[0].VolumeMounts {
+	for _, m := range container.VolumeMounts {
 		if slices.Contains(w.claims, m.Name) {
 			mounts = append(mounts, mount{m.MountPath, p.claim(m.Name)})
 			continue

@@ -37,6 +37,9 @@ type SandlotOptions struct {
 	// NoControllers stops the controllers as soon as they have made the
 	// certificates; Controllers().Start starts them.
 	NoControllers bool
+	// Pods has the Deployments, StatefulSets and CronJobs of the install in the cluster too,
+	// with pods for which the processes stand: they start, stop and run Jobs as these say.
+	Pods bool
 }
 
 // hasStoreInside reports whether the API server has its etcd inside.
@@ -78,6 +81,12 @@ type Sandlot struct {
 	// served are the group-versions of its API.
 	served served
 
+	// node runs the pods of the install, if they are in the cluster.
+	node *processNode
+	// etcdFlags are those of etcd that are others than in the install.
+	etcdFlags map[string]string
+
+	restorePort                                          int
 	etcdPort, etcdMetricsPort, balancerPort, metricsPort int
 	apiServerPorts                                       []int
 
@@ -127,7 +136,13 @@ func (s *Sandlot) install(ctx context.Context) error {
 	if err := s.makeProcesses(ctx); err != nil {
 		return err
 	}
-	return s.start(ctx)
+	if err := s.start(ctx); err != nil || !s.options.Pods {
+		return err
+	}
+	if s.node, err = startProcessNode(ctx, s, client); err != nil {
+		return err
+	}
+	return s.plane.applyPods(ctx, s.options)
 }
 
 // start goes in the order in which the parts need each other, as pods would that
@@ -251,6 +266,9 @@ func (s *Sandlot) Stop() error {
 }
 
 func (s *Sandlot) stopAll() error {
+	if s.node != nil {
+		s.node.stop()
+	}
 	var group errgroup.Group
 	for _, p := range append([]*Process{s.controllers}, s.apiServers...) {
 		if p != nil {

@@ -49,6 +49,9 @@ func (s *Sandlot) choosePorts() error {
 	if !s.options.hasStoreInside() {
 		ports[etcdName] = &s.etcdPort
 	}
+	if s.options.Pods {
+		ports["sandlot-restore"] = &s.restorePort
+	}
 	for name, port := range ports {
 		var err error
 		if *port, err = s.plane.ports.get(name, 0); err != nil {
@@ -147,17 +150,17 @@ func (s *Sandlot) makeEtcd(w workload) (*Process, error) {
 	s.etcdMetricsPort = metrics
 	clientURL := "https://" + address(s.etcdPort)
 	peerURL := "https://" + address(peer)
+	s.etcdFlags = map[string]string{
+		"listen-client-urls":          clientURL,
+		"advertise-client-urls":       clientURL,
+		"listen-peer-urls":            peerURL,
+		"initial-advertise-peer-urls": peerURL,
+		"initial-cluster":             etcdName + "=" + peerURL,
+		"listen-metrics-urls":         "http://" + address(metrics),
+		"log-level":                   "warn",
+	}
 	return s.process(w, processOptions{
-		name: etcdName, program: etcdProgram, args: s.plane.options.etcdArgs(),
-		flags: map[string]string{
-			"listen-client-urls":          clientURL,
-			"advertise-client-urls":       clientURL,
-			"listen-peer-urls":            peerURL,
-			"initial-advertise-peer-urls": peerURL,
-			"initial-cluster":             etcdName + "=" + peerURL,
-			"listen-metrics-urls":         "http://" + address(metrics),
-			"log-level":                   "warn",
-		},
+		name: etcdName, program: etcdProgram, args: s.plane.options.etcdArgs(), flags: s.etcdFlags,
 		ready: get(http.DefaultClient, "http://"+address(metrics)+"/readyz"),
 	})
 }
@@ -176,22 +179,15 @@ func (s *Sandlot) process(w workload, o processOptions) (*Process, error) {
 		return nil, err
 	}
 	var secrets []string
-	args, env, err := podProcess{
-		name:      o.name,
-		namespace: s.options.Namespace,
-		flags:     o.flags,
-		volume: func(v corev1.Volume) (string, error) {
-			switch {
-			case v.Secret != nil:
-				secrets = append(secrets, s.secrets.path(v.Secret.SecretName))
-				return secrets[len(secrets)-1], nil
-			case v.EmptyDir != nil:
-				return filepath.Join(s.dir, "scratch", o.name, v.Name), nil
-			}
-			return "", errUnsupported
-		},
-		claim: func(name string) string { return filepath.Join(s.dir, name, o.name) },
-	}.arguments(w)
+	process := s.podProcess(o.name, o.flags)
+	volume := process.volume
+	process.volume = func(v corev1.Volume) (string, error) {
+		if v.Secret != nil && (v.Secret.Optional == nil || !*v.Secret.Optional) {
+			secrets = append(secrets, s.secrets.path(v.Secret.SecretName))
+		}
+		return volume(v)
+	}
+	args, env, err := process.arguments(w)
 	if err != nil {
 		return nil, err
 	}
@@ -203,6 +199,25 @@ func (s *Sandlot) process(w workload, o processOptions) (*Process, error) {
 	p.memoryLimit = limit
 	s.volumes[p] = secrets
 	return p, nil
+}
+
+// podProcess is how a pod of the install becomes a process.
+func (s *Sandlot) podProcess(name string, flags map[string]string) podProcess {
+	return podProcess{
+		name:      name,
+		namespace: s.options.Namespace,
+		flags:     flags,
+		volume: func(v corev1.Volume) (string, error) {
+			switch {
+			case v.Secret != nil:
+				return s.secrets.path(v.Secret.SecretName), nil
+			case v.EmptyDir != nil:
+				return filepath.Join(s.dir, "scratch", name, v.Name), nil
+			}
+			return "", errUnsupported
+		},
+		claim: func(claim string) string { return filepath.Join(s.dir, claim, name) },
+	}
 }
 
 func (s *Sandlot) path(program string) (string, error) {

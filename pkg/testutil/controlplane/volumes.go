@@ -11,10 +11,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -31,13 +34,19 @@ type secretVolumes struct {
 	factory informers.SharedInformerFactory
 	stop    chan struct{}
 
+	client    kubernetes.Interface
+	namespace string
+
 	mu sync.Mutex // held while files are written
+	// written are the versions of the Secrets that the files are of.
+	written map[string]uint64
 	// failed is the last error of writing, for whoever waits for a volume.
 	failed error
 }
 
 func newSecretVolumes(client kubernetes.Interface, namespace, dir string) (*secretVolumes, error) {
 	v := &secretVolumes{
+		client: client, namespace: namespace, written: map[string]uint64{},
 		dir:     dir,
 		factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
 		stop:    make(chan struct{}),
@@ -91,9 +100,34 @@ func (v *secretVolumes) write(object any) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err := writeVolume(v.path(secret.Name), secret.Data); err != nil {
+	if err := v.writeNewer(secret); err != nil {
 		v.failed = fmt.Errorf("writing the files of Secret %s: %w", secret.Name, err)
 	}
+}
+
+// writeNewer writes a Secret, unless the files are of a newer version of it.
+func (v *secretVolumes) writeNewer(secret *corev1.Secret) error {
+	version, err := strconv.ParseUint(secret.ResourceVersion, 10, 64)
+	if err != nil || version <= v.written[secret.Name] {
+		return err
+	}
+	v.written[secret.Name] = version
+	return writeVolume(v.path(secret.Name), secret.Data)
+}
+
+// refresh writes a Secret as it is now, for a pod that is about to start. One that is not
+// there is left out.
+func (v *secretVolumes) refresh(ctx context.Context, name string) error {
+	secret, err := v.client.CoreV1().Secrets(v.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.writeNewer(secret)
 }
 
 // writeVolume makes files the content of a folder, all at once, so that nobody

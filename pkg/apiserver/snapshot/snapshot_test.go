@@ -1,0 +1,84 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// piped is the maintenance of an etcd whose snapshots a test writes.
+type piped struct {
+	clientv3.Maintenance
+	snapshots chan io.ReadCloser
+}
+
+func (p piped) SnapshotWithVersion(context.Context) (*clientv3.SnapshotResponse, error) {
+	r, ok := <-p.snapshots
+	if !ok {
+		return nil, errors.New("no leader")
+	}
+	return &clientv3.SnapshotResponse{Snapshot: r}, nil
+}
+
+// TestOneAtATime: a snapshot is all or an error, and a second one has to wait.
+func TestOneAtATime(t *testing.T) {
+	etcd := piped{snapshots: make(chan io.ReadCloser, 1)}
+	server := httptest.NewServer(&Handler{Etcd: etcd})
+	defer server.Close()
+	ask := func(method string) *http.Response {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+Path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { response.Body.Close() })
+		return response
+	}
+	if got := ask(http.MethodPost); got.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %s", got.Status)
+	}
+
+	r, w := io.Pipe()
+	etcd.snapshots <- r
+	go func() { // ends with the pipe
+		_, _ = w.Write(make([]byte, 64<<10)) // more than is kept back
+	}()
+	first := ask(http.MethodGet)
+	if first.StatusCode != http.StatusOK {
+		t.Fatalf("GET: %s", first.Status)
+	}
+	if second := ask(http.MethodGet); second.StatusCode != http.StatusTooManyRequests || second.Header.Get("Retry-After") == "" {
+		t.Errorf("a second at the same time: %s, %v", second.Status, second.Header)
+	}
+	w.CloseWithError(errors.New("etcd has gone"))
+	if _, err := io.ReadAll(first.Body); err == nil {
+		t.Error("a snapshot that ended early looks whole")
+	}
+
+	r, w = io.Pipe()
+	etcd.snapshots <- r
+	go func() { // ends with the pipe
+		_, _ = w.Write([]byte("all"))
+		w.Close()
+	}()
+	third := ask(http.MethodGet)
+	if content, err := io.ReadAll(third.Body); err != nil || string(content) != "all" {
+		t.Errorf("the next: %s, %q, %v", third.Status, content, err)
+	}
+	close(etcd.snapshots)
+	if got := ask(http.MethodGet); got.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("without etcd: %s", got.Status)
+	}
+}

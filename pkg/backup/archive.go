@@ -1,0 +1,170 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"filippo.io/age"
+)
+
+// The files in a backup, which is a tar archive, in this order.
+const (
+	contentsFile   = "backup.json"
+	snapshotFile   = "snapshot.db"
+	encryptionFile = "encryption.yaml"
+
+	formatVersion    = 1
+	maxContentsBytes = 1 << 16
+	// ageHeader begins every file that age encrypted.
+	ageHeader = "age-encryption.org/"
+)
+
+// Contents is what a backup says of itself.
+type Contents struct {
+	// Version is that of the format.
+	Version int `json:"version"`
+	// Taken is when the snapshot was asked for.
+	Taken time.Time `json:"taken"`
+	// Revision is that of the store, and Keys is how many keys it has.
+	Revision int64 `json:"revision"`
+	Keys     int   `json:"keys"`
+	// Files are the other files of the backup.
+	Files []ContentsFile `json:"files"`
+}
+
+// ContentsFile is a file of a backup.
+type ContentsFile struct {
+	Name string `json:"name"`
+	// Size is in bytes.
+	Size int64 `json:"size"`
+	// SHA256 is in hexadecimal digits.
+	SHA256 string `json:"sha256"`
+}
+
+// seal writes the files of a folder and what the contents say of them, encrypted for the
+// recipients if there are any.
+func seal(ctx context.Context, w io.Writer, contents Contents, dir string, recipients []age.Recipient) error {
+	if len(recipients) > 0 {
+		encrypted, err := age.Encrypt(w, recipients...)
+		if err != nil {
+			return fmt.Errorf("encrypting the backup: %w", err)
+		}
+		if err := sealPlain(ctx, encrypted, contents, dir); err != nil {
+			return err
+		}
+		return encrypted.Close()
+	}
+	return sealPlain(ctx, w, contents, dir)
+}
+
+func sealPlain(ctx context.Context, w io.Writer, contents Contents, dir string) error {
+	text, err := json.Marshal(contents)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewWriter(w)
+	add := func(name string, size int64, content io.Reader) error {
+		header := &tar.Header{Name: name, Mode: 0o600, Size: size, ModTime: contents.Taken, Format: tar.FormatPAX}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err := io.Copy(archive, readerOf(ctx, content))
+		return err
+	}
+	if err := add(contentsFile, int64(len(text)), bytes.NewReader(text)); err != nil {
+		return err
+	}
+	for _, f := range contents.Files {
+		file, err := os.Open(filepath.Join(dir, f.Name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(add(f.Name, f.Size, file), file.Close()); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return archive.Close()
+}
+
+// unseal writes the files of a backup into a folder, and returns what it says of itself. It is
+// ErrDamaged if they are not what was written.
+func unseal(ctx context.Context, r io.Reader, dir string, identities []age.Identity) (Contents, error) {
+	buffered := bufio.NewReader(readerOf(ctx, r))
+	plain := io.Reader(buffered)
+	if head, err := buffered.Peek(len(ageHeader)); err == nil && string(head) == ageHeader {
+		if len(identities) == 0 {
+			return Contents{}, errors.New("the backup is encrypted: --identity-file is required")
+		}
+		if plain, err = age.Decrypt(buffered, identities...); err != nil {
+			return Contents{}, fmt.Errorf("decrypting the backup: %w", err)
+		}
+	}
+	contents, err := unsealPlain(plain, dir)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return contents, err
+}
+
+func unsealPlain(r io.Reader, dir string) (Contents, error) {
+	archive := tar.NewReader(r)
+	header, err := archive.Next()
+	if err != nil {
+		return Contents{}, err
+	}
+	if header.Name != contentsFile {
+		return Contents{}, fmt.Errorf("%w: it begins with %q", ErrDamaged, header.Name)
+	}
+	var contents Contents
+	if err := json.NewDecoder(io.LimitReader(archive, maxContentsBytes)).Decode(&contents); err != nil {
+		return Contents{}, fmt.Errorf("%s: %w", contentsFile, err)
+	}
+	if contents.Version != formatVersion {
+		return Contents{}, fmt.Errorf("the backup has format %d, this version of sandlot reads %d", contents.Version, formatVersion)
+	}
+	for _, f := range contents.Files {
+		if f.Name != snapshotFile && f.Name != encryptionFile {
+			return Contents{}, fmt.Errorf("%w: it has a file %q", ErrDamaged, f.Name)
+		}
+		header, err := archive.Next()
+		if err != nil {
+			return Contents{}, err
+		}
+		if header.Name != f.Name || header.Size != f.Size {
+			return Contents{}, fmt.Errorf("%w: %s of %d bytes is in the place of %s", ErrDamaged, header.Name, header.Size, f.Name)
+		}
+		sum, err := writeFile(filepath.Join(dir, f.Name), archive)
+		if err != nil {
+			return Contents{}, err
+		}
+		if sum != f.SHA256 {
+			return Contents{}, fmt.Errorf("%w: SHA-256 of %s is %s, not %s", ErrDamaged, f.Name, sum, f.SHA256)
+		}
+	}
+	return contents, nil
+}
+
+// writeFile writes a new file and returns its SHA-256.
+func writeFile(path string, content io.Reader) (sum string, err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	_, err = io.Copy(io.MultiWriter(file, hash), content)
+	return hex.EncodeToString(hash.Sum(nil)), errors.Join(err, file.Close())
+}

@@ -1,0 +1,49 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+const nameTime = "20060102T150405Z"
+
+var nameForm = regexp.MustCompile(`^sandlot-(\d{8}T\d{6}Z)-r(\d{12,19})\.backup$`)
+
+// Backup is one that is in a target.
+type Backup struct {
+	// Name is its name there, which has the rest in it.
+	Name string
+	// Taken is when it was taken, to the second.
+	Taken time.Time
+	// Revision is that of the store then.
+	Revision int64
+	// Size is in bytes.
+	Size int64
+}
+
+// newName returns the name of a backup. Names sort by time.
+func newName(taken time.Time, revision int64) string {
+	return fmt.Sprintf("sandlot-%s-r%012d.backup", taken.UTC().Format(nameTime), revision)
+}
+
+// parseName returns what a name says, or false if it is not that of a backup.
+func parseName(name string) (Backup, bool) {
+	parts := nameForm.FindStringSubmatch(name)
+	if parts == nil {
+		return Backup{}, false
+	}
+	taken, err := time.Parse(nameTime, parts[1])
+	if err != nil {
+		return Backup{}, false
+	}
+	revision, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return Backup{}, false
+	}
+	return Backup{Name: name, Taken: taken, Revision: revision}, true
+}

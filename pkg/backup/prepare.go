@@ -1,0 +1,104 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// leastBump is how much the revision is raised at least.
+const leastBump = 1_000_000_000
+
+// Prepared is a snapshot that a store may start with.
+type Prepared struct {
+	// Path is its file, and SHA256 is that of the file, in hexadecimal digits.
+	Path, SHA256 string
+	// Revision is that of the store with it.
+	Revision int64
+	// Emptied is how many sandboxes were in pools.
+	Emptied int
+	// Breach is ErrInvariants if the store breaks some. It was found out when the backup was
+	// taken, and such a store is better than none.
+	Breach error
+}
+
+// Check restores a backup into an etcd of its own below scratch. It is ErrUnreadable or
+// ErrInvariants if the store there is not well.
+func Check(ctx context.Context, o *Opened, scratch string) (err error) {
+	store, err := openScratch(ctx, scratch, o.Snapshot(), 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	read, err := transformers(ctx, o.EncryptionConfig())
+	if err != nil {
+		return err
+	}
+	return checkInvariants(ctx, store, read, o.Contents.Taken)
+}
+
+// Prepare makes of a backup the snapshot that the store is restored from, in a file below
+// scratch. What is different:
+//
+//   - The pools are empty. A sandbox that was in one may have been handed out since.
+//   - The revision is one that no client has seen, and all before counts as compacted. A
+//     client that would go on watching at a revision of the lost past lists again.
+func Prepare(ctx context.Context, o *Opened, scratch string, now time.Time) (p Prepared, err error) {
+	store, err := openScratch(ctx, scratch, o.Snapshot(), revisionBump(o.Contents.Revision, now))
+	if err != nil {
+		return Prepared{}, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	read, err := transformers(ctx, o.EncryptionConfig())
+	if err != nil {
+		return Prepared{}, err
+	}
+	if p.Emptied, err = emptyPools(ctx, store, read); err != nil {
+		return Prepared{}, fmt.Errorf("emptying the pools: %w", err)
+	}
+	err = checkInvariants(ctx, store, read, now)
+	if errors.Is(err, ErrInvariants) {
+		p.Breach, err = err, nil
+	}
+	if err != nil {
+		return Prepared{}, err
+	}
+	file, err := os.CreateTemp(scratch, "prepared-")
+	if err != nil {
+		return Prepared{}, err
+	}
+	if err := file.Close(); err != nil {
+		return Prepared{}, err
+	}
+	p.Path = file.Name()
+	if p.SHA256, err = save(ctx, store, p.Path); err != nil {
+		return Prepared{}, fmt.Errorf("taking the prepared snapshot: %w", err)
+	}
+	status, err := inspect(p.Path)
+	p.Revision = status.Revision
+	return p, err
+}
+
+// revisionBump is what is added to a revision, so that it is beyond all that were ever there:
+// after a restore a revision is the time in microseconds, and no store writes so often that
+// it gets ahead of that.
+func revisionBump(revision int64, now time.Time) uint64 {
+	return uint64(max(now.UnixMicro()-revision, leastBump))
+}
+
+// save writes a snapshot of a store to a file, and returns the SHA-256 of the file.
+func save(ctx context.Context, etcd clientv3.Maintenance, path string) (string, error) {
+	answer, err := etcd.SnapshotWithVersion(ctx)
+	if err != nil {
+		return "", err
+	}
+	sum, err := writeFile(path, answer.Snapshot)
+	return sum, errors.Join(err, answer.Snapshot.Close())
+}

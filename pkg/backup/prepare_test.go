@@ -1,0 +1,145 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestPrepare: what a store is restored from has no sandbox in a pool and all others, and a
+// revision beyond any that was seen, before which nobody can watch.
+func TestPrepare(t *testing.T) {
+	const inPool, claimed = page + 30, 7
+	for name, config := range map[string]string{
+		"plain":     "",
+		"encrypted": encryptionFileOf(t, "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, config)
+			s.fill(t, inPool, claimed)
+			target := folder(t.TempDir())
+			taker, _ := taker(t, s, target)
+			taker.EncryptionConfig = config
+			opened := fetch(t, target, take(t, taker))
+			if err := Check(t.Context(), opened, t.TempDir()); err != nil {
+				t.Errorf("a good backup: %v", err)
+			}
+			now := start.Add(time.Hour)
+			prepared, err := Prepare(t.Context(), opened, t.TempDir(), now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if prepared.Emptied != inPool {
+				t.Errorf("%d sandboxes were in pools, want %d", prepared.Emptied, inPool)
+			}
+			checkPrepared(t, prepared, opened.Contents.Revision, claimed, now)
+		})
+	}
+}
+
+func checkPrepared(t *testing.T, prepared Prepared, before int64, claimed int, now time.Time) {
+	t.Helper()
+	if prepared.Revision < now.UnixMicro() {
+		t.Errorf("revision %d may have been there before", prepared.Revision)
+	}
+	restored, err := openScratch(t.Context(), t.TempDir(), prepared.Path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer restored.Close()
+	all, err := restored.Get(t.Context(), sandboxes, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pair := range all.Kvs {
+		if strings.Contains(string(pair.Key), "pool-") {
+			t.Errorf("%s is in a pool", pair.Key)
+		}
+	}
+	if len(all.Kvs) != claimed {
+		t.Errorf("%d sandboxes are left, want %d", len(all.Kvs), claimed)
+	}
+	watch := <-restored.Watch(t.Context(), sandboxes, clientv3.WithPrefix(), clientv3.WithRev(before+1))
+	if !errors.Is(watch.Err(), rpctypes.ErrCompacted) {
+		t.Errorf("watching at a revision of the past: %v, want %v", watch.Err(), rpctypes.ErrCompacted)
+	}
+}
+
+// TestEncryptedWithoutKeys: a backup that nobody can read is found out when it is checked, and
+// before a restore changes anything.
+func TestEncryptedWithoutKeys(t *testing.T) {
+	s := newStore(t, encryptionFileOf(t, "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="))
+	s.fill(t, 1, 1)
+	for name, config := range map[string]string{
+		"no keys": "", "others": encryptionFileOf(t, "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU="),
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := folder(t.TempDir())
+			taker, _ := taker(t, s, target)
+			taker.EncryptionConfig = config
+			opened := fetch(t, target, take(t, taker))
+			scratch := t.TempDir()
+			if err := Check(t.Context(), opened, scratch); !errors.Is(err, ErrUnreadable) {
+				t.Errorf("Check: %v, want %v", err, ErrUnreadable)
+			}
+			if _, err := Prepare(t.Context(), opened, scratch, start); err == nil {
+				t.Error("Prepare takes it")
+			}
+			if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
+				t.Errorf("files are left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestBreach: a store that breaks an invariant makes no good backup, and is restored all the
+// same when there is nothing better.
+func TestBreach(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 1, 2)
+	key := sandboxes + "default/claimed-000"
+	one, err := s.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := strings.ReplaceAll(string(one.Kvs[0].Value), "claimed-000", "claimed-001")
+	twin = strings.Replace(twin, "uid of claimed-001", "uid of claimed-000", 1)
+	if _, err := s.Put(t.Context(), sandboxes+"default/claimed-001", twin); err != nil {
+		t.Fatal(err)
+	}
+	target := folder(t.TempDir())
+	taker, _ := taker(t, s, target)
+	opened := fetch(t, target, take(t, taker))
+	if err := Check(t.Context(), opened, t.TempDir()); !errors.Is(err, ErrInvariants) {
+		t.Errorf("Check: %v, want %v", err, ErrInvariants)
+	}
+	prepared, err := Prepare(t.Context(), opened, t.TempDir(), start)
+	if err != nil || !errors.Is(prepared.Breach, ErrInvariants) || prepared.Emptied != 1 {
+		t.Errorf("Prepare: %+v, %v", prepared, err)
+	}
+}
+
+func TestRevisionBump(t *testing.T) {
+	for name, tc := range map[string]struct {
+		revision int64
+		now      time.Time
+		want     int64
+	}{
+		"first restore":             {revision: 5000, now: start, want: start.UnixMicro()},
+		"a second, later":           {revision: start.UnixMicro() + 5000, now: start.Add(time.Hour), want: start.Add(time.Hour).UnixMicro()},
+		"a clock that is set back":  {revision: start.UnixMicro(), now: start.Add(-time.Hour), want: start.UnixMicro() + leastBump},
+		"again, of the same backup": {revision: 5000, now: start.Add(time.Minute), want: start.Add(time.Minute).UnixMicro()},
+	} {
+		if got := tc.revision + int64(revisionBump(tc.revision, tc.now)); got != tc.want {
+			t.Errorf("%s: revision %d, want %d", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"filippo.io/age"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/backup"
+)
+
+// poll is how often the cluster is looked at while pods come and go.
+const poll = time.Second
+
+// Job restores the store of the install in a namespace.
+type Job struct {
+	Client    kubernetes.Interface
+	Namespace string
+	// ID tells attempts of one Job from another Job.
+	ID string
+	// Target has the backup of the name Backup, or the newest if that is empty. Identities
+	// decrypt it.
+	Target     backup.Target
+	Backup     string
+	Identities []age.Identity
+	// Scratch is a folder with room for four times the store.
+	Scratch string
+	// Store is what runs the store, of so many Members.
+	Store   Workload
+	Members int32
+	// Users are the other workloads that use the store, in the order of their start.
+	Users []Workload
+	// Address is where the members fetch the snapshot.
+	Address string
+	Clock   clock.PassiveClock
+}
+
+// Run restores. Until the backup was read, checked and prepared it changes nothing. It returns
+// when everything runs again on the restored store.
+func (j Job) Run(ctx context.Context) error {
+	c := cluster{j.Client, j.Namespace}
+	s, err := c.readState(ctx)
+	if err != nil {
+		return err
+	}
+	if !s.restoredBy(j.ID) {
+		if err := j.restore(ctx, s); err != nil {
+			return err
+		}
+	}
+	return j.start(ctx, s)
+}
+
+func (j Job) restore(ctx context.Context, s *state) (err error) {
+	log := klog.FromContext(ctx)
+	b, err := backup.Find(ctx, j.Target, j.Backup)
+	if err != nil {
+		return err
+	}
+	log.Info("Reading the backup", "backup", b.Name, "bytes", b.Size, "target", j.Target.String())
+	opened, err := backup.Fetch(ctx, j.Target, b, j.Scratch, j.Identities)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	prepared, err := backup.Prepare(ctx, opened, j.Scratch, j.Clock.Now())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(prepared.Path)) }()
+	log.Info("The snapshot is good. Its pools are empty now", "taken", opened.Contents.Taken, "keys", opened.Contents.Keys,
+		"removedFromPools", prepared.Emptied, "revision", prepared.Revision)
+
+	if prepared.Breach != nil {
+		log.Error(prepared.Breach, "The store is not well, and is restored all the same")
+	}
+	if err := j.stop(ctx, s); err != nil {
+		return err
+	}
+	if err := keepKeys(ctx, s.cluster, opened.EncryptionConfig()); err != nil {
+		return err
+	}
+	if err := j.hand(ctx, s, prepared); err != nil {
+		return err
+	}
+	return s.restored(ctx, j.ID)
+}
+
+// stop stops everything that uses the store, and then the store.
+func (j Job) stop(ctx context.Context, s *state) error {
+	if err := s.remember(ctx, j.Users); err != nil {
+		return err
+	}
+	for i := range j.Users {
+		if err := s.scale(ctx, j.Users[len(j.Users)-1-i], 0); err != nil {
+			return err
+		}
+	}
+	for _, w := range j.Users {
+		if err := j.awaitGone(ctx, s, w); err != nil {
+			return err
+		}
+	}
+	if err := s.scale(ctx, j.Store, 0); err != nil {
+		return err
+	}
+	return j.awaitGone(ctx, s, j.Store)
+}
+
+func (j Job) awaitGone(ctx context.Context, s *state, w Workload) error {
+	return j.await(ctx, s, "the end of the pods of "+w.String(), func(ctx context.Context) (string, error) {
+		pods, err := s.pods(ctx, w)
+		if err != nil || len(pods) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d pods are there, such as %s", len(pods), pods[0].Name), nil
+	})
+}
+
+// hand starts the store, and returns when all members have the snapshot and are ready.
+func (j Job) hand(ctx context.Context, s *state, p backup.Prepared) error {
+	srv, err := newServer(j.Address, p.Path)
+	if err != nil {
+		return err
+	}
+	id := rand.Text()
+	if err := s.offer(ctx, id, srv, p.SHA256); err != nil {
+		return errors.Join(err, srv.listener.Close())
+	}
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return srv.run(ctx) })
+	group.Go(func() error {
+		defer done()
+		if err := s.scale(ctx, j.Store, j.Members); err != nil {
+			return err
+		}
+		return j.await(ctx, s, "the store to be restored", func(ctx context.Context) (string, error) {
+			pods, err := s.pods(ctx, j.Store)
+			if err != nil {
+				return "", err
+			}
+			restored, ready := 0, 0
+			for i := range pods {
+				if hasRestored(&pods[i], id) {
+					restored++
+					if isReady(&pods[i]) {
+						ready++
+					}
+				}
+			}
+			if ready == int(j.Members) {
+				return "", nil
+			}
+			return fmt.Sprintf("of %d members %d have the data and %d are ready", j.Members, restored, ready), nil
+		})
+	})
+	return group.Wait()
+}
+
+// start starts what uses the store, one after the other, with as many pods as before, or one
+// if there were none.
+func (j Job) start(ctx context.Context, s *state) error {
+	known, err := s.replicas()
+	if err != nil {
+		return err
+	}
+	for _, w := range j.Users {
+		if err := s.scale(ctx, w, max(1, known[w.String()])); err != nil {
+			return err
+		}
+		err := j.await(ctx, s, "a pod of "+w.String()+" to be ready", func(ctx context.Context) (string, error) {
+			pods, err := s.pods(ctx, w)
+			if err != nil {
+				return "", err
+			}
+			for i := range pods {
+				if isReady(&pods[i]) {
+					return "", nil
+				}
+			}
+			return fmt.Sprintf("none of %d is", len(pods)), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.clear(ctx)
+}
+
+// await returns when check has nothing to wait for any more, and logs what it waits for when
+// that changes.
+func (j Job) await(ctx context.Context, s *state, what string, check func(context.Context) (string, error)) error {
+	log := klog.FromContext(ctx)
+	last := ""
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		missing, err := check(ctx)
+		if err != nil {
+			missing = err.Error() // it may be a moment's: the next attempt would only ask again
+		}
+		if missing == "" {
+			return true, nil
+		}
+		if missing != last {
+			log.Info("Waiting for "+what, "now", missing)
+			last = missing
+		}
+		if err := s.checkOwn(ctx); errors.Is(err, errOvertaken) {
+			return false, err
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SecretName is the Secret in which a Job and the members of the store meet. It is part of
+// the install, and empty but for the time of a restore.
+const SecretName = "sandlot-restore"
+
+// What is in it. The first four are for members.
+const (
+	keyID       = "id"     // of this attempt
+	keyToken    = "token"  // for whom the Job serves the snapshot
+	keyCA       = "ca.crt" // of the Job's certificate
+	keySHA256   = "sha256" // of the snapshot
+	keyReplicas = "replicas"
+	keyRestored = "restored"
+)
+
+// errOvertaken means that another Job restores as well.
+var errOvertaken = errors.New("another restore has begun, and this one gives way")
+
+// state is what a restore remembers in the Secret.
+type state struct {
+	cluster
+	secret *corev1.Secret
+}
+
+func (c cluster) readState(ctx context.Context) (*state, error) {
+	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, SecretName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s, which is part of the install: %w", SecretName, err)
+	}
+	return &state{c, secret}, nil
+}
+
+// write replaces all that is in the Secret. It is errOvertaken if somebody else has since.
+func (s *state) write(ctx context.Context, data map[string][]byte) error {
+	next := s.secret.DeepCopy()
+	next.Data = data
+	next, err := s.client.CoreV1().Secrets(s.namespace).Update(ctx, next, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		return errOvertaken
+	}
+	if err != nil {
+		return fmt.Errorf("writing Secret %s: %w", SecretName, err)
+	}
+	s.secret = next
+	return nil
+}
+
+// checkOwn is errOvertaken if somebody else has written.
+func (s *state) checkOwn(ctx context.Context) error {
+	now, err := s.readState(ctx)
+	if err != nil {
+		return err
+	}
+	if now.secret.ResourceVersion != s.secret.ResourceVersion {
+		return errOvertaken
+	}
+	return nil
+}
+
+// replicas are how many pods the workloads had before everything was stopped.
+func (s *state) replicas() (map[string]int32, error) {
+	known := map[string]int32{}
+	text := s.secret.Data[keyReplicas]
+	if len(text) == 0 {
+		return known, nil
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return nil, fmt.Errorf("%s in Secret %s: %w", keyReplicas, SecretName, err)
+	}
+	return known, nil
+}
+
+// remember adds how many pods workloads have, but for those that have none: they are stopped
+// already. Members of an earlier attempt have nothing to fetch any more.
+func (s *state) remember(ctx context.Context, workloads []Workload) error {
+	known, err := s.replicas()
+	if err != nil {
+		return err
+	}
+	for _, w := range workloads {
+		n, err := s.cluster.replicas(ctx, w)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			known[w.String()] = n
+		}
+	}
+	text, err := json.Marshal(known)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, map[string][]byte{keyReplicas: text})
+}
+
+// restored notes that the store has been restored by a Job, and that members have nothing to
+// fetch any more.
+func (s *state) restored(ctx context.Context, job string) error {
+	return s.write(ctx, map[string][]byte{keyReplicas: s.secret.Data[keyReplicas], keyRestored: []byte(job)})
+}
+
+func (s *state) restoredBy(job string) bool {
+	return job != "" && string(s.secret.Data[keyRestored]) == job
+}
+
+// offer tells members what to fetch.
+func (s *state) offer(ctx context.Context, id string, srv *server, sha256 string) error {
+	return s.write(ctx, map[string][]byte{
+		keyReplicas: s.secret.Data[keyReplicas],
+		keyID:       []byte(id), keyToken: []byte(srv.token), keyCA: srv.ca, keySHA256: []byte(sha256),
+	})
+}
+
+func (s *state) clear(ctx context.Context) error { return s.write(ctx, nil) }

@@ -1,0 +1,61 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Retention says which backups are kept: those that one of its rules keeps.
+type Retention struct {
+	// Count is how many of the newest are kept, at least 1.
+	Count int
+	// Age is how old a backup may be that is kept. 0 keeps none for its age.
+	Age time.Duration
+}
+
+// Validate returns what is wrong with it.
+func (r Retention) Validate() error {
+	if r.Count < 1 {
+		return errors.New("--keep must be at least 1: the newest backup is never deleted")
+	}
+	if r.Age < 0 {
+		return errors.New("--keep-for must not be negative")
+	}
+	return nil
+}
+
+// expired returns those of all backups, the newest first, that are not kept.
+func (r Retention) expired(all []Backup, now time.Time) []Backup {
+	var old []Backup
+	for i, b := range all {
+		if i >= r.Count && now.Sub(b.Taken) > r.Age {
+			old = append(old, b)
+		}
+	}
+	return old
+}
+
+// Prune deletes the backups that are not kept, and returns them. Call it only when the
+// newest has been checked: if that cannot be restored, an older one is all there is.
+func Prune(ctx context.Context, target Target, r Retention, now time.Time) ([]Backup, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	all, err := List(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	var deleted []Backup
+	for _, b := range r.expired(all, now) {
+		if err := target.Delete(ctx, b.Name); err != nil {
+			return deleted, fmt.Errorf("deleting %s from %s: %w", b.Name, target, err)
+		}
+		deleted = append(deleted, b)
+	}
+	return deleted, nil
+}

@@ -1,0 +1,94 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+)
+
+// TestBucket keeps backups in a real S3 server.
+func TestBucket(t *testing.T) {
+	expect.LongOnly(t)
+	b := newBucket(t)
+	testTarget(t, b, 40<<20) // of several parts
+	for upload := range b.client.ListIncompleteUploads(t.Context(), b.name, "", true) {
+		t.Errorf("parts of an interrupted upload are left: %v", upload)
+	}
+
+	s := newStore(t, "")
+	s.fill(t, 5, 5)
+	taker, _ := taker(t, s, b)
+	prepared, err := Prepare(t.Context(), fetch(t, b, take(t, taker)), t.TempDir(), start)
+	if err != nil || prepared.Emptied != 5 {
+		t.Errorf("prepared %+v, %v", prepared, err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "another")
+	stranger, err := OpenTarget(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := List(t.Context(), stranger); err == nil || strings.Contains(err.Error(), "another") {
+		t.Errorf("with another key: %v", err)
+	}
+}
+
+type testBucket struct {
+	*bucket
+	url string
+}
+
+// newBucket runs an S3 server with a bucket for the time of a test.
+func newBucket(t *testing.T) testBucket {
+	t.Helper()
+	out, err := exec.Command(filepath.Join("..", "..", "hack", "tool.sh"), "versitygw").Output()
+	if err != nil {
+		t.Fatalf("building versitygw: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const key, secret, name = "backup", "not-a-secret", "backups"
+	data, sidecar := t.TempDir(), t.TempDir() // for attributes, which not every file system has
+	server := exec.CommandContext(t.Context(), strings.TrimSpace(string(out)), "--port", address, "--access", key, "--secret", secret, "posix", "--sidecar", sidecar, data)
+	log, err := os.Create(filepath.Join(t.TempDir(), "versitygw.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Stdout, server.Stderr = log, log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Wait() }) // ended by the context
+	t.Setenv("AWS_ACCESS_KEY_ID", key)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
+	url := fmt.Sprintf("s3://%s/some/prefix?endpoint=http://%s&region=us-east-1", name, address)
+	opened, err := openBucket(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		err := opened.client.MakeBucket(ctx, name, minio.MakeBucketOptions{Region: "us-east-1"})
+		if minio.ToErrorResponse(err).Code == "BucketAlreadyOwnedByYou" {
+			return nil
+		}
+		return err
+	})
+	return testBucket{opened, url}
+}

@@ -1,0 +1,172 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTake(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 3, 2)
+	target := folder(t.TempDir())
+	taker, clock := taker(t, s, target)
+	first := take(t, taker)
+	if !first.Taken.Equal(start) || first.Revision != 6 {
+		t.Errorf("the backup is %+v", first)
+	}
+	s.put(t, "later", "")
+	clock.SetTime(start.Add(time.Hour))
+	second := take(t, taker)
+	all, err := List(t.Context(), target)
+	if err != nil || len(all) != 2 || all[0].Name != second.Name || all[1].Name != first.Name || all[0].Size == 0 {
+		t.Errorf("the list is %+v, %v", all, err)
+	}
+	for name, want := range map[string]string{"": second.Name, first.Name: first.Name} {
+		if b, err := Find(t.Context(), target, name); err != nil || b.Name != want {
+			t.Errorf("Find(%q): %+v, %v", name, b, err)
+		}
+	}
+	if _, err := Find(t.Context(), target, "sandlot-other"); !errors.Is(err, ErrNoBackup) {
+		t.Errorf("a name that is not there: %v", err)
+	}
+	opened := fetch(t, target, first)
+	if opened.Contents.Keys != 5 || opened.EncryptionConfig() != "" {
+		t.Errorf("the contents are %+v", opened.Contents)
+	}
+}
+
+// source is a Source of bytes that end as it says.
+type source struct {
+	content []byte
+	end     error
+}
+
+func (s source) Snapshot(context.Context) (io.ReadCloser, error) {
+	return io.NopCloser(io.MultiReader(bytes.NewReader(s.content), errorReader{s.end})), nil
+}
+
+type errorReader struct{ error }
+
+func (r errorReader) Read([]byte) (int, error) { return 0, r.error }
+
+// TestBadSnapshot: what is not a whole snapshot becomes no backup.
+func TestBadSnapshot(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 2, 2)
+	r, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(good)
+	flipped[len(good)/2] ^= 1
+	for name, tc := range map[string]struct {
+		source source
+		want   error
+	}{
+		"a lost connection":      {source{good[:len(good)/2], io.ErrUnexpectedEOF}, io.ErrUnexpectedEOF},
+		"an early end":           {source{good[:len(good)/2], io.EOF}, ErrDamaged},
+		"without its checksum":   {source{good[:len(good)-32], io.EOF}, ErrDamaged},
+		"a bit that has changed": {source{flipped, io.EOF}, ErrDamaged},
+		"nothing":                {source{nil, io.EOF}, ErrDamaged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := folder(t.TempDir())
+			taker, _ := taker(t, tc.source, target)
+			if _, err := taker.Take(t.Context()); !errors.Is(err, tc.want) {
+				t.Errorf("Take: %v, want %v", err, tc.want)
+			}
+			if names, err := target.Names(t.Context()); err != nil || len(names) > 0 {
+				t.Errorf("the target has %v, %v", names, err)
+			}
+		})
+	}
+}
+
+// TestDamagedBackup: a backup that has changed is refused, wherever it has.
+func TestDamagedBackup(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 20, 20)
+	dir := t.TempDir()
+	target := folder(dir)
+	taker, _ := taker(t, s, target)
+	taker.EncryptionConfig = encryptionFileOf(t, "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	b := take(t, taker)
+	path := filepath.Join(dir, b.Name)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damages := map[string][]byte{"cut": good[:len(good)/2], "empty": nil}
+	for _, at := range []int{512, 600, 2048, len(good) / 2} {
+		damaged := bytes.Clone(good)
+		damaged[at] ^= 0x10
+		damages["changed at "+time.Duration(at).String()] = damaged
+	}
+	for name, content := range damages {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		scratch := t.TempDir()
+		if _, err := Fetch(t.Context(), target, b, scratch, nil); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v, want %v", name, err, ErrDamaged)
+		}
+		if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
+			t.Errorf("%s: files are left: %v, %v", name, left, err)
+		}
+	}
+}
+
+// TestEncryptedBackup: an encrypted backup says nothing to who has not its identity.
+func TestEncryptedBackup(t *testing.T) {
+	s := newStore(t, "")
+	s.put(t, "secretive", "")
+	own, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	target := folder(dir)
+	taker, _ := taker(t, s, target)
+	taker.Recipients = []age.Recipient{own.Recipient()}
+	b := take(t, taker)
+	content, err := os.ReadFile(filepath.Join(dir, b.Name))
+	if err != nil || bytes.Contains(content, []byte("secretive")) {
+		t.Errorf("the backup is readable: %v", err)
+	}
+	for name, tc := range map[string]struct {
+		identities []age.Identity
+		ok         bool
+	}{
+		"its identity": {[]age.Identity{other, own}, true}, "another": {[]age.Identity{other}, false}, "none": {nil, false},
+	} {
+		opened, err := Fetch(t.Context(), target, b, t.TempDir(), tc.identities)
+		if (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			if diff := cmp.Diff(1, opened.Contents.Keys); diff != "" {
+				t.Errorf("%s: keys (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+}
