@@ -17,6 +17,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlot-io/sandlot/pkg/installobjects"
 )
 
 const (
@@ -69,7 +71,7 @@ func (s *Served) read(ctx context.Context) (*tls.Certificate, error) {
 	// Others wait for the answer too: it does not end with the one who came first.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servedTimeout)
 	defer cancel()
-	secret, err := s.secrets.Get(withoutBodies(log.IntoContext(ctx, klog.Background())), s.name, metav1.GetOptions{})
+	secret, err := s.secrets.Get(installobjects.WithoutBodies(log.IntoContext(ctx, klog.Background())), s.name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("getting the Secret of the serving certificate: %w", err)
 	}

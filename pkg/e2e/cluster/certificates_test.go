@@ -287,17 +287,3 @@ func checkExpiryMetric(t *testing.T, ns string, cert *x509.Certificate) {
 		return err
 	})
 }
-
-// metricsText reads the metrics of a program that asks for no token.
-func metricsText(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	return io.ReadAll(resp.Body)
-}

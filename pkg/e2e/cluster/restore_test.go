@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -101,18 +102,22 @@ func (d *disaster) run(t *testing.T) {
 // checkLastBackup looks for the metric that an operator's alert is about.
 func (d *disaster) checkLastBackup(t *testing.T) {
 	t.Helper()
+	metrics, err := d.sandlot.Metrics(d.site.config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
 		job, err := d.site.kube.BatchV1().CronJobs(controlplane.Namespace).Get(ctx, "sandlot-backup", metav1.GetOptions{})
 		if err != nil || job.Status.LastSuccessfulTime == nil {
 			return errors.Join(err, errors.New("the CronJob knows of no backup"))
 		}
-		text, err := metricsText(ctx, d.sandlot.MetricsURL())
+		code, text, err := getPage(ctx, metrics, "/metrics")
 		if err != nil {
 			return err
 		}
 		want := fmt.Sprintf("sandlot_backup_last_success_timestamp_seconds %g\n", float64(job.Status.LastSuccessfulTime.Unix()))
-		if !strings.Contains(string(text), want) {
-			return fmt.Errorf("not in the metrics: %s", want)
+		if code != http.StatusOK || !strings.Contains(text, want) {
+			return fmt.Errorf("%d, not in the metrics: %s", code, want)
 		}
 		return nil
 	})
