@@ -148,7 +148,8 @@ func (c *ControlPlane) kwokCommand(path, kubeconfig string, port int) command {
 		args: []string{
 			"--kubeconfig=" + kubeconfig,
 			"--config=" + c.file(stagesFile),
-			"--manage-all-nodes=true",
+			"--manage-all-nodes=false",
+			"--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=" + kwokNode,
 			"--cidr=" + podCIDR,
 			"--node-ip=" + loopback,
 			"--server-address=" + address(port),

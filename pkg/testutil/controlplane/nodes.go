@@ -21,6 +21,7 @@ const (
 	podsPerNode  = "10000"
 	// kwokAnnotation marks a node that nobody but kwok speaks for.
 	kwokAnnotation = "kwok.x-k8s.io/node"
+	kwokNode       = "fake"
 )
 
 // AnnotationResize on a pod says what its node makes of a resize: Infeasible and
@@ -60,7 +61,7 @@ func newNode(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
-			Annotations: map[string]string{kwokAnnotation: "fake"},
+			Annotations: map[string]string{kwokAnnotation: kwokNode},
 			Labels: map[string]string{
 				corev1.LabelHostname:   name,
 				corev1.LabelOSStable:   "linux",

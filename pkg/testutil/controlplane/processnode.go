@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 )
 
 // processNodeName is the node on which the pods of the install are processes.
@@ -41,14 +42,21 @@ func startProcessNode(ctx context.Context, s *Sandlot, client kubernetes.Interfa
 	delete(node.Annotations, kwokAnnotation)
 	// No pod of anybody else.
 	node.Spec.Taints = []corev1.Taint{{Key: processNodeName, Effect: corev1.TaintEffectNoSchedule}}
-	created, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("creating the node of processes: %w", err)
 	}
-	created.Status = node.Status
-	created.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
 		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(), Reason: "Processes"}}
-	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the node controller writes as well
+		now, err := client.CoreV1().Nodes().Get(ctx, processNodeName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now.Status = node.Status
+		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, now, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("creating the node of processes: %w", err)
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -213,6 +213,8 @@ func (s *Sandlot) podProcess(name string, flags map[string]string) podProcess {
 				return s.secrets.path(v.Secret.SecretName), nil
 			case v.EmptyDir != nil:
 				return filepath.Join(s.dir, "scratch", name, v.Name), nil
+			case v.Projected != nil: // the token, which is in a kubeconfig here
+				return filepath.Join(s.dir, "projected", name, v.Name), nil
 			}
 			return "", errUnsupported
 		},
