@@ -16,17 +16,19 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/certificates"
+	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
 )
 
 // madeLater are the Secrets that an overlay uses and does not hold: those that
 // the controllers make, and those that docs/install.md asks the user for.
 var madeLater = map[string][]string{
 	"default": {
-		certificates.ServingSecret, certificates.EtcdServerSecret, certificates.EtcdPeerSecret, certificates.EtcdClientSecret,
+		certificates.ServingSecret, encryptionkeys.Secret,
+		certificates.EtcdServerSecret, certificates.EtcdPeerSecret, certificates.EtcdClientSecret,
 	},
-	"single":        {certificates.ServingSecret},
-	"small":         {certificates.ServingSecret},
-	"external-etcd": {certificates.ServingSecret, certificates.EtcdClientSecret},
+	"single":        {certificates.ServingSecret, encryptionkeys.Secret},
+	"external-etcd": {certificates.ServingSecret, encryptionkeys.Secret, certificates.EtcdClientSecret},
+	"small":         {certificates.ServingSecret, encryptionkeys.Secret},
 }
 
 // Everything that is named is there, or is made at run time.
