@@ -34,6 +34,10 @@ etcdctl | etcdutl)
   module=hack/etcd
   package="go.etcd.io/etcd/$name/v3"
   ;;
+helm)
+  module=hack/helm
+  package=helm.sh/helm/v4/cmd/helm
+  ;;
 promcheck)
   module=hack/promcheck
   package=.
