@@ -112,6 +112,7 @@ release: ## Make all that a release has into _output/release (VERSION, RELEASEAR
 test: controlplane ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test ./...
+	cd hack/chart && GOWORK=off go test ./...
 	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test $(RACE) -timeout 40m $(TESTARGS) $(PACKAGES)
 
 .PHONY: test-long
@@ -155,7 +156,7 @@ vulncheck: ## Look for known vulnerabilities in what is shipped (VULNDB=https://
 ##@ Develop
 
 .PHONY: generate
-generate: ## Regenerate deepcopy, defaults, OpenAPI and clients
+generate: ## Regenerate deepcopy, defaults, OpenAPI, clients and the Helm chart
 	hack/update-codegen.sh
 
 .PHONY: golden
@@ -198,7 +199,7 @@ mutations: ## Change the code where tests must notice, fail if they do not (minu
 
 .PHONY: controlplane
 controlplane: ## Build the programs of a control plane into bin/ (minutes at first; KUBERNETES=1.36)
-	@for tool in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok promcheck; do \
+	@for tool in etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok promcheck helm; do \
 		hack/tool.sh $$tool >/dev/null || exit; done
 
 .PHONY: kubectl

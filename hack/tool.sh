@@ -46,6 +46,10 @@ versitygw)
   module=hack/versitygw
   package=github.com/versity/versitygw/cmd/versitygw
   ;;
+helm)
+  module=hack/helm
+  package=helm.sh/helm/v4/cmd/helm
+  ;;
 promcheck)
   module=hack/promcheck
   package=.
