@@ -20,8 +20,8 @@ type choice struct {
 
 // stores are the choices of the store.
 var stores = []*choice{
-	{facts: []string{"cluster"}, components: []string{"etcd"}},
-	{facts: []string{"embedded"}, components: []string{"embedded-etcd"}},
+	{facts: []string{"cluster"}, components: []string{"etcd", "backup-etcd"}},
+	{facts: []string{"embedded"}, components: []string{"embedded-etcd", "backup-embedded-etcd"}},
 	{facts: []string{"external"}, components: []string{"external-etcd"}, edit: externalEtcd},
 }
 
@@ -36,6 +36,7 @@ var storeFacts = map[string]string{
 var others = []*choice{
 	{condition: ".Values.gateway.enabled", components: []string{"e2b-gateway"}, over: []string{"e2b-keys"}},
 	{condition: ".Values.agentSandbox.enabled", components: []string{"agent-sandbox"}},
+	{condition: ".Values.dryRuns.enabled", components: []string{"dry-runs"}},
 	{condition: ".Values.restricted.enabled", components: []string{"restricted"}},
 }
 

@@ -23,7 +23,8 @@ var images = map[string]string{
 	"sandlot-apiserver":          ".Values.apiServer.image",
 	"sandlot-controller-manager": ".Values.controllerManager.image",
 	"sandlot-gateway":            ".Values.gateway.image",
-	"etcd":                       ".Values.etcd.image",
+	"sandlot-etcd":               ".Values.etcd.image",
+	"sandlot":                    ".Values.backup.image",
 }
 
 // registry begins the names of our own images.
@@ -49,6 +50,10 @@ func editObject(o *mapping) error {
 	switch o.text("kind") {
 	case "Deployment", "StatefulSet":
 		return editWorkload(o)
+	case "CronJob": // takes backups, or restores one
+		return editPod(o.at("spec", "jobTemplate", "spec", "template"), ".Values.backup")
+	case "PersistentVolumeClaim":
+		editVolume(o, ".Values.backup")
 	case "ServiceAccount":
 		o.set("imagePullSecrets", pullSecrets)
 	case "NetworkPolicy":
@@ -176,7 +181,9 @@ func editPod(template *mapping, values string) error {
 	if values == ".Values.gateway" {
 		program.add("args", lines("{{- with .Values.gateway.domain }}\n- --domain={{ . }}\n{{- end }}"))
 	}
-	program.add("args", appended(values+".extraArgs"))
+	if values != ".Values.backup" { // whose two programs have different flags
+		program.add("args", appended(values+".extraArgs"))
+	}
 	if values == ".Values.apiServer" {
 		pod.add("volumes", appended(values+".extraVolumes"))
 		program.add("volumeMounts", appended(values+".extraVolumeMounts"))
