@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/podvalidation"
 	"github.com/sandlot-io/sandlot/pkg/certificates"
+	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
 )
 
 // What may do everything of a sort may do what we have not thought of.
@@ -157,8 +158,8 @@ func TestSecretsByName(t *testing.T) {
 			"update configmaps": o.ConfigMaps(), "update secrets": o.Secrets(),
 		}
 		for _, verb := range []string{"get", "list", "watch"} {
-			want[verb+" configmaps"] = append([]string{"sandbox-injection-config"}, o.ConfigMaps()...)
-			want[verb+" secrets"] = o.Secrets()
+			want[verb+" configmaps"] = append([]string{"sandbox-injection-config", encryptionkeys.ConfigMap}, o.ConfigMaps()...)
+			want[verb+" secrets"] = append([]string{encryptionkeys.Secret, encryptionkeys.CopySecret}, o.Secrets()...)
 		}
 		got := map[string][]string{}
 		for _, binding := range of[*rbacv1.RoleBinding](objects) {
