@@ -126,7 +126,11 @@ func (n *processNode) run(ctx context.Context, pod *corev1.Pod) (*Process, error
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Start(ctx); err != nil {
+	start := func() error { return p.Start(ctx) }
+	if once {
+		start = p.Launch // and never again
+	}
+	if err := start(); err != nil {
 		return p, err
 	}
 	n.setStatus(ctx, pod, func(status *corev1.PodStatus) {
