@@ -133,11 +133,17 @@ func fillClaims(t *testing.T, s *testutil.Server) {
 		}},
 	} {
 		claim := builders.Claim(name, made.replicas)
-		claim.Spec.ClaimTimeout = &metav1.Duration{Duration: century}
+		keepWaiting(claim)
 		claim.Spec.TTLAfterCompleted = &metav1.Duration{Duration: -1}
 		made.change(&claim.Spec)
 		makeClaim(t, s, states, claim, made.completed)
 	}
+}
+
+// keepWaiting lets a claim and what is made for it wait for as long as its store is kept.
+func keepWaiting(claim *v1alpha1.SandboxClaim) {
+	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: century}
+	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: century}
 }
 
 // makeClaim creates a claim, and waits until it is Completed or, if it is to be unfinished,
@@ -200,7 +206,7 @@ func fillEncrypted(t *testing.T, s *testutil.Server) {
 	makeSandbox(t, s, namespace, running)
 	claim := builders.Claim("making", 1)
 	claim.Spec.CreateOnNoStock = new(true)
-	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: century}
+	keepWaiting(claim)
 	claim.Spec.Labels = map[string]string{"team": "secret"}
 	makeClaim(t, s, namespace, claim, false)
 }

@@ -49,7 +49,7 @@ func at(prefix, encrypted string) testutil.Option {
 	return testutil.WithOptions(func(o *options.Options) {
 		o.Etcd.StorageConfig.Prefix = prefix
 		o.Etcd.EncryptionProviderConfigFilepath = encrypted
-		o.ClaimLimits.MaxTimeout = century
+		o.ClaimLimits.MaxTimeout, o.ClaimLimits.MaxWaitReadyTimeout = century, century
 		o.SyncWindow = time.Millisecond
 	})
 }
