@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -29,6 +30,10 @@ type SandlotOptions struct {
 	Overlay string
 	// Namespace is where it is installed. Empty means the constant of this name.
 	Namespace string
+	// Apply, if it is set, puts the install into the cluster in place of kubectl, and returns
+	// its manifests, whose programs are run. They must be those of the overlay, the
+	// APIServices must name the port, and their Service lead to this machine.
+	Apply func(ctx context.Context, port int) (manifests string, err error)
 	// Replicas is how many API servers run; 0 means 2, or 1 of "single".
 	Replicas int
 	// APIServerArgs and ControllerArgs are added to the flags of the programs.
@@ -110,8 +115,8 @@ func (s *Sandlot) install(ctx context.Context) error {
 	if err := s.choosePorts(); err != nil {
 		return err
 	}
-	var err error
-	if s.served, err = s.plane.apply(ctx, s.options.Namespace, s.balancerPort); err != nil {
+	programs, err := s.apply(ctx)
+	if err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(s.plane.admin)
@@ -122,10 +127,31 @@ func (s *Sandlot) install(ctx context.Context) error {
 		return err
 	}
 	s.secrets.start()
-	if err := s.makeProcesses(ctx); err != nil {
+	if err := s.makeProcesses(ctx, programs); err != nil {
 		return err
 	}
 	return s.start(ctx)
+}
+
+// apply puts the install into the cluster, and returns the objects whose programs are run.
+func (s *Sandlot) apply(ctx context.Context) ([]unstructured.Unstructured, error) {
+	if s.options.Apply == nil {
+		var err error
+		if s.served, err = s.plane.apply(ctx, s.options.Namespace, s.balancerPort); err != nil {
+			return nil, err
+		}
+		return s.plane.render(ctx, s.options.Overlay, s.options.Namespace)
+	}
+	manifests, err := s.options.Apply(ctx, s.balancerPort)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := decode(manifests)
+	if err != nil {
+		return nil, err
+	}
+	s.served = servedBy(objects)
+	return objects, nil
 }
 
 // start goes in the order in which the parts need each other, as pods would that
