@@ -32,18 +32,22 @@ const namespace = "sandlot-system"
 // overlays are what people apply.
 var overlays = []string{"default", "single", "small", "external-etcd"}
 
-// findKubectl returns the kubectl that KUBECTL names, or the pinned one, which is
-// built if it is missing.
+// findKubectl returns the kubectl that KUBECTL names, or the pinned one.
 var findKubectl = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("KUBECTL"); path != "" {
 		return exec.LookPath(path)
 	}
-	out, err := exec.Command(filepath.Join("..", "..", "hack", "tool.sh"), "kubectl").Output()
+	return findTool("kubectl")
+})
+
+// findTool returns the pinned program of a name, which is built if it is missing.
+func findTool(name string) (string, error) {
+	out, err := exec.Command(filepath.Join("..", "..", "hack", "tool.sh"), name).Output()
 	if err != nil {
-		return "", fmt.Errorf("building kubectl: %w", err)
+		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 	return strings.TrimSpace(string(out)), nil
-})
+}
 
 // manifests are the objects of an overlay.
 type manifests []client.Object
@@ -66,17 +70,23 @@ func kustomize(t *testing.T, folder string) ([]byte, error) {
 	return out, nil
 }
 
-// render returns what "kubectl apply -k" would send. Unknown fields are errors.
+// render returns what "kubectl apply -k" would send.
 func render(t *testing.T, overlay string) manifests {
 	t.Helper()
 	out, err := kustomize(t, overlay)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decode(t, overlay, out)
+}
+
+// decode reads documents. Unknown fields are errors.
+func decode(t *testing.T, what string, documents []byte) manifests {
+	t.Helper()
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
 		json.SerializerOptions{Yaml: true, Strict: true})
 	var objects manifests
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(out)))
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(documents)))
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -92,7 +102,7 @@ func render(t *testing.T, overlay string) manifests {
 			object = other
 		}
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", overlay, err, document)
+			t.Fatalf("%s: %v\n%s", what, err, document)
 		}
 		objects = append(objects, object.(client.Object))
 	}

@@ -76,6 +76,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	steps := []func() error{
 		func() error { return writeNotes(o) },
 		func() error { return writeManifests(o, images) },
+		func() error { return writeChart(ctx, o, images) },
 		func() error { return writePlugin(o, programs) },
 		func() error { return writeBills(ctx, o, images, programs) },
 		func() error { return writeProvenance(ctx, o, images) },

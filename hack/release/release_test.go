@@ -188,6 +188,7 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, files) })
+	t.Run("chart", func(t *testing.T) { checkChart(t, dir, files) })
 	t.Run("bills", func(t *testing.T) { checkBills(t, files) })
 	t.Run("plugin", func(t *testing.T) {
 		var p plugin
@@ -315,17 +316,62 @@ func read(t *testing.T, dir string) map[string][]byte {
 func checkManifests(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	for name := range installs {
-		images := regexp.MustCompile(`(?m)^\s*(?:- )?image: (.*)$`).FindAllSubmatch(files[name], -1)
+		images := imagesOf(files[name])
 		if len(images) < 2 || name == "install.yaml" && !bytes.Contains(files[name], []byte("image: registry.example/team/sandlot-etcd@sha256:")) {
 			t.Errorf("%s has %d images", name, len(images))
 		}
-		for _, found := range images {
-			image := string(found[1])
-			_, digest, _ := strings.Cut(image, "@")
-			if digest == "" || !strings.HasPrefix(image, "registry.example/team/sandlot-") || !bytes.Contains(files[imagesFile], []byte(digest)) {
-				t.Errorf("%s runs %s", name, image)
-			}
+		for _, image := range images {
+			checkImage(t, name, image, files)
 		}
+	}
+}
+
+// imagesOf are the images that manifests run.
+func imagesOf(manifests []byte) (images []string) {
+	for _, found := range regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^"\s]*)"?$`).FindAllSubmatch(manifests, -1) {
+		images = append(images, string(found[1]))
+	}
+	return images
+}
+
+// checkImage: it is of the release, by digest.
+func checkImage(t *testing.T, file, image string, files map[string][]byte) {
+	t.Helper()
+	_, digest, _ := strings.Cut(image, "@")
+	if !strings.HasPrefix(image, "registry.example/team/sandlot") || digest == "" || !bytes.Contains(files[imagesFile], []byte(digest)) {
+		t.Errorf("%s runs %s", file, image)
+	}
+}
+
+// checkChart: Helm reads the package, and it runs images of the release, by digest.
+func checkChart(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	found, err := exec.Command("../tool.sh", "helm").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	helm := func(args ...string) []byte {
+		t.Helper()
+		cmd := exec.Command(strings.TrimSpace(string(found)), args...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("helm %v: %v", args, err)
+		}
+		return out
+	}
+	chart := filepath.Join(dir, "sandlot-"+strings.TrimPrefix(testVersion, "v")+".tgz")
+	var is struct{ Name, Version, AppVersion string }
+	if err := yaml.Unmarshal(helm("show", "chart", chart), &is); err != nil || is.Name != "sandlot" || "v"+is.Version != testVersion || is.AppVersion != testVersion {
+		t.Errorf("it is %+v: %v", is, err)
+	}
+	rendered := helm("template", "sandlot", chart, "--set", "gateway.enabled=true")
+	images := imagesOf(rendered)
+	if len(images) < 5 {
+		t.Errorf("it has the images %q", images)
+	}
+	for _, image := range images {
+		checkImage(t, chart, image, files)
 	}
 }
 

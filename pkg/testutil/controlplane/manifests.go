@@ -45,7 +45,12 @@ func (c *ControlPlane) render(ctx context.Context, overlay, namespace string) ([
 	if err != nil {
 		return nil, err
 	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewBufferString(out), 4096)
+	return decode(out)
+}
+
+// decode returns the objects of manifests.
+func decode(manifests string) ([]unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewBufferString(manifests), 4096)
 	var objects []unstructured.Unstructured
 	for {
 		var object unstructured.Unstructured
@@ -54,7 +59,7 @@ func (c *ControlPlane) render(ctx context.Context, overlay, namespace string) ([
 			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the overlay %s: %w", overlay, err)
+			return nil, fmt.Errorf("reading the install: %w", err)
 		}
 		if len(object.Object) > 0 {
 			objects = append(objects, object)
@@ -127,15 +132,11 @@ func (c *ControlPlane) apply(ctx context.Context, namespace string, port int) (s
 		return nil, err
 	}
 	var manifests bytes.Buffer
-	var versions served
 	for _, object := range objects {
 		if object.GetKind() == "APIService" {
 			if err := unstructured.SetNestedField(object.Object, int64(port), "spec", "service", "port"); err != nil {
 				return nil, err
 			}
-			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
-			version, _, _ := unstructured.NestedString(object.Object, "spec", "version")
-			versions = append(versions, schema.GroupVersion{Group: group, Version: version})
 		}
 		content, err := object.MarshalJSON()
 		if err != nil {
@@ -144,7 +145,7 @@ func (c *ControlPlane) apply(ctx context.Context, namespace string, port int) (s
 		manifests.Write(content)
 	}
 	_, _, err = c.Kubectl(ctx, "", &manifests, "apply", "--server-side", "--force-conflicts", "--field-manager="+fieldManager, "-f", "-")
-	return versions, err
+	return servedBy(objects), err
 }
 
 // podKinds are the kinds of an install by which pods come and go, and what these need in the
@@ -191,6 +192,17 @@ func (c *ControlPlane) applyPods(ctx context.Context, o SandlotOptions) error {
 
 // served are the group-versions that the install registers.
 type served []schema.GroupVersion
+
+func servedBy(objects []unstructured.Unstructured) (versions served) {
+	for _, object := range objects {
+		if object.GetKind() == "APIService" {
+			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+			version, _, _ := unstructured.NestedString(object.Object, "spec", "version")
+			versions = append(versions, schema.GroupVersion{Group: group, Version: version})
+		}
+	}
+	return versions
+}
 
 // apiServices are the names of their APIServices.
 func (s served) apiServices() []string {

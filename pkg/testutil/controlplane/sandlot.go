@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -30,6 +31,10 @@ type SandlotOptions struct {
 	Overlay string
 	// Namespace is where it is installed. Empty means the constant of this name.
 	Namespace string
+	// Apply, if it is set, puts the install into the cluster in place of kubectl, and returns
+	// its manifests, whose programs are run. They must be those of the overlay, the
+	// APIServices must name the port, and their Service lead to this machine.
+	Apply func(ctx context.Context, port int) (manifests string, err error)
 	// Replicas is how many API servers run; 0 means 2, or 1 where the store is inside.
 	Replicas int
 	// APIServerArgs and ControllerArgs are added to the flags of the programs.
@@ -121,8 +126,8 @@ func (s *Sandlot) install(ctx context.Context) error {
 	if err := s.choosePorts(); err != nil {
 		return err
 	}
-	var err error
-	if s.served, err = s.plane.apply(ctx, s.options.Namespace, s.balancerPort); err != nil {
+	programs, err := s.apply(ctx)
+	if err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(s.plane.admin)
@@ -133,7 +138,7 @@ func (s *Sandlot) install(ctx context.Context) error {
 		return err
 	}
 	s.secrets.start()
-	if err := s.makeProcesses(ctx); err != nil {
+	if err := s.makeProcesses(ctx, programs); err != nil {
 		return err
 	}
 	if err := s.start(ctx); err != nil || !s.options.Pods {
@@ -143,6 +148,27 @@ func (s *Sandlot) install(ctx context.Context) error {
 		return err
 	}
 	return s.plane.applyPods(ctx, s.options)
+}
+
+// apply puts the install into the cluster, and returns the objects whose programs are run.
+func (s *Sandlot) apply(ctx context.Context) ([]unstructured.Unstructured, error) {
+	if s.options.Apply == nil {
+		var err error
+		if s.served, err = s.plane.apply(ctx, s.options.Namespace, s.balancerPort); err != nil {
+			return nil, err
+		}
+		return s.plane.render(ctx, s.options.Overlay, s.options.Namespace)
+	}
+	manifests, err := s.options.Apply(ctx, s.balancerPort)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := decode(manifests)
+	if err != nil {
+		return nil, err
+	}
+	s.served = servedBy(objects)
+	return objects, nil
 }
 
 // start goes in the order in which the parts need each other, as pods would that

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -61,11 +62,7 @@ func (s *Sandlot) choosePorts() error {
 	return nil
 }
 
-func (s *Sandlot) makeProcesses(ctx context.Context) error {
-	objects, err := s.plane.render(ctx, s.options.Overlay, s.options.Namespace)
-	if err != nil {
-		return err
-	}
+func (s *Sandlot) makeProcesses(ctx context.Context, objects []unstructured.Unstructured) error {
 	all, err := workloads(objects)
 	if err != nil {
 		return err

@@ -1,0 +1,416 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"sigs.k8s.io/yaml"
+
+	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
+	gatewayapp "github.com/sandlot-io/sandlot/pkg/gateway/app"
+	"github.com/sandlot-io/sandlot/pkg/manager"
+)
+
+// everything is all that can be turned on.
+const everything = `
+gateway: {enabled: true, domain: sandboxes.example.com}
+agentSandbox: {enabled: true}
+restricted: {enabled: true}
+metrics: {monitors: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
+`
+
+// modes of etcd that need no other value.
+var modes = []string{"cluster", "embedded"}
+
+// pods are those of workloads and of "helm test", by name.
+func pods(objects manifests) map[string]corev1.PodSpec {
+	all := map[string]corev1.PodSpec{}
+	for name, w := range workloads(objects) {
+		all[name] = w.template.Spec
+	}
+	for _, pod := range of[*corev1.Pod](objects) {
+		all[pod.Name] = pod.Spec
+	}
+	return all
+}
+
+// renderAll renders the chart with "helm test", with everything on top of values.
+func renderAll(t *testing.T, mode, values string) manifests {
+	t.Helper()
+	objects := decode(t, "the chart", template(t, namespace, []string{everything, values}, "--set", "etcd.mode="+mode))
+	if n := len(pods(objects)); n < 4 {
+		t.Fatalf("%d programs", n)
+	}
+	return objects
+}
+
+// TestChartLint: Helm has no complaint.
+func TestChartLint(t *testing.T) {
+	t.Parallel()
+	for name, values := range map[string]string{
+		"nothing":    "",
+		"everything": everything,
+		"embedded":   valuesOf["single"],
+		"external":   valuesOf["external-etcd"],
+		"openshift":  "podSecurityContext: {fixedUser: false}\n",
+	} {
+		if out, err := helm(t, []string{values}, "lint", "--strict", chart); err != nil || !bytes.Contains(out, []byte("1 chart(s) linted, 0 chart(s) failed")) {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestChartRefuses values that are wrong, and says which.
+func TestChartRefuses(t *testing.T) {
+	t.Parallel()
+	for values, says := range map[string]string{
+		"apiserver: {replicas: 3}":                              "additional properties 'apiserver' not allowed",
+		"apiServer: {replicas: 0}":                              "/apiServer/replicas",
+		"apiServer: {replicas: two}":                            "/apiServer/replicas",
+		"apiServer: {resources: {cpu: 1}}":                      "/apiServer/resources",
+		"apiServer: {extraArgs: [v=4]}":                         "/apiServer/extraArgs/0",
+		"apiServer: {image: {tag: latest}}":                     "/apiServer/image/tag",
+		"apiServer: {image: {digest: \"0123\"}}":                "/apiServer/image/digest",
+		"apiServer: {image: {repository: \"a/b:v1\"}}":          "/apiServer/image/repository",
+		"etcd: {mode: single}":                                  "/etcd/mode",
+		"etcd: {mode: external}":                                "/etcd/external/endpoints",
+		"etcd: {mode: embedded}\napiServer: {replicas: 2}":      "/apiServer/replicas",
+		"etcd: {external: {endpoints: [\"http://a:2379\"]}}":    "/etcd/external/endpoints/0",
+		"etcd: {storage: {size: twenty}}":                       "/etcd/storage/size",
+		"image: {pullPolicy: Sometimes}":                        "/image/pullPolicy",
+		"image: {pullSecrets: [registry]}":                      "/image/pullSecrets/0",
+		"networkPolicy: {ingressCIDRs: [10.0.0.1]}":             "/networkPolicy/ingressCIDRs/0",
+		"gateway: {enabled: \"yes\"}":                           "/gateway/enabled",
+		"podSecurityContext: {runAsUser: 1000}":                 "additional properties 'runAsUser' not allowed",
+		"metrics: {monitors: {interval: often}}":                "/metrics/monitors/interval",
+		"commonLabels: {team: 7}":                               "/commonLabels/team",
+		"etcd: {mode: embedded, storage: {class: \"default\"}}": "additional properties 'class' not allowed",
+	} {
+		_, err := helm(t, []string{values}, "template", "sandlot", chart)
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", values, err, says)
+		}
+	}
+}
+
+// TestChartOnOpenShift: where users are the cluster's to choose, none is named, and pods are
+// as restricted as ever.
+func TestChartOnOpenShift(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		documents := template(t, namespace, []string{everything, "podSecurityContext: {fixedUser: false}\n"}, "--set", "etcd.mode="+mode)
+		for _, field := range []string{"runAsUser", "runAsGroup", "fsGroup", "supplementalGroups"} {
+			if bytes.Contains(documents, []byte(field)) {
+				t.Errorf("%s: %s is set", mode, field)
+			}
+		}
+		for name, pod := range pods(decode(t, "the chart", documents)) {
+			if c := pod.SecurityContext; c == nil || c.RunAsNonRoot == nil || !*c.RunAsNonRoot || c.SeccompProfile == nil {
+				t.Errorf("%s: %s has the security context %v", mode, name, c)
+			}
+		}
+	}
+}
+
+// TestChartPullSecrets reach all pods and all service accounts.
+func TestChartPullSecrets(t *testing.T) {
+	t.Parallel()
+	want := []corev1.LocalObjectReference{{Name: "mirror"}}
+	for _, mode := range modes {
+		objects := renderAll(t, mode, "image: {pullSecrets: [{name: mirror}]}\n")
+		for name, pod := range pods(objects) {
+			if !cmp.Equal(pod.ImagePullSecrets, want) {
+				t.Errorf("%s: pods of %s have %v", mode, name, pod.ImagePullSecrets)
+			}
+		}
+		for _, account := range of[*corev1.ServiceAccount](objects) {
+			if !cmp.Equal(account.ImagePullSecrets, want) {
+				t.Errorf("%s: ServiceAccount %s has %v", mode, account.Name, account.ImagePullSecrets)
+			}
+		}
+	}
+}
+
+// TestChartImages: what an image is called, and that nothing runs under a tag that moves.
+func TestChartImages(t *testing.T) {
+	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	objects := renderAll(t, "cluster", `
+image: {registry: mirror.example:5000/team, pullPolicy: Always}
+apiServer: {image: {digest: "`+digest+`", tag: v9}}
+controllerManager: {image: {tag: v9}}
+gateway: {image: {repository: other.example/gateway}}
+test: {image: {repository: tool}}
+`)
+	found := map[string]string{}
+	for name, pod := range pods(objects) {
+		c := pod.Containers[0]
+		found[name] = c.Image
+		if c.ImagePullPolicy != corev1.PullAlways {
+			t.Errorf("%s is pulled %s", name, c.ImagePullPolicy)
+		}
+	}
+	for name, want := range map[string]string{
+		"sandlot-apiserver":          "mirror.example:5000/team/sandlot-apiserver@" + digest,
+		"sandlot-controller-manager": "mirror.example:5000/team/sandlot-controller-manager:v9",
+		gatewayName:                  "other.example/gateway:devel",
+		"sandlot-test":               "mirror.example:5000/team/tool:devel",
+	} {
+		if found[name] != want {
+			t.Errorf("%s runs %s, want %s", name, found[name], want)
+		}
+	}
+}
+
+// TestChartPlacement: values of a program come before those of all.
+func TestChartPlacement(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", `
+nodeSelector: {pool: system}
+tolerations: [{key: system, operator: Exists}]
+priorityClass: {enabled: false}
+apiServer:
+  replicas: 3
+  nodeSelector: {pool: api}
+  tolerations: [{key: api, operator: Exists}]
+  affinity: {nodeAffinity: {}}
+  topologySpreadConstraints: [{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]
+  resources: {requests: {cpu: "3"}}
+  podLabels: {team: a}
+  podAnnotations: {note: b}
+commonLabels: {owner: platform}
+commonAnnotations: {contact: platform}
+etcd: {storage: {size: 3Gi, className: fast}}
+`)
+	for name, pod := range pods(objects) {
+		want := "system"
+		if name == "sandlot-apiserver" {
+			want = "api"
+		}
+		if pod.NodeSelector["pool"] != want || len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != want {
+			t.Errorf("%s is for %v and tolerates %v", name, pod.NodeSelector, pod.Tolerations)
+		}
+		if pod.PriorityClassName != "" {
+			t.Errorf("%s has the PriorityClass %s", name, pod.PriorityClassName)
+		}
+	}
+	if classes := of[*schedulingv1.PriorityClass](objects); len(classes) > 0 {
+		t.Errorf("there is PriorityClass %s", classes[0].Name)
+	}
+	w := workloads(objects)["sandlot-apiserver"]
+	pod := w.template
+	if w.replicas != 3 || pod.Labels["team"] != "a" || pod.Annotations["note"] != "b" || pod.Spec.Affinity.PodAntiAffinity != nil ||
+		len(pod.Spec.TopologySpreadConstraints) != 1 || pod.Spec.TopologySpreadConstraints[0].MaxSkew != 2 ||
+		pod.Spec.Containers[0].Resources.Requests.Cpu().Value() != 3 || !pod.Spec.Containers[0].Resources.Limits.Memory().IsZero() {
+		t.Errorf("%s has %d replicas of %v", w, w.replicas, pod)
+	}
+	if pod.Labels["owner"] != "" {
+		t.Error("pods have the labels of objects, which replaces them when those change")
+	}
+	for _, object := range objects {
+		if object.GetLabels()["owner"] != "platform" || object.GetLabels()["app.kubernetes.io/managed-by"] != "Helm" {
+			t.Errorf("%T %s has the labels %v", object, object.GetName(), object.GetLabels())
+		}
+		if _, hook := object.GetAnnotations()["helm.sh/hook"]; !hook && object.GetAnnotations()["contact"] != "platform" {
+			t.Errorf("%T %s has the annotations %v", object, object.GetName(), object.GetAnnotations())
+		}
+	}
+	claim := get[*appsv1.StatefulSet](objects, "sandlot-etcd").Spec.VolumeClaimTemplates[0].Spec
+	if claim.Resources.Requests.Storage().String() != "3Gi" || claim.StorageClassName == nil || *claim.StorageClassName != "fast" {
+		t.Errorf("etcd has the volume %v", claim)
+	}
+}
+
+// TestChartArguments: what is added comes last, where it replaces, and the programs take it.
+func TestChartArguments(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", `
+apiServer:
+  extraArgs: [--shutdown-delay-duration=7s, --audit-policy-file=/etc/audit/policy.yaml]
+  extraVolumes: [{name: audit, configMap: {name: audit}}]
+  extraVolumeMounts: [{name: audit, mountPath: /etc/audit}]
+controllerManager: {extraArgs: [--v=7]}
+gateway: {extraArgs: [--v=7]}
+etcd: {extraArgs: [--quota-backend-bytes=7]}
+`)
+	all := workloads(objects)
+	apiServer := all["sandlot-apiserver"]
+	values := parse(t, apiserverapp.NewCommand(), args(t, objects, apiServer))
+	checkFiles(t, apiServer, values, "audit-policy-file")
+	if got := values["shutdown-delay-duration"]; got != "7s" {
+		t.Errorf("--shutdown-delay-duration=%s", got)
+	}
+	if got := parse(t, manager.NewCommand(), args(t, objects, all["sandlot-controller-manager"]))["v"]; got != "7" {
+		t.Errorf("the controllers have --v=%s", got)
+	}
+	if got := parse(t, gatewayapp.NewCommand(), args(t, objects, all[gatewayName])); got["v"] != "7" || got["domain"] != "sandboxes.example.com" {
+		t.Errorf("the gateway has %v", got)
+	}
+	if got := given(args(t, objects, all["sandlot-etcd"]))["quota-backend-bytes"]; got != "7" {
+		t.Errorf("etcd has --quota-backend-bytes=%s", got)
+	}
+}
+
+// TestChartGateway: its Secret and its Service are the user's to say.
+func TestChartGateway(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", "gateway: {tlsSecretName: mine, service: {type: LoadBalancer, annotations: {internal: \"true\"}}}\n")
+	volumes := workloads(objects)[gatewayName].template.Spec.Volumes
+	if i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "mine" }); i < 0 {
+		t.Errorf("its volumes are %v", volumes)
+	}
+	service := get[*corev1.Service](objects, gatewayName)
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.Annotations["internal"] != "true" {
+		t.Errorf("its Service is %v", service)
+	}
+	if other := get[*corev1.Service](objects, "sandlot-apiserver"); other.Spec.Type != "" || other.Annotations["internal"] != "" {
+		t.Errorf("the Service of the API server is %v", other)
+	}
+	keys := get[*corev1.Namespace](objects, keysNamespace)
+	if keys == nil || keys.Annotations["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("API keys are deleted with the release: %v", keys)
+	}
+}
+
+// TestChartNetworks: policies can be left out, and can name the networks that ours cannot
+// know. Then no rule is open to all.
+func TestChartNetworks(t *testing.T) {
+	t.Parallel()
+	if policies := of[*networkingv1.NetworkPolicy](renderAll(t, "cluster", "networkPolicy: {enabled: false}\n")); len(policies) > 0 {
+		t.Errorf("there is NetworkPolicy %s", policies[0].Name)
+	}
+	for _, mode := range modes {
+		objects := renderAll(t, mode, `
+networkPolicy:
+  ingressCIDRs: [192.0.2.0/28]
+  gatewayCIDRs: [198.51.100.0/24, "2001:db8::/32"]
+  egressCIDRs: [192.0.2.0/28, 203.0.113.7/32]
+`)
+		blocks := func(peers []networkingv1.NetworkPolicyPeer) (found []string) {
+			for _, peer := range peers {
+				if peer.IPBlock != nil {
+					found = append(found, peer.IPBlock.CIDR)
+				}
+			}
+			return found
+		}
+		for _, policy := range of[*networkingv1.NetworkPolicy](objects) {
+			var in, out []string
+			for _, rule := range policy.Spec.Ingress {
+				if len(rule.From) == 0 {
+					t.Errorf("%s: NetworkPolicy %s lets everything in", mode, policy.Name)
+				}
+				in = append(in, blocks(rule.From)...)
+			}
+			for _, rule := range policy.Spec.Egress {
+				if len(rule.To) == 0 && len(rule.Ports) == 0 {
+					t.Errorf("%s: NetworkPolicy %s lets everything out", mode, policy.Name)
+				}
+				out = append(out, blocks(rule.To)...)
+			}
+			wantIn := map[string][]string{
+				"sandlot-apiserver": {"192.0.2.0/28"},
+				gatewayName:         {"198.51.100.0/24", "2001:db8::/32"},
+			}[policy.Name]
+			if !slices.Equal(in, wantIn) {
+				t.Errorf("%s: NetworkPolicy %s lets in %v, want %v", mode, policy.Name, in, wantIn)
+			}
+			var wantOut []string
+			if slices.Contains([]string{"sandlot-apiserver", "sandlot-controller-manager", gatewayName, "sandlot-test"}, policy.Name) {
+				wantOut = []string{"192.0.2.0/28", "203.0.113.7/32"}
+			}
+			if !slices.Equal(out, wantOut) {
+				t.Errorf("%s: NetworkPolicy %s lets out to %v, want %v", mode, policy.Name, out, wantOut)
+			}
+		}
+	}
+}
+
+// TestChartMetrics: alerts and dashboard are those of artifacts/dashboard, whole.
+func TestChartMetrics(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", "")
+	alerts, err := os.ReadFile(filepath.Join("..", "dashboard", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]any
+	if err := yaml.UnmarshalStrict(alerts, &want); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for id, object := range byName(t, objects) {
+		kind, _, _ := strings.Cut(id, " ")
+		kinds[kind]++
+		if kind == "PrometheusRule" {
+			if diff := cmp.Diff(any(want), object.(map[string]any)["spec"]); diff != "" {
+				t.Errorf("the alerts differ: -want +got\n%s", diff)
+			}
+		}
+	}
+	if kinds["PrometheusRule"] != 1 || kinds["ServiceMonitor"] != 1 || kinds["PodMonitor"] != 3 {
+		t.Errorf("there are %v", kinds)
+	}
+	dashboard, err := os.ReadFile(filepath.Join("..", "dashboard", "sandlot.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := get[*corev1.ConfigMap](objects, "sandlot-dashboard")
+	if config == nil || strings.TrimSpace(config.Data["sandlot.json"]) != strings.TrimSpace(string(dashboard)) || config.Labels["grafana_dashboard"] != "1" {
+		t.Error("the dashboard is another one")
+	}
+	for id := range byName(t, renderChart(t, namespace)) {
+		if kind, _, _ := strings.Cut(id, " "); strings.HasSuffix(kind, "Monitor") || kind == "PrometheusRule" || kind == "ConfigMap" {
+			t.Errorf("%s is no choice", id)
+		}
+	}
+}
+
+// TestChartTest: what "helm test" runs is a hook, and so are the account and the rights that
+// it has; it reads and does nothing else.
+func TestChartTest(t *testing.T) {
+	t.Parallel()
+	objects := decode(t, "the chart", template(t, elsewhere, nil))
+	var hooks manifests
+	for _, object := range objects {
+		if object.GetAnnotations()["helm.sh/hook"] == "test" {
+			hooks = append(hooks, object)
+		}
+	}
+	all := of[*corev1.Pod](hooks)
+	if len(all) != 1 {
+		t.Fatalf("%d pods are tests", len(all))
+	}
+	pod := all[0]
+	if c := pod.Spec.Containers[0]; !slices.Equal(c.Args, []string{"check"}) || c.Command != nil || c.Image != "ghcr.io/sandlot-io/sandlot:devel" {
+		t.Errorf("it runs %s %v %v", c.Image, c.Command, c.Args)
+	}
+	if get[*corev1.ServiceAccount](hooks, pod.Spec.ServiceAccountName) == nil || pod.Namespace != elsewhere {
+		t.Errorf("it is %s of %s", pod.Spec.ServiceAccountName, pod.Namespace)
+	}
+	rules := rulesByRole(hooks)
+	if len(rules) == 0 {
+		t.Error("it may do nothing")
+	}
+	for name, of := range rules {
+		for _, rule := range of {
+			for _, verb := range rule.Verbs {
+				if !slices.Contains([]string{"get", "list"}, verb) || slices.Contains(rule.Resources, "secrets") {
+					t.Errorf("%s lets it %s %v", name, verb, rule.Resources)
+				}
+			}
+		}
+	}
+}
