@@ -79,7 +79,8 @@ func (d *disaster) run(t *testing.T) {
 			}
 		}
 		answered = crowd.Answers()
-		if err := os.RemoveAll(d.sandlot.StoreDir()); err != nil {
+		// An empty volume is in the place of the lost one.
+		if err := errors.Join(os.RemoveAll(d.sandlot.StoreDir()), os.Mkdir(d.sandlot.StoreDir(), 0o700)); err != nil {
 			t.Fatal(err)
 		}
 		d.book.run(t, "restore")
