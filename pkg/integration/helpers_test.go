@@ -15,8 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/findings"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
+	"github.com/sandlot-io/sandlot/pkg/storecheck"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -96,13 +99,31 @@ func owned(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxClaim) []v1a
 	return its
 }
 
-// checkInvariants checks expect.Invariants, and that the server hands out all that is
-// available once no claim waits.
+// checkInvariants checks expect.Invariants, that the whole store is well, and that the server
+// hands out all that is available once no claim waits.
 func checkInvariants(t *testing.T, s *testutil.Server) {
 	t.Helper()
 	allClaims, allSandboxes := expect.Invariants(t, s.Client.AgentsV1alpha1(), namespace)
+	checkStore(t, s)
 	if !slices.ContainsFunc(allClaims, func(c v1alpha1.SandboxClaim) bool { return testutil.Completed(&c) != "" }) {
 		checkNoneLeftTaken(t, s, allSandboxes)
+	}
+}
+
+// checkStore makes sure that no breach is found in the store of a server by who looks past it.
+func checkStore(t *testing.T, s *testutil.Server) {
+	t.Helper()
+	report, err := storecheck.Run(t.Context(), lookAt(t, s), storecheck.Options{Prefix: options.EtcdPrefix, Now: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Keys == 0 {
+		t.Error("nothing is stored")
+	}
+	for _, f := range report.Findings {
+		if f.Level == findings.Error {
+			t.Errorf("%s: %s", f.Check, f.Message)
+		}
 	}
 }
 
