@@ -153,13 +153,15 @@ func TestSecretsByName(t *testing.T) {
 		if etcd, ok := workloads(objects)["sandlot-etcd"]; ok {
 			o.EtcdMembers = int(etcd.replicas)
 		}
+		configMaps := append(o.ConfigMaps(), encryptionkeys.ConfigMap)
+		secrets := append(o.Secrets(), encryptionkeys.Secret, encryptionkeys.CopySecret)
 		want := map[string][]string{
 			"create configmaps": {""}, "create secrets": {""},
-			"update configmaps": o.ConfigMaps(), "update secrets": o.Secrets(),
+			"update configmaps": configMaps, "update secrets": secrets,
 		}
 		for _, verb := range []string{"get", "list", "watch"} {
-			want[verb+" configmaps"] = append([]string{"sandbox-injection-config", encryptionkeys.ConfigMap}, o.ConfigMaps()...)
-			want[verb+" secrets"] = append([]string{encryptionkeys.Secret, encryptionkeys.CopySecret}, o.Secrets()...)
+			want[verb+" configmaps"] = append([]string{"sandbox-injection-config"}, configMaps...)
+			want[verb+" secrets"] = slices.Clone(secrets)
 		}
 		got := map[string][]string{}
 		for _, binding := range of[*rbacv1.RoleBinding](objects) {

@@ -146,6 +146,7 @@ func TestChartPullSecrets(t *testing.T) {
 // TestChartImages: what an image is called, and that nothing runs under a tag that moves.
 func TestChartImages(t *testing.T) {
 	t.Parallel()
+	_, version := imageNames(t)
 	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
 	objects := renderAll(t, "cluster", `
 image: {registry: mirror.example:5000/team, pullPolicy: Always}
@@ -165,8 +166,8 @@ test: {image: {repository: tool}}
 	for name, want := range map[string]string{
 		"sandlot-apiserver":          "mirror.example:5000/team/sandlot-apiserver@" + digest,
 		"sandlot-controller-manager": "mirror.example:5000/team/sandlot-controller-manager:v9",
-		gatewayName:                  "other.example/gateway:devel",
-		"sandlot-test":               "mirror.example:5000/team/tool:devel",
+		gatewayName:                  "other.example/gateway:" + version,
+		"sandlot-test":               "mirror.example:5000/team/tool:" + version,
 	} {
 		if found[name] != want {
 			t.Errorf("%s runs %s, want %s", name, found[name], want)
@@ -328,7 +329,7 @@ networkPolicy:
 				t.Errorf("%s: NetworkPolicy %s lets in %v, want %v", mode, policy.Name, in, wantIn)
 			}
 			var wantOut []string
-			if slices.Contains([]string{"sandlot-apiserver", "sandlot-controller-manager", gatewayName, "sandlot-test"}, policy.Name) {
+			if slices.Contains([]string{"sandlot-apiserver", "sandlot-controller-manager", gatewayName, "sandlot-restore", "sandlot-test"}, policy.Name) {
 				wantOut = []string{"192.0.2.0/28", "203.0.113.7/32"}
 			}
 			if !slices.Equal(out, wantOut) {
@@ -382,6 +383,7 @@ func TestChartMetrics(t *testing.T) {
 // it has; it reads and does nothing else.
 func TestChartTest(t *testing.T) {
 	t.Parallel()
+	_, version := imageNames(t)
 	objects := decode(t, "the chart", template(t, elsewhere, nil))
 	var hooks manifests
 	for _, object := range objects {
@@ -394,7 +396,7 @@ func TestChartTest(t *testing.T) {
 		t.Fatalf("%d pods are tests", len(all))
 	}
 	pod := all[0]
-	if c := pod.Spec.Containers[0]; !slices.Equal(c.Args, []string{"check"}) || c.Command != nil || c.Image != "ghcr.io/sandlot-io/sandlot:devel" {
+	if c := pod.Spec.Containers[0]; !slices.Equal(c.Args, []string{"check"}) || c.Command != nil || c.Image != "ghcr.io/sandlot-io/sandlot:"+version {
 		t.Errorf("it runs %s %v %v", c.Image, c.Command, c.Args)
 	}
 	if get[*corev1.ServiceAccount](hooks, pod.Spec.ServiceAccountName) == nil || pod.Namespace != elsewhere {
