@@ -5,6 +5,7 @@ package deploy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,7 +125,7 @@ func checkTarget(t *testing.T, objects manifests, spec corev1.PodSpec, target st
 // else.
 func checkRestore(t *testing.T, objects manifests, store workload, values map[string]string) {
 	t.Helper()
-	if want := "statefulset/" + store.GetName(); values["store"] != want || values["members"] != string(rune('0'+store.replicas)) {
+	if want := "statefulset/" + store.GetName(); values["store"] != want || values["members"] != strconv.Itoa(int(store.replicas)) {
 		t.Errorf("the store is %s of %s, want %s of %d", values["store"], values["members"], want, store.replicas)
 	}
 	var users []string

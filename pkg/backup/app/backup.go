@@ -20,7 +20,7 @@ import (
 )
 
 // The files of a service account in a pod.
-const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 type backupOptions struct {
 	targetFlags

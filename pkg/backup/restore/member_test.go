@@ -64,8 +64,8 @@ func offer(t *testing.T, id, snapshot string, change func(secret map[string]stri
 	return offered{dir, "https://" + s.listener.Addr().String()}
 }
 
-// snapshotOf returns a snapshot of a store with one key.
-func snapshotOf(t *testing.T, key, value string) string {
+// snapshotOf returns a snapshot of a store with a value under "key".
+func snapshotOf(t *testing.T, value string) string {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), filepath.Join(t.TempDir(), "data"))
 	if err != nil {
@@ -74,7 +74,7 @@ func snapshotOf(t *testing.T, key, value string) string {
 	client := connect(t, server.Endpoints()[0])
 	defer server.Close()
 	defer client.Close()
-	if _, err := client.Put(t.Context(), key, value); err != nil {
+	if _, err := client.Put(t.Context(), "key", value); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := client.SnapshotWithVersion(t.Context())
@@ -109,8 +109,8 @@ func embedded(t *testing.T, o offered) Member {
 	return Member{SecretDir: o.secret, From: o.from, EmbeddedDir: filepath.Join(dir, "data"), TerminationLog: filepath.Join(t.TempDir(), "log")}
 }
 
-// read starts the member and returns what it has under a key.
-func read(t *testing.T, m Member, key string) string {
+// read starts the member and returns what it has under "key".
+func read(t *testing.T, m Member) string {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), m.EmbeddedDir)
 	if err != nil {
@@ -119,7 +119,7 @@ func read(t *testing.T, m Member, key string) string {
 	client := connect(t, server.Endpoints()[0])
 	defer server.Close()
 	defer client.Close()
-	answer, err := client.Get(t.Context(), key)
+	answer, err := client.Get(t.Context(), "key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func read(t *testing.T, m Member, key string) string {
 }
 
 func TestMember(t *testing.T) {
-	first := offer(t, "one", snapshotOf(t, "key", "first"), nil)
+	first := offer(t, "one", snapshotOf(t, "first"), nil)
 	m := embedded(t, first)
 	said := func() string {
 		text, err := os.ReadFile(m.TerminationLog)
@@ -154,16 +154,16 @@ func TestMember(t *testing.T) {
 		if err := m.Run(t.Context()); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		if got := read(t, m, "key"); got != step.want || said() != step.say {
+		if got := read(t, m); got != step.want || said() != step.say {
 			t.Errorf("%s: the data is %q, and its words are %q", step.what, got, said())
 		}
 	}
-	second := offer(t, "two", snapshotOf(t, "key", "second"), nil)
+	second := offer(t, "two", snapshotOf(t, "second"), nil)
 	m.SecretDir, m.From = second.secret, second.from
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, m, "key"); got != "second" || said() != "two" {
+	if got := read(t, m); got != "second" || said() != "two" {
 		t.Errorf("a second restore: the data is %q, and its words are %q", got, said())
 	}
 }
@@ -171,7 +171,7 @@ func TestMember(t *testing.T) {
 // TestMemberKeepsItsData: what is not what the Secret speaks of replaces nothing, and the
 // member does not start.
 func TestMemberKeepsItsData(t *testing.T) {
-	snapshot := snapshotOf(t, "key", "new")
+	snapshot := snapshotOf(t, "new")
 	other := offer(t, "other", snapshot, nil)
 	for name, change := range map[string]func(secret map[string]string){
 		"another checksum": func(s map[string]string) { s[keySHA256] = strings.Repeat("0", 64) },
@@ -186,7 +186,7 @@ func TestMemberKeepsItsData(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := embedded(t, offer(t, "old", snapshotOf(t, "key", "old"), nil))
+			m := embedded(t, offer(t, "old", snapshotOf(t, "old"), nil))
 			if err := m.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func TestMemberKeepsItsData(t *testing.T) {
 			if err := m.restore(t.Context(), "new"); err == nil {
 				t.Error("it was restored")
 			}
-			if got := read(t, m, "key"); got != "old" {
+			if got := read(t, m); got != "old" {
 				t.Errorf("the data is %q", got)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -210,7 +210,7 @@ func TestMemberKeepsItsData(t *testing.T) {
 // TestThreeMembers: three members of an etcd become one, and have nothing to do with one that
 // has the data of before.
 func TestThreeMembers(t *testing.T) {
-	o := offer(t, "id", snapshotOf(t, "key", "restored"), nil)
+	o := offer(t, "id", snapshotOf(t, "restored"), nil)
 	var members []Member
 	var cluster []string
 	for i := range 3 {

@@ -40,7 +40,7 @@ type state struct {
 func (c cluster) readState(ctx context.Context) (*state, error) {
 	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, SecretName, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s, which is part of the install: %w", SecretName, err)
+		return nil, fmt.Errorf("reading Secret %s, which is part of the install: %w", SecretName, err)
 	}
 	return &state{c, secret}, nil
 }
