@@ -27,6 +27,13 @@ var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", V
 
 // apiService is what is looked at of an APIService.
 type apiService struct {
+	apiServiceObject
+	// answer is why a request for the API fails that is made as the caller; nil if it does not.
+	answer error
+}
+
+// apiServiceObject is what is read of the object, so all of its fields are exported.
+type apiServiceObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
 		Group   string `json:"group"`
@@ -41,8 +48,6 @@ type apiService struct {
 	Status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
-	// answer is why a request for the API fails that is made as the caller; nil if it does not.
-	answer error
 }
 
 func (a *apiService) String() string { return "APIService " + a.Name }
@@ -57,8 +62,8 @@ func lookAtAPIs(ctx context.Context, c *cluster) ([]findings.Finding, error) {
 	}
 	found := map[string]*apiService{}
 	for _, item := range list.Items {
-		service := &apiService{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, service); err != nil {
+		service, err := readAPIService(item.Object)
+		if err != nil {
 			return nil, fmt.Errorf("APIService %s: %w", item.GetName(), err)
 		}
 		found[service.Name] = service
@@ -78,6 +83,11 @@ func lookAtAPIs(ctx context.Context, c *cluster) ([]findings.Finding, error) {
 		served = append(served, service)
 	}
 	return judgeAPIs(served, main, c.now), nil
+}
+
+func readAPIService(object map[string]any) (*apiService, error) {
+	service := &apiService{}
+	return service, runtime.DefaultUnstructuredConverter.FromUnstructured(object, &service.apiServiceObject)
 }
 
 func nameOf(version schema.GroupVersion) string { return version.Version + "." + version.Group }

@@ -56,7 +56,8 @@ func TestJudgeVersion(t *testing.T) {
 
 func TestJudgeAPIs(t *testing.T) {
 	service := func(change func(*apiService)) *apiService {
-		a := &apiService{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.agents.kruise.io"}}
+		a := &apiService{}
+		a.Name = "v1alpha1.agents.kruise.io"
 		a.Spec.Service = &struct {
 			Namespace string `json:"namespace"`
 			Name      string `json:"name"`
@@ -87,6 +88,25 @@ func TestJudgeAPIs(t *testing.T) {
 	expectFound(t, "nothing", judgeAPIs(nil, nil, now), "Error: APIService v1alpha1.agents.kruise.io is not there")
 	crds := service(func(a *apiService) { a.Spec.Service, a.Labels = nil, map[string]string{automanaged: "true"} })
 	expectFound(t, "CRDs", judgeAPIs(nil, crds, now), "Error: APIService v1alpha1.agents.kruise.io leads to no Service, so kube-apiserver serves the group itself, from CustomResourceDefinitions")
+}
+
+func TestReadAPIService(t *testing.T) {
+	service, err := readAPIService(map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1alpha1.agents.kruise.io", "creationTimestamp": "2026-01-02T03:04:05Z"},
+		"spec": map[string]any{
+			"group": "agents.kruise.io", "version": "v1alpha1", "caBundle": "YQ==", "groupPriorityMinimum": int64(1000),
+			"service": map[string]any{"namespace": "agents", "name": "sandlot-apiserver", "port": int64(443)},
+		},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Available", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if service.Name != "v1alpha1.agents.kruise.io" || string(service.Spec.CABundle) != "a" || service.Spec.Service.Namespace != "agents" ||
+		len(service.Status.Conditions) != 1 || service.Status.Conditions[0].Type != "Available" {
+		t.Errorf("read %+v", service)
+	}
 }
 
 func TestJudgeWorkloads(t *testing.T) {
