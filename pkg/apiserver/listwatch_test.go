@@ -49,8 +49,11 @@ func TestInformersInProcess(t *testing.T) {
 		for _, store := range stores {
 			expect.Eventually(t.Context(), t, func(context.Context) error {
 				found, ok, err := store.GetByKey(metav1.NamespaceDefault + "/" + name)
-				if err != nil || !ok {
-					return fmt.Errorf("template %s is not there: %v", name, err)
+				if err != nil {
+					return err
+				}
+				if !ok {
+					return fmt.Errorf("template %s is not there", name)
 				}
 				at = append(at, reflect.ValueOf(found.(*v1alpha1.SandboxTemplate).Labels).Pointer())
 				return nil

@@ -95,6 +95,20 @@ func decode(data []byte) (config, error) {
 	if file.APIVersion != configVersion || file.Kind != configKind || len(file.Resources) == 0 {
 		return config{}, errUnreadable
 	}
+	c, err := file.own()
+	if err != nil {
+		return config{}, err
+	}
+	for i, k := range c.keys {
+		if !k.usable() || slices.ContainsFunc(c.keys[:i], k.isNamed) {
+			return config{}, errUnreadable
+		}
+	}
+	return c, nil
+}
+
+// own returns what we know of a configuration, or errForeign if there is more in it.
+func (file configuration) own() (config, error) {
 	entry := file.Resources[0]
 	if len(file.Resources) > 1 || !slices.Equal(entry.Resources, []string{resources}) || len(entry.Providers) > 2 {
 		return config{}, errForeign
@@ -110,13 +124,13 @@ func decode(data []byte) (config, error) {
 			return config{}, errForeign
 		}
 	}
-	for i, k := range c.keys {
-		if secret, err := base64.StdEncoding.DecodeString(k.Secret); err != nil || len(secret) != keyBytes ||
-			k.Name == "" || strings.Contains(k.Name, ":") || slices.ContainsFunc(c.keys[:i], k.isNamed) {
-			return config{}, errUnreadable
-		}
-	}
 	return c, nil
+}
+
+// usable reports whether the API server could encrypt with the key.
+func (k key) usable() bool {
+	secret, err := base64.StdEncoding.DecodeString(k.Secret)
+	return err == nil && len(secret) == keyBytes && k.Name != "" && !strings.Contains(k.Name, ":")
 }
 
 // errUnreadable means that something has spoilt a configuration.

@@ -95,7 +95,7 @@ func load(secret *corev1.Secret) (c config, ok bool, err error) {
 }
 
 // errSpoilt means that it cannot be known which keys there were.
-var errSpoilt = errors.New("Secret " + Secret + " cannot be read, and there is no copy: restore it from a backup, or delete it if nothing is encrypted with its keys")
+var errSpoilt = errors.New("the keys in Secret " + Secret + " cannot be read, and there is no copy: restore it from a backup, or delete it if nothing is encrypted with its keys")
 
 // state returns what the two Secrets say together. The order of the keys is that of the
 // one that API servers mount.

@@ -334,7 +334,7 @@ func TestRepairs(t *testing.T) {
 		f.mustStep()
 		f.later(time.Hour)
 	}
-	if got := append(f.config(Secret).keys, f.config(CopySecret).keys...); len(got) > 0 {
+	if got := slices.Concat(f.config(Secret).keys, f.config(CopySecret).keys); len(got) > 0 {
 		t.Fatalf("%d keys are made in the place of the lost ones", len(got))
 	}
 	if got := f.seen(); !slices.Equal(got, []string{"EncryptionKeysLost"}) {

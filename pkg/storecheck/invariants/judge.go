@@ -77,30 +77,52 @@ func (j *judge) warn(check, message, action string, objects ...string) {
 
 // sandbox judges a sandbox by what it says of itself, and by whether what it names is there.
 func (j *judge) sandbox(sb *sandbox) {
+	var told bool
+	if sb.claimUID != "" {
+		told = j.bound(sb)
+	} else {
+		j.unbound(sb)
+	}
+	if !told && !j.Partial && sb.controller.UID != "" && j.owners[sb.controller.UID] == "" && !sb.deleting {
+		j.warn("OwnerGone", fmt.Sprintf("%s belongs to %s %s (%s), which is gone", sb, sb.controller.Kind, sb.controller.Name, sb.controller.UID), wait, sb.String())
+	}
+}
+
+// bound judges a sandbox that names a claim. It reports whether it told that the claim is
+// gone or another one, which says what there is to say of the owner.
+func (j *judge) bound(sb *sandbox) (told bool) {
 	name := sb.String()
 	switch {
-	case sb.claimUID != "" && sb.pooled:
+	case sb.pooled:
 		j.breach("BoundInPool", fmt.Sprintf("%s is bound to claim %s (%s), and is in the pool of SandboxSet %s, which could hand it out again",
 			name, sb.claimName, sb.claimUID, sb.controller.Name), name)
-	case sb.claimUID != "" && !sb.locked:
+	case !sb.locked:
 		j.breach("BoundWithoutLock", fmt.Sprintf("%s is bound to claim %s (%s), and is not locked", name, sb.claimName, sb.claimUID), name)
-	case sb.claimUID == "" && !sb.scalesDown && sb.locked && sb.pooled:
-		j.breach("LockedWithoutClaim", fmt.Sprintf("%s is locked in its pool and bound to no claim, so none can have it", name), name)
-	case sb.claimUID == "" && !sb.scalesDown && sb.locked && !sb.due && !sb.deleting:
-		j.warn("LockedWithoutClaim", fmt.Sprintf("%s is locked, bound to no claim, and is not to be shut down: a claim has let it go, and its shutdownTime was cleared since", name),
-			"delete it, if it is not in use", name)
-	case sb.claimUID == "" && sb.starting:
-		j.breach("StartingWithoutClaim", fmt.Sprintf("%s is starting for a claim and names none", name), name)
 	}
 	holder := j.claimsByUID[sb.claimUID]
 	switch {
-	case sb.claimUID != "" && holder != nil && (holder.key.Namespace != sb.key.Namespace || holder.key.Name != sb.claimName):
+	case holder != nil && (holder.key.Namespace != sb.key.Namespace || holder.key.Name != sb.claimName):
 		j.breach("BoundToOther", fmt.Sprintf("%s says that it is bound to claim %s of its namespace, and has the UID of %s", name, sb.claimName, holder), name, holder.String())
-	case j.Partial:
-	case sb.claimUID != "" && holder == nil && sb.starting && !sb.reserved && !sb.deleting:
+	case !j.Partial && holder == nil && sb.starting && !sb.reserved && !sb.deleting:
 		j.warn("ClaimGone", fmt.Sprintf("%s is starting for claim %s (%s), which is gone", name, sb.claimName, sb.claimUID), wait, name)
-	case sb.controller.UID != "" && j.owners[sb.controller.UID] == "" && !sb.deleting:
-		j.warn("OwnerGone", fmt.Sprintf("%s belongs to %s %s (%s), which is gone", name, sb.controller.Kind, sb.controller.Name, sb.controller.UID), wait, name)
+	default:
+		return false
+	}
+	return true
+}
+
+// unbound judges a sandbox that names no claim.
+func (j *judge) unbound(sb *sandbox) {
+	name := sb.String()
+	unexplained := sb.locked && !sb.scalesDown
+	switch {
+	case unexplained && sb.pooled:
+		j.breach("LockedWithoutClaim", fmt.Sprintf("%s is locked in its pool and bound to no claim, so none can have it", name), name)
+	case unexplained && !sb.due && !sb.deleting:
+		j.warn("LockedWithoutClaim", fmt.Sprintf("%s is locked, bound to no claim, and is not to be shut down: a claim has let it go, and its shutdownTime was cleared since", name),
+			"delete it, if it is not in use", name)
+	case sb.starting:
+		j.breach("StartingWithoutClaim", fmt.Sprintf("%s is starting for a claim and names none", name), name)
 	}
 }
 
@@ -116,7 +138,20 @@ func (j *judge) claim(c *claim) {
 		names[entry.Name] = entry.UID
 		j.listed(c, entry.Name, entry.UID)
 	}
-	live := 0
+	live := j.held(c, names)
+	if live > c.replicas {
+		j.breach("MoreThanAsked", fmt.Sprintf("%s asks for %d, and %d sandboxes are bound to it", name, c.replicas, live), name)
+	}
+	if !c.completed && !c.deleting && j.now.Sub(c.deadline) > overdue {
+		j.warn("Overdue", fmt.Sprintf("%s should have ended at %s, and is still Claiming", name, c.deadline.UTC().Format(time.RFC3339)),
+			"see that an API server runs on this store: it ends such claims as soon as it does", name)
+	}
+}
+
+// held judges the sandboxes that name a claim, which lists some by name and UID, and returns
+// how many they are.
+func (j *judge) held(c *claim, names map[string]types.UID) (live int) {
+	name := c.String()
 	for _, sb := range j.holds[c.uid] {
 		if sb.key.Namespace != c.key.Namespace || sb.deleting {
 			continue
@@ -133,13 +168,7 @@ func (j *judge) claim(c *claim) {
 			j.breach("BoundNotListed", fmt.Sprintf("%s names %s, which does not list it", sb, name), name, sb.String())
 		}
 	}
-	if live > c.replicas {
-		j.breach("MoreThanAsked", fmt.Sprintf("%s asks for %d, and %d sandboxes are bound to it", name, c.replicas, live), name)
-	}
-	if !c.completed && !c.deleting && j.now.Sub(c.deadline) > overdue {
-		j.warn("Overdue", fmt.Sprintf("%s should have ended at %s, and is still Claiming", name, c.deadline.UTC().Format(time.RFC3339)),
-			"see that an API server runs on this store: it ends such claims as soon as it does", name)
-	}
+	return live
 }
 
 // counts judges the numbers of a claim.
