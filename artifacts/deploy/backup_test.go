@@ -49,7 +49,7 @@ func eachBackup(t *testing.T, test func(t *testing.T, objects manifests, store w
 	}
 }
 
-// An etcd that is somebody else's may hold what is not ours: it is neither read nor replaced.
+// An etcd of the user may hold what is not ours: it is neither read nor replaced.
 func TestExternalEtcdHasNoBackups(t *testing.T) {
 	objects := render(t, "external-etcd")
 	if jobs := of[*batchv1.CronJob](objects); len(jobs) > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// TestServeSnapshots: a server gives a whole snapshot if it is told to, and to nobody who has
+// TestServeSnapshots: a server gives a whole snapshot if it is told to, and to no user who has
 // not proved who they are.
 func TestServeSnapshots(t *testing.T) {
 	etcd := testutil.StartEtcd(t)

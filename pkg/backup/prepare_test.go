@@ -15,7 +15,7 @@ import (
 )
 
 // TestPrepare: what a store is restored from has no sandbox in a pool and all others, and a
-// revision beyond any that was seen, before which nobody can watch.
+// revision beyond any that was seen, before which no client can watch.
 func TestPrepare(t *testing.T) {
 	const inPool, claimed = page + 30, 7
 	for name, config := range map[string]string{
@@ -73,7 +73,7 @@ func checkPrepared(t *testing.T, prepared Prepared, before int64, claimed int, n
 	}
 }
 
-// TestEncryptedWithoutKeys: a backup that nobody can read is found out when it is checked, and
+// TestEncryptedWithoutKeys: a backup that cannot be read is found out when it is checked, and
 // before a restore changes anything.
 func TestEncryptedWithoutKeys(t *testing.T) {
 	s := newStore(t, encryptionFileOf(t, "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="))

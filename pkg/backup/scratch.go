@@ -15,7 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 )
 
-// scratchStore is an etcd in this process, with the data of a snapshot, that nobody else uses.
+// scratchStore is an etcd in this process, with the data of a snapshot, that no other program uses.
 type scratchStore struct {
 	*clientv3.Client
 	server *embeddedetcd.Server

@@ -20,7 +20,7 @@ type Taker struct {
 	Source Source
 	Target Target
 	// EncryptionConfig is the file of the API servers' EncryptionConfiguration, which the
-	// backup holds too: nobody can read an encrypted store without. Empty if they have none.
+	// backup holds too: without it an encrypted store cannot be read. Empty if they have none.
 	EncryptionConfig string
 	// Recipients are who can read the backup. Without any, everyone can who can read the target.
 	Recipients []age.Recipient

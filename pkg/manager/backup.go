@@ -29,7 +29,7 @@ var lastBackup = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "When the CronJob " + backupCronJob + " last took a good backup, or since when it is there if it has taken none.",
 }, nil)
 
-// backups keeps lastBackup: a pod that takes a backup ends before anybody asks it for metrics.
+// backups keeps lastBackup: a pod that takes a backup ends before it could be asked for metrics.
 type backups struct {
 	cronJobs batchclient.CronJobInterface
 }

@@ -45,7 +45,7 @@ func (c cluster) readState(ctx context.Context) (*state, error) {
 	return &state{c, secret}, nil
 }
 
-// write replaces all that is in the Secret. It is errOvertaken if somebody else has since.
+// write replaces all that is in the Secret. It is errOvertaken if another client has since.
 func (s *state) write(ctx context.Context, data map[string][]byte) error {
 	next := s.secret.DeepCopy()
 	next.Data = data
@@ -60,7 +60,7 @@ func (s *state) write(ctx context.Context, data map[string][]byte) error {
 	return nil
 }
 
-// checkOwn is errOvertaken if somebody else has written.
+// checkOwn is errOvertaken if another client has written.
 func (s *state) checkOwn(ctx context.Context) error {
 	now, err := s.readState(ctx)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestMetricsNeedARight(t *testing.T) {
 			}{
 				"no token":          {rest.AnonymousClientConfig(reader), http.StatusUnauthorized},
 				"a token, no right": {stranger, http.StatusForbidden},
-				"a token of nobody": {withToken(reader, "forged"), 0}, // 401, or 500 of controller-runtime
+				"a forged token":    {withToken(reader, "forged"), 0}, // 401, or 500 of controller-runtime
 				"the right":         {reader, http.StatusOK},
 			} {
 				config, err := page.at(user.config)

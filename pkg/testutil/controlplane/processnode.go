@@ -40,7 +40,7 @@ type processNode struct {
 func startProcessNode(ctx context.Context, s *Sandlot, client kubernetes.Interface) (*processNode, error) {
 	node := newNode(processNodeName)
 	delete(node.Annotations, kwokAnnotation)
-	// No pod of anybody else.
+	// Only pods of the install.
 	node.Spec.Taints = []corev1.Taint{{Key: processNodeName, Effect: corev1.TaintEffectNoSchedule}}
 	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("creating the node of processes: %w", err)
