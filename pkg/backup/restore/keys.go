@@ -77,6 +77,49 @@ func keepKeys(ctx context.Context, c cluster, file string) error {
 	return nil
 }
 
+// keyring is a provider that has keys, of the kind that sandlot-controller-manager makes.
+type keyring struct {
+	Secretbox *struct {
+		Keys []namedKey `json:"keys"`
+	} `json:"secretbox"`
+}
+
+type namedKey struct {
+	Name   string `json:"name"`
+	Secret string `json:"secret"`
+}
+
+// addKeys adds the keys of a provider behind those of the one of its kind, and reports whether
+// it could: sandlot-controller-manager takes a configuration with two of a kind for one that is
+// not its own, and rotates no key in it. Two keys of one name must have a provider each.
+func addKeys(providers []json.RawMessage, provider json.RawMessage) (bool, error) {
+	var from keyring
+	if err := json.Unmarshal(provider, &from); err != nil || from.Secretbox == nil {
+		return false, err
+	}
+	for i, p := range providers {
+		var to keyring
+		if err := json.Unmarshal(p, &to); err != nil {
+			return false, err
+		}
+		if to.Secretbox == nil {
+			continue
+		}
+		for _, key := range from.Secretbox.Keys {
+			j := slices.IndexFunc(to.Secretbox.Keys, func(k namedKey) bool { return k.Name == key.Name })
+			if j < 0 {
+				to.Secretbox.Keys = append(to.Secretbox.Keys, key)
+			} else if to.Secretbox.Keys[j] != key {
+				return false, nil
+			}
+		}
+		joined, err := json.Marshal(to)
+		providers[i] = joined
+		return true, err
+	}
+	return false, nil
+}
+
 // joinKeys returns a configuration that writes as now says, and reads what either of both can
 // read.
 func joinKeys(now, old []byte) ([]byte, error) {
@@ -97,10 +140,17 @@ func joinKeys(now, old []byte) ([]byte, error) {
 			return nil, fmt.Errorf("the configuration of the backup has a rule for %v and that of the install has none: join them by hand, in Secret %s", rule.Resources, EncryptionSecret)
 		}
 		for _, provider := range rule.Providers {
-			if !slices.ContainsFunc(to.Resources[i].Providers, func(p json.RawMessage) bool { return bytes.Equal(p, provider) }) {
-				to.Resources[i].Providers = append(to.Resources[i].Providers, provider)
-				changed = true
+			if slices.ContainsFunc(to.Resources[i].Providers, func(p json.RawMessage) bool { return bytes.Equal(p, provider) }) {
+				continue
 			}
+			added, err := addKeys(to.Resources[i].Providers, provider)
+			if err != nil {
+				return nil, fmt.Errorf("the providers for %v: %w", rule.Resources, err)
+			}
+			if !added {
+				to.Resources[i].Providers = append(to.Resources[i].Providers, provider)
+			}
+			changed = true
 		}
 	}
 	if !changed {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/value"
+	"sigs.k8s.io/yaml"
 )
 
 func config(resource string, providers ...string) string {
@@ -23,6 +24,7 @@ const (
 	all      = `"*.agents.kruise.io"`
 	identity = "identity: {}"
 	ours     = "secretbox: {keys: [{name: key1, secret: MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=}]}"
+	next     = "secretbox: {keys: [{name: key2, secret: YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU=}]}"
 	backups  = "secretbox: {keys: [{name: key1, secret: YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU=}]}"
 )
 
@@ -33,12 +35,16 @@ func TestJoinKeys(t *testing.T) {
 		now, old string
 		writesAs string
 		same     bool
+		// providers is how many the joined configuration has, if it matters.
+		providers int
 	}{
-		"none before":   {now: "", old: config(all, backups, identity), writesAs: config(all, backups)},
-		"another key":   {now: config(all, ours, identity), old: config(all, backups, identity), writesAs: config(all, ours)},
-		"the same":      {now: config(all, ours, identity), old: config(all, ours, identity), writesAs: config(all, ours), same: true},
-		"an older one":  {now: config(all, ours, backups, identity), old: config(all, backups), writesAs: config(all, ours), same: true},
-		"not encrypted": {now: config(all, identity), old: config(all, backups, identity), writesAs: config(all, identity)},
+		"none before": {now: "", old: config(all, backups, identity), writesAs: config(all, backups)},
+		"another key": {now: config(all, ours, identity), old: config(all, backups, identity), writesAs: config(all, ours)},
+		// One of each kind, or sandlot-controller-manager would not take it for its own.
+		"a key of another name": {now: config(all, ours, identity), old: config(all, next, identity), writesAs: config(all, ours), providers: 2},
+		"the same":              {now: config(all, ours, identity), old: config(all, ours, identity), writesAs: config(all, ours), same: true},
+		"an older one":          {now: config(all, ours, backups, identity), old: config(all, backups), writesAs: config(all, ours), same: true},
+		"not encrypted":         {now: config(all, identity), old: config(all, backups, identity), writesAs: config(all, identity)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			joined, err := joinKeys([]byte(tc.now), []byte(tc.old))
@@ -47,6 +53,13 @@ func TestJoinKeys(t *testing.T) {
 			}
 			if tc.same && string(joined) != tc.now {
 				t.Errorf("it has changed to\n%s", joined)
+			}
+			var file encryptionConfig
+			if err := yaml.Unmarshal(joined, &file); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(file.Resources[0].Providers); tc.providers != 0 && got != tc.providers {
+				t.Errorf("%d providers, want %d:\n%s", got, tc.providers, joined)
 			}
 			both := load(t, string(joined))
 			data := value.DefaultContext("key")
