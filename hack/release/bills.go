@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -128,10 +129,10 @@ func (b *bill) addProgram(in common.ElementID, p program, version string) error 
 	if err != nil {
 		return fmt.Errorf("%s for %s: %w", p.name, p.platform, err)
 	}
-	for _, module := range info.Deps {
-		if module.Path == info.Path { // made of another project's module, such as etcd
-			version = module.Version
-		}
+	parts := info.Deps
+	if info.Main.Sum != "" { // another project's module, such as etcd; ours is a folder
+		version = info.Main.Version
+		parts = append([]*debug.Module{&info.Main}, parts...)
 	}
 	id := b.add(&spdx.Package{
 		PackageName: p.name, PackageVersion: version, PackageFileName: p.name, PrimaryPackagePurpose: "APPLICATION",
@@ -144,7 +145,7 @@ func (b *bill) addProgram(in common.ElementID, p program, version string) error 
 	}
 	b.relate(in, how, id)
 	b.relate(id, common.TypeRelationshipContains, b.addModule("stdlib", strings.TrimPrefix(info.GoVersion, "go"), ""))
-	for _, module := range info.Deps {
+	for _, module := range parts {
 		if module.Replace != nil {
 			if module.Replace.Version == "" {
 				continue // a folder of this repository

@@ -88,7 +88,10 @@ func packChart(o *options, images []*image, date time.Time) ([]byte, error) {
 		_, err = files.Write(content)
 		return err
 	})
-	return out.Bytes(), errors.Join(err, files.Close(), zipped.Close())
+	if err := errors.Join(err, files.Close(), zipped.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 // withDigests returns the values of the chart with the images of the release.

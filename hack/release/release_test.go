@@ -261,7 +261,7 @@ func (s signedBy) Verify(_ context.Context, data, sig []byte) error {
 
 // TestCosignKey signs by a key as cosign makes them.
 func TestCosignKey(t *testing.T) {
-	key, private, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte("secret")))
+	private, key, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte("secret")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,9 +354,11 @@ func checkChart(t *testing.T, dir string, files map[string][]byte) {
 		t.Helper()
 		cmd := exec.Command(strings.TrimSpace(string(found)), args...)
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("helm %v: %v", args, err)
+			t.Fatalf("helm %v: %v: %s", args, err, &stderr)
 		}
 		return out
 	}
