@@ -46,8 +46,10 @@ type membership struct {
 	changed func(self string, servers []string)
 
 	mu sync.Mutex
-	// said is what this server says of itself beside its name.
-	said string
+	// said is what this server says of itself beside its name. unsure means that the list
+	// may have something else, because it is not known what became of a write.
+	said   string
+	unsure bool
 }
 
 var _ reencryption.Servers = &membership{}
@@ -156,9 +158,10 @@ func (m *membership) enter(ctx context.Context, lease clientv3.LeaseID) (*client
 func (m *membership) Say(ctx context.Context, what string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.said == what {
+	if m.said == what && !m.unsure {
 		return nil
 	}
+	m.said, m.unsure = what, true
 	key := m.prefix + m.self
 	_, err := m.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "!=", 0)).
@@ -167,7 +170,7 @@ func (m *membership) Say(ctx context.Context, what string) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", key, err)
 	}
-	m.said = what
+	m.unsure = false
 	return nil
 }
 

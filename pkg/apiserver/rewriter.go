@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"path"
 
@@ -42,7 +43,8 @@ func newRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection, members
 			})
 		}
 	}
-	return reencryption.New(reencryption.Options{
+	r := reencryption.New(reencryption.Options{
 		KV: etcd.Client, StoragePrefix: etcd.prefix, Resources: resources, Servers: members, Clock: clock.RealClock{},
-	}), nil
+	})
+	return r, r.Retract(context.Background()) // before this server writes
 }

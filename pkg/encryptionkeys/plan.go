@@ -20,6 +20,9 @@ type state struct {
 	published time.Time
 	// requested means that the annotation AnnotationRotate asks for the next key now.
 	requested bool
+	// absent means that there is no Secret that API servers could mount, so that none of
+	// them has begun without keys.
+	absent bool
 }
 
 // errConflict means that two keys have one name, so that one of them cannot be used.
@@ -66,6 +69,17 @@ func (s state) pending() int {
 	return newest
 }
 
+// afterAll returns a time at which a key is the newest: now, unless the clock by which
+// another one was made was ahead.
+func (s state) afterAll(now time.Time) time.Time {
+	for _, k := range s.keys {
+		if next := k.made().Add(time.Second); next.After(now) {
+			now = next
+		}
+	}
+	return now
+}
+
 // step is something that was done about the keys: the reason and the note of an event.
 type step struct{ reason, note string }
 
@@ -98,8 +112,8 @@ func (s state) next(now time.Time, r rules) (state, step) {
 		return s, stepDecrypt
 	case len(s.keys) == 0:
 		s.keys = []key{newKey(now)}
-		// Who starts later waits for the Secret, so it is read by all or by none.
-		if s.plain = !r.mounted; s.plain {
+		// Without the Secret no server starts, so the key is read by all or by none.
+		if s.plain = !r.mounted || !s.absent; s.plain {
 			s.published = now
 			return s, stepNext
 		}
@@ -113,7 +127,7 @@ func (s state) next(now time.Time, r rules) (state, step) {
 		s.plain, s.published = false, time.Time{}
 		return s, stepWrite
 	case waits < 0 && (s.requested || !now.Before(s.keys[0].made().Add(r.rotation))):
-		s.keys = slices.Insert(slices.Clone(s.keys), 1, newKey(now))
+		s.keys = slices.Insert(slices.Clone(s.keys), 1, newKey(s.afterAll(now)))
 		s.published, s.requested = now, false
 		return s, stepNext
 	}

@@ -41,8 +41,9 @@ func TestNext(t *testing.T) {
 		keys  []key
 		plain bool
 	}{
-		"nothing":                             {s: state{config: config{plain: true}}, rules: usual, want: stepFirst},
-		"nothing, and old servers":            {s: state{config: config{plain: true}}, rules: unmounted, want: stepNext, plain: true},
+		"nothing":                             {s: state{config: config{plain: true}, absent: true}, rules: usual, want: stepFirst},
+		"nothing, and old servers":            {s: state{config: config{plain: true}, absent: true}, rules: unmounted, want: stepNext, plain: true},
+		"it was off":                          {s: state{config: config{plain: true}}, rules: usual, want: stepNext, plain: true},
 		"not wanted":                          {s: state{config: config{plain: true}}, rules: off, want: stepNone, keys: []key{}, plain: true},
 		"plain, too early":                    {s: two(true, 0, first), after: time.Minute, rules: usual, want: stepNone, keys: []key{first}, plain: true},
 		"plain, not known since when":         {s: two(true, never, first), after: day, rules: usual, want: stepNone, keys: []key{first}, plain: true},
@@ -83,6 +84,23 @@ func TestNext(t *testing.T) {
 				t.Errorf("published at %s", got.published)
 			}
 		})
+	}
+}
+
+// A key that was made by a clock that was ahead is followed by the next one all the same,
+// and so is one of the same second.
+func TestClockAhead(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]time.Duration{"ahead": 400 * day, "the same second": 0} {
+		s := state{config: config{keys: []key{keyOf(ahead)}}, requested: true}
+		made, done := s.next(start, usual)
+		if done != stepNext {
+			t.Fatalf("%s: the step is %q", name, done.reason)
+		}
+		writes, done := made.next(start.Add(usual.overlap), usual)
+		if done != stepWrite || writes.keys[0] != made.keys[1] {
+			t.Errorf("%s: after %q the keys are %v, of which %s was the newest", name, done.reason, writes.names(), made.keys[1].Name)
+		}
 	}
 }
 

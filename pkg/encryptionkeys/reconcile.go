@@ -110,6 +110,7 @@ func (f *found) state() (state, error) {
 	}
 	var s state
 	_, s.requested = f.secret.Annotations[AnnotationRotate]
+	s.absent = f.secret.ResourceVersion == ""
 	switch {
 	case !ok && !copiedOK && len(f.secret.Data) > 0:
 		return state{}, errSpoilt
@@ -157,8 +158,16 @@ func (r *reconciler) reconcile(ctx context.Context) (time.Duration, error) {
 	if done != stepNone {
 		r.report(ctx, f.secret, s, done)
 	}
-	return installobjects.Rest(now, s.times(rules)...), nil
+	rest := installobjects.Rest(now, s.times(rules)...)
+	if rules.atRest && s.pending() >= 0 {
+		rest = min(rest, waitForPods)
+	}
+	return rest, nil
 }
+
+// waitForPods is how often Pods are looked at while a key waits for them. Those that end
+// and stay, as evicted ones do, wake nothing.
+const waitForPods = time.Minute
 
 // save writes what must be safe before API servers see it first.
 func (r *reconciler) save(ctx context.Context, f *found, s state) error {

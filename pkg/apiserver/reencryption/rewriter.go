@@ -6,7 +6,6 @@ package reencryption
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"time"
 
@@ -24,6 +23,9 @@ const (
 	interval = 5 * time.Second
 	// pause is how long it rests after a pass that did not come to its end.
 	pause = 5 * time.Minute
+	// settle is for how long all servers have to agree before a pass begins: a request may
+	// have been encrypted with another key just before, and be written a little later.
+	settle = 30 * time.Second
 	// rewritesPerSecond bounds what a pass costs the store and those who watch it.
 	rewritesPerSecond = 200
 )
@@ -49,8 +51,12 @@ type Options struct {
 // Rewriter encrypts what is stored with the key that new values are encrypted with.
 type Rewriter struct {
 	options Options
-	record  string
+	at      string // the key in etcd of the record
 	limiter flowcontrol.RateLimiter
+	// agreedKey is what all servers have written with since agreedAt, if it is for this
+	// one to go through the store.
+	agreedKey string
+	agreedAt  time.Time
 	// restUntil is when a pass may begin after one that did not come to its end with
 	// the same key.
 	restUntil time.Time
@@ -61,7 +67,7 @@ type Rewriter struct {
 func New(o Options) *Rewriter {
 	registerMetrics()
 	return &Rewriter{
-		options: o, record: path.Join("/", o.StoragePrefix, storekeys.Encryption),
+		options: o, at: path.Join("/", o.StoragePrefix, storekeys.Encryption),
 		limiter: flowcontrol.NewTokenBucketRateLimiter(rewritesPerSecond, rewritesPerSecond),
 	}
 }
@@ -88,26 +94,31 @@ func (r *Rewriter) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.options.Servers.Say(ctx, key); err != nil {
-		return err
-	}
-	done, err := r.isDone(ctx, key)
+	written, err := r.retract(ctx, key)
 	if err != nil {
 		return err
 	}
-	if done {
+	if err := r.options.Servers.Say(ctx, key); err != nil {
+		return err
+	}
+	if written.done {
 		pending.Set(0)
+		unreadable.Set(0)
 		return nil
 	}
 	pending.Set(1)
 	if mine, err := r.isMine(ctx, key); err != nil || !mine {
+		r.agreedKey = ""
 		return err
 	}
 	now := r.options.Clock.Now()
-	if key == r.failedKey && now.Before(r.restUntil) {
+	if key != r.agreedKey {
+		r.agreedKey, r.agreedAt = key, now
+	}
+	if now.Before(r.agreedAt.Add(settle)) || key == r.failedKey && now.Before(r.restUntil) {
 		return nil
 	}
-	if err := r.work(ctx, key); err != nil {
+	if err := r.work(ctx, key, written); err != nil {
 		r.failedKey, r.restUntil = key, r.options.Clock.Now().Add(pause)
 		return err
 	}
@@ -115,13 +126,17 @@ func (r *Rewriter) look(ctx context.Context) error {
 }
 
 // errChanged means that what a pass has done may not be all.
-var errChanged = errors.New("a server came meanwhile that writes with another key")
+var errChanged = errors.New("a server came meanwhile that writes with another key, or goes through the store as well")
 
 // work goes through the store, and writes down that everything in it is encrypted with
 // the key.
-func (r *Rewriter) work(ctx context.Context, key string) error {
+func (r *Rewriter) work(ctx context.Context, key string, written record) error {
 	log := klog.FromContext(ctx)
 	log.Info("Encrypting what is stored with the key that new values have", "key", key)
+	begun, err := r.replace(ctx, written, record{key: key})
+	if err != nil {
+		return err
+	}
 	rewritten, err := r.pass(ctx)
 	if err != nil {
 		return err
@@ -133,21 +148,12 @@ func (r *Rewriter) work(ctx context.Context, key string) error {
 	if mine, err := r.isMine(ctx, key); err != nil || !mine || now != key {
 		return errors.Join(errChanged, err)
 	}
-	if _, err := r.options.KV.Put(ctx, r.record, key); err != nil {
-		return fmt.Errorf("writing %s: %w", r.record, err)
+	if _, err := r.replace(ctx, begun, record{key: key, done: true}); err != nil {
+		return err
 	}
 	pending.Set(0)
 	log.Info("Everything that is stored is encrypted with the key that new values have", "key", key, "rewritten", rewritten)
 	return nil
-}
-
-// isDone reports whether it is written down that everything is encrypted with the key.
-func (r *Rewriter) isDone(ctx context.Context, key string) (bool, error) {
-	resp, err := r.options.KV.Get(ctx, r.record)
-	if err != nil {
-		return false, fmt.Errorf("reading %s: %w", r.record, err)
-	}
-	return len(resp.Kvs) == 1 && string(resp.Kvs[0].Value) == key, nil
 }
 
 // isMine reports whether all servers write with the key, and this is the one of them that

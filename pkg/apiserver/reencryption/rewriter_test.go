@@ -90,6 +90,18 @@ func newRewriter(kv clientv3.KV, s Servers, clk clock.WithTicker, transformer va
 	return New(Options{KV: kv, StoragePrefix: "test", Servers: s, Clock: clk, Resources: []Resource{{prefix, transformer}}})
 }
 
+// settled looks, and once more when all have agreed for long enough. It returns the last
+// error.
+func settled(ctx context.Context, clk *clocktesting.FakeClock, rewriters ...*Rewriter) (err error) {
+	for range 2 {
+		for _, r := range rewriters {
+			err = r.look(ctx)
+		}
+		clk.Step(settle)
+	}
+	return err
+}
+
 // fill stores values as a server with the transformer does.
 func fill(t *testing.T, kv clientv3.KV, from, to int, transformer value.Transformer) {
 	t.Helper()
@@ -166,8 +178,7 @@ func TestEverythingFollows(t *testing.T) {
 		{[]string{Plain, "k2", "k1"}, Plain},
 	} {
 		transformer := withKeys(stage.keys...)
-		r := newRewriter(etcd, s, clk, transformer)
-		if err := r.look(t.Context()); err != nil {
+		if err := settled(t.Context(), clk, newRewriter(etcd, s, clk, transformer)); err != nil {
 			t.Fatal(err)
 		}
 		mustBe(t, stage.want, keysInUse(t, etcd, transformer), map[string]int{stage.want: 120})
@@ -175,7 +186,7 @@ func TestEverythingFollows(t *testing.T) {
 			t.Errorf("written down is %q, want %q", got, stage.want)
 		}
 		before := revision(t, etcd)
-		if err := newRewriter(etcd, s, clk, transformer).look(t.Context()); err != nil {
+		if err := settled(t.Context(), clk, newRewriter(etcd, s, clk, transformer)); err != nil {
 			t.Fatal(err)
 		}
 		if after := revision(t, etcd); after != before {
@@ -206,10 +217,8 @@ func TestWaitsForAllServers(t *testing.T) {
 	b := newRewriter(etcd, &server{list, "b"}, clk, transformer)
 	look := func() {
 		t.Helper()
-		for _, r := range []*Rewriter{b, a} {
-			if err := r.look(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+		if err := settled(t.Context(), clk, b, a); err != nil {
+			t.Fatal(err)
 		}
 	}
 	old := map[string]int{"secretbox:v1:k1": 3}
@@ -219,10 +228,14 @@ func TestWaitsForAllServers(t *testing.T) {
 	look()
 	mustBe(t, "one is behind", keysInUse(t, etcd, transformer), old)
 	list.say("c", "secretbox:v1:k2")
-	if err := b.look(t.Context()); err != nil {
+	if err := settled(t.Context(), clk, b); err != nil {
 		t.Fatal(err)
 	}
 	mustBe(t, "it is another one's work", keysInUse(t, etcd, transformer), old)
+	if err := a.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, "they agree for a moment", keysInUse(t, etcd, transformer), old)
 	look()
 	mustBe(t, "all agree", keysInUse(t, etcd, transformer), map[string]int{"secretbox:v1:k2": 3})
 }
@@ -252,13 +265,13 @@ func TestGoesOnAfterAnEnd(t *testing.T) {
 			cancel()
 		}
 	}}
-	if err := newRewriter(hooked, &server{&servers{said: map[string]string{}}, "a"}, clk, transformer).look(ctx); !errors.Is(err, context.Canceled) {
+	if err := settled(ctx, clk, newRewriter(hooked, &server{&servers{said: map[string]string{}}, "a"}, clk, transformer)); !errors.Is(err, context.Canceled) {
 		t.Fatalf("it ends with %v", err)
 	}
-	if got := keysInUse(t, etcd, transformer); got["secretbox:v1:k1"] < 60 || got["secretbox:v1:k2"] < 69 || recorded(t, etcd) != "" {
+	if got := keysInUse(t, etcd, transformer); got["secretbox:v1:k1"] < 60 || got["secretbox:v1:k2"] < 68 || recorded(t, etcd) != unfinished+"secretbox:v1:k2" {
 		t.Fatalf("in the middle there are %v, and %q is written down", got, recorded(t, etcd))
 	}
-	if err := newRewriter(etcd, &server{&servers{said: map[string]string{}}, "b"}, clk, transformer).look(t.Context()); err != nil {
+	if err := settled(t.Context(), clk, newRewriter(etcd, &server{&servers{said: map[string]string{}}, "b"}, clk, transformer)); err != nil {
 		t.Fatal(err)
 	}
 	mustBe(t, "after the next server", keysInUse(t, etcd, transformer), map[string]int{"secretbox:v1:k2": 130})
@@ -273,8 +286,9 @@ func TestRaces(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() { // each believes to be alone
-			r := newRewriter(etcd, &server{&servers{said: map[string]string{}}, "a"}, clock.RealClock{}, transformer)
-			if err := r.look(t.Context()); err != nil {
+			clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+			err := settled(t.Context(), clk, newRewriter(etcd, &server{&servers{said: map[string]string{}}, "a"}, clk, transformer))
+			if err != nil && !errors.Is(err, errChanged) { // by the other
 				t.Error(err)
 			}
 		})
@@ -328,11 +342,60 @@ func TestLooksAgainAfterAConflict(t *testing.T) {
 	fill(t, etcd, 0, 1, withKeys("k1"))
 	transformer := withKeys("k2", "k1")
 	once := sync.OnceFunc(func() { fill(t, etcd, 0, 1, withKeys("k1")) }) // by a server that is late
-	r := newRewriter(kvHook{etcd, once}, &server{&servers{said: map[string]string{}}, "a"}, clocktesting.NewFakeClock(time.Unix(0, 0)), transformer)
-	if err := r.look(t.Context()); err != nil {
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	r := newRewriter(kvHook{etcd, once}, &server{&servers{said: map[string]string{}}, "a"}, clk, transformer)
+	if err := settled(t.Context(), clk, r); err != nil {
 		t.Fatal(err)
 	}
 	mustBe(t, "afterwards", keysInUse(t, etcd, transformer), map[string]int{"secretbox:v1:k2": 1})
+}
+
+// A server that still writes with the old key, and comes when everything is done or while
+// it is being done, makes that be done again.
+func TestLateServer(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]bool{"meanwhile": false, "afterwards": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := startEtcd(t)
+			fill(t, etcd, 0, 10, withKeys("k1"))
+			list := &servers{said: map[string]string{}}
+			clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+			transformer, old := withKeys("k2", "k1"), withKeys("k1", "k2")
+			// It begins, writes behind the pass, reads the new configuration and is gone
+			// before another server reads the list.
+			late := func() {
+				if err := newRewriter(etcd, &server{list, "z"}, clk, old).Retract(t.Context()); err != nil {
+					t.Error(err)
+				}
+				fill(t, etcd, 0, 1, old)
+			}
+			writes := 0
+			kv := kvHook{etcd, func() {
+				if writes++; writes == 9 && !after {
+					late()
+				}
+			}}
+			r := newRewriter(kv, &server{list, "a"}, clk, transformer)
+			if err := settled(t.Context(), clk, r); errors.Is(err, errChanged) == after {
+				t.Fatalf("the pass ends with %v", err)
+			}
+			if after {
+				late()
+			}
+			if got := recorded(t, etcd); got != "" {
+				t.Fatalf("%q is written down", got)
+			}
+			clk.Step(pause)
+			if err := settled(t.Context(), clk, r); err != nil {
+				t.Fatal(err)
+			}
+			mustBe(t, "in the end", keysInUse(t, etcd, transformer), map[string]int{"secretbox:v1:k2": 10})
+			if got := recorded(t, etcd); got != "secretbox:v1:k2" {
+				t.Errorf("%q is written down", got)
+			}
+		})
+	}
 }
 
 // A value whose key is missing is said, keeps nothing else from being done, and is not
@@ -345,12 +408,12 @@ func TestUnreadable(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	gets := 0
 	r := newRewriter(countedGets{etcd, &gets}, &server{&servers{said: map[string]string{}}, "a"}, clk, withKeys("k2", "k1"))
-	err := r.look(t.Context())
+	err := settled(t.Context(), clk, r)
 	if err == nil || !strings.Contains(err.Error(), "secretbox:v1:lost") || !strings.Contains(err.Error(), "1 values") {
 		t.Errorf("the error is %v", err)
 	}
 	mustBe(t, "the others", keysInUse(t, etcd, withKeys("k2", "k1", "lost")), map[string]int{"secretbox:v1:k2": 3, "secretbox:v1:lost": 1})
-	if got := recorded(t, etcd); got != "" {
+	if got := recorded(t, etcd); got == "secretbox:v1:k2" {
 		t.Errorf("%q is written down", got)
 	}
 	gets = 0

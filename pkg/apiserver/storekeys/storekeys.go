@@ -14,7 +14,7 @@ const (
 	// RuntimeKey is the key from which the tokens of agent-runtimes are derived. It is
 	// encrypted as claims are.
 	RuntimeKey = "sandlot-runtime-key"
-	// Encryption has the name of the key that all values are encrypted with. It is absent
-	// where that is not known.
+	// Encryption has the name of the key that all values are encrypted with, or what comes
+	// before that is known (package reencryption). It is absent where it is not known.
 	Encryption = "sandlot-encryption"
 )

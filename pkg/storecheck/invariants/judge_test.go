@@ -279,3 +279,32 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// What users may write at any length is neither kept nor told at that length.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	sb := newSandbox("free")
+	isController := true
+	sb.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: long, UID: types.UID(long), Controller: &isController,
+	}}
+	held := newSandbox("held")
+	held.Annotations = map[string]string{v1alpha1.AnnotationOwner: long, v1alpha1.AnnotationStarting: "true"}
+	var s State
+	s.AddSandbox(sb)
+	s.AddSandbox(held)
+	for _, kept := range s.sandboxes {
+		if got := len(kept.controller.Name) + len(kept.controller.UID) + len(kept.claimUID); got == 0 || got > 600 {
+			t.Errorf("of %s %d bytes are kept", &kept, got)
+		}
+	}
+	told := 0
+	s.Judge(now, func(f findings.Finding) {
+		if told++; len(f.Message) > 1000 {
+			t.Errorf("%s tells %d bytes", f.Check, len(f.Message))
+		}
+	})
+	if told < 2 {
+		t.Errorf("%d findings, want one of each sandbox", told)
+	}
+}

@@ -4,10 +4,12 @@
 package invariants
 
 import (
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
@@ -79,7 +81,7 @@ func (s *State) AddSandbox(sb *v1alpha1.Sandbox) {
 	owner := sb.Annotations[v1alpha1.AnnotationOwner]
 	kept := sandbox{
 		key: keyOf(sb), uid: sb.UID,
-		claimUID: types.UID(owner), claimName: sb.Labels[v1alpha1.LabelClaimName],
+		claimUID: types.UID(short(owner)), claimName: sb.Labels[v1alpha1.LabelClaimName],
 		locked:     sb.Annotations[v1alpha1.AnnotationLock] != "",
 		scalesDown: owner == v1alpha1.OwnerScaleDown,
 		starting:   plan.IsStarting(sb),
@@ -94,9 +96,21 @@ func (s *State) AddSandbox(sb *v1alpha1.Sandbox) {
 	// It goes back to its pool in one write, and is counted when it is ready there.
 	kept.recycled = sb.Status.RecycledCount > 0 || kept.pooled && sb.Status.Phase == v1alpha1.SandboxRecycling
 	if controller := metav1.GetControllerOfNoCopy(sb); controller != nil && v1alpha1.OwnerKind(controller) != "" {
-		kept.controller = metav1.OwnerReference{Kind: v1alpha1.OwnerKind(controller), Name: controller.Name, UID: controller.UID}
+		kept.controller = metav1.OwnerReference{Kind: v1alpha1.OwnerKind(controller), Name: short(controller.Name), UID: types.UID(short(string(controller.UID)))}
 	}
 	s.sandboxes = append(s.sandboxes, kept)
+}
+
+// longest is how long a name can be. Kubernetes bounds neither the names and the UIDs in
+// owner references nor annotations, all of which users may write.
+const longest = validation.DNS1123SubdomainMaxLength
+
+// short returns the text, cut if it is longer than any name.
+func short(text string) string {
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "") + "…" // and none of the rest in memory
 }
 
 // AddSet adds a set.
