@@ -32,6 +32,11 @@ const (
 	// that is more than all the rest.
 	catchUpEntries = 100
 
+	// snapshotEntries are writes after which etcd notes that its data has them. Only those
+	// since then are read again from its log at the next start. Its own default is 10,000,
+	// of which one may be as large as a claim of hundreds of sandboxes.
+	snapshotEntries = 500
+
 	// progressNotify is what the API server's watch caches need to serve
 	// consistent reads from memory soon after a write.
 	progressNotify = 5 * time.Second
@@ -159,6 +164,7 @@ func (s *Server) config() *embed.Config {
 	cfg.AuthToken = ""
 
 	cfg.QuotaBackendBytes = s.quota
+	cfg.SnapshotCount = snapshotEntries
 	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.WatchProgressNotifyInterval = progressNotify
 	return cfg
