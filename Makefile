@@ -142,7 +142,7 @@ test-unit: ## Run the tests beside the code, without -race and without whole ser
 	go test $(TESTARGS) $$(go list $(MODULES) | grep -Ev '/pkg/(certificates|integration|e2e|testutil)(/|$$)')
 
 .PHONY: test-image
-test-image: ## Make the container images twice, look into them and run what they hold
+test-image: ## Make the container images twice, look into them and run what they hold (SANDLOT_TEST_LONG=1: for all platforms)
 	cd hack/image && GOWORK=off go test -timeout 30m $(TESTARGS) ./...
 
 .PHONY: test-release
