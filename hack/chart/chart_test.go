@@ -99,6 +99,30 @@ items:
   {{- end }}
 old: true
 `},
+		"items without a name": {
+			variants: map[string]string{
+				"a": "kind: A\nargs: [--a=1, --b=2]\nitems: [{name: x, size: 1}]\nold: true\nrules: [{ports: [{port: 1}]}, {ports: [{port: 2}]}]\n",
+				"b": "kind: A\nargs: [--a=1, --b=2]\nitems: [{name: x, size: 1}]\nold: true\nrules: [{ports: [{port: 1}]}]\n",
+			},
+			want: `
+kind: A
+args:
+- --a=1
+- --b=2
+items:
+- name: x
+  size: 1
+old: true
+{{- if or a b }}
+rules:
+- ports:
+  - port: 1
+{{- if not b }}
+- ports:
+  - port: 2
+{{- end }}
+{{- end }}
+`},
 		"the same from two, in another order": {
 			variants: map[string]string{
 				"a": "kind: A\nargs: [--a=1, --b=2, --s=1, --t=1]\nitems: [{name: x, size: 1}]\nold: true\n",
