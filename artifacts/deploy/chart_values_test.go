@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -28,17 +29,21 @@ const everything = `
 gateway: {enabled: true, domain: sandboxes.example.com}
 agentSandbox: {enabled: true}
 restricted: {enabled: true}
+dryRuns: {enabled: true}
 metrics: {monitors: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
 `
 
 // modes of etcd that need no other value.
 var modes = []string{"cluster", "embedded"}
 
-// pods are those of workloads and of "helm test", by name.
+// pods are those of workloads, of jobs and of "helm test", by name.
 func pods(objects manifests) map[string]corev1.PodSpec {
 	all := map[string]corev1.PodSpec{}
 	for name, w := range workloads(objects) {
 		all[name] = w.template.Spec
+	}
+	for _, job := range of[*batchv1.CronJob](objects) {
+		all[job.Name] = job.Spec.JobTemplate.Spec.Template.Spec
 	}
 	for _, pod := range of[*corev1.Pod](objects) {
 		all[pod.Name] = pod.Spec
@@ -50,7 +55,7 @@ func pods(objects manifests) map[string]corev1.PodSpec {
 func renderAll(t *testing.T, mode, values string) manifests {
 	t.Helper()
 	objects := decode(t, "the chart", template(t, namespace, []string{everything, values}, "--set", "etcd.mode="+mode))
-	if n := len(pods(objects)); n < 4 {
+	if n := len(pods(objects)); n < 6 {
 		t.Fatalf("%d programs", n)
 	}
 	return objects
@@ -89,6 +94,9 @@ func TestChartRefuses(t *testing.T) {
 		"etcd: {mode: embedded}\napiServer: {replicas: 2}":      "/apiServer/replicas",
 		"etcd: {external: {endpoints: [\"http://a:2379\"]}}":    "/etcd/external/endpoints/0",
 		"etcd: {storage: {size: twenty}}":                       "/etcd/storage/size",
+		"backup: {target: nfs}":                                 "/backup/target",
+		"backup: {schedule: hourly}":                            "/backup/schedule",
+		"backup: {target: s3}\n" + valuesOf["external-etcd"]:    "there are no backups of an external etcd",
 		"image: {pullPolicy: Sometimes}":                        "/image/pullPolicy",
 		"image: {pullSecrets: [registry]}":                      "/image/pullSecrets/0",
 		"networkPolicy: {ingressCIDRs: [10.0.0.1]}":             "/networkPolicy/ingressCIDRs/0",
@@ -153,25 +161,30 @@ image: {registry: mirror.example:5000/team, pullPolicy: Always}
 apiServer: {image: {digest: "`+digest+`", tag: v9}}
 controllerManager: {image: {tag: v9}}
 gateway: {image: {repository: other.example/gateway}}
+backup: {image: {repository: saver}}
 test: {image: {repository: tool}}
 `)
 	found := map[string]string{}
 	for name, pod := range pods(objects) {
-		c := pod.Containers[0]
-		found[name] = c.Image
-		if c.ImagePullPolicy != corev1.PullAlways {
-			t.Errorf("%s is pulled %s", name, c.ImagePullPolicy)
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			found[name+"/"+c.Name] = c.Image
+			if c.ImagePullPolicy != corev1.PullAlways {
+				t.Errorf("%s is pulled %s", name, c.ImagePullPolicy)
+			}
 		}
 	}
-	for name, want := range map[string]string{
-		"sandlot-apiserver":          "mirror.example:5000/team/sandlot-apiserver@" + digest,
-		"sandlot-controller-manager": "mirror.example:5000/team/sandlot-controller-manager:v9",
-		gatewayName:                  "other.example/gateway:" + version,
-		"sandlot-test":               "mirror.example:5000/team/tool:" + version,
-	} {
-		if found[name] != want {
-			t.Errorf("%s runs %s, want %s", name, found[name], want)
-		}
+	want := map[string]string{
+		"sandlot-apiserver/sandlot-apiserver":                   "mirror.example:5000/team/sandlot-apiserver@" + digest,
+		"sandlot-controller-manager/sandlot-controller-manager": "mirror.example:5000/team/sandlot-controller-manager:v9",
+		gatewayName + "/" + gatewayName:                         "other.example/gateway:" + version,
+		"sandlot-etcd/etcd":                                     "mirror.example:5000/team/sandlot-etcd:" + version,
+		"sandlot-etcd/restore":                                  "mirror.example:5000/team/saver:" + version,
+		"sandlot-backup/backup":                                 "mirror.example:5000/team/saver:" + version,
+		"sandlot-restore/restore":                               "mirror.example:5000/team/saver:" + version,
+		"sandlot-test/check":                                    "mirror.example:5000/team/tool:" + version,
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("what runs: -want +got\n%s", diff)
 	}
 }
 
@@ -194,6 +207,7 @@ apiServer:
 commonLabels: {owner: platform}
 commonAnnotations: {contact: platform}
 etcd: {storage: {size: 3Gi, className: fast}}
+backup: {storage: {size: 4Gi}, schedule: "7 7 * * *", extraArgs: [--keep=3]}
 `)
 	for name, pod := range pods(objects) {
 		want := "system"
@@ -231,6 +245,32 @@ etcd: {storage: {size: 3Gi, className: fast}}
 	claim := get[*appsv1.StatefulSet](objects, "sandlot-etcd").Spec.VolumeClaimTemplates[0].Spec
 	if claim.Resources.Requests.Storage().String() != "3Gi" || claim.StorageClassName == nil || *claim.StorageClassName != "fast" {
 		t.Errorf("etcd has the volume %v", claim)
+	}
+	backups := get[*corev1.PersistentVolumeClaim](objects, "sandlot-backup")
+	if backups.Spec.Resources.Requests.Storage().String() != "4Gi" || backups.Annotations["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("backups have the volume %v", backups)
+	}
+	job := get[*batchv1.CronJob](objects, "sandlot-backup").Spec
+	if args := job.JobTemplate.Spec.Template.Spec.Containers[0].Args; job.Schedule != "7 7 * * *" || args[len(args)-1] != "--keep=3" {
+		t.Errorf("backups are taken %s by %v", job.Schedule, args)
+	}
+}
+
+// TestChartBackupSecret: where the bucket is, is in a Secret of the user's, for backups and
+// for restores. With a closed network, the bucket is where that may be reached.
+func TestChartBackupSecret(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", "backup: {target: s3, s3: {secretName: bucket}}\nnetworkPolicy: {egressCIDRs: [192.0.2.0/28]}\n")
+	for _, name := range []string{"sandlot-backup", "sandlot-restore"} {
+		from := pods(objects)[name].Containers[0].EnvFrom
+		if len(from) != 1 || from[0].SecretRef == nil || from[0].SecretRef.Name != "bucket" {
+			t.Errorf("%s has the environment of %v", name, from)
+		}
+	}
+	for _, rule := range get[*networkingv1.NetworkPolicy](objects, "sandlot-backup").Spec.Egress {
+		if len(rule.To) == 0 && len(rule.Ports) == 0 {
+			t.Error("backups may go anywhere")
+		}
 	}
 }
 

@@ -20,8 +20,12 @@ type choice struct {
 
 // stores are the choices of the store.
 var stores = []*choice{
-	{facts: []string{"cluster"}, components: []string{"etcd", "backup-etcd"}},
-	{facts: []string{"embedded"}, components: []string{"embedded-etcd", "backup-embedded-etcd"}},
+	{facts: []string{"cluster"}, components: []string{"etcd"}},
+	{facts: []string{"cluster", "backup"}, components: []string{"etcd", "backup-etcd"}},
+	{facts: []string{"cluster", "backup", "s3"}, components: []string{"etcd", "backup-etcd", "backup-s3"}},
+	{facts: []string{"embedded"}, components: []string{"embedded-etcd"}},
+	{facts: []string{"embedded", "backup"}, components: []string{"embedded-etcd", "backup-embedded-etcd"}},
+	{facts: []string{"embedded", "backup", "s3"}, components: []string{"embedded-etcd", "backup-embedded-etcd", "backup-s3"}},
 	{facts: []string{"external"}, components: []string{"external-etcd"}, edit: externalEtcd},
 }
 
@@ -30,6 +34,8 @@ var storeFacts = map[string]string{
 	"cluster":  `eq .Values.etcd.mode "cluster"`,
 	"embedded": `eq .Values.etcd.mode "embedded"`,
 	"external": `eq .Values.etcd.mode "external"`,
+	"backup":   `include "sandlot.backup" .`,
+	"s3":       `eq (include "sandlot.backup" .) "s3"`,
 }
 
 // others are the choices that are free, in the order in which users add the components.

@@ -37,7 +37,10 @@ var fixedUser = []string{"runAsUser", "runAsGroup", "fsGroup", "fsGroupChangePol
 const pullSecrets lines = "{{- with .Values.image.pullSecrets }}\nimagePullSecrets:\n{{- toYaml . | nindent INDENT }}\n{{- end }}"
 
 // userSecrets are Secrets whose name is the user's to say.
-var userSecrets = map[string]expression{"sandlot-gateway-tls": ".Values.gateway.tlsSecretName"}
+var userSecrets = map[string]expression{
+	"sandlot-gateway-tls": ".Values.gateway.tlsSecretName",
+	"sandlot-backup-s3":   ".Values.backup.s3.secretName",
+}
 
 // editObject puts values of the chart into an object.
 func editObject(o *mapping) error {
@@ -50,8 +53,8 @@ func editObject(o *mapping) error {
 	switch o.text("kind") {
 	case "Deployment", "StatefulSet":
 		return editWorkload(o)
-	case "CronJob": // takes backups, or restores one
-		return editPod(o.at("spec", "jobTemplate", "spec", "template"), ".Values.backup")
+	case "CronJob":
+		return editJob(o)
 	case "PersistentVolumeClaim":
 		editVolume(o, ".Values.backup")
 	case "ServiceAccount":
@@ -72,14 +75,17 @@ func first(m *mapping, key string, value any) {
 	m.keys = append([]string{key}, slices.DeleteFunc(m.keys, func(k string) bool { return k == key })...)
 }
 
-// editAnnotations adds those that are the user's. What a namespace of its own holds outlives
-// the release: API keys are gone for good.
+// kept are kinds of objects that outlive the release, and values without them: what is in
+// them would be gone for good, API keys and backups.
+var kept = []string{"Namespace", "PersistentVolumeClaim"}
+
+// editAnnotations adds those that are the user's.
 func editAnnotations(kind string, metadata *mapping) {
 	value := ".Values.commonAnnotations"
 	if kind == "Service" && metadata.text("name") == "sandlot-gateway" {
 		value = "(merge (dict) .Values.gateway.service.annotations .Values.commonAnnotations)"
 	}
-	if kind == "Namespace" {
+	if slices.Contains(kept, kind) {
 		metadata.set("annotations", newMapping())
 		metadata.at("annotations").set("helm.sh/resource-policy", "keep")
 	}
@@ -135,6 +141,17 @@ func editWorkload(o *mapping) error {
 	return editPod(spec.at("template"), values)
 }
 
+// editJob puts the values of backups into what takes them, or restores one: it has other flags.
+func editJob(o *mapping) error {
+	template := o.at("spec", "jobTemplate", "spec", "template")
+	if o.text("metadata", "name") == "sandlot-backup" {
+		overriddenScalar(o.at("spec"), "schedule", ".Values.backup.schedule")
+		containers := template.at("spec").get("containers").([]any)
+		containers[0].(*mapping).add("args", appended(".Values.backup.extraArgs"))
+	}
+	return editPod(template, ".Values.backup")
+}
+
 // editVolume puts the values of a program into a PersistentVolumeClaim.
 func editVolume(claim *mapping, values string) {
 	spec := claim.at("spec")
@@ -177,11 +194,18 @@ func editPod(template *mapping, values string) error {
 		editSecurity(container.(*mapping))
 	}
 	program := containers[0].(*mapping)
+	sources, _ := program.get("envFrom").([]any)
+	for _, source := range sources {
+		secret := source.(*mapping).at("secretRef")
+		if user, ok := userSecrets[secret.text("name")]; ok {
+			secret.set("name", user)
+		}
+	}
 	overridden(program, "resources", values+".resources")
 	if values == ".Values.gateway" {
 		program.add("args", lines("{{- with .Values.gateway.domain }}\n- --domain={{ . }}\n{{- end }}"))
 	}
-	if values != ".Values.backup" { // whose two programs have different flags
+	if values != ".Values.backup" { // editJob
 		program.add("args", appended(values+".extraArgs"))
 	}
 	if values == ".Values.apiServer" {
