@@ -17,6 +17,7 @@ import (
 var valuesOf = map[string]string{
 	"default": "",
 	"single":  "etcd: {mode: embedded}\n",
+	"small":   "etcd: {mode: embedded}\nprofile: small\n",
 	"external-etcd": `etcd:
   mode: external
   external:
@@ -48,7 +49,7 @@ var choicesOf = map[string]struct {
 // TestChartIsTheSame: the chart has the objects of each overlay with each component, here and
 // in another namespace.
 func TestChartIsTheSame(t *testing.T) {
-	for overlay := range valuesOf {
+	for _, overlay := range overlays {
 		for name, choice := range choicesOf {
 			for _, ns := range []string{namespace, elsewhere} {
 				if ns == elsewhere && name != "everything" || choice.only != nil && !slices.Contains(choice.only, overlay) {

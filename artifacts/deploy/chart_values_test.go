@@ -68,6 +68,7 @@ func TestChartLint(t *testing.T) {
 		"nothing":    "",
 		"everything": everything,
 		"embedded":   valuesOf["single"],
+		"small":      valuesOf["small"],
 		"external":   valuesOf["external-etcd"],
 		"openshift":  "podSecurityContext: {fixedUser: false}\n",
 	} {
@@ -96,7 +97,7 @@ func TestChartRefuses(t *testing.T) {
 		"etcd: {storage: {size: twenty}}":                       "/etcd/storage/size",
 		"backup: {target: nfs}":                                 "/backup/target",
 		"backup: {schedule: hourly}":                            "/backup/schedule",
-		"backup: {target: s3}\n" + valuesOf["external-etcd"]:    "there are no backups of an external etcd",
+		"profile: tiny":                                         "/profile",
 		"image: {pullPolicy: Sometimes}":                        "/image/pullPolicy",
 		"image: {pullSecrets: [registry]}":                      "/image/pullSecrets/0",
 		"networkPolicy: {ingressCIDRs: [10.0.0.1]}":             "/networkPolicy/ingressCIDRs/0",
@@ -106,10 +107,33 @@ func TestChartRefuses(t *testing.T) {
 		"commonLabels: {team: 7}":                               "/commonLabels/team",
 		"etcd: {mode: embedded, storage: {class: \"default\"}}": "additional properties 'class' not allowed",
 	} {
-		_, err := helm(t, []string{values}, "template", "sandlot", chart)
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v, want %q", values, err, says)
-		}
+		checkRefused(t, says, values)
+	}
+}
+
+// TestChartRefusesContradictions: values that are right by themselves, and not with each
+// other.
+func TestChartRefusesContradictions(t *testing.T) {
+	t.Parallel()
+	const (
+		profile = "profile: small\n"
+		s3      = "backup: {target: s3}\n"
+	)
+	checkRefused(t, "there are no backups of an external etcd", valuesOf["external-etcd"], s3)
+	checkRefused(t, "nor with the profile small", valuesOf["small"], s3)
+	checkRefused(t, "set etcd.mode=embedded", profile)
+	checkRefused(t, "set etcd.mode=embedded", profile, valuesOf["external-etcd"])
+	checkRefused(t, "one controller manager", valuesOf["small"], "controllerManager: {replicas: 2}\n")
+	// What has no effect now may stay.
+	template(t, namespace, []string{s3, "backup: {enabled: false}\n"})
+}
+
+// checkRefused: the chart refuses the values, and says why.
+func checkRefused(t *testing.T, why string, values ...string) {
+	t.Helper()
+	_, err := helm(t, values, "template", "sandlot", chart)
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("%q: got %v, want %q", values, err, why)
 	}
 }
 

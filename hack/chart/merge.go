@@ -241,7 +241,7 @@ func behindOthers(slots []slot, next int, following []any) int {
 func itemIdentity(item any) string {
 	switch item := item.(type) {
 	case *mapping:
-		if name := item.text("name"); name != "" {
+		if name := cmp.Or(item.text("name"), item.text("metadata", "name")); name != "" {
 			return "name " + name
 		}
 	case string:

@@ -51,7 +51,7 @@ sandlot-etcd-{{ include "sandlot.etcdConfig" . | sha256sum | trunc 10 }}
 Where backups of the store go, or nothing where there are none.
 */}}
 {{- define "sandlot.backup" -}}
-{{- if and .Values.backup.enabled (ne .Values.etcd.mode "external") }}
+{{- if and .Values.backup.enabled (ne .Values.etcd.mode "external") (ne .Values.profile "small") }}
 {{- .Values.backup.target }}
 {{- end }}
 {{- end }}
