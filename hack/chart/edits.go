@@ -242,17 +242,17 @@ func editImage(container *mapping) error {
 
 // editNetworkPolicy lets the networks be named that a policy of ours cannot know: an empty
 // rule of egress is for kube-apiserver and webhooks, a rule of ingress for all is for
-// kube-apiserver, and that of the gateway for its users.
+// kube-apiserver and who else asks the API server, and that of the gateway for its users.
 func editNetworkPolicy(o *mapping) {
 	spec := o.at("spec")
-	from := ".Values.networkPolicy.ingressCIDRs"
+	from, peers := ".Values.networkPolicy.ingressCIDRs", blocks+"\n"+askers
 	if o.text("metadata", "name") == "sandlot-gateway" {
-		from = ".Values.networkPolicy.gatewayCIDRs"
+		from, peers = ".Values.networkPolicy.gatewayCIDRs", blocks
 	}
 	rules, _ := spec.get("ingress").([]any)
 	for _, rule := range rules {
 		if rule := rule.(*mapping); rule.get("from") == nil {
-			rule.set("from", lines("{{- with "+from+" }}\nfrom:\n"+blocks+"\n{{- end }}"))
+			rule.set("from", lines("{{- with "+from+" }}\nfrom:\n"+peers+"\n{{- end }}"))
 		}
 	}
 	rules, _ = spec.get("egress").([]any)
@@ -280,6 +280,9 @@ const networks = "- namespaceSelector: {}\n" + blocks
 
 // blocks are networks that a value of the chart names.
 const blocks = "{{- range . }}\n- ipBlock:\n    cidr: {{ . | quote }}\n{{- end }}"
+
+// askers are the pods that ask the API server itself: Prometheus, and what takes backups.
+const askers = "- namespaceSelector:\n    matchLabels:\n      metrics: enabled\n- podSelector:\n    matchLabels:\n      app.kubernetes.io/name: sandlot-backup"
 
 // externalEtcd names what is the user's where etcd is.
 func externalEtcd(o *mapping) {
