@@ -5,8 +5,6 @@ package deploy
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"sigs.k8s.io/yaml"
 
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
 	gatewayapp "github.com/sandlot-io/sandlot/pkg/gateway/app"
@@ -124,6 +121,7 @@ func TestChartRefusesContradictions(t *testing.T) {
 	checkRefused(t, "set etcd.mode=embedded", profile)
 	checkRefused(t, "set etcd.mode=embedded", profile, valuesOf["external-etcd"])
 	checkRefused(t, "one controller manager", valuesOf["small"], "controllerManager: {replicas: 2}\n")
+	checkRefused(t, "needs gateway.domain", "gateway: {enabled: true}\nmetrics: {monitors: {enabled: true}}\n")
 	// What has no effect now may stay.
 	template(t, namespace, []string{s3, "backup: {enabled: false}\n"})
 }
@@ -399,46 +397,6 @@ networkPolicy:
 			if !slices.Equal(out, wantOut) {
 				t.Errorf("%s: NetworkPolicy %s lets out to %v, want %v", mode, policy.Name, out, wantOut)
 			}
-		}
-	}
-}
-
-// TestChartMetrics: alerts and dashboard are those of artifacts/dashboard, whole.
-func TestChartMetrics(t *testing.T) {
-	t.Parallel()
-	objects := renderAll(t, "cluster", "")
-	alerts, err := os.ReadFile(filepath.Join("..", "dashboard", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want map[string]any
-	if err := yaml.UnmarshalStrict(alerts, &want); err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]int{}
-	for id, object := range byName(t, objects) {
-		kind, _, _ := strings.Cut(id, " ")
-		kinds[kind]++
-		if kind == "PrometheusRule" {
-			if diff := cmp.Diff(any(want), object.(map[string]any)["spec"]); diff != "" {
-				t.Errorf("the alerts differ: -want +got\n%s", diff)
-			}
-		}
-	}
-	if kinds["PrometheusRule"] != 1 || kinds["ServiceMonitor"] != 1 || kinds["PodMonitor"] != 3 {
-		t.Errorf("there are %v", kinds)
-	}
-	dashboard, err := os.ReadFile(filepath.Join("..", "dashboard", "sandlot.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := get[*corev1.ConfigMap](objects, "sandlot-dashboard")
-	if config == nil || strings.TrimSpace(config.Data["sandlot.json"]) != strings.TrimSpace(string(dashboard)) || config.Labels["grafana_dashboard"] != "1" {
-		t.Error("the dashboard is another one")
-	}
-	for id := range byName(t, renderChart(t, namespace)) {
-		if kind, _, _ := strings.Cut(id, " "); strings.HasSuffix(kind, "Monitor") || kind == "PrometheusRule" || kind == "ConfigMap" {
-			t.Errorf("%s is no choice", id)
 		}
 	}
 }
