@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
@@ -401,8 +402,8 @@ networkPolicy:
 	}
 }
 
-// TestChartTest: what "helm test" runs is a hook, and so are the account and the rights that
-// it has; it reads and does nothing else.
+// TestChartTest: what "helm test" runs is a hook, and so is the account that it has, which may
+// do what a checker may.
 func TestChartTest(t *testing.T) {
 	t.Parallel()
 	_, version := imageNames(t)
@@ -421,20 +422,19 @@ func TestChartTest(t *testing.T) {
 	if c := pod.Spec.Containers[0]; !slices.Equal(c.Args, []string{"check"}) || c.Command != nil || c.Image != "ghcr.io/sandlot-io/sandlot:"+version {
 		t.Errorf("it runs %s %v %v", c.Image, c.Command, c.Args)
 	}
-	if get[*corev1.ServiceAccount](hooks, pod.Spec.ServiceAccountName) == nil || pod.Namespace != elsewhere {
+	if account := get[*corev1.ServiceAccount](hooks, pod.Spec.ServiceAccountName); account == nil || pod.Namespace != elsewhere || account.Namespace != elsewhere {
 		t.Errorf("it is %s of %s", pod.Spec.ServiceAccountName, pod.Namespace)
 	}
-	rules := rulesByRole(hooks)
-	if len(rules) == 0 {
-		t.Error("it may do nothing")
+	if own := rulesByRole(hooks); len(own) > 0 {
+		t.Errorf("it has roles of its own: %v", own)
 	}
-	for name, of := range rules {
-		for _, rule := range of {
-			for _, verb := range rule.Verbs {
-				if !slices.Contains([]string{"get", "list"}, verb) || slices.Contains(rule.Resources, "secrets") {
-					t.Errorf("%s lets it %s %v", name, verb, rule.Resources)
-				}
-			}
-		}
+	bindings := of[*rbacv1.ClusterRoleBinding](hooks)
+	if len(bindings) != 1 || len(of[*rbacv1.RoleBinding](hooks)) > 0 {
+		t.Fatalf("it is bound by %v", bindings)
+	}
+	checker := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sandlot-checker"}
+	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: pod.Spec.ServiceAccountName, Namespace: elsewhere}}
+	if bindings[0].RoleRef != checker || !slices.Equal(bindings[0].Subjects, account) || get[*rbacv1.ClusterRole](objects, checker.Name) == nil {
+		t.Errorf("%v is bound to %v", bindings[0].RoleRef, bindings[0].Subjects)
 	}
 }
