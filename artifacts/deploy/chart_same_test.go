@@ -17,6 +17,7 @@ import (
 var valuesOf = map[string]string{
 	"default": "",
 	"single":  "etcd: {mode: embedded}\n",
+	"small":   "etcd: {mode: embedded}\nprofile: small\n",
 	"external-etcd": `etcd:
   mode: external
   external:
@@ -30,56 +31,80 @@ var valuesOf = map[string]string{
 var choicesOf = map[string]struct {
 	components, over []string
 	values           string
+	// only are the overlays that it is for. Empty is all of them.
+	only []string
 }{
 	"nothing else": {},
 	agentSandbox:   {components: []string{agentSandbox}, values: "agentSandbox: {enabled: true}\n"},
 	e2b:            {components: []string{"e2b-gateway"}, over: []string{"e2b-keys"}, values: "gateway: {enabled: true}\n"},
 	"dry-runs":     {components: []string{"dry-runs"}, values: "dryRuns: {enabled: true}\n"},
 	"restricted":   {components: []string{"restricted"}, values: "restricted: {enabled: true}\n"},
+	"backup-s3":    {components: []string{"backup-s3"}, values: "backup: {target: s3}\n", only: []string{"default", "single"}},
 	"everything": {
-		components: []string{agentSandbox, "e2b-gateway", "restricted"}, over: []string{"e2b-keys"},
-		values: "agentSandbox: {enabled: true}\ngateway: {enabled: true}\nrestricted: {enabled: true}\n",
+		components: []string{agentSandbox, "e2b-gateway", "dry-runs", "restricted"}, over: []string{"e2b-keys"},
+		values: "agentSandbox: {enabled: true}\ngateway: {enabled: true}\nrestricted: {enabled: true}\ndryRuns: {enabled: true}\n",
 	},
 }
 
 // TestChartIsTheSame: the chart has the objects of each overlay with each component, here and
-// in another namespace: all of them, no others, and each the same but for what sameObject
-// allows.
+// in another namespace.
 func TestChartIsTheSame(t *testing.T) {
-	for overlay := range valuesOf {
+	for _, overlay := range overlays {
 		for name, choice := range choicesOf {
 			for _, ns := range []string{namespace, elsewhere} {
-				if ns == elsewhere && name != "everything" {
+				if ns == elsewhere && name != "everything" || choice.only != nil && !slices.Contains(choice.only, overlay) {
 					continue
 				}
 				t.Run(strings.Join([]string{overlay, name, ns}, "/"), func(t *testing.T) {
 					t.Parallel()
 					install := "resources: [%s/" + overlay + "]\ncomponents: [" + below(choice.components) + "]\n"
-					if ns != namespace {
-						install = "namespace: " + ns + "\n" + install
-					}
-					want := contentOf(t, renderUser(t, map[string]string{
-						"install": install,
-						"top":     "resources: [../install]\ncomponents: [" + below(choice.over) + "]\n",
-					}))
-					got := contentOf(t, renderChart(t, ns, valuesOf[overlay], choice.values))
-					if len(want) < 20 {
-						t.Fatalf("the overlay has %d objects", len(want))
-					}
-					for _, id := range slices.Sorted(maps.Keys(want)) {
-						if _, ok := got[id]; !ok {
-							t.Errorf("the chart has no %s", id)
-						} else if diff := cmp.Diff(want[id], got[id]); diff != "" {
-							t.Errorf("%s differs: -kustomize +chart\n%s", id, diff)
-						}
-					}
-					for _, id := range slices.Sorted(maps.Keys(got)) {
-						if _, ok := want[id]; !ok {
-							t.Errorf("only the chart has %s", id)
-						}
-					}
+					checkSame(t, ns, install, choice.over, valuesOf[overlay], choice.values)
 				})
 			}
+		}
+	}
+}
+
+// TestChartWithoutBackups is what a kustomization has that is made of the bases.
+func TestChartWithoutBackups(t *testing.T) {
+	for mode, component := range map[string]string{"cluster": "etcd", "embedded": "embedded-etcd"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			var bases []string
+			for _, base := range []string{"access", "api", "apiserver", "controller-manager", "namespace"} {
+				bases = append(bases, "%s/bases/"+base)
+			}
+			install := "resources: [" + strings.Join(bases, ", ") + "]\ncomponents: [" + below([]string{component, "images"}) + "]\n"
+			checkSame(t, namespace, install, nil, "backup: {enabled: false}\netcd: {mode: "+mode+"}\n")
+		})
+	}
+}
+
+// checkSame: the chart has all objects of a kustomization in a namespace, with components over
+// that, and no others, and each is the same but for what contentOf leaves out.
+func checkSame(t *testing.T, ns, install string, over []string, values ...string) {
+	t.Helper()
+	if ns != namespace {
+		install = "namespace: " + ns + "\n" + install
+	}
+	want := contentOf(t, renderUser(t, map[string]string{
+		"install": install,
+		"top":     "resources: [../install]\ncomponents: [" + below(over) + "]\n",
+	}))
+	got := contentOf(t, renderChart(t, ns, values...))
+	if len(want) < 20 {
+		t.Fatalf("the kustomization has %d objects", len(want))
+	}
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		if _, ok := got[id]; !ok {
+			t.Errorf("the chart has no %s", id)
+		} else if diff := cmp.Diff(want[id], got[id]); diff != "" {
+			t.Errorf("%s differs: -kustomize +chart\n%s", id, diff)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[id]; !ok {
+			t.Errorf("only the chart has %s", id)
 		}
 	}
 }
@@ -96,7 +121,7 @@ func below(components []string) string {
 // contentOf returns objects by name, without what may differ:
 //   - the Namespace of the release, which "helm install --create-namespace" makes
 //   - labels that Helm asks for
-//   - that Helm keeps the namespace of the API keys, and the keys, when it uninstalls
+//   - that Helm keeps API keys and backups when it uninstalls
 //   - what the name of the ConfigMap of an external etcd ends with, a hash of its content
 func contentOf(t *testing.T, objects manifests) map[string]any {
 	t.Helper()

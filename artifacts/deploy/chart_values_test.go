@@ -5,18 +5,17 @@ package deploy
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"sigs.k8s.io/yaml"
 
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
 	gatewayapp "github.com/sandlot-io/sandlot/pkg/gateway/app"
@@ -28,17 +27,21 @@ const everything = `
 gateway: {enabled: true, domain: sandboxes.example.com}
 agentSandbox: {enabled: true}
 restricted: {enabled: true}
+dryRuns: {enabled: true}
 metrics: {monitors: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
 `
 
 // modes of etcd that need no other value.
 var modes = []string{"cluster", "embedded"}
 
-// pods are those of workloads and of "helm test", by name.
+// pods are those of workloads, of jobs and of "helm test", by name.
 func pods(objects manifests) map[string]corev1.PodSpec {
 	all := map[string]corev1.PodSpec{}
 	for name, w := range workloads(objects) {
 		all[name] = w.template.Spec
+	}
+	for _, job := range of[*batchv1.CronJob](objects) {
+		all[job.Name] = job.Spec.JobTemplate.Spec.Template.Spec
 	}
 	for _, pod := range of[*corev1.Pod](objects) {
 		all[pod.Name] = pod.Spec
@@ -50,7 +53,7 @@ func pods(objects manifests) map[string]corev1.PodSpec {
 func renderAll(t *testing.T, mode, values string) manifests {
 	t.Helper()
 	objects := decode(t, "the chart", template(t, namespace, []string{everything, values}, "--set", "etcd.mode="+mode))
-	if n := len(pods(objects)); n < 4 {
+	if n := len(pods(objects)); n < 6 {
 		t.Fatalf("%d programs", n)
 	}
 	return objects
@@ -63,6 +66,7 @@ func TestChartLint(t *testing.T) {
 		"nothing":    "",
 		"everything": everything,
 		"embedded":   valuesOf["single"],
+		"small":      valuesOf["small"],
 		"external":   valuesOf["external-etcd"],
 		"openshift":  "podSecurityContext: {fixedUser: false}\n",
 	} {
@@ -89,6 +93,9 @@ func TestChartRefuses(t *testing.T) {
 		"etcd: {mode: embedded}\napiServer: {replicas: 2}":      "/apiServer/replicas",
 		"etcd: {external: {endpoints: [\"http://a:2379\"]}}":    "/etcd/external/endpoints/0",
 		"etcd: {storage: {size: twenty}}":                       "/etcd/storage/size",
+		"backup: {target: nfs}":                                 "/backup/target",
+		"backup: {schedule: hourly}":                            "/backup/schedule",
+		"profile: tiny":                                         "/profile",
 		"image: {pullPolicy: Sometimes}":                        "/image/pullPolicy",
 		"image: {pullSecrets: [registry]}":                      "/image/pullSecrets/0",
 		"networkPolicy: {ingressCIDRs: [10.0.0.1]}":             "/networkPolicy/ingressCIDRs/0",
@@ -98,10 +105,34 @@ func TestChartRefuses(t *testing.T) {
 		"commonLabels: {team: 7}":                               "/commonLabels/team",
 		"etcd: {mode: embedded, storage: {class: \"default\"}}": "additional properties 'class' not allowed",
 	} {
-		_, err := helm(t, []string{values}, "template", "sandlot", chart)
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v, want %q", values, err, says)
-		}
+		checkRefused(t, says, values)
+	}
+}
+
+// TestChartRefusesContradictions: values that are right by themselves, and not with each
+// other.
+func TestChartRefusesContradictions(t *testing.T) {
+	t.Parallel()
+	const (
+		profile = "profile: small\n"
+		s3      = "backup: {target: s3}\n"
+	)
+	checkRefused(t, "there are no backups of an external etcd", valuesOf["external-etcd"], s3)
+	checkRefused(t, "nor with the profile small", valuesOf["small"], s3)
+	checkRefused(t, "set etcd.mode=embedded", profile)
+	checkRefused(t, "set etcd.mode=embedded", profile, valuesOf["external-etcd"])
+	checkRefused(t, "one controller manager", valuesOf["small"], "controllerManager: {replicas: 2}\n")
+	checkRefused(t, "needs gateway.domain", "gateway: {enabled: true}\nmetrics: {monitors: {enabled: true}}\n")
+	// What has no effect now may stay.
+	template(t, namespace, []string{s3, "backup: {enabled: false}\n"})
+}
+
+// checkRefused: the chart refuses the values, and says why.
+func checkRefused(t *testing.T, why string, values ...string) {
+	t.Helper()
+	_, err := helm(t, values, "template", "sandlot", chart)
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("%q: got %v, want %q", values, err, why)
 	}
 }
 
@@ -153,25 +184,30 @@ image: {registry: mirror.example:5000/team, pullPolicy: Always}
 apiServer: {image: {digest: "`+digest+`", tag: v9}}
 controllerManager: {image: {tag: v9}}
 gateway: {image: {repository: other.example/gateway}}
+backup: {image: {repository: saver}}
 test: {image: {repository: tool}}
 `)
 	found := map[string]string{}
 	for name, pod := range pods(objects) {
-		c := pod.Containers[0]
-		found[name] = c.Image
-		if c.ImagePullPolicy != corev1.PullAlways {
-			t.Errorf("%s is pulled %s", name, c.ImagePullPolicy)
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			found[name+"/"+c.Name] = c.Image
+			if c.ImagePullPolicy != corev1.PullAlways {
+				t.Errorf("%s is pulled %s", name, c.ImagePullPolicy)
+			}
 		}
 	}
-	for name, want := range map[string]string{
-		"sandlot-apiserver":          "mirror.example:5000/team/sandlot-apiserver@" + digest,
-		"sandlot-controller-manager": "mirror.example:5000/team/sandlot-controller-manager:v9",
-		gatewayName:                  "other.example/gateway:" + version,
-		"sandlot-test":               "mirror.example:5000/team/tool:" + version,
-	} {
-		if found[name] != want {
-			t.Errorf("%s runs %s, want %s", name, found[name], want)
-		}
+	want := map[string]string{
+		"sandlot-apiserver/sandlot-apiserver":                   "mirror.example:5000/team/sandlot-apiserver@" + digest,
+		"sandlot-controller-manager/sandlot-controller-manager": "mirror.example:5000/team/sandlot-controller-manager:v9",
+		gatewayName + "/" + gatewayName:                         "other.example/gateway:" + version,
+		"sandlot-etcd/etcd":                                     "mirror.example:5000/team/sandlot-etcd:" + version,
+		"sandlot-etcd/restore":                                  "mirror.example:5000/team/saver:" + version,
+		"sandlot-backup/backup":                                 "mirror.example:5000/team/saver:" + version,
+		"sandlot-restore/restore":                               "mirror.example:5000/team/saver:" + version,
+		"sandlot-test/check":                                    "mirror.example:5000/team/tool:" + version,
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("what runs: -want +got\n%s", diff)
 	}
 }
 
@@ -194,6 +230,7 @@ apiServer:
 commonLabels: {owner: platform}
 commonAnnotations: {contact: platform}
 etcd: {storage: {size: 3Gi, className: fast}}
+backup: {storage: {size: 4Gi}, schedule: "7 7 * * *", extraArgs: [--keep=3]}
 `)
 	for name, pod := range pods(objects) {
 		want := "system"
@@ -231,6 +268,32 @@ etcd: {storage: {size: 3Gi, className: fast}}
 	claim := get[*appsv1.StatefulSet](objects, "sandlot-etcd").Spec.VolumeClaimTemplates[0].Spec
 	if claim.Resources.Requests.Storage().String() != "3Gi" || claim.StorageClassName == nil || *claim.StorageClassName != "fast" {
 		t.Errorf("etcd has the volume %v", claim)
+	}
+	backups := get[*corev1.PersistentVolumeClaim](objects, "sandlot-backup")
+	if backups.Spec.Resources.Requests.Storage().String() != "4Gi" || backups.Annotations["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("backups have the volume %v", backups)
+	}
+	job := get[*batchv1.CronJob](objects, "sandlot-backup").Spec
+	if args := job.JobTemplate.Spec.Template.Spec.Containers[0].Args; job.Schedule != "7 7 * * *" || args[len(args)-1] != "--keep=3" {
+		t.Errorf("backups are taken %s by %v", job.Schedule, args)
+	}
+}
+
+// TestChartBackupSecret: where the bucket is, is in a Secret of the user's, for backups and
+// for restores. With a closed network, the bucket is where that may be reached.
+func TestChartBackupSecret(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", "backup: {target: s3, s3: {secretName: bucket}}\nnetworkPolicy: {egressCIDRs: [192.0.2.0/28]}\n")
+	for _, name := range []string{"sandlot-backup", "sandlot-restore"} {
+		from := pods(objects)[name].Containers[0].EnvFrom
+		if len(from) != 1 || from[0].SecretRef == nil || from[0].SecretRef.Name != "bucket" {
+			t.Errorf("%s has the environment of %v", name, from)
+		}
+	}
+	for _, rule := range get[*networkingv1.NetworkPolicy](objects, "sandlot-backup").Spec.Egress {
+		if len(rule.To) == 0 && len(rule.Ports) == 0 {
+			t.Error("backups may go anywhere")
+		}
 	}
 }
 
@@ -339,48 +402,8 @@ networkPolicy:
 	}
 }
 
-// TestChartMetrics: alerts and dashboard are those of artifacts/dashboard, whole.
-func TestChartMetrics(t *testing.T) {
-	t.Parallel()
-	objects := renderAll(t, "cluster", "")
-	alerts, err := os.ReadFile(filepath.Join("..", "dashboard", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want map[string]any
-	if err := yaml.UnmarshalStrict(alerts, &want); err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]int{}
-	for id, object := range byName(t, objects) {
-		kind, _, _ := strings.Cut(id, " ")
-		kinds[kind]++
-		if kind == "PrometheusRule" {
-			if diff := cmp.Diff(any(want), object.(map[string]any)["spec"]); diff != "" {
-				t.Errorf("the alerts differ: -want +got\n%s", diff)
-			}
-		}
-	}
-	if kinds["PrometheusRule"] != 1 || kinds["ServiceMonitor"] != 1 || kinds["PodMonitor"] != 3 {
-		t.Errorf("there are %v", kinds)
-	}
-	dashboard, err := os.ReadFile(filepath.Join("..", "dashboard", "sandlot.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := get[*corev1.ConfigMap](objects, "sandlot-dashboard")
-	if config == nil || strings.TrimSpace(config.Data["sandlot.json"]) != strings.TrimSpace(string(dashboard)) || config.Labels["grafana_dashboard"] != "1" {
-		t.Error("the dashboard is another one")
-	}
-	for id := range byName(t, renderChart(t, namespace)) {
-		if kind, _, _ := strings.Cut(id, " "); strings.HasSuffix(kind, "Monitor") || kind == "PrometheusRule" || kind == "ConfigMap" {
-			t.Errorf("%s is no choice", id)
-		}
-	}
-}
-
-// TestChartTest: what "helm test" runs is a hook, and so are the account and the rights that
-// it has; it reads and does nothing else.
+// TestChartTest: what "helm test" runs is a hook, and so is the account that it has, which may
+// do what a checker may.
 func TestChartTest(t *testing.T) {
 	t.Parallel()
 	_, version := imageNames(t)
@@ -399,20 +422,19 @@ func TestChartTest(t *testing.T) {
 	if c := pod.Spec.Containers[0]; !slices.Equal(c.Args, []string{"check"}) || c.Command != nil || c.Image != "ghcr.io/sandlot-io/sandlot:"+version {
 		t.Errorf("it runs %s %v %v", c.Image, c.Command, c.Args)
 	}
-	if get[*corev1.ServiceAccount](hooks, pod.Spec.ServiceAccountName) == nil || pod.Namespace != elsewhere {
+	if account := get[*corev1.ServiceAccount](hooks, pod.Spec.ServiceAccountName); account == nil || pod.Namespace != elsewhere || account.Namespace != elsewhere {
 		t.Errorf("it is %s of %s", pod.Spec.ServiceAccountName, pod.Namespace)
 	}
-	rules := rulesByRole(hooks)
-	if len(rules) == 0 {
-		t.Error("it may do nothing")
+	if own := rulesByRole(hooks); len(own) > 0 {
+		t.Errorf("it has roles of its own: %v", own)
 	}
-	for name, of := range rules {
-		for _, rule := range of {
-			for _, verb := range rule.Verbs {
-				if !slices.Contains([]string{"get", "list"}, verb) || slices.Contains(rule.Resources, "secrets") {
-					t.Errorf("%s lets it %s %v", name, verb, rule.Resources)
-				}
-			}
-		}
+	bindings := of[*rbacv1.ClusterRoleBinding](hooks)
+	if len(bindings) != 1 || len(of[*rbacv1.RoleBinding](hooks)) > 0 {
+		t.Fatalf("it is bound by %v", bindings)
+	}
+	checker := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sandlot-checker"}
+	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: pod.Spec.ServiceAccountName, Namespace: elsewhere}}
+	if bindings[0].RoleRef != checker || !slices.Equal(bindings[0].Subjects, account) || get[*rbacv1.ClusterRole](objects, checker.Name) == nil {
+		t.Errorf("%v is bound to %v", bindings[0].RoleRef, bindings[0].Subjects)
 	}
 }

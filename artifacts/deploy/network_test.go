@@ -127,6 +127,7 @@ func newNetwork(objects manifests) (network, map[string]endpoint) {
 		"another pod":    {namespace: "team", labels: labels.Set{"app": "web"}},
 		"Prometheus":     {namespace: "monitoring", labels: labels.Set{"app": "prometheus"}},
 		"a backup":       {namespace: namespace, labels: labels.Set(etcdClient)},
+		"sandlot-backup": {namespace: namespace, labels: labels.Set{"app.kubernetes.io/name": "sandlot-backup"}},
 	}
 	for name, w := range workloads(objects) {
 		e := endpoint{namespace: namespace, labels: w.template.Labels, ports: map[string]int32{}}
@@ -218,8 +219,15 @@ func TestFlows(t *testing.T) {
 	checkFlows(t, render(t, "external-etcd"), []flow{{apiServer, "a user", 2379, true}, {managers, "a user", 2379, false}})
 }
 
-// TestFlowsWithAKnownNetwork: with what docs/install.md says for a cluster whose kube-apiserver
-// has known addresses, pods do not reach the API server but through it.
+// knownNetwork is what connects where kube-apiserver has known addresses: other pods do not
+// reach the API server but through it.
+var knownNetwork = []flow{
+	{"kube-apiserver", apiServer, 6443, true}, {"Prometheus", apiServer, 6443, true}, {"sandlot-backup", apiServer, 6443, true},
+	{"a sandbox", apiServer, 6443, false}, {"another pod", apiServer, 6443, false}, {"a user", apiServer, 6443, false},
+	{apiServer, etcdName, 2379, true},
+}
+
+// TestFlowsWithAKnownNetwork is what docs/install.md says for such a cluster.
 func TestFlowsWithAKnownNetwork(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
 	if err != nil {
@@ -231,9 +239,10 @@ func TestFlowsWithAKnownNetwork(t *testing.T) {
 		t.Fatal("docs/install.md has no block known-network")
 	}
 	objects := renderUser(t, map[string]string{"top": "resources: [%s/default]\n" + block})
-	checkFlows(t, objects, []flow{
-		{"kube-apiserver", apiServer, 6443, true}, {"Prometheus", apiServer, 6443, true},
-		{"a sandbox", apiServer, 6443, false}, {"another pod", apiServer, 6443, false}, {"a user", apiServer, 6443, false},
-		{apiServer, etcdName, 2379, true},
-	})
+	checkFlows(t, objects, knownNetwork)
+}
+
+// TestChartFlowsWithAKnownNetwork is the same by a value of the chart.
+func TestChartFlowsWithAKnownNetwork(t *testing.T) {
+	checkFlows(t, renderChart(t, namespace, "networkPolicy: {ingressCIDRs: [10.0.0.0/24]}\n"), knownNetwork)
 }

@@ -99,6 +99,30 @@ items:
   {{- end }}
 old: true
 `},
+		"items without a name": {
+			variants: map[string]string{
+				"a": "kind: A\nargs: [--a=1, --b=2]\nitems: [{name: x, size: 1}]\nold: true\nrules: [{ports: [{port: 1}]}, {ports: [{port: 2}]}]\n",
+				"b": "kind: A\nargs: [--a=1, --b=2]\nitems: [{name: x, size: 1}]\nold: true\nrules: [{ports: [{port: 1}]}]\n",
+			},
+			want: `
+kind: A
+args:
+- --a=1
+- --b=2
+items:
+- name: x
+  size: 1
+old: true
+{{- if or a b }}
+rules:
+- ports:
+  - port: 1
+{{- if not b }}
+- ports:
+  - port: 2
+{{- end }}
+{{- end }}
+`},
 		"the same from two, in another order": {
 			variants: map[string]string{
 				"a": "kind: A\nargs: [--a=1, --b=2, --s=1, --t=1]\nitems: [{name: x, size: 1}]\nold: true\n",
@@ -230,18 +254,27 @@ func TestEveryValueIsUsed(t *testing.T) {
 }
 
 // TestConditions: an install has exactly one store, so that what all of them have has no
-// condition, and what two of three have is what the third has not.
+// condition, and what all but one have is what that one has not.
 func TestConditions(t *testing.T) {
+	of := func(facts ...string) (found []*choice) {
+		for _, c := range stores {
+			if !slices.ContainsFunc(facts, func(fact string) bool { return !slices.Contains(c.facts, fact) }) {
+				found = append(found, c)
+			}
+		}
+		return found
+	}
 	free := &choice{condition: ".free"}
 	for name, tc := range map[string]struct{ got, want string }{
-		"one store":                  {whereAny(stores[:1]), `eq .Values.etcd.mode "cluster"`},
-		"all but one":                {whereAny(stores[1:]), `not (eq .Values.etcd.mode "cluster")`},
+		"one fact":                   {whereAny(of("cluster")), `eq .Values.etcd.mode "cluster"`},
+		"two facts":                  {whereAny(of("cluster", "backup")), `and (include "sandlot.backup" .) (eq .Values.etcd.mode "cluster")`},
+		"one of two facts":           {whereAny(slices.Concat(of("cluster"), of("external"))), `not (eq .Values.etcd.mode "embedded")`},
 		"all":                        {whereAny(stores), ""},
 		"all, or something free":     {whereAny(append(slices.Clone(stores), free)), ""},
-		"one, or something free":     {whereAny([]*choice{stores[1], free}), `or (eq .Values.etcd.mode "embedded") .free`},
-		"not one store":              {whereNone(stores[:1]), `not (eq .Values.etcd.mode "cluster")`},
+		"a fact, or something free":  {whereAny(append(of("external"), free)), `or (eq .Values.etcd.mode "external") .free`},
+		"not a fact":                 {whereNone(of("cluster")), `not (eq .Values.etcd.mode "cluster")`},
 		"no store":                   {whereNone(stores), "false"},
-		"not one, not what is free":  {whereNone([]*choice{stores[1], free}), `and (not (eq .Values.etcd.mode "embedded")) (not .free)`},
+		"not a fact, nor free":       {whereNone(append(of("small"), free)), `and (not (eq .Values.profile "small")) (not .free)`},
 		"not what is free":           {whereNone([]*choice{free}), "not .free"},
 		"two conditions":             {and(".a", ""), ".a"},
 		"an expression, and another": {and("eq .a 1", ".b"), "and (eq .a 1) .b"},

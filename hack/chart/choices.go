@@ -11,6 +11,8 @@ type choice struct {
 	// facts are true of a choice of the store, of which an install has exactly one. Each is
 	// a key of storeFacts.
 	facts []string
+	// overlay is what the install begins with, in the place of bases and components.
+	overlay string
 	// components are added to the install, and over to what is rendered of that: they have
 	// a namespace of their own.
 	components, over []string
@@ -20,8 +22,13 @@ type choice struct {
 
 // stores are the choices of the store.
 var stores = []*choice{
-	{facts: []string{"cluster"}, components: []string{"etcd", "backup-etcd"}},
-	{facts: []string{"embedded"}, components: []string{"embedded-etcd", "backup-embedded-etcd"}},
+	{facts: []string{"cluster"}, components: []string{"etcd"}},
+	{facts: []string{"cluster", "backup"}, components: []string{"etcd", "backup-etcd"}},
+	{facts: []string{"cluster", "backup", "s3"}, components: []string{"etcd", "backup-etcd", "backup-s3"}},
+	{facts: []string{"embedded"}, components: []string{"embedded-etcd"}},
+	{facts: []string{"embedded", "backup"}, components: []string{"embedded-etcd", "backup-embedded-etcd"}},
+	{facts: []string{"embedded", "backup", "s3"}, components: []string{"embedded-etcd", "backup-embedded-etcd", "backup-s3"}},
+	{facts: []string{"embedded", "small"}, overlay: "small"},
 	{facts: []string{"external"}, components: []string{"external-etcd"}, edit: externalEtcd},
 }
 
@@ -30,6 +37,9 @@ var storeFacts = map[string]string{
 	"cluster":  `eq .Values.etcd.mode "cluster"`,
 	"embedded": `eq .Values.etcd.mode "embedded"`,
 	"external": `eq .Values.etcd.mode "external"`,
+	"small":    `eq .Values.profile "small"`,
+	"backup":   `include "sandlot.backup" .`,
+	"s3":       `eq (include "sandlot.backup" .) "s3"`,
 }
 
 // others are the choices that are free, in the order in which users add the components.

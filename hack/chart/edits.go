@@ -37,7 +37,10 @@ var fixedUser = []string{"runAsUser", "runAsGroup", "fsGroup", "fsGroupChangePol
 const pullSecrets lines = "{{- with .Values.image.pullSecrets }}\nimagePullSecrets:\n{{- toYaml . | nindent INDENT }}\n{{- end }}"
 
 // userSecrets are Secrets whose name is the user's to say.
-var userSecrets = map[string]expression{"sandlot-gateway-tls": ".Values.gateway.tlsSecretName"}
+var userSecrets = map[string]expression{
+	"sandlot-gateway-tls": ".Values.gateway.tlsSecretName",
+	"sandlot-backup-s3":   ".Values.backup.s3.secretName",
+}
 
 // editObject puts values of the chart into an object.
 func editObject(o *mapping) error {
@@ -50,8 +53,8 @@ func editObject(o *mapping) error {
 	switch o.text("kind") {
 	case "Deployment", "StatefulSet":
 		return editWorkload(o)
-	case "CronJob": // takes backups, or restores one
-		return editPod(o.at("spec", "jobTemplate", "spec", "template"), ".Values.backup")
+	case "CronJob":
+		return editJob(o)
 	case "PersistentVolumeClaim":
 		editVolume(o, ".Values.backup")
 	case "ServiceAccount":
@@ -72,14 +75,17 @@ func first(m *mapping, key string, value any) {
 	m.keys = append([]string{key}, slices.DeleteFunc(m.keys, func(k string) bool { return k == key })...)
 }
 
-// editAnnotations adds those that are the user's. What a namespace of its own holds outlives
-// the release: API keys are gone for good.
+// kept are kinds of objects that outlive the release, and values without them: what is in
+// them would be gone for good, API keys and backups.
+var kept = []string{"Namespace", "PersistentVolumeClaim"}
+
+// editAnnotations adds those that are the user's.
 func editAnnotations(kind string, metadata *mapping) {
 	value := ".Values.commonAnnotations"
 	if kind == "Service" && metadata.text("name") == "sandlot-gateway" {
 		value = "(merge (dict) .Values.gateway.service.annotations .Values.commonAnnotations)"
 	}
-	if kind == "Namespace" {
+	if slices.Contains(kept, kind) {
 		metadata.set("annotations", newMapping())
 		metadata.at("annotations").set("helm.sh/resource-policy", "keep")
 	}
@@ -135,6 +141,17 @@ func editWorkload(o *mapping) error {
 	return editPod(spec.at("template"), values)
 }
 
+// editJob puts the values of backups into what takes them, or restores one: it has other flags.
+func editJob(o *mapping) error {
+	template := o.at("spec", "jobTemplate", "spec", "template")
+	if o.text("metadata", "name") == "sandlot-backup" {
+		overriddenScalar(o.at("spec"), "schedule", ".Values.backup.schedule")
+		containers := template.at("spec").get("containers").([]any)
+		containers[0].(*mapping).add("args", appended(".Values.backup.extraArgs"))
+	}
+	return editPod(template, ".Values.backup")
+}
+
 // editVolume puts the values of a program into a PersistentVolumeClaim.
 func editVolume(claim *mapping, values string) {
 	spec := claim.at("spec")
@@ -177,11 +194,18 @@ func editPod(template *mapping, values string) error {
 		editSecurity(container.(*mapping))
 	}
 	program := containers[0].(*mapping)
+	sources, _ := program.get("envFrom").([]any)
+	for _, source := range sources {
+		secret := source.(*mapping).at("secretRef")
+		if user, ok := userSecrets[secret.text("name")]; ok {
+			secret.set("name", user)
+		}
+	}
 	overridden(program, "resources", values+".resources")
 	if values == ".Values.gateway" {
 		program.add("args", lines("{{- with .Values.gateway.domain }}\n- --domain={{ . }}\n{{- end }}"))
 	}
-	if values != ".Values.backup" { // whose two programs have different flags
+	if values != ".Values.backup" { // editJob
 		program.add("args", appended(values+".extraArgs"))
 	}
 	if values == ".Values.apiServer" {
@@ -218,17 +242,17 @@ func editImage(container *mapping) error {
 
 // editNetworkPolicy lets the networks be named that a policy of ours cannot know: an empty
 // rule of egress is for kube-apiserver and webhooks, a rule of ingress for all is for
-// kube-apiserver, and that of the gateway for its users.
+// kube-apiserver and who else asks the API server, and that of the gateway for its users.
 func editNetworkPolicy(o *mapping) {
 	spec := o.at("spec")
-	from := ".Values.networkPolicy.ingressCIDRs"
+	from, peers := ".Values.networkPolicy.ingressCIDRs", blocks+"\n"+askers
 	if o.text("metadata", "name") == "sandlot-gateway" {
-		from = ".Values.networkPolicy.gatewayCIDRs"
+		from, peers = ".Values.networkPolicy.gatewayCIDRs", blocks
 	}
 	rules, _ := spec.get("ingress").([]any)
 	for _, rule := range rules {
 		if rule := rule.(*mapping); rule.get("from") == nil {
-			rule.set("from", lines("{{- with "+from+" }}\nfrom:\n"+blocks+"\n{{- end }}"))
+			rule.set("from", lines("{{- with "+from+" }}\nfrom:\n"+peers+"\n{{- end }}"))
 		}
 	}
 	rules, _ = spec.get("egress").([]any)
@@ -256,6 +280,9 @@ const networks = "- namespaceSelector: {}\n" + blocks
 
 // blocks are networks that a value of the chart names.
 const blocks = "{{- range . }}\n- ipBlock:\n    cidr: {{ . | quote }}\n{{- end }}"
+
+// askers are the pods that ask the API server itself: Prometheus, and what takes backups.
+const askers = "- namespaceSelector:\n    matchLabels:\n      metrics: enabled\n- podSelector:\n    matchLabels:\n      app.kubernetes.io/name: sandlot-backup"
 
 // externalEtcd names what is the user's where etcd is.
 func externalEtcd(o *mapping) {

@@ -241,7 +241,7 @@ func behindOthers(slots []slot, next int, following []any) int {
 func itemIdentity(item any) string {
 	switch item := item.(type) {
 	case *mapping:
-		if name := item.text("name"); name != "" {
+		if name := cmp.Or(item.text("name"), item.text("metadata", "name")); name != "" {
 			return "name " + name
 		}
 	case string:
@@ -256,13 +256,19 @@ func itemIdentity(item any) string {
 
 // plain is a tree without pointers, for its text.
 func plain(tree any) any {
-	m, ok := tree.(*mapping)
-	if !ok {
-		return tree
+	switch tree := tree.(type) {
+	case *mapping:
+		values := map[string]any{}
+		for key, value := range tree.values {
+			values[key] = plain(value)
+		}
+		return values
+	case []any:
+		list := make([]any, 0, len(tree))
+		for _, item := range tree {
+			list = append(list, plain(item))
+		}
+		return list
 	}
-	values := map[string]any{}
-	for key, value := range m.values {
-		values[key] = plain(value)
-	}
-	return values
+	return tree
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -106,11 +107,15 @@ func build(deploy string, c *choice, namespace string) (resmap.ResMap, error) {
 	if namespace != shipped {
 		install.Namespace = namespace
 	}
-	for _, base := range bases {
-		install.Resources = append(install.Resources, path.Join("..", to, "bases", base))
-	}
-	for _, component := range append(append([]string{}, c.components...), always...) {
-		install.Components = append(install.Components, path.Join("..", to, "components", component))
+	if c.overlay != "" {
+		install.Resources = []string{path.Join("..", to, c.overlay)}
+	} else {
+		for _, base := range bases {
+			install.Resources = append(install.Resources, path.Join("..", to, "bases", base))
+		}
+		for _, component := range append(slices.Clone(c.components), always...) {
+			install.Components = append(install.Components, path.Join("..", to, "components", component))
+		}
 	}
 	top := types.Kustomization{Resources: []string{"install"}, BuildMetadata: []string{types.OriginAnnotations}}
 	for _, component := range c.over {

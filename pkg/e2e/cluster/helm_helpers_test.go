@@ -67,7 +67,7 @@ func (h *helm) must(t *testing.T, args ...string) string {
 }
 
 // serveHere makes a post-renderer that leads the Service of the API server to this machine,
-// as artifacts/deploy/local does: there are no kubelets to run its pods.
+// as artifacts/deploy/local does, and puts all pods on the node of processes.
 func (h *helm) serveHere(port int) error {
 	root, err := controlplane.RepositoryRoot()
 	if err != nil {
@@ -95,8 +95,17 @@ patches:
     - {op: replace, path: /spec, value: {type: ExternalName, externalName: localhost}}
 - target: {kind: APIService}
   patch: |-
-    - {op: replace, path: /spec/service/port, value: %d}
-`, port),
+    - {op: replace, path: /spec/service/port, value: %[1]d}
+- target: {kind: Deployment|StatefulSet}
+  patch: |-
+    - {op: add, path: /spec/template/spec/nodeName, value: %[2]s}
+- target: {kind: CronJob}
+  patch: |-
+    - {op: add, path: /spec/jobTemplate/spec/template/spec/nodeName, value: %[2]s}
+- target: {kind: Pod}
+  patch: |-
+    - {op: add, path: /spec/nodeName, value: %[2]s}
+`, port, controlplane.ProcessNode),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
 			return err

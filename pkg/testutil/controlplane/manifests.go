@@ -178,7 +178,7 @@ func (c *ControlPlane) applyPods(ctx context.Context, o SandlotOptions) error {
 			pod = nil
 		}
 		if pod != nil {
-			err = errors.Join(err, unstructured.SetNestedField(object.Object, processNodeName, append(pod, "nodeName")...))
+			err = errors.Join(err, unstructured.SetNestedField(object.Object, ProcessNode, append(pod, "nodeName")...))
 		}
 		content, marshalErr := object.MarshalJSON()
 		if err := errors.Join(err, marshalErr); err != nil {

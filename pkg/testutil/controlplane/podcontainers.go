@@ -82,7 +82,7 @@ func (n *processNode) runInit(ctx context.Context, pod *corev1.Pod, container co
 	return cmd.Run()
 }
 
-// jobProcess makes the process of the container of a Job's pod.
+// jobProcess makes the process of the container of a pod that ends by itself.
 func (s *Sandlot) jobProcess(ctx context.Context, pod *corev1.Pod) (*Process, error) {
 	container := pod.Spec.Containers[0]
 	scratch := filepath.Join(s.dir, "scratch", pod.Name)
@@ -98,6 +98,12 @@ func (s *Sandlot) jobProcess(ctx context.Context, pod *corev1.Pod) (*Process, er
 		}
 		flags["token-file"] = token
 		flags["apiserver"] = fmt.Sprintf("https://localhost:%d", s.balancerPort)
+	case "check":
+		kubeconfig, err := s.plane.ServiceAccountKubeconfig(ctx, s.options.Namespace, pod.Spec.ServiceAccountName)
+		if err != nil {
+			return nil, err
+		}
+		flags = map[string]string{"kubeconfig": kubeconfig}
 	case "restore":
 		kubeconfig, err := s.plane.ServiceAccountKubeconfig(ctx, s.options.Namespace, pod.Spec.ServiceAccountName)
 		if err != nil {

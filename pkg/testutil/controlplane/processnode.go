@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// processNodeName is the node on which the pods of the install are processes.
-const processNodeName = "processes"
+// ProcessNode is the node on which the pods of the install are processes.
+const ProcessNode = "processes"
 
 // processNode does what a kubelet does for the pods of the install: it runs their init
 // containers, starts the process that stands for each, says in their status how they are,
@@ -38,17 +38,17 @@ type processNode struct {
 
 // startProcessNode makes the node and serves it until stop.
 func startProcessNode(ctx context.Context, s *Sandlot, client kubernetes.Interface) (*processNode, error) {
-	node := newNode(processNodeName)
+	node := newNode(ProcessNode)
 	delete(node.Annotations, kwokAnnotation)
 	// Only pods of the install.
-	node.Spec.Taints = []corev1.Taint{{Key: processNodeName, Effect: corev1.TaintEffectNoSchedule}}
+	node.Spec.Taints = []corev1.Taint{{Key: ProcessNode, Effect: corev1.TaintEffectNoSchedule}}
 	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("creating the node of processes: %w", err)
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
 		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(), Reason: "Processes"}}
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the node controller writes as well
-		now, err := client.CoreV1().Nodes().Get(ctx, processNodeName, metav1.GetOptions{})
+		now, err := client.CoreV1().Nodes().Get(ctx, ProcessNode, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (n *processNode) stop() {
 
 // sync begins the lives of new pods.
 func (n *processNode) sync(ctx context.Context) {
-	pods, err := n.client.CoreV1().Pods(n.sandlot.options.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + processNodeName})
+	pods, err := n.client.CoreV1().Pods(n.sandlot.options.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + ProcessNode})
 	if err != nil {
 		return // asked again in a moment
 	}

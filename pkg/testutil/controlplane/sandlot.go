@@ -33,7 +33,8 @@ type SandlotOptions struct {
 	Namespace string
 	// Apply, if it is set, puts the install into the cluster in place of kubectl, and returns
 	// its manifests, whose programs are run. They must be those of the overlay, the
-	// APIServices must name the port, and their Service lead to this machine.
+	// APIServices must name the port, and their Service lead to this machine; with Pods, each
+	// pod must be for ProcessNode, and each workload have as many as there are processes.
 	Apply func(ctx context.Context, port int) (manifests string, err error)
 	// Replicas is how many API servers run; 0 means 2, or 1 where the store is inside.
 	Replicas int
@@ -146,6 +147,9 @@ func (s *Sandlot) install(ctx context.Context) error {
 	}
 	if s.node, err = startProcessNode(ctx, s, client); err != nil {
 		return err
+	}
+	if s.options.Apply != nil {
+		return nil // has made them
 	}
 	return s.plane.applyPods(ctx, s.options)
 }

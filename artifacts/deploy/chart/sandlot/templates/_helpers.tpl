@@ -46,3 +46,12 @@ prefix: {{ .Values.etcd.external.prefix | quote }}
 {{- define "sandlot.etcdConfigMap" -}}
 sandlot-etcd-{{ include "sandlot.etcdConfig" . | sha256sum | trunc 10 }}
 {{- end }}
+
+{{- /*
+Where backups of the store go, or nothing where there are none.
+*/}}
+{{- define "sandlot.backup" -}}
+{{- if and .Values.backup.enabled (ne .Values.etcd.mode "external") (ne .Values.profile "small") }}
+{{- .Values.backup.target }}
+{{- end }}
+{{- end }}
