@@ -428,13 +428,18 @@ func TestChartTest(t *testing.T) {
 	if own := rulesByRole(hooks); len(own) > 0 {
 		t.Errorf("it has roles of its own: %v", own)
 	}
-	bindings := of[*rbacv1.ClusterRoleBinding](hooks)
-	if len(bindings) != 1 || len(of[*rbacv1.RoleBinding](hooks)) > 0 {
-		t.Fatalf("it is bound by %v", bindings)
+	everywhere, there := of[*rbacv1.ClusterRoleBinding](hooks), of[*rbacv1.RoleBinding](hooks)
+	if len(everywhere) != 1 || len(there) != 1 {
+		t.Fatalf("it is bound by %v and %v", everywhere, there)
 	}
-	checker := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sandlot-checker"}
+	const checker = "sandlot-checker"
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: pod.Spec.ServiceAccountName, Namespace: elsewhere}}
-	if bindings[0].RoleRef != checker || !slices.Equal(bindings[0].Subjects, account) || get[*rbacv1.ClusterRole](objects, checker.Name) == nil {
-		t.Errorf("%v is bound to %v", bindings[0].RoleRef, bindings[0].Subjects)
+	if b := everywhere[0]; b.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: checker}) ||
+		!slices.Equal(b.Subjects, account) || get[*rbacv1.ClusterRole](objects, checker) == nil {
+		t.Errorf("%v is bound to %v", b.RoleRef, b.Subjects)
+	}
+	if b := there[0]; b.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: checker}) || b.Namespace != elsewhere ||
+		!slices.Equal(b.Subjects, account) || get[*rbacv1.Role](objects, checker) == nil {
+		t.Errorf("%v in %s is bound to %v", b.RoleRef, b.Namespace, b.Subjects)
 	}
 }

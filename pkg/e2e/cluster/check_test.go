@@ -196,14 +196,22 @@ func (s *site) standIn(t *testing.T, namespace, name string) {
 	}
 }
 
-// checker is the kubeconfig of a user with the role sandlot-checker.
+// checker is the kubeconfig of a user with the two roles sandlot-checker.
 func (s *site) checker(t *testing.T) string {
 	t.Helper()
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "checker"}}
 	_, err := s.kube.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "checkers"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sandlot-checker"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "checker"}},
+		Subjects:   subjects,
 	}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = s.kube.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "checkers"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "sandlot-checker"},
+			Subjects:   subjects,
+		}, metav1.CreateOptions{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
