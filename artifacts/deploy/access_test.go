@@ -12,11 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver/podvalidation"
 	"github.com/sandlot-io/sandlot/pkg/certificates"
+	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
 	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
 )
 
@@ -113,20 +114,26 @@ func TestDryRunsAreAChoice(t *testing.T) {
 		if !mayCreatePods(objects, "sandlot-apiserver") {
 			t.Error("sandlot-apiserver may not create pods with the component")
 		}
-		policy := get[*admissionregistrationv1.ValidatingAdmissionPolicy](objects, podvalidation.PolicyName)
-		binding := get[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](objects, podvalidation.PolicyName)
+		asks, rest := get[*flowcontrolv1.FlowSchema](objects, "sandlot-dry-runs"), get[*flowcontrolv1.FlowSchema](objects, "sandlot-apiserver")
+		if asks == nil || asks.Spec.MatchingPrecedence >= rest.Spec.MatchingPrecedence ||
+			asks.Spec.PriorityLevelConfiguration == rest.Spec.PriorityLevelConfiguration ||
+			!cmp.Equal(asks.Spec.Rules[0].Subjects, rest.Spec.Rules[0].Subjects) {
+			t.Error("dry runs take the seats of quotas and authorization")
+		}
+		policy := get[*admissionregistrationv1.ValidatingAdmissionPolicy](objects, dryrunpolicy.Name)
+		binding := get[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](objects, dryrunpolicy.Name)
 		if policy == nil || binding == nil {
 			t.Fatal("there is no policy, or it is not in force")
 		}
 		// A cluster fills in the rest: see TestDryRunsNeedTheirPolicy in pkg/e2e/cluster.
-		want := podvalidation.Policy()
+		want := dryrunpolicy.Spec()
 		want.MatchConstraints.NamespaceSelector, want.MatchConstraints.ObjectSelector, want.MatchConstraints.MatchPolicy = nil, nil, nil
 		want.MatchConstraints.ResourceRules[0].Scope = nil
 		if diff := cmp.Diff(want, policy.Spec); diff != "" {
 			t.Errorf("the policy is not the one that the program looks for (-program +manifest):\n%s", diff)
 		}
 		if want := (admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: podvalidation.PolicyName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			PolicyName: dryrunpolicy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		}); !cmp.Equal(want, binding.Spec) {
 			t.Errorf("the binding is %v", binding.Spec)
 		}

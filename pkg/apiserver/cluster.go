@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -53,11 +54,13 @@ func (c *cluster) newGate() *podvalidation.Gate {
 		return nil
 	}
 	admission := c.informers.Admissionregistration().V1()
+	policies, bindings := admission.ValidatingAdmissionPolicies(), admission.ValidatingAdmissionPolicyBindings()
 	return podvalidation.NewGate(podvalidation.GateOptions{
 		Pods:     podvalidation.NewDryRun(c.client.CoreV1().RESTClient(), clock.RealClock{}),
 		Cluster:  c.client,
-		Policies: admission.ValidatingAdmissionPolicies().Lister(),
-		Bindings: admission.ValidatingAdmissionPolicyBindings().Lister(),
+		Policies: policies.Lister(),
+		Bindings: bindings.Lister(),
+		Synced:   []cache.InformerSynced{policies.Informer().HasSynced, bindings.Informer().HasSynced},
 		Clock:    clock.RealClock{},
 	})
 }

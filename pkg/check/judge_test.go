@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
 	"github.com/sandlot-io/sandlot/pkg/findings"
 )
 
@@ -145,40 +146,61 @@ func TestJudgeLease(t *testing.T) {
 			HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: now.Add(-ago)},
 		}}
 	}
-	expectFound(t, "held", judgeLease(held(time.Second), "agents", now))
-	expectFound(t, "about to be another's", judgeLease(held(time.Minute), "agents", now))
-	expectFound(t, "stale", judgeLease(held(2*time.Minute), "agents", now), "Error: Lease agents/sandlot-controller-manager was renewed 2m0s ago")
-	expectFound(t, "given back", judgeLease(&coordinationv1.Lease{}, "agents", now), "Error: Lease agents/sandlot-controller-manager is held by none")
-	expectFound(t, "never there", judgeLease(nil, "agents", now), "Error: Lease agents/sandlot-controller-manager is not there")
+	judge := func(name string, lease *coordinationv1.Lease, want ...string) {
+		t.Helper()
+		expectFound(t, name, judgeLease(controllersLease, lease, "agents", now), want...)
+	}
+	judge("held", held(time.Second))
+	judge("about to be another's", held(time.Minute))
+	judge("stale", held(2*time.Minute), "Error: Lease agents/sandlot-controller-manager was renewed 2m0s ago")
+	judge("given back", &coordinationv1.Lease{}, "Error: Lease agents/sandlot-controller-manager is held by none")
+	judge("never there", nil, "Error: Lease agents/sandlot-controller-manager is not there")
+	expectFound(t, "certificates", judgeLease(certificatesLease, held(time.Second), "agents", now))
+	expectFound(t, "none keeps certificates", judgeLease(certificatesLease, held(2*time.Minute), "agents", now), "Error: Lease agents/sandlot-certificates was renewed 2m0s ago")
+	expectFound(t, "certificates given back", judgeLease(certificatesLease, &coordinationv1.Lease{}, "agents", now)) // as when that was switched off
+	expectFound(t, "certificates are not kept", judgeLease(certificatesLease, nil, "agents", now))
 }
 
 func TestJudgePolicies(t *testing.T) {
 	well := func() *policies {
-		p := &policies{there: sets.New(dryRunsPolicy, podsPolicy), createsPods: true}
-		for _, name := range []string{dryRunsPolicy, podsPolicy} {
-			b := admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+		p := &policies{there: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}, createsPods: true}
+		for _, name := range []string{dryrunpolicy.Name, priorityPolicy, podsPolicy} {
+			p.there[name] = &admissionregistrationv1.ValidatingAdmissionPolicy{}
+			p.there[name].Spec.FailurePolicy = new(admissionregistrationv1.Fail)
+			b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 			b.Spec.PolicyName, b.Spec.ValidationActions = name, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 			p.bound = append(p.bound, b)
 		}
+		p.there[dryrunpolicy.Name].Spec = dryrunpolicy.Spec()
 		p.network = []networkingv1.NetworkPolicy{{Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}}}
 		return p
 	}
-	const unbound, past = "Error: sandlot-apiserver may create pods in every namespace", "Warning: no policy sandlot-sandbox-pods"
+	const unbound = "Error: sandlot-apiserver may create pods in every namespace, and nothing holds it to dry runs: "
+	const past, first = "Warning: no policy sandlot-sandbox-pods", "Warning: no policy sandlot-priority"
 	for name, test := range map[string]struct {
 		change func(*policies)
 		want   []string
 	}{
 		"well":        {func(*policies) {}, nil},
-		"no policy":   {func(p *policies) { p.there.Delete(dryRunsPolicy) }, []string{unbound}},
-		"no bindings": {func(p *policies) { p.bound = nil }, []string{unbound, past}},
+		"no policy":   {func(p *policies) { delete(p.there, dryrunpolicy.Name) }, []string{unbound + "there is no ValidatingAdmissionPolicy"}},
+		"no bindings": {func(p *policies) { p.bound = nil }, []string{unbound + "no ValidatingAdmissionPolicyBinding", first, past}},
 		"only warns": {func(p *policies) {
 			p.bound[0].Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
 		}, []string{unbound}},
-		"only somewhere":  {func(p *policies) { p.bound[0].Spec.MatchResources = &admissionregistrationv1.MatchResources{} }, []string{unbound}},
-		"without a right": {func(p *policies) { p.there.Delete(dryRunsPolicy); p.createsPods = false }, nil},
-		"no wall":         {func(p *policies) { p.network = nil }, []string{"Warning: no NetworkPolicy in namespace agents"}},
-		"a wall for some": {func(p *policies) { p.network[0].Spec.PodSelector.MatchLabels = map[string]string{"a": "b"} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
-		"an open wall":    {func(p *policies) { p.network[0].Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
+		"only somewhere": {func(p *policies) { p.bound[0].Spec.MatchResources = &admissionregistrationv1.MatchResources{} }, []string{unbound}},
+		"says nothing": {func(p *policies) { p.there[dryrunpolicy.Name].Spec.Validations[0].Expression = "true" },
+			[]string{unbound + "ValidatingAdmissionPolicy sandlot-apiserver-dry-runs does not say what it is to say"}},
+		"ignores errors": {func(p *policies) {
+			p.there[dryrunpolicy.Name].Spec.FailurePolicy = new(admissionregistrationv1.Ignore)
+		}, []string{unbound}},
+		"without a right":     {func(p *policies) { delete(p.there, dryrunpolicy.Name); p.createsPods = false }, nil},
+		"any priority":        {func(p *policies) { delete(p.there, priorityPolicy) }, []string{first}},
+		"priority by chance":  {func(p *policies) { p.there[priorityPolicy].Spec.FailurePolicy = new(admissionregistrationv1.Ignore) }, []string{first}},
+		"priority by another": {func(p *policies) { p.there[priorityPolicy].Spec.ParamKind = &admissionregistrationv1.ParamKind{} }, []string{first}},
+		"priority of some":    {func(p *policies) { p.bound[1].Spec.ParamRef = &admissionregistrationv1.ParamRef{} }, []string{first}},
+		"no wall":             {func(p *policies) { p.network = nil }, []string{"Warning: no NetworkPolicy in namespace agents"}},
+		"a wall for some":     {func(p *policies) { p.network[0].Spec.PodSelector.MatchLabels = map[string]string{"a": "b"} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
+		"an open wall":        {func(p *policies) { p.network[0].Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
 	} {
 		p := well()
 		test.change(p)

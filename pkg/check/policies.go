@@ -11,35 +11,36 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
+	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
 	"github.com/sandlot-io/sandlot/pkg/findings"
 )
 
-// Policies of the install.
+// Policies of the install, beside that of dry runs.
 const (
-	dryRunsPolicy = "sandlot-apiserver-dry-runs"
-	podsPolicy    = "sandlot-sandbox-pods"
+	podsPolicy     = "sandlot-sandbox-pods"
+	priorityPolicy = "sandlot-priority"
 )
 
 // policies are the policies of a cluster.
 type policies struct {
-	there sets.Set[string]
-	bound []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	there map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
+	bound []*admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	// network are those of the namespace of the install.
 	network []networkingv1.NetworkPolicy
-	// createsPods reports whether the API server has the right that dryRunsPolicy bounds.
+	// createsPods reports whether the API server has the right that dryrunpolicy bounds.
 	createsPods bool
 }
 
 func lookAtPolicies(ctx context.Context, c *cluster) ([]findings.Finding, string, error) {
-	found := policies{there: sets.New[string]()}
+	found := policies{there: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
 	all, err := c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, "", err
 	}
-	for _, policy := range all.Items {
-		found.there.Insert(policy.Name)
+	for i := range all.Items {
+		found.there[all.Items[i].Name] = &all.Items[i]
 	}
 	bindings, err := c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -49,25 +50,38 @@ func lookAtPolicies(ctx context.Context, c *cluster) ([]findings.Finding, string
 	if err != nil {
 		return nil, "", err
 	}
-	found.bound, found.network = bindings.Items, network.Items
+	for i := range bindings.Items {
+		found.bound = append(found.bound, &bindings.Items[i])
+	}
+	found.network = network.Items
 	if found.createsPods, err = c.may(ctx, apiServer, right{resource: "pods"}, "create"); err != nil {
 		return nil, "", err
 	}
 	return judgePolicies(&found, c.namespace), "the policies that hold the programs and their pods are in force", nil
 }
 
-// inForce reports whether a policy is there and denies.
+// inForce reports whether a policy is there, and denies everywhere what it cannot judge too.
+// What it says is not looked at.
 func (p *policies) inForce(name string) bool {
-	return p.there.Has(name) && slices.ContainsFunc(p.bound, func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
-		return b.Spec.PolicyName == name && slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny) && b.Spec.MatchResources == nil
-	})
+	policy := p.there[name]
+	return policy != nil && policy.Spec.ParamKind == nil &&
+		ptr.Deref(policy.Spec.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Fail &&
+		slices.ContainsFunc(p.bound, func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+			return dryrunpolicy.Denies(b, name)
+		})
 }
 
 func judgePolicies(p *policies, namespace string) (found []findings.Finding) {
-	if p.createsPods && !p.inForce(dryRunsPolicy) {
-		found = append(found, problem(findings.Error, "ValidatingAdmissionPolicy "+dryRunsPolicy,
-			fmt.Sprintf("%s may create pods in every namespace, and no policy %s with a binding that denies holds it to dry runs", apiServer, dryRunsPolicy),
+	user := fmt.Sprintf("system:serviceaccount:%s:%s", namespace, apiServer)
+	if err := dryrunpolicy.Holds(user, p.there[dryrunpolicy.Name], p.bound); p.createsPods && err != nil {
+		found = append(found, problem(findings.Error, "ValidatingAdmissionPolicy "+dryrunpolicy.Name,
+			fmt.Sprintf("%s may create pods in every namespace, and nothing holds it to dry runs: %v", apiServer, err),
 			"apply the policy and its binding again, or take the right away: docs/install.md, What each permission is for"))
+	}
+	if !p.inForce(priorityPolicy) {
+		found = append(found, problem(findings.Warning, "ValidatingAdmissionPolicy "+priorityPolicy,
+			fmt.Sprintf("no policy %s with a binding that denies is in force, so anyone's pods can take the places of others by PriorityClass sandlot-system", priorityPolicy),
+			"apply the policy and its binding again"))
 	}
 	if !p.inForce(podsPolicy) {
 		found = append(found, problem(findings.Warning, "ValidatingAdmissionPolicy "+podsPolicy,

@@ -9,9 +9,10 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 	utilexec "k8s.io/client-go/util/exec"
 	"sigs.k8s.io/yaml"
 
@@ -49,7 +50,8 @@ func (p *FindingsPrinter) Validate() error {
 }
 
 // Print writes findings. Programs get report, which has them in it. People get a line for
-// each finding and one for what to do, and summary at the end; what servers say is escaped.
+// each finding and one for what to do, and summary at the end; of what servers and
+// stored objects say they get what a terminal shows as it is.
 func (p *FindingsPrinter) Print(w io.Writer, all []findings.Finding, report any, summary string) error {
 	switch p.format {
 	case formatJSON:
@@ -80,9 +82,26 @@ func (p *FindingsPrinter) Print(w io.Writer, all []findings.Finding, report any,
 	return err
 }
 
-// oneLine is a text that a terminal shows as it is, in one line.
+// maxText bounds a text of a finding for people, in bytes. Names of stored objects are in
+// them, and answers of servers.
+const maxText = 300
+
+// oneLine is a text that a terminal shows as it is, in one line of a bounded length.
 func oneLine(text string) string {
-	return printers.EscapeTerminal(strings.Join(strings.Fields(text), " "))
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, strings.Join(strings.Fields(text), " "))
+	if len(text) <= maxText {
+		return text
+	}
+	end := maxText
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
 }
 
 // NotLooked is the error of a check that could not look because of err: the program ends

@@ -4,8 +4,12 @@
 package manager
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -28,5 +32,40 @@ func TestClientsShareALimit(t *testing.T) {
 	o.KubeAPIQPS, o.KubeAPIBurst = 0, 0
 	if cfg := clientConfig(&rest.Config{QPS: 1}, o); cfg.RateLimiter != nil || cfg.QPS >= 0 {
 		t.Errorf("without a limit there is %v, %v", cfg.RateLimiter, cfg.QPS)
+	}
+}
+
+// A flood of bad tokens at the metrics takes nothing from what the controllers ask.
+func TestMetricsKeepToTheirLimit(t *testing.T) {
+	cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }))
+	defer cluster.Close()
+	o := *NewOptions()
+	o.KubeAPIQPS, o.KubeAPIBurst = 1e-4, 1
+	cfg := clientConfig(&rest.Config{Host: cluster.URL}, o)
+	served, err := metricsOptions(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter, err := served.FilterProvider(cfg, cluster.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := filter(logr.Discard(), http.NotFoundHandler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := map[int]int{}
+	for i := range 100 {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		req.Header.Set("Authorization", fmt.Sprint("Bearer bad", i))
+		w := httptest.NewRecorder()
+		metrics.ServeHTTP(w, req)
+		codes[w.Code]++
+	}
+	if codes[http.StatusUnauthorized] == 0 || codes[http.StatusTooManyRequests] == 0 || len(codes) != 2 {
+		t.Errorf("a flood of bad tokens is answered with %v", codes)
+	}
+	if !cfg.RateLimiter.TryAccept() {
+		t.Error("the flood has used up the requests of the controllers")
 	}
 }

@@ -6,14 +6,15 @@ package manager
 import (
 	"crypto/tls"
 	"fmt"
+	"net/http"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sandlot-io/sandlot/pkg/certificates"
+	"github.com/sandlot-io/sandlot/pkg/tokens"
 )
 
 // metricsOptions say how metrics are served: over TLS, to who may get /metrics in the
@@ -28,9 +29,11 @@ func metricsOptions(cfg *rest.Config, o Options) (metricsserver.Options, error) 
 	}
 	served := certificates.NewServed(client.Secrets(o.Certificates.Namespace), certificates.ManagerServingSecret, clock.RealClock{})
 	return metricsserver.Options{
-		BindAddress:    o.MetricsBindAddress,
-		SecureServing:  true,
-		FilterProvider: filters.WithAuthenticationAndAuthorization,
+		BindAddress:   o.MetricsBindAddress,
+		SecureServing: true,
+		FilterProvider: func(cfg *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+			return tokens.Metrics(cfg, client, clock.RealClock{})
+		},
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
 			config.GetCertificate = served.GetCertificate
 			config.MinVersion = tls.VersionTLS12

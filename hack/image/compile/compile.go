@@ -10,10 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -85,8 +87,12 @@ func (o Options) programs(ctx context.Context, programs []Program) error {
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(o.Root, o.Module)
-	// What the environment could say about the code that is made.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
+	machine, err := ofMachine(ctx, o.Root)
+	if err != nil {
+		return err
+	}
+	// What the environment, and the file of go env -w, could say about the code that is made.
+	cmd.Env = append(append(os.Environ(), machine...), "GOENV=off", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
 		"GOTOOLCHAIN="+toolchain, "GOOS="+goos, "GOARCH="+goarch, "GOAMD64=v1", "GOARM64=v8.0")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -98,6 +104,27 @@ func (o Options) programs(ctx context.Context, programs []Program) error {
 		}
 	}
 	return nil
+}
+
+// ofMachine is what the environment and the file of go env -w say of where modules and Go come
+// from and are kept. What they are is in go.sum, so that it changes nothing in programs.
+func ofMachine(ctx context.Context, root string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "env", "-json", "GOPROXY", "GONOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOINSECURE",
+		"GOVCS", "GOAUTH", "GOMODCACHE", "GOCACHE", "GOTMPDIR")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env in %s: %w", root, err)
+	}
+	var values map[string]string
+	if err := json.Unmarshal(out, &values); err != nil {
+		return nil, fmt.Errorf("go env in %s: %w", root, err)
+	}
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		env = append(env, name+"="+values[name])
+	}
+	return env, nil
 }
 
 // built is how go build calls the program of a package: by the last part of its path that is

@@ -26,7 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/tokens"
+	"github.com/sandlot-io/sandlot/pkg/tokens"
 )
 
 // policyPlugins are the admission plugins that came to Kubernetes late, with

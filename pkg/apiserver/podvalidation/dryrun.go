@@ -32,6 +32,11 @@ const (
 	// maxCauses bounds the causes, and the warnings, that a Result has.
 	maxCauses = 20
 
+	// maxAtOnce is how many dry runs a server has on the way at a time, and
+	// maxAtOnceOfNamespace those for one namespace. They share what the server may ask of the
+	// cluster with quotas and authorization, for which all requests wait.
+	maxAtOnce, maxAtOnceOfNamespace = 16, 4
+
 	dryRunPrefix = "sandlot-dry-run-"
 	dryRunOwner  = "sandlot-apiserver"
 )
@@ -47,16 +52,18 @@ type Result struct {
 
 // DryRun asks a cluster by creating pods in a dry run.
 type DryRun struct {
-	pods rest.Interface
-	seen *cache.LRUExpireCache
+	pods   rest.Interface
+	seen   *cache.LRUExpireCache
+	places *places
 }
 
 // NewDryRun returns a DryRun. pods is a client of core/v1.
 func NewDryRun(pods rest.Interface, clock clock.PassiveClock) *DryRun {
-	return &DryRun{pods: pods, seen: cache.NewLRUExpireCacheWithClock(maxResults, clock)}
+	return &DryRun{pods: pods, seen: cache.NewLRUExpireCacheWithClock(maxResults, clock), places: newPlaces()}
 }
 
-// Pod implements Pods. The result may be remembered.
+// Pod implements Pods. The result may be remembered. While too many are asked about, it waits
+// until ctx is done.
 func (d *DryRun) Pod(ctx context.Context, pod *unstructured.Unstructured) Result {
 	body, err := json.Marshal(pod.Object)
 	if err != nil {
@@ -80,8 +87,13 @@ func (d *DryRun) Pod(ctx context.Context, pod *unstructured.Unstructured) Result
 }
 
 func (d *DryRun) create(ctx context.Context, namespace string, body []byte) ([]string, error) {
+	leave, err := d.places.take(ctx, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("too many pods are asked about: %w", err)
+	}
+	defer leave()
 	var warned warnings
-	err := d.pods.Post().Namespace(namespace).Resource("pods").
+	err = d.pods.Post().Namespace(namespace).Resource("pods").
 		Param("dryRun", metav1.DryRunAll).
 		Param("fieldValidation", metav1.FieldValidationWarn).
 		Param("fieldManager", dryRunOwner).

@@ -19,8 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/admissionregistration/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/dryrunpolicy"
 )
 
 const (
@@ -39,16 +42,19 @@ type GateOptions struct {
 	// Policies and Bindings are those of the cluster, as of lately.
 	Policies listers.ValidatingAdmissionPolicyLister
 	Bindings listers.ValidatingAdmissionPolicyBindingLister
-	Clock    clock.WithTicker
+	// Synced report whether those are all that there are.
+	Synced []cache.InformerSynced
+	Clock  clock.WithTicker
 }
 
 // Gate lets the cluster be asked about pods by dry runs only while the cluster holds the
 // API server to dry runs. Who may create pods anywhere may run anything anywhere, so that
 // right is not used where the policy that bounds it is missing, or says something else:
-// then pods are answered with a warning.
+// then pods are answered with a warning. That does not say why: where the account of the API
+// server has a right that nothing bounds is for the operator to know, not for every tenant.
 type Gate struct {
 	GateOptions
-	// self is nil until the cluster has told it.
+	// self is nil until the cluster has told it, and which policies there are.
 	self atomic.Pointer[self]
 }
 
@@ -66,8 +72,8 @@ func NewGate(options GateOptions) *Gate { return &Gate{GateOptions: options} }
 
 // Pod implements Pods.
 func (g *Gate) Pod(ctx context.Context, pod *unstructured.Unstructured) Result {
-	if _, err := g.state(); err != nil {
-		return Result{Warnings: []string{"the cluster is not asked about its pods: " + err.Error()}}
+	if state, _ := g.state(); state != GateOn {
+		return Result{Warnings: []string{"the cluster is not asked about its pods"}}
 	}
 	return g.Pods.Pod(ctx, pod)
 }
@@ -101,7 +107,7 @@ func (g *Gate) state() (GateState, error) {
 	case !self.mayCreate:
 		return GateOff, errMayNot
 	}
-	policy, err := g.Policies.Get(PolicyName)
+	policy, err := g.Policies.Get(dryrunpolicy.Name)
 	if apierrors.IsNotFound(err) {
 		policy, err = nil, nil
 	}
@@ -110,7 +116,7 @@ func (g *Gate) state() (GateState, error) {
 		bindings, err = g.Bindings.List(labels.Everything())
 	}
 	if err == nil {
-		err = heldToDryRuns(self.user, policy, bindings)
+		err = dryrunpolicy.Holds(self.user, policy, bindings)
 	}
 	if err == nil {
 		return GateOn, nil
@@ -118,8 +124,12 @@ func (g *Gate) state() (GateState, error) {
 	return GateUnguarded, fmt.Errorf("%s may create pods, and nothing holds it to dry runs: %w", dryRunOwner, err)
 }
 
-// Run asks the cluster until ctx is done, and tells of changes.
+// Run asks the cluster until ctx is done, and tells of changes. Until it is known which
+// policies there are, the gate is off.
 func (g *Gate) Run(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), g.Synced...) {
+		return
+	}
 	ticker := g.Clock.NewTicker(gateInterval)
 	defer ticker.Stop()
 	var before GateState

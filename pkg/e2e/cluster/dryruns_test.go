@@ -39,13 +39,13 @@ func TestDryRunsNeedTheirPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := func(state, warning string) {
+	step := func(state string) {
 		t.Helper()
-		s.awaitDryRuns(t, metrics, state, warning)
+		s.awaitDryRuns(t, metrics, state)
 	}
 	policies, bindings := s.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies(), s.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	const on, unguarded, off = "on", "unguarded", "off"
-	step(on, "")
+	step(on)
 
 	binding, err := bindings.Get(t.Context(), dryRunPolicy, metav1.GetOptions{})
 	if err != nil {
@@ -54,12 +54,12 @@ func TestDryRunsNeedTheirPolicy(t *testing.T) {
 	if err := bindings.Delete(t.Context(), dryRunPolicy, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	step(unguarded, "no ValidatingAdmissionPolicyBinding makes")
+	step(unguarded)
 	again := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: dryRunPolicy}, Spec: binding.Spec}
 	if _, err := bindings.Create(t.Context(), again, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	step(on, "")
+	step(on)
 
 	set := func(failurePolicy string) {
 		t.Helper()
@@ -69,9 +69,9 @@ func TestDryRunsNeedTheirPolicy(t *testing.T) {
 		}
 	}
 	set("Ignore")
-	step(unguarded, "does not say what it is to say")
+	step(unguarded)
 	set("Fail")
-	step(on, "")
+	step(on)
 
 	// As it is where the component is not installed.
 	if err := s.kube.RbacV1().ClusterRoleBindings().Delete(t.Context(), dryRunRole, metav1.DeleteOptions{}); err != nil {
@@ -80,12 +80,12 @@ func TestDryRunsNeedTheirPolicy(t *testing.T) {
 	if err := policies.Delete(t.Context(), dryRunPolicy, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	step(off, "sandlot-apiserver may not create pods")
+	step(off)
 }
 
-// awaitDryRuns waits until templates are judged by the cluster, or taken with a warning, and
-// holds the server to it: no other request for a pod has been made then, and none to keep it.
-func (s *site) awaitDryRuns(t *testing.T, server *rest.Config, state, warning string) {
+// awaitDryRuns waits until templates are judged by the cluster, or taken with a warning that
+// does not say why, and holds the server to it: no other request for a pod has been made then, and none to keep it.
+func (s *site) awaitDryRuns(t *testing.T, server *rest.Config, state string) {
 	t.Helper()
 	tries := 0
 	judge := func(ctx context.Context, ns string) error {
@@ -100,8 +100,8 @@ func (s *site) awaitDryRuns(t *testing.T, server *rest.Config, state, warning st
 		switch text := strings.Join(said.texts, "; "); {
 		case state == "on" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "must be less than or equal to cpu limit of 1")):
 			return fmt.Errorf("not judged: %w, warnings %q", err, text)
-		case state != "on" && (err != nil || !strings.Contains(text, "the cluster is not asked about its pods: ") || !strings.Contains(text, warning)):
-			return fmt.Errorf("got %w, warnings %q, want %q", err, text, warning)
+		case state != "on" && (err != nil || !strings.HasSuffix(text, "the cluster is not asked about its pods")):
+			return fmt.Errorf("got %w, warnings %q", err, text)
 		}
 		return nil
 	}

@@ -15,9 +15,10 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/server"
+	"github.com/sandlot-io/sandlot/pkg/tokens"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
@@ -41,7 +42,7 @@ func serveMetrics(ctx context.Context, address string, secure *tls.Config, confi
 	if err != nil {
 		return fmt.Errorf("client of the cluster: %w", err)
 	}
-	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
+	filter, err := tokens.Metrics(config, client, clock.RealClock{})
 	if err != nil {
 		return fmt.Errorf("access to metrics: %w", err)
 	}

@@ -58,7 +58,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "Its private key.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "Where to serve /metrics over TLS, to who may get that path. 0 serves none.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "Where to serve /healthz and /readyz over HTTP.")
-	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "Requests a second to the cluster, for the gateway itself and for each team.")
+	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "Requests a second to the cluster: those of each team, those for roads to its sandboxes, and those for API keys.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst, "Requests to the cluster that may go beyond --kube-api-qps for a moment.")
 	fs.StringVar(&o.KeysNamespace, "keys-namespace", o.KeysNamespace, "Namespace of the Secrets that have the API keys.")
 	o.Options.AddFlags(fs)

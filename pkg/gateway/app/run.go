@@ -97,7 +97,7 @@ func Run(ctx context.Context, o *Options) error {
 	return group.Wait()
 }
 
-// clientConfig has the limit of each client: of the gateway's own, and of each team's.
+// clientConfig has the limit of each client: of the one for API keys, and of each team's.
 func clientConfig(o *Options) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {

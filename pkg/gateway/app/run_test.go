@@ -16,6 +16,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -78,8 +80,15 @@ func TestRun(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	// With a token and a cluster, pkg/e2e/cluster reads them.
-	if code, text, err := get(t, client, "https://"+o.MetricsBindAddress+"/metrics"); err != nil || code != http.StatusUnauthorized {
-		t.Errorf("/metrics without a token: %d %s %v", code, text, err)
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		code, text, err := get(t, client, "https://"+o.MetricsBindAddress+"/metrics")
+		if err == nil && code != http.StatusUnauthorized {
+			err = fmt.Errorf("/metrics without a token: %d %s", code, text)
+		}
+		return err
+	})
+	if !refusesFlood(t, client, "https://"+o.MetricsBindAddress+"/metrics") {
+		t.Error("/metrics takes bad tokens without end")
 	}
 	code, text, err := get(t, client, fmt.Sprintf("https://127.0.0.1:%d/sandboxes", o.SecurePort))
 	var told struct{ Code int }
@@ -90,6 +99,34 @@ func TestRun(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// refusesFlood reports whether some of many requests with bad tokens are refused unheard.
+func refusesFlood(t *testing.T, client *http.Client, url string) bool {
+	t.Helper()
+	var refused atomic.Bool
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", fmt.Sprint("Bearer bad", i))
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode == http.StatusTooManyRequests {
+				refused.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	return refused.Load()
 }
 
 // TestReady: traffic comes when all is known.

@@ -50,6 +50,9 @@ type resolved struct {
 func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
+	if err := t.limits.wait(ctx, target.Namespace); err != nil {
+		return netip.Addr{}, fmt.Errorf("%w: the sandboxes of %s are asked for too often: %w", ErrUnavailable, target.Namespace, err)
+	}
 	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -111,3 +111,24 @@ func TestAnAPIServerThatHangs(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestATeamHasALimit: one team that asks too often is refused, and holds up no other.
+func TestATeamHasALimit(t *testing.T) {
+	t.Parallel()
+	server, set := stocked(t, 1)
+	sandbox := e2btest.Claim(t, server, set, nil)
+	table := routes.New(server.Client, routes.Options{AllowLoopback: true, QPS: 1e-4, Burst: 2})
+	for range 2 {
+		if _, err := table.Resolve(t.Context(), targetOf(sandbox)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := table.Resolve(t.Context(), targetOf(sandbox)); !errors.Is(err, routes.ErrUnavailable) {
+		t.Errorf("beyond its limit a team gets %v", err)
+	}
+	other := targetOf(sandbox)
+	other.Namespace = "other"
+	if _, err := table.Resolve(t.Context(), other); !errors.Is(err, road.ErrNotRunning) { // it was asked for, and is not there
+		t.Errorf("another team gets %v", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
@@ -26,12 +27,18 @@ const (
 	// wait for that.
 	maxReads   = 16
 	maxWaiting = 256
+	// maxTeams bounds the teams whose limit is remembered. One that was forgotten begins anew.
+	maxTeams = 16384
 )
 
 // Options are what a Table is made with.
 type Options struct {
 	// AllowLoopback lets sandboxes have loopback addresses, as simulated ones do.
 	AllowLoopback bool
+	// QPS and Burst limit the questions to the API server a second about the sandboxes of one
+	// team: a limit for all teams together would let one hold up the others. Zero is no limit.
+	QPS   float32
+	Burst int
 	// Clock is the time; nil is that of the machine.
 	Clock clock.Clock
 }
@@ -50,6 +57,7 @@ type Table struct {
 	reading, waiting chan struct{}
 	lookups          flight.Group[Route]
 	addresses        flight.Group[resolved]
+	limits           limits
 }
 
 // New returns a table that reads through client.
@@ -60,6 +68,7 @@ func New(client versioned.Interface, options Options) *Table {
 	return &Table{
 		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
 		store: newStore(options.Clock), unknown: lru.New(maxUnknown),
+		limits:  limits{qps: rate.Limit(options.QPS), burst: options.Burst, teams: lru.New(maxTeams)},
 		reading: make(chan struct{}, maxReads), waiting: make(chan struct{}, maxWaiting),
 	}
 }

@@ -29,7 +29,8 @@ import (
 // Config is what a gateway is made with.
 type Config struct {
 	Options
-	// Client reaches the cluster as the gateway itself.
+	// Client reaches the cluster as the gateway itself. Its limit (QPS and Burst) is that of
+	// each team, for what it asks and for what is asked of its sandboxes.
 	Client *rest.Config
 	// Groups are those of the users that the gateway acts for. None leaves them to the
 	// cluster, which knows the groups of a ServiceAccount.
@@ -59,13 +60,16 @@ type Gateway struct {
 // New returns a gateway. Nothing runs yet.
 func New(c Config) (*Gateway, error) {
 	registerMetrics()
-	own, err := versioned.NewForConfig(c.Client)
+	// What it reads it reads for teams, each of which has a limit for itself.
+	unlimited := rest.CopyConfig(c.Client)
+	unlimited.RateLimiter, unlimited.QPS = nil, -1
+	own, err := versioned.NewForConfig(unlimited)
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	teams := identity.New(c.Client, c.Groups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
-	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback})
+	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.Client.QPS, Burst: c.Client.Burst})
 	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.RoadError})
 	agents := newAgent(teams, clock.RealClock{})
 	var domain string

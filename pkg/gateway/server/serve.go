@@ -75,7 +75,7 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 			handler.ServeHTTP(w, r)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return base },
-		TLSConfig:         config,
+		TLSConfig:         config.Clone(), // the server changes it, and other listeners may have the same
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,

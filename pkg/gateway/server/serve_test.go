@@ -4,8 +4,12 @@
 package server
 
 import (
+	"context"
+	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -168,4 +172,35 @@ func TestPanic(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestSharedTLS: several listeners may be served with one configuration, which stays as it is.
+func TestSharedTLS(t *testing.T) {
+	other := httptest.NewTLSServer(http.NotFoundHandler())
+	defer other.Close()
+	config := &tls.Config{Certificates: other.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, listener, config, http.NotFoundHandler()) }()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := other.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	other.Client().CloseIdleConnections()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(config.NextProtos) > 0 {
+		t.Errorf("the configuration that others use got %q", config.NextProtos)
+	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podvalidation
+package dryrunpolicy
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 const ownUser = "system:serviceaccount:anywhere:sandlot-apiserver"
 
 func newPolicy(change func(*admissionregistrationv1.ValidatingAdmissionPolicySpec)) *admissionregistrationv1.ValidatingAdmissionPolicy {
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: PolicyName}, Spec: Policy()}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Name}, Spec: Spec()}
 	if change != nil {
 		change(&policy.Spec)
 	}
@@ -24,7 +24,7 @@ func newPolicy(change func(*admissionregistrationv1.ValidatingAdmissionPolicySpe
 func newBinding(change func(*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec)) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "binding"}}
 	binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: PolicyName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		PolicyName: Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 	}
 	if change != nil {
 		change(&binding.Spec)
@@ -32,9 +32,9 @@ func newBinding(change func(*admissionregistrationv1.ValidatingAdmissionPolicyBi
 	return binding
 }
 
-// TestHeldToDryRuns: whatever lets a user through for whom the policy is made is told from
+// TestHolds: whatever lets a user through for whom the policy is made is told from
 // what does not.
-func TestHeldToDryRuns(t *testing.T) {
+func TestHolds(t *testing.T) {
 	type policySpec = admissionregistrationv1.ValidatingAdmissionPolicySpec
 	type bindingSpec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
 	for name, test := range map[string]struct {
@@ -52,31 +52,31 @@ func TestHeldToDryRuns(t *testing.T) {
 		"stricter": {policy: func(s *policySpec) {
 			s.Validations = append(s.Validations, admissionregistrationv1.Validation{Expression: "request.namespace != 'kube-system'"})
 		}},
-		"none":           {noPolicy: true, want: errNoPolicy},
-		"ignores errors": {policy: func(s *policySpec) { s.FailurePolicy = new(admissionregistrationv1.Ignore) }, want: errOtherPolicy},
-		"allows all":     {policy: func(s *policySpec) { s.Validations[0].Expression = "true" }, want: errOtherPolicy},
-		"says nothing":   {policy: func(s *policySpec) { s.Validations = nil }, want: errOtherPolicy},
+		"none":           {noPolicy: true, want: ErrMissing},
+		"ignores errors": {policy: func(s *policySpec) { s.FailurePolicy = new(admissionregistrationv1.Ignore) }, want: ErrOther},
+		"allows all":     {policy: func(s *policySpec) { s.Validations[0].Expression = "true" }, want: ErrOther},
+		"says nothing":   {policy: func(s *policySpec) { s.Validations = nil }, want: ErrOther},
 		"one more filter": {policy: func(s *policySpec) {
 			s.MatchConditions = append(s.MatchConditions, admissionregistrationv1.MatchCondition{Name: "never", Expression: "false"})
-		}, want: errOtherPolicy},
-		"other users": {policy: func(s *policySpec) { s.MatchConditions[0].Expression = `request.userInfo.username == "other"` }, want: errOtherPolicy},
+		}, want: ErrOther},
+		"other users": {policy: func(s *policySpec) { s.MatchConditions[0].Expression = `request.userInfo.username == "other"` }, want: ErrOther},
 		"some namespaces": {policy: func(s *policySpec) {
 			s.MatchConstraints.NamespaceSelector.MatchLabels = map[string]string{"a": "b"}
-		}, want: errOtherPolicy},
-		"other kinds": {policy: func(s *policySpec) { s.MatchConstraints.ResourceRules[0].Resources = []string{"services"} }, want: errOtherPolicy},
+		}, want: ErrOther},
+		"other kinds": {policy: func(s *policySpec) { s.MatchConstraints.ResourceRules[0].Resources = []string{"services"} }, want: ErrOther},
 		"but not for": {policy: func(s *policySpec) {
 			s.MatchConstraints.ExcludeResourceRules = s.MatchConstraints.ResourceRules
-		}, want: errOtherPolicy},
-		"with parameters":   {policy: func(s *policySpec) { s.ParamKind = &admissionregistrationv1.ParamKind{Kind: "ConfigMap"} }, want: errOtherPolicy},
-		"not bound":         {noBinding: true, want: errNoBinding},
-		"another's binding": {binding: func(s *bindingSpec) { s.PolicyName = "other" }, want: errNoBinding},
+		}, want: ErrOther},
+		"with parameters":   {policy: func(s *policySpec) { s.ParamKind = &admissionregistrationv1.ParamKind{Kind: "ConfigMap"} }, want: ErrOther},
+		"not bound":         {noBinding: true, want: ErrNotBound},
+		"another's binding": {binding: func(s *bindingSpec) { s.PolicyName = "other" }, want: ErrNotBound},
 		"only warns": {binding: func(s *bindingSpec) {
 			s.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
-		}, want: errNoBinding},
+		}, want: ErrNotBound},
 		"bound to some": {binding: func(s *bindingSpec) {
 			s.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
-		}, want: errNoBinding},
-		"bound by a parameter": {binding: func(s *bindingSpec) { s.ParamRef = &admissionregistrationv1.ParamRef{Name: "x"} }, want: errNoBinding},
+		}, want: ErrNotBound},
+		"bound by a parameter": {binding: func(s *bindingSpec) { s.ParamRef = &admissionregistrationv1.ParamRef{Name: "x"} }, want: ErrNotBound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := newPolicy(test.policy)
@@ -87,13 +87,13 @@ func TestHeldToDryRuns(t *testing.T) {
 			if test.noBinding {
 				bindings = nil
 			}
-			if err := heldToDryRuns(ownUser, policy, bindings); !errors.Is(err, test.want) {
+			if err := Holds(ownUser, policy, bindings); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
 	}
 	for _, user := range []string{"admin", "system:serviceaccount:a:b:sandlot-apiserver", ownUser + "-2", "x" + ownUser} {
-		if err := heldToDryRuns(user, newPolicy(nil), []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{newBinding(nil)}); err == nil {
+		if err := Holds(user, newPolicy(nil), []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{newBinding(nil)}); err == nil {
 			t.Errorf("user %s is held to dry runs", user)
 		}
 	}

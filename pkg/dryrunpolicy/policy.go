@@ -1,7 +1,10 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podvalidation
+// Package dryrunpolicy knows the ValidatingAdmissionPolicy that holds the API server to dry
+// runs: for the API server, which uses the right that it bounds only while it is in force,
+// and for checks, which say where it is not.
+package dryrunpolicy
 
 import (
 	"errors"
@@ -16,19 +19,19 @@ import (
 )
 
 const (
-	// PolicyName is the name of the ValidatingAdmissionPolicy that holds the API server
-	// to dry runs.
-	PolicyName = "sandlot-apiserver-dry-runs"
+	// Name is the name of the policy.
+	Name = "sandlot-apiserver-dry-runs"
 
+	// account is the ServiceAccount that it is about.
+	account = "sandlot-apiserver"
 	// policyUser are the users that it is about, in the syntax that CEL and Go share.
-	policyUser = "^system:serviceaccount:[^:]+:" + dryRunOwner + "$"
+	policyUser = "^system:serviceaccount:[^:]+:" + account + "$"
 )
 
 var policyUsers = regexp.MustCompile(policyUser)
 
-// Policy returns the ValidatingAdmissionPolicy that holds the API server to dry runs,
-// as a cluster shows it: with the defaults filled in.
-func Policy() admissionregistrationv1.ValidatingAdmissionPolicySpec {
+// Spec returns what the policy is to say, as a cluster shows it: with the defaults filled in.
+func Spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	return admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail),
 		MatchConstraints: &admissionregistrationv1.MatchResources{
@@ -46,43 +49,45 @@ func Policy() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 			}},
 		},
 		MatchConditions: []admissionregistrationv1.MatchCondition{{
-			Name: dryRunOwner, Expression: fmt.Sprintf("request.userInfo.username.matches(%q)", policyUser),
+			Name: account, Expression: fmt.Sprintf("request.userInfo.username.matches(%q)", policyUser),
 		}},
 		Validations: []admissionregistrationv1.Validation{{
 			Expression: "has(request.dryRun) && request.dryRun",
-			Message:    dryRunOwner + " may create pods in a dry run only",
+			Message:    account + " may create pods in a dry run only",
 			Reason:     new(metav1.StatusReasonForbidden),
 		}},
 	}
 }
 
+// Why the policy does not hold an account.
 var (
-	errNoPolicy    = errors.New("there is no ValidatingAdmissionPolicy " + PolicyName)
-	errOtherPolicy = errors.New("ValidatingAdmissionPolicy " + PolicyName + " does not say what it is to say")
-	errNoBinding   = errors.New("no ValidatingAdmissionPolicyBinding makes ValidatingAdmissionPolicy " + PolicyName + " deny in all namespaces")
+	ErrMissing  = errors.New("there is no ValidatingAdmissionPolicy " + Name)
+	ErrOther    = errors.New("ValidatingAdmissionPolicy " + Name + " does not say what it is to say")
+	ErrNotBound = errors.New("no ValidatingAdmissionPolicyBinding makes ValidatingAdmissionPolicy " + Name + " deny in all namespaces")
 )
 
-// heldToDryRuns returns nil if the policy lets a user create pods in dry runs only, in
-// every namespace, and else the reason why it does not. policy is nil if there is none.
-func heldToDryRuns(user string, policy *admissionregistrationv1.ValidatingAdmissionPolicy,
+// Holds returns nil if the policy lets a user create pods in dry runs only, in every
+// namespace, and else the reason why it does not. policy is nil if there is none, and
+// bindings are all that there are, of whatever policies.
+func Holds(user string, policy *admissionregistrationv1.ValidatingAdmissionPolicy,
 	bindings []*admissionregistrationv1.ValidatingAdmissionPolicyBinding) error {
 	switch {
 	case policy == nil:
-		return errNoPolicy
+		return ErrMissing
 	case !isStrict(&policy.Spec):
-		return errOtherPolicy
-	case !slices.ContainsFunc(bindings, denies):
-		return errNoBinding
+		return ErrOther
+	case !slices.ContainsFunc(bindings, func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool { return Denies(b, Name) }):
+		return ErrNotBound
 	case !policyUsers.MatchString(user):
-		return fmt.Errorf("ValidatingAdmissionPolicy %s is not about %s", PolicyName, user)
+		return fmt.Errorf("ValidatingAdmissionPolicy %s is not about %s", Name, user)
 	}
 	return nil
 }
 
-// isStrict reports whether a policy refuses all that Policy does. It may refuse more,
+// isStrict reports whether a policy refuses all that Spec does. It may refuse more,
 // and say it in other words.
 func isStrict(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) bool {
-	want := Policy()
+	want := Spec()
 	denied := func(wanted admissionregistrationv1.Validation) bool {
 		return slices.ContainsFunc(spec.Validations, func(v admissionregistrationv1.Validation) bool { return v.Expression == wanted.Expression })
 	}
@@ -93,9 +98,9 @@ func isStrict(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) bool 
 		!slices.ContainsFunc(want.Validations, func(v admissionregistrationv1.Validation) bool { return !denied(v) })
 }
 
-// denies reports whether a binding puts the policy into force everywhere.
-func denies(binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+// Denies reports whether a binding puts a policy without parameters into force everywhere.
+func Denies(binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding, policy string) bool {
 	spec := &binding.Spec
-	return spec.PolicyName == PolicyName && spec.ParamRef == nil && spec.MatchResources == nil &&
+	return spec.PolicyName == policy && spec.ParamRef == nil && spec.MatchResources == nil &&
 		slices.Contains(spec.ValidationActions, admissionregistrationv1.Deny)
 }

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tokens bounds what clients with bad bearer tokens cost. Each token that is not
-// known takes a TokenReview, for which the server has a limited rate: without bounds, a
-// flood of bad tokens makes everyone wait who comes with a new one.
+// known takes a TokenReview, for which a server has a limited rate: without bounds, a
+// flood of bad tokens makes everyone wait who comes with a new one. Besides, it lets to
+// metrics who may read them.
 package tokens
 
 import (
