@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // Path is where a server that serves snapshots gives a GET a snapshot of its etcd: the file of
@@ -84,7 +85,7 @@ type impatient struct {
 
 // Write implements io.Writer.
 func (i *impatient) Write(p []byte) (int, error) {
-	if err := i.deadlines.SetWriteDeadline(time.Now().Add(i.patience)); err != nil {
+	if err := i.deadlines.SetWriteDeadline(clock.RealClock{}.Now().Add(i.patience)); err != nil {
 		return 0, fmt.Errorf("limiting the time of a write: %w", err)
 	}
 	return i.w.Write(p)
