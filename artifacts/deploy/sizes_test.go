@@ -4,9 +4,11 @@
 package deploy
 
 import (
+	"cmp"
 	"strconv"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -80,6 +82,28 @@ func TestSizesFitTogether(t *testing.T) {
 				t.Errorf("a disk of %d MiB for a quota of %d MiB", disk/MiB, quota/MiB)
 			}
 		})
+	}
+}
+
+// TestBackupsFit: all backups that are kept are on their volume, the next one, and what the pods
+// of a Job left that were killed while they wrote.
+func TestBackupsFit(t *testing.T) {
+	for overlay, store := range stores {
+		objects := render(t, overlay)
+		server := given(args(t, objects, workloads(objects)[store]))
+		quota, err := strconv.ParseInt(cmp.Or(server["quota-backend-bytes"], server["embedded-etcd-quota-backend-bytes"]), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := get[*batchv1.CronJob](objects, backupName).Spec.JobTemplate.Spec
+		keep, err := strconv.ParseInt(given(job.Template.Spec.Containers[0].Args[1:])["keep"], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := get[*corev1.PersistentVolumeClaim](objects, backupName).Spec.Resources.Requests.Storage().Value()
+		if want := (keep + 1 + int64(*job.BackoffLimit)) * quota; disk < want+disk/20 { // what a file system takes for itself
+			t.Errorf("%s: %d MiB for backups, want %d MiB and a twentieth", overlay, disk/MiB, want/MiB)
+		}
 	}
 }
 

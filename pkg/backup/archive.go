@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -101,37 +102,68 @@ func sealPlain(ctx context.Context, w io.Writer, contents Contents, dir string) 
 }
 
 // unseal writes the files of a backup into a folder, and returns what it says of itself. It is
-// ErrDamaged if they are not what was written.
+// ErrDamaged if they are not what was written, and not if they cannot be read or kept here. With
+// identities the backup must be encrypted: anyone who may write to the target can make one that
+// is not.
 func unseal(ctx context.Context, r io.Reader, dir string, identities []age.Identity) (Contents, error) {
-	buffered := bufio.NewReader(readerOf(ctx, r))
-	plain := io.Reader(buffered)
-	if head, err := buffered.Peek(len(ageHeader)); err == nil && string(head) == ageHeader {
-		if len(identities) == 0 {
-			return Contents{}, errors.New("the backup is encrypted: --identity-file is required")
-		}
-		if plain, err = age.Decrypt(buffered, identities...); err != nil {
-			return Contents{}, fmt.Errorf("decrypting the backup: %w", err)
-		}
-	}
-	contents, err := unsealPlain(plain, dir)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrDamaged) {
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	source := &remembering{Reader: readerOf(ctx, r)}
+	contents, err := unsealFrom(bufio.NewReader(source), dir, identities)
+	if err != nil && source.err != nil {
+		return Contents{}, fmt.Errorf("reading the backup: %w", source.err)
 	}
 	return contents, err
 }
+
+// remembering remembers the error of a reader, if it did not just end.
+type remembering struct {
+	io.Reader
+	err error
+}
+
+func (r *remembering) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+func unsealFrom(sealed *bufio.Reader, dir string, identities []age.Identity) (Contents, error) {
+	head, err := sealed.Peek(len(ageHeader))
+	encrypted := err == nil && string(head) == ageHeader
+	switch {
+	case encrypted && len(identities) == 0:
+		return Contents{}, errors.New("the backup is encrypted: --identity-file is required")
+	case !encrypted && len(identities) > 0 && err == nil:
+		return Contents{}, errors.New("the backup is not encrypted, and may be of anyone who can write to the target: with --identity-file only encrypted ones are read")
+	case !encrypted:
+		return unsealPlain(sealed, dir)
+	}
+	plain, err := age.Decrypt(sealed, identities...)
+	if errors.As(err, new(*age.NoIdentityMatchError)) {
+		return Contents{}, fmt.Errorf("decrypting the backup: %w", err)
+	}
+	if err != nil {
+		return Contents{}, damaged("decrypting", err)
+	}
+	return unsealPlain(plain, dir)
+}
+
+// damaged is the error of reading what is in a backup.
+func damaged(what string, err error) error { return fmt.Errorf("%w: %s: %w", ErrDamaged, what, err) }
 
 func unsealPlain(r io.Reader, dir string) (Contents, error) {
 	archive := tar.NewReader(r)
 	header, err := archive.Next()
 	if err != nil {
-		return Contents{}, err
+		return Contents{}, damaged(contentsFile, err)
 	}
 	if header.Name != contentsFile {
 		return Contents{}, fmt.Errorf("%w: it begins with %q", ErrDamaged, header.Name)
 	}
 	var contents Contents
 	if err := json.NewDecoder(io.LimitReader(archive, maxContentsBytes)).Decode(&contents); err != nil {
-		return Contents{}, fmt.Errorf("%s: %w", contentsFile, err)
+		return Contents{}, damaged(contentsFile, err)
 	}
 	if contents.Version != formatVersion {
 		return Contents{}, fmt.Errorf("the backup has format %d, this version of sandlot reads %d", contents.Version, formatVersion)
@@ -142,14 +174,17 @@ func unsealPlain(r io.Reader, dir string) (Contents, error) {
 		}
 		header, err := archive.Next()
 		if err != nil {
-			return Contents{}, err
+			return Contents{}, damaged(f.Name, err)
 		}
 		if header.Name != f.Name || header.Size != f.Size {
 			return Contents{}, fmt.Errorf("%w: %s of %d bytes is in the place of %s", ErrDamaged, header.Name, header.Size, f.Name)
 		}
 		sum, err := writeFile(filepath.Join(dir, f.Name), archive)
+		if errors.As(err, new(*fs.PathError)) {
+			return Contents{}, err // of the file here
+		}
 		if err != nil {
-			return Contents{}, err
+			return Contents{}, damaged(f.Name, err)
 		}
 		if sum != f.SHA256 {
 			return Contents{}, fmt.Errorf("%w: SHA-256 of %s is %s, not %s", ErrDamaged, f.Name, sum, f.SHA256)

@@ -12,11 +12,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // unfinished begins the names of files that are being written. What a process left that was
-// killed meanwhile is removed by the next write.
+// killed meanwhile is removed by a later write.
 const unfinished = ".unfinished-"
+
+// longestWrite is how long a write may last: as long as the Job of a backup. What is unfinished
+// and younger may be what another process writes.
+const longestWrite = 2 * time.Hour
 
 // folder is a Target that keeps backups as files.
 type folder string
@@ -76,8 +83,15 @@ func (f folder) clean() error {
 		return err
 	}
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), unfinished) {
-			err = errors.Join(err, os.Remove(f.path(entry.Name())))
+		if !strings.HasPrefix(entry.Name(), unfinished) {
+			continue
+		}
+		info, statErr := entry.Info()
+		if statErr == nil && (clock.RealClock{}).Since(info.ModTime()) > longestWrite {
+			statErr = os.Remove(f.path(entry.Name()))
+		}
+		if !errors.Is(statErr, fs.ErrNotExist) { // another process was quicker
+			err = errors.Join(err, statErr)
 		}
 	}
 	return err
@@ -96,7 +110,12 @@ func (f folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
 }
 
 // Delete implements Target.
-func (f folder) Delete(_ context.Context, name string) error { return os.Remove(f.path(name)) }
+func (f folder) Delete(_ context.Context, name string) error {
+	if err := os.Remove(f.path(name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // readerOf reads until the context is done.
 func readerOf(ctx context.Context, r io.Reader) io.Reader {

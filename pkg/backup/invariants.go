@@ -18,13 +18,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/storecheck"
 )
 
-// keyPrefix begins the keys of all that an API server stores: what its --etcd-prefix is by
-// default, and in each install whose etcd is its own.
-const keyPrefix = "/sandlot"
+// DefaultPrefix begins the keys of all that an API server stores: what its --etcd-prefix is by
+// default.
+const DefaultPrefix = "/sandlot"
 
 var (
 	// ErrUnreadable means that there is something in a store that cannot be read with the
-	// keys of its backup.
+	// keys of its backup, or all of it is under another prefix.
 	ErrUnreadable = errors.New("the store has what cannot be read")
 	// ErrInvariants means that a store has what the programs never write.
 	ErrInvariants = errors.New("the store breaks invariants")
@@ -39,21 +39,34 @@ func transformers(ctx context.Context, config string) (value.ResourceTransformer
 	return storecheck.LoadTransformers(ctx, config)
 }
 
-// checkInvariants returns ErrUnreadable or ErrInvariants with the first findings, if a store is
-// not well.
-func checkInvariants(ctx context.Context, kv clientv3.KV, read value.ResourceTransformers, now time.Time) error {
-	report, err := storecheck.Run(ctx, kv, storecheck.Options{Prefix: keyPrefix, Now: now, Transformers: read})
+// checkInvariants returns ErrUnreadable or ErrInvariants with the first findings, if a store
+// under a prefix is not well.
+func checkInvariants(ctx context.Context, kv clientv3.KV, prefix string, read value.ResourceTransformers, now time.Time) error {
+	report, err := storecheck.Run(ctx, kv, storecheck.Options{Prefix: prefix, Now: now, Transformers: read})
 	if err != nil {
 		return err
 	}
 	if report.Keys == 0 {
-		return nil // it was never used
+		return checkUnused(ctx, kv, prefix)
 	}
 	switch {
 	case report.Unread() > 0:
 		return fmt.Errorf("%w: %s", ErrUnreadable, first(report.Findings, findings.NotLookedAt))
 	case report.Errors() > 0:
 		return fmt.Errorf("%w: %s", ErrInvariants, first(report.Findings, findings.Error))
+	}
+	return nil
+}
+
+// checkUnused returns ErrUnreadable if there is anything in an etcd that has nothing under a
+// prefix: then it is the wrong one. Otherwise it was never used.
+func checkUnused(ctx context.Context, kv clientv3.KV, prefix string) error {
+	all, err := kv.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+	if err != nil {
+		return fmt.Errorf("counting keys: %w", err)
+	}
+	if all.Count > 0 {
+		return fmt.Errorf("%w: nothing is under %s and %d keys are elsewhere, --etcd-prefix must be that of the API servers", ErrUnreadable, prefix, all.Count)
 	}
 	return nil
 }

@@ -26,6 +26,10 @@ type Backup struct {
 	Size int64
 }
 
+// ahead reports whether a backup was taken in the future, by more than clocks differ: by a clock
+// that was wrong, or it is none of ours.
+func (b Backup) ahead(now time.Time) bool { return b.Taken.After(now.Add(time.Hour)) }
+
 // newName returns the name of a backup. Names sort by time.
 func newName(taken time.Time, revision int64) string {
 	return fmt.Sprintf("sandlot-%s-r%012d.backup", taken.UTC().Format(nameTime), revision)

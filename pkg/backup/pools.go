@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -18,12 +19,12 @@ import (
 // limits to 128 operations.
 const page = 100
 
-// emptyPools deletes the sandboxes that are in a pool, and returns how many they were. One of
+// emptyPools deletes the sandboxes under a prefix that are in a pool, and returns how many they were. One of
 // them may have been handed out after the snapshot, which the store cannot know.
-func emptyPools(ctx context.Context, kv clientv3.KV, read value.ResourceTransformers) (int, error) {
+func emptyPools(ctx context.Context, kv clientv3.KV, prefix string, read value.ResourceTransformers) (int, error) {
 	resource := v1alpha1.Resource("sandboxes")
 	transformer := read.TransformerForResource(resource)
-	prefix := keyPrefix + "/" + resource.Group + "/" + resource.Resource + "/"
+	prefix = path.Join("/", prefix, resource.Group, resource.Resource) + "/"
 	deleted := 0
 	for from := prefix; ; {
 		answer, err := kv.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(page))

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
+	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
 // leastBump is how much the revision is raised at least.
@@ -30,8 +33,8 @@ type Prepared struct {
 }
 
 // Check restores a backup into an etcd of its own below scratch. It is ErrUnreadable or
-// ErrInvariants if the store there is not well.
-func Check(ctx context.Context, o *Opened, scratch string) (err error) {
+// ErrInvariants if the store there, under a prefix, is not well.
+func Check(ctx context.Context, o *Opened, scratch, prefix string) (err error) {
 	store, err := openScratch(ctx, scratch, o.Snapshot(), 0)
 	if err != nil {
 		return err
@@ -41,29 +44,37 @@ func Check(ctx context.Context, o *Opened, scratch string) (err error) {
 	if err != nil {
 		return err
 	}
-	return checkInvariants(ctx, store, read, o.Contents.Taken)
+	return checkInvariants(ctx, store, prefix, read, o.Contents.Taken)
 }
 
 // Prepare makes of a backup the snapshot that the store is restored from, in a file below
-// scratch. What is different:
+// scratch. It is a *storeformat.TooNewError if this version does not read that store. What is
+// different:
 //
 //   - The pools are empty. A sandbox that was in one may have been handed out since.
 //   - The revision is one that no client has seen, and all before counts as compacted. A
 //     client that would go on watching at a revision of the lost past lists again.
-func Prepare(ctx context.Context, o *Opened, scratch string, now time.Time) (p Prepared, err error) {
+//   - etcd has no alarms. They were of members of the past.
+func Prepare(ctx context.Context, o *Opened, scratch, prefix string, now time.Time) (p Prepared, err error) {
 	store, err := openScratch(ctx, scratch, o.Snapshot(), revisionBump(o.Contents.Revision, now))
 	if err != nil {
 		return Prepared{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if _, err := store.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		return Prepared{}, fmt.Errorf("disarming alarms: %w", err)
+	}
+	if err := storeformat.Check(ctx, store, prefix, version.Get()); err != nil {
+		return Prepared{}, err
+	}
 	read, err := transformers(ctx, o.EncryptionConfig())
 	if err != nil {
 		return Prepared{}, err
 	}
-	if p.Emptied, err = emptyPools(ctx, store, read); err != nil {
+	if p.Emptied, err = emptyPools(ctx, store, prefix, read); err != nil {
 		return Prepared{}, fmt.Errorf("emptying the pools: %w", err)
 	}
-	err = checkInvariants(ctx, store, read, now)
+	err = checkInvariants(ctx, store, prefix, read, now)
 	if errors.Is(err, ErrInvariants) {
 		p.Breach, err = err, nil
 	}

@@ -5,13 +5,18 @@ package backup
 
 import (
 	"errors"
-	"os"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
 )
 
 // TestPrepare: what a store is restored from has no sandbox in a pool and all others, and a
@@ -29,11 +34,11 @@ func TestPrepare(t *testing.T) {
 			taker, _ := taker(t, s, target)
 			taker.EncryptionConfig = config
 			opened := fetch(t, target, take(t, taker))
-			if err := Check(t.Context(), opened, t.TempDir()); err != nil {
+			if err := Check(t.Context(), opened, t.TempDir(), DefaultPrefix); err != nil {
 				t.Errorf("a good backup: %v", err)
 			}
 			now := start.Add(time.Hour)
-			prepared, err := Prepare(t.Context(), opened, t.TempDir(), now)
+			prepared, err := Prepare(t.Context(), opened, t.TempDir(), DefaultPrefix, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,17 +90,15 @@ func TestEncryptedWithoutKeys(t *testing.T) {
 			target := folder(t.TempDir())
 			taker, _ := taker(t, s, target)
 			taker.EncryptionConfig = config
-			opened := fetch(t, target, take(t, taker))
+			opened := fetch(t, target, takeBad(t, taker, ErrUnreadable))
 			scratch := t.TempDir()
-			if err := Check(t.Context(), opened, scratch); !errors.Is(err, ErrUnreadable) {
+			if err := Check(t.Context(), opened, scratch, DefaultPrefix); !errors.Is(err, ErrUnreadable) {
 				t.Errorf("Check: %v, want %v", err, ErrUnreadable)
 			}
-			if _, err := Prepare(t.Context(), opened, scratch, start); err == nil {
+			if _, err := Prepare(t.Context(), opened, scratch, DefaultPrefix, start); err == nil {
 				t.Error("Prepare takes it")
 			}
-			if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
-				t.Errorf("files are left: %v, %v", left, err)
-			}
+			checkEmpty(t, scratch)
 		})
 	}
 }
@@ -117,13 +120,116 @@ func TestBreach(t *testing.T) {
 	}
 	target := folder(t.TempDir())
 	taker, _ := taker(t, s, target)
-	opened := fetch(t, target, take(t, taker))
-	if err := Check(t.Context(), opened, t.TempDir()); !errors.Is(err, ErrInvariants) {
+	opened := fetch(t, target, takeBad(t, taker, ErrInvariants))
+	if err := Check(t.Context(), opened, t.TempDir(), DefaultPrefix); !errors.Is(err, ErrInvariants) {
 		t.Errorf("Check: %v, want %v", err, ErrInvariants)
 	}
-	prepared, err := Prepare(t.Context(), opened, t.TempDir(), start)
+	prepared, err := Prepare(t.Context(), opened, t.TempDir(), DefaultPrefix, start)
 	if err != nil || !errors.Is(prepared.Breach, ErrInvariants) || prepared.Emptied != 1 {
 		t.Errorf("Prepare: %+v, %v", prepared, err)
+	}
+}
+
+// TestPrefix: under the prefix of the API servers a store is checked, and pools are emptied;
+// under another there is nothing, which is no good store.
+func TestPrefix(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 2, 2)
+	all, err := s.Get(t.Context(), sandboxes, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pair := range all.Kvs {
+		key := "/team/a" + strings.TrimPrefix(string(pair.Key), DefaultPrefix)
+		if _, err := s.Put(t.Context(), key, string(pair.Value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Delete(t.Context(), DefaultPrefix, clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	target := folder(t.TempDir())
+	taker, _ := taker(t, s, target)
+	opened := fetch(t, target, takeBad(t, taker, ErrUnreadable))
+	if _, err := Prepare(t.Context(), opened, t.TempDir(), DefaultPrefix, start); !errors.Is(err, ErrUnreadable) {
+		t.Errorf("Prepare under another prefix: %v, want %v", err, ErrUnreadable)
+	}
+	for _, prefix := range []string{"/team/a", "team/a/"} {
+		if err := Check(t.Context(), opened, t.TempDir(), prefix); err != nil {
+			t.Errorf("Check under %s: %v", prefix, err)
+		}
+		if prepared, err := Prepare(t.Context(), opened, t.TempDir(), prefix, start); err != nil || prepared.Emptied != 2 {
+			t.Errorf("Prepare under %s: %+v, %v", prefix, prepared, err)
+		}
+	}
+}
+
+// TestTooNew: a store that a newer version has written is refused before a restore changes
+// anything.
+func TestTooNew(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 1, 1)
+	record := fmt.Sprintf(`{"format":%d,"version":"v9"}`, storeformat.Reads+1)
+	if _, err := s.Put(t.Context(), storeformat.Key(DefaultPrefix), record); err != nil {
+		t.Fatal(err)
+	}
+	target := folder(t.TempDir())
+	taker, _ := taker(t, s, target)
+	_, err := Prepare(t.Context(), fetch(t, target, take(t, taker)), t.TempDir(), DefaultPrefix, start)
+	if !errors.As(err, new(*storeformat.TooNewError)) {
+		t.Errorf("Prepare: %v", err)
+	}
+}
+
+// TestAlarms: a store that was full, or whose members differed, takes writes when it is restored.
+func TestAlarms(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 1, 1)
+	target := folder(t.TempDir())
+	taker, _ := taker(t, s, target)
+	good := fetch(t, target, take(t, taker))
+	for _, alarm := range []etcdserverpb.AlarmType{etcdserverpb.AlarmType_NOSPACE, etcdserverpb.AlarmType_CORRUPT} {
+		t.Run(alarm.String(), func(t *testing.T) {
+			opened := *good
+			opened.dir = t.TempDir()
+			raise(t, good.Snapshot(), opened.Snapshot(), alarm)
+			prepared, err := Prepare(t.Context(), &opened, t.TempDir(), DefaultPrefix, start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored, err := openScratch(t.Context(), t.TempDir(), prepared.Path, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer restored.Close()
+			if alarms, err := restored.AlarmList(t.Context()); err != nil || len(alarms.Alarms) > 0 {
+				t.Errorf("%v, %v", alarms, err)
+			}
+		})
+	}
+}
+
+// raise writes a snapshot with an alarm of a member of the past.
+func raise(t *testing.T, from, to string, alarm etcdserverpb.AlarmType) {
+	t.Helper()
+	store, err := openScratch(t.Context(), t.TempDir(), from, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	connection, err := grpc.NewClient(store.server.Endpoints()[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	_, err = etcdserverpb.NewMaintenanceClient(connection).Alarm(t.Context(), &etcdserverpb.AlarmRequest{
+		Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 12345, Alarm: alarm,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := save(t.Context(), store, to); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -29,20 +29,26 @@ func (r Retention) Validate() error {
 	return nil
 }
 
-// expired returns those of all backups, the newest first, that are not kept.
+// expired returns those of all backups, the newest first, that are not kept. One from the
+// future is left alone, and does not count.
 func (r Retention) expired(all []Backup, now time.Time) []Backup {
 	var old []Backup
-	for i, b := range all {
-		if i >= r.Count && now.Sub(b.Taken) > r.Age {
+	count := 0
+	for _, b := range all {
+		if b.ahead(now) {
+			continue
+		}
+		if count++; count > r.Count && now.Sub(b.Taken) > r.Age {
 			old = append(old, b)
 		}
 	}
 	return old
 }
 
-// Prune deletes the backups that are not kept, and returns them. Call it only when the
-// newest has been checked: if that cannot be restored, an older one is all there is.
-func Prune(ctx context.Context, target Target, r Retention, now time.Time) ([]Backup, error) {
+// Prune deletes the backups that are not kept, and returns them. One is kept whatever the rules
+// say, which has just been taken and is known to be good: if no other can be restored, it is all
+// there is.
+func Prune(ctx context.Context, target Target, r Retention, good Backup, now time.Time) ([]Backup, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
@@ -52,6 +58,9 @@ func Prune(ctx context.Context, target Target, r Retention, now time.Time) ([]Ba
 	}
 	var deleted []Backup
 	for _, b := range r.expired(all, now) {
+		if b.Name == good.Name {
+			continue
+		}
 		if err := target.Delete(ctx, b.Name); err != nil {
 			return deleted, fmt.Errorf("deleting %s from %s: %w", b.Name, target, err)
 		}

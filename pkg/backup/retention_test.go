@@ -20,19 +20,23 @@ func TestPrune(t *testing.T) {
 		}
 		return names
 	}
+	good, _ := parseName(hours(0)[0])
 	for name, tc := range map[string]struct {
 		there     []string
 		retention Retention
 		deleted   []string
 		wantErr   bool
 	}{
-		"fewer than are kept":   {there: hours(0, 6), retention: Retention{Count: 2}},
-		"more":                  {there: hours(0, 6, 12, 18), retention: Retention{Count: 2}, deleted: hours(12, 18)},
-		"young ones stay":       {there: hours(0, 6, 12, 18), retention: Retention{Count: 1, Age: 12 * time.Hour}, deleted: hours(18)},
-		"the newest is old":     {there: hours(500), retention: Retention{Count: 1, Age: time.Hour}},
-		"other files stay":      {there: append(hours(0, 6), "notes.txt", "sandlot-x.backup"), retention: Retention{Count: 1}, deleted: hours(6)},
-		"never all":             {there: hours(0), retention: Retention{}, wantErr: true},
-		"no age before the day": {there: hours(0), retention: Retention{Count: 1, Age: -time.Hour}, wantErr: true},
+		"fewer than are kept":                   {there: hours(0, 6), retention: Retention{Count: 2}},
+		"more":                                  {there: hours(0, 6, 12, 18), retention: Retention{Count: 2}, deleted: hours(12, 18)},
+		"young ones stay":                       {there: hours(0, 6, 12, 18), retention: Retention{Count: 1, Age: 12 * time.Hour}, deleted: hours(18)},
+		"the newest is old":                     {there: hours(500), retention: Retention{Count: 1, Age: time.Hour}},
+		"other files stay":                      {there: append(hours(0, 6), "notes.txt", "sandlot-x.backup"), retention: Retention{Count: 1}, deleted: hours(6)},
+		"not those of the future, nor for them": {there: hours(0, 6, 12, -2, -24, -500), retention: Retention{Count: 2}, deleted: hours(12)},
+		"clocks differ":                         {there: hours(-1, 0, 6), retention: Retention{Count: 2}, deleted: hours(6)},
+		"never the new one":                     {there: hours(-1, 0, 6), retention: Retention{Count: 1}, deleted: hours(6)},
+		"never all":                             {there: hours(0), retention: Retention{}, wantErr: true},
+		"no age before the day":                 {there: hours(0), retention: Retention{Count: 1, Age: -time.Hour}, wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -41,7 +45,7 @@ func TestPrune(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			deleted, err := Prune(t.Context(), folder(dir), tc.retention, start)
+			deleted, err := Prune(t.Context(), folder(dir), tc.retention, good, start)
 			if (err != nil) != tc.wantErr {
 				t.Fatalf("error %v", err)
 			}

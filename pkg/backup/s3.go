@@ -13,10 +13,13 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/encrypt"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -49,9 +52,9 @@ func openBucket(text string) (*bucket, error) {
 	query := u.Query()
 	for name := range query {
 		switch name {
-		case "endpoint", "region", "sse":
+		case "endpoint", "region", "sse", "insecure":
 		default:
-			return nil, fmt.Errorf("--target %s: %q is unknown, there are endpoint, region and sse", u.Redacted(), name)
+			return nil, fmt.Errorf("--target %s: %q is unknown, there are endpoint, region, sse and insecure", u.Redacted(), name)
 		}
 	}
 	sse, err := parseSSE(query.Get("sse"))
@@ -65,6 +68,9 @@ func openBucket(text string) (*bucket, error) {
 	at, err := url.Parse(endpoint)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || strings.Trim(at.Path, "/") != "" {
 		return nil, fmt.Errorf("--target %s: the endpoint is no URL of a server, such as https://s3.example.com", u.Redacted())
+	}
+	if at.Scheme == "http" && query.Get("insecure") != "true" {
+		return nil, fmt.Errorf("--target %s: all that is stored, and its keys, would be sent in the clear: use https, or say insecure=true", u.Redacted())
 	}
 	client, err := minio.New(at.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
@@ -112,15 +118,26 @@ func (b *bucket) Names(ctx context.Context) (map[string]int64, error) {
 	return names, nil
 }
 
-// Write implements Target. Parts that a process left that was killed meanwhile are removed.
-func (b *bucket) Write(ctx context.Context, name string, content *os.File) error {
+// clean removes parts of an age, which a process left that was killed meanwhile.
+func (b *bucket) clean(ctx context.Context, age time.Duration) error {
 	for upload := range b.client.ListIncompleteUploads(ctx, b.name, b.prefix+"sandlot-", false) {
 		if upload.Err != nil {
 			return fmt.Errorf("looking for unfinished uploads: %w", upload.Err)
 		}
+		if (clock.RealClock{}).Since(upload.Initiated) <= age {
+			continue
+		}
 		if err := b.client.RemoveIncompleteUpload(ctx, b.name, upload.Key); err != nil {
 			return fmt.Errorf("removing the unfinished upload of %s: %w", upload.Key, err)
 		}
+	}
+	return nil
+}
+
+// Write implements Target. To see unfinished uploads takes rights that a backup can do without.
+func (b *bucket) Write(ctx context.Context, name string, content *os.File) error {
+	if err := b.clean(ctx, longestWrite); err != nil {
+		klog.FromContext(ctx).Error(err, "Unfinished uploads may be left, and take space", "target", b.String())
 	}
 	info, err := content.Stat()
 	if err != nil {
@@ -129,6 +146,11 @@ func (b *bucket) Write(ctx context.Context, name string, content *os.File) error
 	_, err = b.client.PutObject(ctx, b.name, b.prefix+name, readerOf(ctx, content), info.Size(), minio.PutObjectOptions{
 		ContentType: "application/octet-stream", ServerSideEncryption: b.sse,
 	})
+	if err != nil && ctx.Err() != nil { // then the client could not clear up, either
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		defer cancel()
+		err = errors.Join(err, b.client.RemoveIncompleteUpload(ctx, b.name, b.prefix+name))
+	}
 	return err
 }
 

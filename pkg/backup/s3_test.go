@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -26,11 +27,30 @@ func TestBucket(t *testing.T) {
 	for upload := range b.client.ListIncompleteUploads(t.Context(), b.name, "", true) {
 		t.Errorf("parts of an interrupted upload are left: %v", upload)
 	}
+	if _, err := (minio.Core{Client: b.client}).NewMultipartUpload(t.Context(), b.name, b.prefix+newName(start, 5), minio.PutObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// What was left lately may be in the hands of another process.
+	for _, tc := range []struct {
+		age  time.Duration
+		left int
+	}{{longestWrite, 1}, {-time.Hour, 0}} {
+		if err := b.clean(t.Context(), tc.age); err != nil {
+			t.Error(err)
+		}
+		left := 0
+		for range b.client.ListIncompleteUploads(t.Context(), b.name, "", true) {
+			left++
+		}
+		if left != tc.left {
+			t.Errorf("%d unfinished uploads are left of an age of %s, want %d", left, tc.age, tc.left)
+		}
+	}
 
 	s := newStore(t, "")
 	s.fill(t, 5, 5)
 	taker, _ := taker(t, s, b)
-	prepared, err := Prepare(t.Context(), fetch(t, b, take(t, taker)), t.TempDir(), start)
+	prepared, err := Prepare(t.Context(), fetch(t, b, take(t, taker)), t.TempDir(), DefaultPrefix, start)
 	if err != nil || prepared.Emptied != 5 {
 		t.Errorf("prepared %+v, %v", prepared, err)
 	}
@@ -78,7 +98,7 @@ func newBucket(t *testing.T) testBucket {
 	t.Cleanup(func() { _ = server.Wait() }) // ended by the context
 	t.Setenv("AWS_ACCESS_KEY_ID", key)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
-	url := fmt.Sprintf("s3://%s/some/prefix?endpoint=http://%s&region=us-east-1", name, address)
+	url := fmt.Sprintf("s3://%s/some/prefix?endpoint=http://%s&region=us-east-1&insecure=true", name, address)
 	opened, err := openBucket(url)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ package backup
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -112,19 +113,44 @@ func (s *store) fill(t *testing.T, inPool, claimed int) {
 func taker(t *testing.T, source Source, target Target) (Taker, *testingclock.FakePassiveClock) {
 	t.Helper()
 	clock := testingclock.NewFakePassiveClock(start)
-	return Taker{Source: source, Target: target, Scratch: t.TempDir(), Clock: clock}, clock
+	return Taker{Source: source, Target: target, Prefix: DefaultPrefix, Scratch: t.TempDir(), Clock: clock}, clock
 }
 
 func take(t *testing.T, taker Taker) Backup {
 	t.Helper()
-	b, err := taker.Take(t.Context())
+	b, contents, err := taker.Take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(taker.Scratch); err != nil || len(entries) > 0 {
+	if contents.Revision != b.Revision || contents.Keys == 0 {
+		t.Errorf("%s has %+v", b.Name, contents)
+	}
+	checkEmpty(t, taker.Scratch)
+	return b
+}
+
+// takeBad takes a backup of what Take refuses.
+func takeBad(t *testing.T, taker Taker, want error) Backup {
+	t.Helper()
+	if _, _, err := taker.Take(t.Context()); !errors.Is(err, want) {
+		t.Errorf("Take: %v, want %v", err, want)
+	}
+	if all, err := List(t.Context(), taker.Target); err != nil || len(all) > 0 {
+		t.Errorf("a backup that is not good is kept: %v, %v", all, err)
+	}
+	b, err := taker.take(t.Context(), func(context.Context, *Opened) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEmpty(t, taker.Scratch)
+	return b
+}
+
+func checkEmpty(t *testing.T, dir string) {
+	t.Helper()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("files are left: %v, %v", entries, err)
 	}
-	return b
 }
 
 // fetch fetches a backup for the time of a test.

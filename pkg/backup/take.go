@@ -9,10 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"filippo.io/age"
 	"k8s.io/utils/clock"
 )
+
+// deleteTimeout bounds the deletion of a backup that is not good.
+const deleteTimeout = 20 * time.Second
 
 // Taker takes backups.
 type Taker struct {
@@ -22,16 +26,36 @@ type Taker struct {
 	// EncryptionConfig is the file of the API servers' EncryptionConfiguration, which the
 	// backup holds too: without it an encrypted store cannot be read. Empty if they have none.
 	EncryptionConfig string
-	// Recipients are who can read the backup. Without any, everyone can who can read the target.
+	// Prefix begins the keys of the store.
+	Prefix string
+	// Recipients are who can read the backup, and Identities decrypt it. Without any, everyone
+	// can read it who can read the target.
 	Recipients []age.Recipient
-	// Scratch is a folder with room for two times the store.
+	Identities []age.Identity
+	// Scratch is a folder with room for three times the store.
 	Scratch string
 	Clock   clock.PassiveClock
 }
 
-// Take takes a backup and returns what it is called in the target. It is there only if the
-// snapshot was good.
-func (t Taker) Take(ctx context.Context) (b Backup, err error) {
+// Take takes a backup, and returns what it is called in the target and what it has. It is there
+// only if a store that is restored from the snapshot is well, and if it can be read back.
+func (t Taker) Take(ctx context.Context) (Backup, Contents, error) {
+	b, err := t.take(ctx, func(ctx context.Context, o *Opened) error { return Check(ctx, o, t.Scratch, t.Prefix) })
+	if err != nil {
+		return Backup{}, Contents{}, err
+	}
+	contents, err := t.readBack(ctx, b)
+	if err != nil {
+		// It would count as the newest. The context may be what has ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		defer cancel()
+		err = errors.Join(fmt.Errorf("%s cannot be read back, and is deleted: %w", b.Name, err), t.Target.Delete(ctx, b.Name))
+	}
+	return b, contents, err
+}
+
+// take writes a backup to the target if check says that its files are good.
+func (t Taker) take(ctx context.Context, check func(context.Context, *Opened) error) (b Backup, err error) {
 	dir, err := os.MkdirTemp(t.Scratch, "take-")
 	if err != nil {
 		return Backup{}, err
@@ -40,6 +64,9 @@ func (t Taker) Take(ctx context.Context) (b Backup, err error) {
 	contents, err := t.collect(ctx, dir)
 	if err != nil {
 		return Backup{}, fmt.Errorf("taking a snapshot: %w", err)
+	}
+	if err := check(ctx, &Opened{Contents: contents, dir: dir}); err != nil {
+		return Backup{}, fmt.Errorf("the snapshot makes no good backup: %w", err)
 	}
 	sealed, err := os.OpenFile(filepath.Join(dir, "sealed"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -57,6 +84,15 @@ func (t Taker) Take(ctx context.Context) (b Backup, err error) {
 		return Backup{}, fmt.Errorf("writing %s to %s: %w", b.Name, t.Target, err)
 	}
 	return b, nil
+}
+
+// readBack reads what is in the target, to the last byte.
+func (t Taker) readBack(ctx context.Context, b Backup) (Contents, error) {
+	opened, err := Fetch(ctx, t.Target, b, t.Scratch, t.Identities)
+	if err != nil {
+		return Contents{}, err
+	}
+	return opened.Contents, opened.Close()
 }
 
 // collect puts the files of a backup into a folder.

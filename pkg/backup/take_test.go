@@ -34,11 +34,11 @@ func TestTake(t *testing.T) {
 		t.Errorf("the list is %+v, %v", all, err)
 	}
 	for name, want := range map[string]string{"": second.Name, first.Name: first.Name} {
-		if b, err := Find(t.Context(), target, name); err != nil || b.Name != want {
+		if b, err := Find(t.Context(), target, name, start.Add(time.Hour)); err != nil || b.Name != want {
 			t.Errorf("Find(%q): %+v, %v", name, b, err)
 		}
 	}
-	if _, err := Find(t.Context(), target, "sandlot-other"); !errors.Is(err, ErrNoBackup) {
+	if _, err := Find(t.Context(), target, "sandlot-other", start); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("a name that is not there: %v", err)
 	}
 	opened := fetch(t, target, first)
@@ -88,7 +88,7 @@ func TestBadSnapshot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := folder(t.TempDir())
 			taker, _ := taker(t, tc.source, target)
-			if _, err := taker.Take(t.Context()); !errors.Is(err, tc.want) {
+			if _, _, err := taker.Take(t.Context()); !errors.Is(err, tc.want) {
 				t.Errorf("Take: %v, want %v", err, tc.want)
 			}
 			if names, err := target.Names(t.Context()); err != nil || len(names) > 0 {
@@ -132,6 +132,67 @@ func TestDamagedBackup(t *testing.T) {
 	}
 }
 
+// rotten is a target that keeps something else than was written.
+type rotten struct{ folder }
+
+func (r rotten) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	file, err := r.folder.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(file)
+	content[len(content)/2] ^= 1
+	return io.NopCloser(bytes.NewReader(content)), errors.Join(err, file.Close())
+}
+
+// TestRottenTarget: a backup that cannot be read back is not left among the good ones.
+func TestRottenTarget(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 2, 2)
+	target := rotten{folder(t.TempDir())}
+	taker, _ := taker(t, s, target)
+	if _, _, err := taker.Take(t.Context()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("Take: %v, want %v", err, ErrDamaged)
+	}
+	if names, err := target.Names(t.Context()); err != nil || len(names) > 0 {
+		t.Errorf("the target has %v, %v", names, err)
+	}
+	checkEmpty(t, taker.Scratch)
+}
+
+// lost is a target to which the connection is lost.
+type lost struct{ folder }
+
+func (l lost) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	file, err := l.folder.Open(ctx, name)
+	return io.NopCloser(io.MultiReader(io.LimitReader(file, 4096), errorReader{io.ErrUnexpectedEOF})), err
+}
+
+// TestNotDamaged: a backup is not called damaged because it cannot be read or kept just now.
+func TestNotDamaged(t *testing.T) {
+	s := newStore(t, "")
+	s.fill(t, 2, 2)
+	target := folder(t.TempDir())
+	taker, _ := taker(t, s, target)
+	b := take(t, taker)
+	if _, err := Fetch(t.Context(), lost{target}, b, t.TempDir(), nil); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrDamaged) {
+		t.Errorf("a lost connection: %v", err)
+	}
+	file, err := target.Open(t.Context(), b.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := unseal(t.Context(), file, filepath.Join(t.TempDir(), "none"), nil); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrDamaged) {
+		t.Errorf("no place for its files: %v", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Fetch(cancelled, target, b, t.TempDir(), nil); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {
+		t.Errorf("a cancelled context: %v", err)
+	}
+}
+
 // TestEncryptedBackup: an encrypted backup says nothing to who has not its identity.
 func TestEncryptedBackup(t *testing.T) {
 	s := newStore(t, "")
@@ -147,7 +208,11 @@ func TestEncryptedBackup(t *testing.T) {
 	dir := t.TempDir()
 	target := folder(dir)
 	taker, _ := taker(t, s, target)
-	taker.Recipients = []age.Recipient{own.Recipient()}
+	plain := take(t, taker)
+	if _, err := Fetch(t.Context(), target, plain, t.TempDir(), []age.Identity{own}); err == nil || errors.Is(err, ErrDamaged) {
+		t.Errorf("a backup that is not encrypted, where all are: %v", err)
+	}
+	taker.Recipients, taker.Identities = []age.Recipient{own.Recipient()}, []age.Identity{own}
 	b := take(t, taker)
 	content, err := os.ReadFile(filepath.Join(dir, b.Name))
 	if err != nil || bytes.Contains(content, []byte("secretive")) {

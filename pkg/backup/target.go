@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 var (
@@ -30,7 +31,7 @@ type Target interface {
 	Write(ctx context.Context, name string, content *os.File) error
 	// Open reads what is kept under a name. It is ErrNoBackup if there is nothing.
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
-	// Delete removes what is kept under a name.
+	// Delete removes what is kept under a name, if anything is.
 	Delete(ctx context.Context, name string) error
 	// String is what errors and logs call it. It has no secrets.
 	String() string
@@ -67,17 +68,20 @@ func List(ctx context.Context, target Target) ([]Backup, error) {
 	return all, nil
 }
 
-// Find returns the backup of a name, or the newest if the name is empty. It is ErrNoBackup if
-// there is none.
-func Find(ctx context.Context, target Target, name string) (Backup, error) {
+// Find returns the backup of a name, or the newest if the name is empty, which is none from the
+// future. It is ErrNoBackup if there is none.
+func Find(ctx context.Context, target Target, name string, now time.Time) (Backup, error) {
 	all, err := List(ctx, target)
 	if err != nil {
 		return Backup{}, err
 	}
 	for _, b := range all {
-		if name == "" || b.Name == name {
+		if name == "" && !b.ahead(now) || b.Name == name {
 			return b, nil
 		}
+	}
+	if name == "" && len(all) > 0 {
+		return Backup{}, fmt.Errorf("%s has backups from the future only, such as %s: %w", target, all[0].Name, ErrNoBackup)
 	}
 	if name == "" {
 		return Backup{}, fmt.Errorf("%s is empty: %w", target, ErrNoBackup)

@@ -10,16 +10,20 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
+	"time"
 )
 
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	testTarget(t, folder(dir), 1<<20)
-	// What a process left that was killed.
-	if err := os.WriteFile(filepath.Join(dir, unfinished+newName(start, 3)), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
+	// What processes left that were killed, one of them long ago.
+	long := time.Now().Add(-longestWrite - time.Hour)
+	for revision, at := range map[int64]time.Time{3: long, 4: time.Now()} {
+		path := filepath.Join(dir, unfinished+newName(start, revision))
+		if err := errors.Join(os.WriteFile(path, []byte("half"), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if all, err := List(t.Context(), folder(dir)); err != nil || len(all) != 1 {
 		t.Errorf("with half a backup the list is %v, %v", all, err)
@@ -28,7 +32,7 @@ func TestFolder(t *testing.T) {
 	if err := folder(dir).Write(t.Context(), newName(start, 3), file); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 || entries[0].Name() != unfinished+newName(start, 4) {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }
@@ -40,17 +44,18 @@ func testTarget(t *testing.T, target Target, size int) {
 	if all, err := List(ctx, target); err != nil || len(all) > 0 {
 		t.Fatalf("before anything was written: %v, %v", all, err)
 	}
-	if _, err := Find(ctx, target, ""); !errors.Is(err, ErrNoBackup) {
+	if _, err := Find(ctx, target, "", start); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("the newest of none: %v", err)
 	}
 	if _, err := target.Open(ctx, newName(start, 1)); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("opening what is not there: %v", err)
 	}
 
-	// Interrupted when a part of it has been read.
-	interrupted := &dyingContext{Context: ctx, left: 2 + size/(64<<10)}
+	// Interrupted when half of it has been read.
+	half := fileOf(t, size)
+	interrupted := &dyingContext{Context: ctx, file: half, end: int64(size / 2)}
 	interrupted.done, interrupted.kill = context.WithCancel(ctx)
-	if err := target.Write(interrupted, newName(start, 1), fileOf(t, size)); !errors.Is(err, context.Canceled) {
+	if err := target.Write(interrupted, newName(start, 1), half); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted write: %v", err)
 	}
 	if all, err := List(ctx, target); err != nil || len(all) > 0 {
@@ -81,27 +86,44 @@ func testTarget(t *testing.T, target Target, size int) {
 	if err := target.Delete(ctx, all[0].Name); err != nil {
 		t.Error(err)
 	}
-	if left, err := Find(ctx, target, ""); err != nil || left.Name != all[1].Name {
+	if err := target.Delete(ctx, all[0].Name); err != nil {
+		t.Errorf("deleting what is not there any more: %v", err)
+	}
+	if left, err := Find(ctx, target, "", start); err != nil || left.Name != all[1].Name {
 		t.Errorf("left is %+v, %v", left, err)
 	}
 }
 
-// dyingContext is cancelled when it has been asked so many times whether it is.
+// TestNewest: the newest backup is none from the future, which only its name finds.
+func TestNewest(t *testing.T) {
+	dir := t.TempDir()
+	late, now, early := newName(start.Add(24*time.Hour), 1), newName(start.Add(time.Minute), 2), newName(start.Add(-time.Hour), 3)
+	for _, tc := range []struct{ there, find, want string }{
+		{late, "", ""}, {late, late, late}, {early, "", early}, {now, "", now}, {now, late, late},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, tc.there), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Find(t.Context(), folder(dir), tc.find, start)
+		if b.Name != tc.want || (err != nil) != (tc.want == "") || err != nil && !errors.Is(err, ErrNoBackup) {
+			t.Errorf("with %s, Find(%q): %+v, %v", tc.there, tc.find, b, err)
+		}
+	}
+}
+
+// dyingContext is cancelled when a file has been read up to an offset.
 type dyingContext struct {
 	context.Context
 	done context.Context
 	kill func()
-
-	mu   sync.Mutex
-	left int
+	file *os.File
+	end  int64
 }
 
 func (c *dyingContext) Done() <-chan struct{} { return c.done.Done() }
 
 func (c *dyingContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.left--; c.left < 0 {
+	if at, err := c.file.Seek(0, io.SeekCurrent); err != nil || at >= c.end {
 		c.kill()
 	}
 	return c.done.Err()
@@ -131,17 +153,20 @@ func TestOpenTarget(t *testing.T) {
 		"s3://bucket?sse=AES256":  "s3://bucket",
 		"s3://b?sse=aws:kms:key1": "s3://b",
 		"s3://b/p?endpoint=https://s3.example.com:9000&region=eu": "s3://b/p",
-		"":                                  "",
-		"ftp://host":                        "",
-		"s3:///prefix":                      "",
-		"s3://key:secret@bucket":            "",
-		"s3://bucket?sse=none":              "",
-		"s3://bucket?endpoint=host:9000":    "",
-		"s3://bucket?endpoint=https://h/p":  "",
-		"s3://bucket?regoin=eu":             "",
-		"s3://bucket?endpoint=ftp://h":      "",
-		"s3://bucket/p?sse=aws:kms:":        "",
-		"https://bucket.s3.amazonaws.com/p": "",
+		"":                                        "",
+		"ftp://host":                              "",
+		"s3:///prefix":                            "",
+		"s3://key:secret@bucket":                  "",
+		"s3://bucket?sse=none":                    "",
+		"s3://bucket?endpoint=host:9000":          "",
+		"s3://bucket?endpoint=https://h/p":        "",
+		"s3://bucket?regoin=eu":                   "",
+		"s3://bucket?endpoint=ftp://h":            "",
+		"s3://bucket?endpoint=http://h":           "",
+		"s3://b?endpoint=http://h&insecure=true":  "s3://b",
+		"s3://b?endpoint=http://h&insecure=false": "",
+		"s3://bucket/p?sse=aws:kms:":              "",
+		"https://bucket.s3.amazonaws.com/p":       "",
 	} {
 		target, err := OpenTarget(text)
 		switch {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
@@ -40,11 +41,9 @@ func (u upkeep) worthwhile(size, inUse, quota int64, rested bool) bool {
 func (s *Server) keepUp(ctx context.Context, u upkeep) {
 	for rest := time.Duration(0); ctx.Err() == nil; rest -= u.look {
 		backend := s.etcd.Server.Backend()
-		switch {
-		case s.isFull():
-			s.makeRoom(ctx)
-		case u.worthwhile(backend.Size(), backend.SizeInUse(), s.quota, rest <= 0):
-			s.defragment()
+		if alarms := s.alarms(); len(alarms) > 0 {
+			s.makeRoom(ctx, alarms)
+		} else if u.worthwhile(backend.Size(), backend.SizeInUse(), s.quota, rest <= 0) && s.defragment() {
 			rest = u.rest
 		}
 		select {
@@ -54,12 +53,32 @@ func (s *Server) keepUp(ctx context.Context, u upkeep) {
 	}
 }
 
-func (s *Server) defragment() {
+// defragment writes the file anew, and reports whether it has tried. It has not if a snapshot
+// is read, which keeps the file open: etcd would wait for its end, and answer no one.
+func (s *Server) defragment() bool {
+	if !s.reading.TryLock() {
+		klog.V(2).InfoS("A snapshot is read, the embedded etcd is defragmented later", "dir", s.etcdDir())
+		return false
+	}
+	defer s.reading.Unlock()
 	backend := s.etcd.Server.Backend()
 	before := backend.Size()
 	if err := s.etcd.Server.Defragment(); err != nil {
 		klog.ErrorS(err, "Defragmenting the embedded etcd failed, it goes on as it was", "dir", s.etcdDir(), "bytes", before)
-		return
+		return true
 	}
 	klog.InfoS("Defragmented the embedded etcd", "dir", s.etcdDir(), "before", before, "after", backend.Size())
+	return true
+}
+
+// snapshotMethod is how a client asks for a snapshot.
+const snapshotMethod = "/etcdserverpb.Maintenance/Snapshot"
+
+// holdSnapshots keeps the file from being defragmented while a client reads a snapshot of it.
+func (s *Server) holdSnapshots(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	if info.FullMethod == snapshotMethod {
+		s.reading.RLock()
+		defer s.reading.RUnlock()
+	}
+	return handle(srv, stream)
 }

@@ -4,6 +4,7 @@
 package embeddedetcd
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ func TestDefragments(t *testing.T) {
 		}
 		revision = put.Header.Revision
 	}
+	s.etcd.Server.Backend().ForceCommit()
 	grown := s.etcd.Server.Backend().Size()
 	if grown < 32<<20 {
 		t.Fatalf("the file has %d bytes before anything is compacted", grown)
@@ -45,6 +47,34 @@ func TestDefragments(t *testing.T) {
 	}
 	if got := get(t, s, "other"); got != "small" {
 		t.Errorf("what was written meanwhile is %q", got)
+	}
+}
+
+// TestDefragmentsAfterSnapshots: etcd is not defragmented while a client reads a snapshot, for
+// which it would have to wait, and then it is.
+func TestDefragmentsAfterSnapshots(t *testing.T) {
+	s := startSmall(t, t.TempDir(), neverLooked)
+	defer closeServer(t, s)
+	client := dial(t, s)
+	for i := range 8 { // more than is on the way to a client that reads nothing
+		if err := put(t.Context(), client, fmt.Sprint("key", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := client.SnapshotWithVersion(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s.defragment() {
+		t.Error("it was defragmented while a snapshot was read")
+	}
+	if err := put(t.Context(), client, "meanwhile"); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	for !s.defragment() {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
 
 	"github.com/sandlot-io/sandlot/pkg/datadir"
 )
@@ -61,7 +62,9 @@ type Server struct {
 	keeping sync.WaitGroup
 	// compacted is the last revision that makeRoom has compacted.
 	compacted int64
-	endKeep   context.CancelFunc
+	// reading is held, by many at a time, while snapshots are read.
+	reading sync.RWMutex
+	endKeep context.CancelFunc
 }
 
 // Start runs etcd on the data in dir, which is made if it is missing, and
@@ -167,6 +170,7 @@ func (s *Server) config() *embed.Config {
 	cfg.SnapshotCount = snapshotEntries
 	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.WatchProgressNotifyInterval = progressNotify
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(s.holdSnapshots)}
 	return cfg
 }
 

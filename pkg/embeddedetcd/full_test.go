@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,27 +20,41 @@ import (
 
 const MiB = 1 << 20
 
-// startFull starts an etcd with a quota of 16 MiB, whose upkeep is often, and writes values
-// of 1 MiB to the keys in turn until it refuses them.
+var oftenLooked = upkeep{look: 10 * time.Millisecond, rest: time.Hour, free: 256 * MiB}
+
+// startFull starts an etcd with a quota of 16 MiB, whose upkeep is often, and fills it.
 func startFull(t *testing.T, keys ...string) *clientv3.Client {
 	t.Helper()
-	s, err := start(t.Context(), t.TempDir(), upkeep{look: 10 * time.Millisecond, rest: time.Hour, free: 256 * MiB}, WithQuota(16*MiB))
+	s := startSmall(t, t.TempDir(), oftenLooked)
+	t.Cleanup(func() { closeServer(t, s) })
+	client := dial(t, s)
+	fillUp(t, client, keys...)
+	return client
+}
+
+// startSmall starts an etcd with a quota of 16 MiB.
+func startSmall(t *testing.T, dir string, u upkeep) *Server {
+	t.Helper()
+	s, err := start(t.Context(), dir, u, WithQuota(16*MiB))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closeServer(t, s) })
-	client := dial(t, s)
+	return s
+}
+
+// fillUp writes values of 1 MiB to the keys in turn until etcd refuses them.
+func fillUp(t *testing.T, client *clientv3.Client, keys ...string) {
+	t.Helper()
 	for i := range 256 {
-		err = put(t.Context(), client, keys[i%len(keys)])
+		err := put(t.Context(), client, keys[i%len(keys)])
 		if errors.Is(err, rpctypes.ErrNoSpace) {
-			return client
+			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Fatal("256 MiB went into 16 MiB")
-	return nil
 }
 
 func put(ctx context.Context, client *clientv3.Client, key string) error {
@@ -69,6 +86,64 @@ func TestFullOfHistory(t *testing.T) {
 	if err != nil || all.Count != 2 {
 		t.Errorf("%v keys, %v", all, err)
 	}
+}
+
+// neverLooked is upkeep that does nothing in a test.
+var neverLooked = upkeep{look: time.Hour}
+
+// TestRestoredFull: what is restored from a snapshot of a full etcd makes room as any other,
+// though its alarm is of a member that is no more.
+func TestRestoredFull(t *testing.T) {
+	s := startSmall(t, t.TempDir(), neverLooked)
+	client := dial(t, s)
+	fillUp(t, client, "key")
+	member, snapshot := s.etcd.Server.MemberID(), saveSnapshot(t, client)
+	closeServer(t, s)
+
+	dir := t.TempDir()
+	if err := Restore(dir, RestoreOptions{Snapshot: snapshot}); err != nil {
+		t.Fatal(err)
+	}
+	s = startSmall(t, dir, oftenLooked)
+	defer closeServer(t, s)
+	if s.etcd.Server.MemberID() == member {
+		t.Fatal("it is the same member, and this tests nothing")
+	}
+	awaitRoom(t, dial(t, s), "key")
+}
+
+// saveSnapshot returns the file of a snapshot.
+func saveSnapshot(t *testing.T, client *clientv3.Client) string {
+	t.Helper()
+	answer, err := client.SnapshotWithVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Snapshot.Close()
+	content, err := io.ReadAll(answer.Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestFullAndCompacted: what was compacted before a restart makes room after it.
+func TestFullAndCompacted(t *testing.T) {
+	dir := t.TempDir()
+	s := startSmall(t, dir, neverLooked)
+	client := dial(t, s)
+	fillUp(t, client, "key")
+	if _, err := client.Compact(t.Context(), s.etcd.Server.KV().Rev(), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	closeServer(t, s)
+	s = startSmall(t, dir, oftenLooked)
+	defer closeServer(t, s)
+	awaitRoom(t, dial(t, s), "key")
 }
 
 // TestFullOfObjects: what is full of objects refuses writes, takes deletes, and then writes

@@ -5,7 +5,9 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // Path is where a server that serves snapshots gives a GET a snapshot of its etcd: the file of
@@ -23,6 +26,10 @@ const Path = "/sandlot/snapshot"
 
 // timeout bounds one snapshot. While it is read, etcd cannot use space again that is freed.
 const timeout = 30 * time.Minute
+
+// patience is how long a client may take to read what is sent at a time. One that reads nothing
+// would keep others from their snapshots, and etcd from being defragmented.
+const patience = time.Minute
 
 // IsRequest reports whether a request is for a snapshot. That takes as long as it takes.
 func IsRequest(_ *http.Request, info *request.RequestInfo) bool {
@@ -34,6 +41,8 @@ type Handler struct {
 	// Etcd is what they are of.
 	Etcd clientv3.Maintenance
 
+	// patience is the constant of the name, or shorter in a test.
+	patience time.Duration
 	// busy is held while one is given: each costs etcd a reading of all its data.
 	busy sync.Mutex
 }
@@ -60,8 +69,24 @@ func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer answer.Snapshot.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if _, err := io.Copy(w, answer.Snapshot); err != nil {
+	to := &impatient{w: w, deadlines: http.NewResponseController(w), patience: cmp.Or(s.patience, patience)}
+	if _, err := io.Copy(to, answer.Snapshot); err != nil {
 		klog.FromContext(ctx).Error(err, "A snapshot ended early")
 		panic(http.ErrAbortHandler) // so that the client sees that it is not all
 	}
+}
+
+// impatient writes to a client as long as that reads.
+type impatient struct {
+	w         io.Writer
+	deadlines *http.ResponseController
+	patience  time.Duration
+}
+
+// Write implements io.Writer.
+func (i *impatient) Write(p []byte) (int, error) {
+	if err := i.deadlines.SetWriteDeadline(clock.RealClock{}.Now().Add(i.patience)); err != nil {
+		return 0, fmt.Errorf("limiting the time of a write: %w", err)
+	}
+	return i.w.Write(p)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -80,5 +81,48 @@ func TestOneAtATime(t *testing.T) {
 	close(etcd.snapshots)
 	if got := ask(http.MethodGet); got.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("without etcd: %s", got.Status)
+	}
+}
+
+// endless is a snapshot that has no end.
+type endless struct{ closed chan struct{} }
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func (e endless) Close() error {
+	close(e.closed)
+	return nil
+}
+
+// TestClientThatReadsNothing: a client that asks for a snapshot and does not read it holds it
+// for a while only, by either version of HTTP.
+func TestClientThatReadsNothing(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(name, func(t *testing.T) {
+			etcd := piped{snapshots: make(chan io.ReadCloser, 1)}
+			server := httptest.NewUnstartedServer(&Handler{Etcd: etcd, patience: 10 * time.Millisecond})
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			snapshot := endless{make(chan struct{})}
+			etcd.snapshots <- snapshot
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+Path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := server.Client().Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.Proto != name {
+				t.Errorf("it is %s", response.Proto)
+			}
+			select {
+			case <-snapshot.closed:
+			case <-time.After(time.Minute):
+				t.Error("the snapshot is held")
+			}
+		})
 	}
 }

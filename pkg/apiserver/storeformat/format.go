@@ -59,6 +59,33 @@ func (e *TooNewError) Error() string {
 		e.Stored.Format, e.Key, e.Stored.Version, e.Version, Reads, e.Stored.Version)
 }
 
+// Check returns a *TooNewError if the store under a prefix in etcd has a format that this
+// version does not read. It writes nothing.
+func Check(ctx context.Context, kv clientv3.KV, storagePrefix, version string) error {
+	_, _, err := read(ctx, kv, Key(storagePrefix), version)
+	return err
+}
+
+// read returns the record under a key and the revision of etcd that wrote it, 0 if there is
+// none.
+func read(ctx context.Context, kv clientv3.KV, key, version string) (Record, int64, error) {
+	answer, err := kv.Get(ctx, key)
+	if err != nil {
+		return Record{}, 0, fmt.Errorf("reading %s: %w", key, err)
+	}
+	if len(answer.Kvs) == 0 {
+		return Record{}, 0, nil
+	}
+	var stored Record
+	if err := json.Unmarshal(answer.Kvs[0].Value, &stored); err != nil {
+		return Record{}, 0, fmt.Errorf("decoding %s, which says in which format the store is: %w", key, err)
+	}
+	if stored.Format > Reads {
+		return Record{}, 0, &TooNewError{Key: key, Stored: stored, Version: version}
+	}
+	return stored, answer.Kvs[0].ModRevision, nil
+}
+
 // timeout bounds the check when a server starts.
 const timeout = 20 * time.Second
 
@@ -77,23 +104,9 @@ func ensure(ctx context.Context, kv clientv3.KV, key string, ours Record) error 
 		return fmt.Errorf("encoding the format of the store: %w", err)
 	}
 	for {
-		answer, err := kv.Get(ctx, key)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", key, err)
-		}
-		var revision int64 // 0: it is not there
-		if len(answer.Kvs) > 0 {
-			var stored Record
-			if err := json.Unmarshal(answer.Kvs[0].Value, &stored); err != nil {
-				return fmt.Errorf("decoding %s, which says in which format the store is: %w", key, err)
-			}
-			switch {
-			case stored.Format > Reads:
-				return &TooNewError{Key: key, Stored: stored, Version: ours.Version}
-			case stored.Format >= ours.Format:
-				return nil
-			}
-			revision = answer.Kvs[0].ModRevision
+		stored, revision, err := read(ctx, kv, key, ours.Version)
+		if err != nil || revision > 0 && stored.Format >= ours.Format {
+			return err
 		}
 		// Another server that starts may have come first: then its word is read.
 		written, err := kv.Txn(ctx).

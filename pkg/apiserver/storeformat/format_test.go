@@ -83,18 +83,22 @@ func TestEnsure(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			checked := Check(t.Context(), client, prefix, "v2")
 			err := Ensure(t.Context(), client, prefix, "v2")
+			if fmt.Sprint(checked) != fmt.Sprint(err) {
+				t.Errorf("to check says %v, to start %v", checked, err)
+			}
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("got the error %v, want %q", err, tc.err)
 			}
-			if got := read(t, client, prefix); got != tc.want {
+			if got := readStored(t, client, prefix); got != tc.want {
 				t.Errorf("%s is stored, want %s", got, tc.want)
 			}
 		})
 	}
 }
 
-func read(t *testing.T, client *clientv3.Client, prefix string) string {
+func readStored(t *testing.T, client *clientv3.Client, prefix string) string {
 	t.Helper()
 	answer, err := client.Get(t.Context(), Key(prefix))
 	if err != nil || len(answer.Kvs) != 1 {
@@ -118,7 +122,7 @@ func TestFormatOnlyRises(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stored Record
-	if err := json.Unmarshal([]byte(read(t, client, prefix)), &stored); err != nil {
+	if err := json.Unmarshal([]byte(readStored(t, client, prefix)), &stored); err != nil {
 		t.Fatal(err)
 	}
 	if stored.Format != Reads {

@@ -35,9 +35,10 @@ func NewBackupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup",
 		Short: "Take a backup of the store, restore it on trial, and delete old ones",
-		Long: "Take a backup of the store of an API server with --serve-snapshots, read it back from\n" +
-			"the target, restore it into an etcd of its own and check what is in there. Then delete\n" +
-			"the backups that are not kept. If the new one is not good, no other is deleted.",
+		Long: "Take a snapshot of the store of an API server with --serve-snapshots, restore it into an\n" +
+			"etcd of its own and check what is in there. If it is good, write it to the target as a\n" +
+			"backup and read it back, and then delete the backups that are not kept. If it is not,\n" +
+			"no other is deleted.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			memory.FollowLimit(cmd.ErrOrStderr())
@@ -69,19 +70,17 @@ func (o *backupOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	clock := clock.RealClock{}
-	taker := backup.Taker{Source: source, Target: target, Recipients: recipients(identities), Scratch: o.scratch, Clock: clock}
+	taker := backup.Taker{Source: source, Target: target, Prefix: o.prefix,
+		Recipients: recipients(identities), Identities: readers(identities), Scratch: o.scratch, Clock: clock}
 	if taker.EncryptionConfig, err = ifThere(o.encryptionConfig); err != nil {
 		return err
 	}
-	b, err := taker.Take(ctx)
+	b, contents, err := taker.Take(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "took %s\n", b.Name)
-	if err := check(ctx, out, target, b, o.scratch, readers(identities)); err != nil {
-		return err
-	}
-	deleted, err := backup.Prune(ctx, target, o.retention, clock.Now())
+	fmt.Fprintf(out, "took and checked %s: %d keys, revision %d\n", b.Name, contents.Keys, contents.Revision)
+	deleted, err := backup.Prune(ctx, target, o.retention, b, clock.Now())
 	for _, old := range deleted {
 		fmt.Fprintf(out, "deleted %s\n", old.Name)
 	}
@@ -91,14 +90,14 @@ func (o *backupOptions) run(ctx context.Context, out io.Writer) error {
 	return list(ctx, out, target)
 }
 
-// check reads a backup back and restores it on trial.
-func check(ctx context.Context, out io.Writer, target backup.Target, b backup.Backup, scratch string, identities []age.Identity) (err error) {
-	opened, err := backup.Fetch(ctx, target, b, scratch, identities)
+// check restores a backup on trial.
+func (f *targetFlags) check(ctx context.Context, out io.Writer, target backup.Target, b backup.Backup, identities []age.Identity) (err error) {
+	opened, err := backup.Fetch(ctx, target, b, f.scratch, identities)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	if err := backup.Check(ctx, opened, scratch); err != nil {
+	if err := backup.Check(ctx, opened, f.scratch, f.prefix); err != nil {
 		return fmt.Errorf("%s is no good backup: %w", b.Name, err)
 	}
 	_, err = fmt.Fprintf(out, "checked %s: %d keys, revision %d\n", b.Name, opened.Contents.Keys, opened.Contents.Revision)
@@ -156,11 +155,11 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			b, err := backup.Find(cmd.Context(), target, name)
+			b, err := backup.Find(cmd.Context(), target, name, clock.RealClock{}.Now())
 			if err != nil {
 				return err
 			}
-			return check(cmd.Context(), cmd.OutOrStdout(), target, b, o.scratch, readers(identities))
+			return o.check(cmd.Context(), cmd.OutOrStdout(), target, b, readers(identities))
 		},
 	}
 	o.addTo(cmd.Flags())

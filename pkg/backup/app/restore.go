@@ -36,7 +36,7 @@ func NewRestoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			job.Target, job.Identities, job.Scratch = target, readers(identities), flags.scratch
+			job.Target, job.Identities, job.Scratch, job.Prefix = target, readers(identities), flags.scratch, flags.prefix
 			if job.Store, err = restore.ParseWorkload(store); err != nil {
 				return fmt.Errorf("--store: %w", err)
 			}

@@ -19,15 +19,16 @@ import (
 
 // targetFlags say where backups are and how they are read.
 type targetFlags struct {
-	target, identityFile, scratch string
+	target, identityFile, scratch, prefix string
 }
 
 func (f *targetFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.target, "target", f.target, ""+
-		"Where backups are: a folder, or s3://BUCKET/PREFIX with ?endpoint=URL, &region=REGION and &sse=AES256 or &sse=aws:kms:KEY where they are needed. "+
+		"Where backups are: a folder, or s3://BUCKET/PREFIX with ?endpoint=URL, &region=REGION and &sse=AES256 or &sse=aws:kms:KEY where they are needed, and &insecure=true for an http URL. "+
 		"The credentials of S3 are in the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what the cloud gives a pod.")
 	fs.StringVar(&f.identityFile, "identity-file", f.identityFile, ""+
 		"File with an identity of age (age-keygen). Backups are encrypted for it, and can be read with it only.")
+	fs.StringVar(&f.prefix, "etcd-prefix", backup.DefaultPrefix, "What --etcd-prefix is of the API servers whose store is in the backup.")
 	fs.StringVar(&f.scratch, "scratch-dir", os.TempDir(), "Folder for files that are needed meanwhile, with room for four times the store.")
 }
 

@@ -35,6 +35,8 @@ type Job struct {
 	Target     backup.Target
 	Backup     string
 	Identities []age.Identity
+	// Prefix begins the keys of the store.
+	Prefix string
 	// Scratch is a folder with room for four times the store.
 	Scratch string
 	// Store is what runs the store, of so many Members.
@@ -65,7 +67,7 @@ func (j Job) Run(ctx context.Context) error {
 
 func (j Job) restore(ctx context.Context, s *state) (err error) {
 	log := klog.FromContext(ctx)
-	b, err := backup.Find(ctx, j.Target, j.Backup)
+	b, err := backup.Find(ctx, j.Target, j.Backup, j.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (j Job) restore(ctx context.Context, s *state) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	prepared, err := backup.Prepare(ctx, opened, j.Scratch, j.Clock.Now())
+	prepared, err := backup.Prepare(ctx, opened, j.Scratch, j.Prefix, j.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -85,6 +87,9 @@ func (j Job) restore(ctx context.Context, s *state) (err error) {
 
 	if prepared.Breach != nil {
 		log.Error(prepared.Breach, "The store is not well, and is restored all the same")
+	}
+	if err := rehearseKeys(ctx, s.cluster, opened.EncryptionConfig()); err != nil {
+		return err
 	}
 	if err := j.stop(ctx, s); err != nil {
 		return err

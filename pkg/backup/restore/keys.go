@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -36,6 +37,35 @@ type encryptionResources struct {
 	Providers []json.RawMessage `json:"providers"`
 }
 
+// rehearseKeys does what keepKeys does but for writing, so that keys which cannot be kept are
+// found out before anything is stopped.
+func rehearseKeys(ctx context.Context, c cluster, file string) error {
+	if file == "" {
+		return nil
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	secret, err := c.encryptionSecret(ctx)
+	if err == nil && secret != nil {
+		_, err = joinKeys(secret.Data[encryptionKey], old)
+	}
+	if err != nil {
+		return fmt.Errorf("the keys of the backup cannot be kept in Secret %s: %w", EncryptionSecret, err)
+	}
+	return nil
+}
+
+// encryptionSecret returns the Secret, or nil if there is none.
+func (c cluster) encryptionSecret(ctx context.Context) (*corev1.Secret, error) {
+	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, EncryptionSecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return secret, err
+}
+
 // keepKeys makes sure that API servers can read what a backup was encrypted with: its
 // configuration is that of the install if there is none, and is added behind it otherwise.
 func keepKeys(ctx context.Context, c cluster, file string) error {
@@ -48,16 +78,16 @@ func keepKeys(ctx context.Context, c cluster, file string) error {
 	}
 	secrets := c.client.CoreV1().Secrets(c.namespace)
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		secret, err := secrets.Get(ctx, EncryptionSecret, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		secret, err := c.encryptionSecret(ctx)
+		if err != nil {
+			return err
+		}
+		if secret == nil {
 			// Only this way of creating can be allowed by name.
 			secret := applycorev1.Secret(EncryptionSecret, c.namespace).
 				WithLabels(map[string]string{"app.kubernetes.io/part-of": "sandlot"}).
 				WithData(map[string][]byte{encryptionKey: old})
 			_, err = secrets.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: SecretName})
-			return err
-		}
-		if err != nil {
 			return err
 		}
 		joined, err := joinKeys(secret.Data[encryptionKey], old)

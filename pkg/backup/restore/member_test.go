@@ -207,6 +207,48 @@ func TestMemberKeepsItsData(t *testing.T) {
 	}
 }
 
+// TestMemberOfTwoAttempts: while a second attempt has nothing to offer yet, a member that the
+// first one has not reached does not start, and one that has its data does.
+func TestMemberOfTwoAttempts(t *testing.T) {
+	first := offer(t, "one", snapshotOf(t, "first"), nil)
+	done, fresh := embedded(t, first), embedded(t, first)
+	if err := done.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	secret := map[string][]byte{}
+	for _, key := range []string{keyID, keyToken, keyCA, keySHA256} {
+		text, err := done.read(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret[key] = []byte(text)
+	}
+	dir := t.TempDir()
+	for name, text := range remembering(secret, []byte("{}")) {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done.SecretDir, done.From = dir, "https://127.0.0.1:1"
+	fresh.SecretDir, fresh.From = done.SecretDir, done.From
+	if err := done.Run(t.Context()); err != nil {
+		t.Errorf("a member that has the data: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := fresh.Run(ctx); err == nil {
+		t.Error("a member without data would start")
+	}
+}
+
+// TestRemembering: before the first offer there is none.
+func TestRemembering(t *testing.T) {
+	data := remembering(map[string][]byte{keyReplicas: []byte("old"), keyRestored: []byte("job")}, []byte("new"))
+	if len(data) != 1 || string(data[keyReplicas]) != "new" {
+		t.Errorf("the Secret has %q", data)
+	}
+}
+
 // TestThreeMembers: three members of an etcd become one, and have nothing to do with one that
 // has the data of before.
 func TestThreeMembers(t *testing.T) {

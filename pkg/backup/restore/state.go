@@ -86,7 +86,9 @@ func (s *state) replicas() (map[string]int32, error) {
 }
 
 // remember adds how many pods workloads have, but for those that have none: they are stopped
-// already. Members of an earlier attempt have nothing to fetch any more.
+// already. What an earlier attempt offered is left until there is something else to fetch: a
+// member that has lost its data to that attempt, or never had any, would start without, and the
+// API server of an empty store has the pods of all sandboxes deleted. It waits, and is stopped.
 func (s *state) remember(ctx context.Context, workloads []Workload) error {
 	known, err := s.replicas()
 	if err != nil {
@@ -105,7 +107,18 @@ func (s *state) remember(ctx context.Context, workloads []Workload) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, map[string][]byte{keyReplicas: text})
+	return s.write(ctx, remembering(s.secret.Data, text))
+}
+
+// remembering returns what is in the Secret when a restore begins.
+func remembering(before map[string][]byte, replicas []byte) map[string][]byte {
+	data := map[string][]byte{keyReplicas: replicas}
+	for _, key := range []string{keyID, keyToken, keyCA, keySHA256} {
+		if value, ok := before[key]; ok {
+			data[key] = value
+		}
+	}
+	return data
 }
 
 // restored notes that the store has been restored by a Job, and that members have nothing to

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -73,7 +74,8 @@ func (c cluster) scale(ctx context.Context, w Workload, replicas int32) error {
 	return nil
 }
 
-// pods returns the pods of a workload, those that are being deleted too.
+// pods returns the pods of a workload in which something may run, those that are being deleted
+// too.
 func (c cluster) pods(ctx context.Context, w Workload) ([]corev1.Pod, error) {
 	scale, err := c.scaler(w).GetScale(ctx, w.Name, metav1.GetOptions{})
 	if err != nil {
@@ -86,7 +88,15 @@ func (c cluster) pods(ctx context.Context, w Workload) ([]corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pods of %s: %w", w, err)
 	}
-	return list.Items, nil
+	return living(list.Items), nil
+}
+
+// living returns those of pods that have not ended. A ReplicaSet leaves one that was evicted
+// where it is, for as long as the ReplicaSet is there.
+func living(pods []corev1.Pod) []corev1.Pod {
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	})
 }
 
 func isReady(pod *corev1.Pod) bool {

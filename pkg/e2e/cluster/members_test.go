@@ -77,7 +77,7 @@ done
 	lost.start(t, "--initial-cluster-state=existing")
 	lost.awaitKey(t, "/sandlot/agents.kruise.io/sandboxsets/"+ns+"/pool")
 	book.blocks["fill"] = "etcdctl $FLAGS put /something else\n"
-	book.run(t, "settings", "fill", "space")
+	book.run(t, "settings", "fill", "space", "disarm")
 	lost.awaitKey(t, "/sandlot/agents.kruise.io/sandboxsets/"+ns+"/pool")
 }
 
