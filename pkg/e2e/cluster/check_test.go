@@ -206,7 +206,7 @@ func (s *site) checker(t *testing.T) string {
 		Subjects:   subjects,
 	}, metav1.CreateOptions{})
 	if err == nil {
-		_, err = s.kube.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		_, err = s.kube.RbacV1().RoleBindings(controlplane.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "checkers"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "sandlot-checker"},
 			Subjects:   subjects,
