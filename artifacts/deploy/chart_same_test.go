@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // valuesOf are the values of the chart that are the same choice as an overlay.
@@ -57,6 +59,9 @@ func TestChartIsTheSame(t *testing.T) {
 				}
 				t.Run(strings.Join([]string{overlay, name, ns}, "/"), func(t *testing.T) {
 					t.Parallel()
+					if overlay != "default" && len(choice.components) == 1 {
+						expect.LongOnly(t) // each component once, and all of them with each overlay
+					}
 					install := "resources: [%s/" + overlay + "]\ncomponents: [" + below(choice.components) + "]\n"
 					checkSame(t, ns, install, choice.over, valuesOf[overlay], choice.values)
 				})
