@@ -18,6 +18,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -235,8 +237,14 @@ func withCluster(t *testing.T, name string) testutil.Option {
 		http.Error(w, "not there", http.StatusNotFound)
 	}))
 	t.Cleanup(cluster.Close)
+	config := &restclient.Config{Host: cluster.URL}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return testutil.WithConfig(func(c *apiserver.Config) {
-		c.GenericConfig.ClientConfig = &restclient.Config{Host: cluster.URL}
+		c.GenericConfig.ClientConfig = config
+		c.GenericConfig.SharedInformerFactory = informers.NewSharedInformerFactory(client, 0)
 	})
 }
 

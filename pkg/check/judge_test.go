@@ -172,6 +172,7 @@ func TestJudgePolicies(t *testing.T) {
 			p.bound = append(p.bound, b)
 		}
 		p.there[dryrunpolicy.Name].Spec = dryrunpolicy.Spec()
+		p.there[podsPolicy].Spec.FailurePolicy = new(admissionregistrationv1.Ignore)
 		p.network = []networkingv1.NetworkPolicy{{Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}}}
 		return p
 	}

@@ -60,12 +60,12 @@ func lookAtPolicies(ctx context.Context, c *cluster) ([]findings.Finding, string
 	return judgePolicies(&found, c.namespace), "the policies that hold the programs and their pods are in force", nil
 }
 
-// inForce reports whether a policy is there, and denies everywhere what it cannot judge too.
-// What it says is not looked at.
-func (p *policies) inForce(name string) bool {
+// inForce reports whether a policy is there, has the failure policy that is meant, and denies
+// everywhere. What it says is not looked at.
+func (p *policies) inForce(name string, failure admissionregistrationv1.FailurePolicyType) bool {
 	policy := p.there[name]
 	return policy != nil && policy.Spec.ParamKind == nil &&
-		ptr.Deref(policy.Spec.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Fail &&
+		ptr.Deref(policy.Spec.FailurePolicy, admissionregistrationv1.Fail) == failure &&
 		slices.ContainsFunc(p.bound, func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
 			return dryrunpolicy.Denies(b, name)
 		})
@@ -78,12 +78,13 @@ func judgePolicies(p *policies, namespace string) (found []findings.Finding) {
 			fmt.Sprintf("%s may create pods in every namespace, and nothing holds it to dry runs: %v", apiServer, err),
 			"apply the policy and its binding again, or take the right away: docs/install.md, What each permission is for"))
 	}
-	if !p.inForce(priorityPolicy) {
+	if !p.inForce(priorityPolicy, admissionregistrationv1.Fail) {
 		found = append(found, problem(findings.Warning, "ValidatingAdmissionPolicy "+priorityPolicy,
 			fmt.Sprintf("no policy %s with a binding that denies is in force, so anyone's pods can take the places of others by PriorityClass sandlot-system", priorityPolicy),
 			"apply the policy and its binding again"))
 	}
-	if !p.inForce(podsPolicy) {
+	// No pod of a cluster is kept by an error in it.
+	if !p.inForce(podsPolicy, admissionregistrationv1.Ignore) {
 		found = append(found, problem(findings.Warning, "ValidatingAdmissionPolicy "+podsPolicy,
 			fmt.Sprintf("no policy %s with a binding that denies is in force, so pods of sandboxes can be deleted past their sandboxes", podsPolicy),
 			"apply it again, if it was not left out on purpose: docs/operations.md"))

@@ -4,9 +4,13 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -31,11 +35,29 @@ func TestDashboard(t *testing.T) {
 	if _, err := c.SandboxSets(ns).Create(t.Context(), never, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// This cluster has no backups. One of which the CronJob is there counts from then on.
+	jobs := c.kube.BatchV1().CronJobs(controlplane.Namespace)
+	backups := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "sandlot-backup"}}
+	backups.Spec.Schedule, backups.Spec.Suspend = "0 0 1 1 *", new(true)
+	backups.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "backup", Image: "none.example.com/none:1"}},
+	}
+	if _, err := jobs.Create(t.Context(), backups, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, jobs.Delete, backups.Name)
 	scraper := scraper(t, ns)
 	managers, err := sandlot.Metrics(scraper.config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // it is looked for once a minute
+		code, text, err := getPage(ctx, managers, "/metrics")
+		if err == nil && !strings.Contains(text, "sandlot_backup_last_success_timestamp_seconds") {
+			err = fmt.Errorf("%d, and no time of a backup", code)
+		}
+		return err
+	})
 	expect.Dashboard(t, root, 3, func(round int) map[string]expect.Metrics {
 		c.claim(t, ns, builders.Claim(fmt.Sprintf("claim-%d", round), 1))
 		expect.FullPool(t, c, ns, "pool", 2)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -115,7 +116,7 @@ func (s *site) awaitDryRuns(t *testing.T, server *rest.Config, state string) {
 		}
 		return err
 	})
-	ns := fmt.Sprintf("%s-%d", state, tries)
+	ns := state + "-" + utilrand.String(5) // each state comes more than once
 	s.makeNamespace(t, ns)
 	if err := judge(t.Context(), ns); err != nil {
 		t.Error(err)

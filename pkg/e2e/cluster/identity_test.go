@@ -577,11 +577,16 @@ func uniqueUser(t testing.TB, name string) string {
 // serviceAccount makes a service account and returns clients with a token of it.
 func serviceAccount(t testing.TB, ns, name string) *clients {
 	t.Helper()
+	return serviceAccountOf(t, &site{plane, admin(t)}, ns, name)
+}
+
+func serviceAccountOf(t testing.TB, s *site, ns, name string) *clients {
+	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := admin(t).kube.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := s.kube.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	path, err := plane.ServiceAccountKubeconfig(t.Context(), ns, name)
+	path, err := s.ServiceAccountKubeconfig(t.Context(), ns, name)
 	if err != nil {
 		t.Fatal(err)
 	}

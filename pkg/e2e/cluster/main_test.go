@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 // atOnce is how many parallel tests run at a time unless -parallel says another number: more
 // than there are processors, because most of the time they wait for the cluster.
-const atOnce = "6"
+const atOnce = "3"
 
 func run(m *testing.M) (code int) {
 	flag.Parse()

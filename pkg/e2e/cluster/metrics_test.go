@@ -24,8 +24,13 @@ import (
 // metrics.
 func scraper(t *testing.T, ns string) *clients {
 	t.Helper()
-	c := serviceAccount(t, ns, "scraper")
-	bindings := admin(t).kube.RbacV1().ClusterRoleBindings()
+	return scraperOf(t, &site{plane, admin(t)}, ns)
+}
+
+func scraperOf(t *testing.T, s *site, ns string) *clients {
+	t.Helper()
+	c := serviceAccountOf(t, s, ns, "scraper")
+	bindings := s.kube.RbacV1().ClusterRoleBindings()
 	if _, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: ns + "-scraper"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sandlot-metrics-reader"},

@@ -69,15 +69,19 @@ func testPolicyOfOwned(t *testing.T, admin, controllers *clients, ns string, mea
 	dryRun := []string{metav1.DryRunAll}
 	as := controllers.ownedWrites(ns)
 	for i, w := range admin.ownedWrites(ns) {
-		for _, object := range []metav1.ObjectMeta{
-			{Name: "anybodys"},
-			{Name: "claimed", OwnerReferences: owner("SandboxClaim")},
-			{Name: "labelled", Labels: ours},
-			{Name: "owned", OwnerReferences: owner(map[string]string{"Service": "Sandbox", "NetworkPolicy": "SandboxTemplate"}[w.kind])},
-		} {
-			if err := w.create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
+		// The garbage collector deletes what is of owners that there are not.
+		there := func(ctx context.Context) error {
+			for _, object := range []metav1.ObjectMeta{
+				{Name: "anybodys"},
+				{Name: "claimed", OwnerReferences: owner("SandboxClaim")},
+				{Name: "labelled", Labels: ours},
+				{Name: "owned", OwnerReferences: owner(map[string]string{"Service": "Sandbox", "NetworkPolicy": "SandboxTemplate"}[w.kind])},
+			} {
+				if err := w.create(ctx, object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+					return err
+				}
 			}
+			return nil
 		}
 		created, unlabelled := "", "its own label"
 		if !meant {
@@ -106,6 +110,9 @@ func testPolicyOfOwned(t *testing.T, admin, controllers *clients, ns string, mea
 			"changing it while it has a label": {try: as[i].patched("labelled", `{"metadata":{"annotations":{"a":"b"}}}`)},
 		} {
 			expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a policy takes a moment to be known
+				if err := there(ctx); err != nil {
+					return err
+				}
 				err := c.try(ctx)
 				switch {
 				case c.denied == "" && err != nil:

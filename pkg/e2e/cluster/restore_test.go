@@ -103,7 +103,7 @@ func (d *disaster) run(t *testing.T) {
 // checkLastBackup looks for the metric that an operator's alert is about.
 func (d *disaster) checkLastBackup(t *testing.T) {
 	t.Helper()
-	metrics, err := d.sandlot.Metrics(d.site.config)
+	metrics, err := d.sandlot.Metrics(scraperOf(t, d.site, metav1.NamespaceDefault).config)
 	if err != nil {
 		t.Fatal(err)
 	}
