@@ -4,6 +4,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,16 +62,9 @@ func openBucket(text string) (*bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--target %s: %w", u.Redacted(), err)
 	}
-	endpoint := query.Get("endpoint")
-	if endpoint == "" {
-		endpoint = defaultEndpoint
-	}
-	at, err := url.Parse(endpoint)
-	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || strings.Trim(at.Path, "/") != "" {
-		return nil, fmt.Errorf("--target %s: the endpoint is no URL of a server, such as https://s3.example.com", u.Redacted())
-	}
-	if at.Scheme == "http" && query.Get("insecure") != "true" {
-		return nil, fmt.Errorf("--target %s: all that is stored, and its keys, would be sent in the clear: use https, or say insecure=true", u.Redacted())
+	at, err := parseEndpoint(query)
+	if err != nil {
+		return nil, fmt.Errorf("--target %s: %w", u.Redacted(), err)
 	}
 	client, err := minio.New(at.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
@@ -88,6 +82,19 @@ func openBucket(text string) (*bucket, error) {
 		b.prefix = prefix + "/"
 	}
 	return b, nil
+}
+
+// parseEndpoint returns the URL of the server. In the clear it is only if that is asked for.
+func parseEndpoint(query url.Values) (*url.URL, error) {
+	endpoint := cmp.Or(query.Get("endpoint"), defaultEndpoint)
+	at, err := url.Parse(endpoint)
+	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || strings.Trim(at.Path, "/") != "" {
+		return nil, errors.New("the endpoint is no URL of a server, such as https://s3.example.com")
+	}
+	if at.Scheme == "http" && query.Get("insecure") != "true" {
+		return nil, errors.New("all that is stored, and its keys, would be sent in the clear: use https, or say insecure=true")
+	}
+	return at, nil
 }
 
 // parseSSE returns how the server encrypts: not told, AES256, or aws:kms and the id of a key.
