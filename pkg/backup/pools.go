@@ -19,8 +19,8 @@ import (
 // limits to 128 operations.
 const page = 100
 
-// emptyPools deletes the sandboxes under a prefix that are in a pool, and returns how many they were. One of
-// them may have been handed out after the snapshot, which the store cannot know.
+// emptyPools deletes the sandboxes under a prefix that are in a pool, and returns how many they
+// were. One of them may have been handed out after the snapshot, which the store cannot know.
 func emptyPools(ctx context.Context, kv clientv3.KV, prefix string, read value.ResourceTransformers) (int, error) {
 	resource := v1alpha1.Resource("sandboxes")
 	transformer := read.TransformerForResource(resource)

@@ -145,8 +145,8 @@ func (g *Guard) Authenticator(inner authenticator.Request) authenticator.Request
 	})
 }
 
-// begin takes a place, or shares that of a request with the same credentials, and returns what gives it back, which may be called several times
-// and counts once; nil if there is none.
+// begin takes a place, or shares that of a request with the same credentials, and returns what
+// gives it back, which may be called several times and counts once; nil if there is none.
 func (g *Guard) begin(from netip.Prefix, presented credentials) func(bad bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 )
 
 // TestMetricsFlood: a flood of bad tokens costs few reviews, which take nothing from the limit
-// of the program that serves the metrics. The cluster takes nobody's word here; whom it lets to
+// of the program that serves the metrics. The cluster answers no review here; who may read
 // metrics is tested in pkg/e2e/cluster.
 func TestMetricsFlood(t *testing.T) {
 	var reviews atomic.Int32

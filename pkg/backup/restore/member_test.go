@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -77,17 +77,8 @@ func snapshotOf(t *testing.T, value string) string {
 	if _, err := client.Put(t.Context(), "key", value); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := client.SnapshotWithVersion(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Snapshot.Close()
-	content, err := io.ReadAll(answer.Snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "snapshot.db")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	if _, err := snapshot.SaveWithVersion(t.Context(), zap.NewNop(), clientv3.Config{Endpoints: server.Endpoints()}, path); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -85,7 +85,8 @@ func TestDryRunsNeedTheirPolicy(t *testing.T) {
 }
 
 // awaitDryRuns waits until templates are judged by the cluster, or taken with a warning that
-// does not say why, and holds the server to it: no other request for a pod has been made then, and none to keep it.
+// does not say why, and holds the server to it: no other request for a pod has been made then,
+// and none to keep it.
 func (s *site) awaitDryRuns(t *testing.T, server *rest.Config, state string) {
 	t.Helper()
 	tries := 0
