@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -29,6 +30,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
+	"github.com/sandlot-io/sandlot/pkg/memory"
 	"github.com/sandlot-io/sandlot/pkg/version"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -158,6 +160,7 @@ func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *e
 // its end.
 func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 	err := server.AddPostStartHook("sandbox-allocation", func(hook genericapiserver.PostStartHookContext) error {
+		a.running.Go(func() { a.load(hook) })
 		a.running.Go(func() { a.sandboxes.run(hook) })
 		a.running.Go(func() { a.sets.run(hook) })
 		a.running.Go(func() { a.templates.run(hook) })
@@ -183,6 +186,24 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		return fmt.Errorf("adding the liveness check: %w", err)
 	}
 	return server.AddReadyzChecks(healthz.NamedCheck("pool-index", a.ready))
+}
+
+// afterReady is how long after this server is ready its clients may still read all that is
+// stored, as controllers do that waited for it.
+const afterReady = 5 * time.Second
+
+// load keeps memory as for a load, until everything is read.
+func (a *allocation) load(ctx context.Context) {
+	done := memory.Load()
+	defer done()
+	isReady := func(context.Context) (bool, error) { return a.ready(nil) == nil, nil }
+	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, isReady) != nil {
+		return
+	}
+	select {
+	case <-time.After(afterReady):
+	case <-ctx.Done():
+	}
 }
 
 // stalled is how long the watch of sandboxes may owe what this server has

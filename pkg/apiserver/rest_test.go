@@ -19,7 +19,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -237,14 +237,10 @@ func withCluster(t *testing.T, name string) testutil.Option {
 		http.Error(w, "not there", http.StatusNotFound)
 	}))
 	t.Cleanup(cluster.Close)
-	config := &restclient.Config{Host: cluster.URL}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return testutil.WithConfig(func(c *apiserver.Config) {
-		c.GenericConfig.ClientConfig = config
-		c.GenericConfig.SharedInformerFactory = informers.NewSharedInformerFactory(client, 0)
+		c.GenericConfig.ClientConfig = &restclient.Config{Host: cluster.URL}
+		// What the server watches in a cluster has nothing to do with it, and is empty.
+		c.GenericConfig.SharedInformerFactory = informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	})
 }
 

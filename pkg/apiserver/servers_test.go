@@ -6,9 +6,13 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
@@ -50,7 +54,8 @@ func startThree(t *testing.T) (*testutil.Server, *tapKV, *countSandboxes) {
 // the sync window, and a moment more.
 const takenUp = 6500 * time.Millisecond
 
-// A claim that waits for long is still the work of one server.
+// A claim that waits for long is still the work of one server. How many transactions that
+// takes depends on how late the watches of the servers are: they share a pool.
 func TestOneServerServesALateClaim(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -63,16 +68,47 @@ func TestOneServerServesALateClaim(t *testing.T) {
 	}
 	time.Sleep(takenUp)
 	kv.comesToRest(t, expect.Patience)
-	before := kv.writes.Load()
+	served := &servedBy{claims: map[string]map[*tappedKV]bool{}}
+	kv.decide(served.note)
 	s.Stock(t, set, 0, n)
 	for i := range n {
 		s.AwaitClaim(t, "default", fmt.Sprintf("c-%d", i), testutil.Completed)
 	}
-	kv.comesToRest(t, 10*time.Second)
-	// Each claim is one transaction, and now and then one that comes too late.
-	if sent := kv.writes.Load() - before; sent > n+n/2 {
-		t.Errorf("%d claims are served with %d transactions, want about one for each", n, sent)
+	kv.comesToRest(t, expect.Patience)
+	kv.decide(nil)
+	several := 0
+	for _, servers := range served.claims {
+		if len(servers) > 1 {
+			several++
+		}
 	}
+	// A server that is kept from its lease for long may leave some to others.
+	if len(served.claims) != n || several > n/5 {
+		t.Errorf("of %d claims %d were written, %d of them by several servers", n, len(served.claims), several)
+	}
+}
+
+// servedBy is which servers sent transactions that write claims, by the keys of these.
+type servedBy struct {
+	mu     sync.Mutex
+	claims map[string]map[*tappedKV]bool
+}
+
+// note sends a transaction.
+func (s *servedBy) note(t *tapTxn) (*clientv3.TxnResponse, error) {
+	s.mu.Lock()
+	for _, op := range t.then {
+		key := string(op.KeyBytes())
+		if !op.IsPut() || !strings.Contains(key, "/sandboxclaims/") {
+			continue
+		}
+		if s.claims[key] == nil {
+			s.claims[key] = map[*tappedKV]bool{}
+		}
+		s.claims[key][t.kv] = true
+	}
+	s.mu.Unlock()
+	return t.send()
 }
 
 // What is made for a claim that waited for long is admitted, and so charged to a quota,

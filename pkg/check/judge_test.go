@@ -148,17 +148,17 @@ func TestJudgeLease(t *testing.T) {
 	}
 	judge := func(name string, lease *coordinationv1.Lease, want ...string) {
 		t.Helper()
-		expectFound(t, name, judgeLease(controllersLease, lease, "agents", now), want...)
+		expectFound(t, name, controllers.judge(lease, "agents", now), want...)
 	}
 	judge("held", held(time.Second))
 	judge("about to be another's", held(time.Minute))
 	judge("stale", held(2*time.Minute), "Error: Lease agents/sandlot-controller-manager was renewed 2m0s ago")
 	judge("given back", &coordinationv1.Lease{}, "Error: Lease agents/sandlot-controller-manager is held by none")
 	judge("never there", nil, "Error: Lease agents/sandlot-controller-manager is not there")
-	expectFound(t, "certificates", judgeLease(certificatesLease, held(time.Second), "agents", now))
-	expectFound(t, "none keeps certificates", judgeLease(certificatesLease, held(2*time.Minute), "agents", now), "Error: Lease agents/sandlot-certificates was renewed 2m0s ago")
-	expectFound(t, "certificates given back", judgeLease(certificatesLease, &coordinationv1.Lease{}, "agents", now)) // as when that was switched off
-	expectFound(t, "certificates are not kept", judgeLease(certificatesLease, nil, "agents", now))
+	expectFound(t, "certificates", keeping.judge(held(time.Second), "agents", now))
+	expectFound(t, "none keeps certificates", keeping.judge(held(2*time.Minute), "agents", now), "Error: Lease agents/sandlot-certificates was renewed 2m0s ago")
+	expectFound(t, "certificates given back", keeping.judge(&coordinationv1.Lease{}, "agents", now)) // as when that was switched off
+	expectFound(t, "certificates are not kept", keeping.judge(nil, "agents", now))
 }
 
 func TestJudgePolicies(t *testing.T) {

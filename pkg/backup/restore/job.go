@@ -88,13 +88,13 @@ func (j Job) restore(ctx context.Context, s *state) (err error) {
 	if prepared.Breach != nil {
 		log.Error(prepared.Breach, "The store is not well, and is restored all the same")
 	}
-	if err := rehearseKeys(ctx, s.cluster, opened.EncryptionConfig()); err != nil {
+	if err := keepKeys(ctx, s.cluster, opened.EncryptionConfig(), true); err != nil {
 		return err
 	}
 	if err := j.stop(ctx, s); err != nil {
 		return err
 	}
-	if err := keepKeys(ctx, s.cluster, opened.EncryptionConfig()); err != nil {
+	if err := keepKeys(ctx, s.cluster, opened.EncryptionConfig(), false); err != nil {
 		return err
 	}
 	if err := j.hand(ctx, s, prepared); err != nil {

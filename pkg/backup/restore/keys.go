@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -37,57 +36,34 @@ type encryptionResources struct {
 	Providers []json.RawMessage `json:"providers"`
 }
 
-// rehearseKeys does what keepKeys does but for writing, so that keys which cannot be kept are
-// found out before anything is stopped.
-func rehearseKeys(ctx context.Context, c cluster, file string) error {
-	if file == "" {
-		return nil
-	}
-	old, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	secret, err := c.encryptionSecret(ctx)
-	if err == nil && secret != nil {
-		_, err = joinKeys(secret.Data[encryptionKey], old)
-	}
-	if err != nil {
-		return fmt.Errorf("the keys of the backup cannot be kept in Secret %s: %w", EncryptionSecret, err)
-	}
-	return nil
-}
-
-// encryptionSecret returns the Secret, or nil if there is none.
-func (c cluster) encryptionSecret(ctx context.Context) (*corev1.Secret, error) {
-	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, EncryptionSecret, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return secret, err
-}
-
 // keepKeys makes sure that API servers can read what a backup was encrypted with: its
 // configuration is that of the install if there is none, and is added behind it otherwise.
-func keepKeys(ctx context.Context, c cluster, file string) error {
+// With dryRun nothing is changed, so that keys which cannot be kept are found out before
+// anything is stopped.
+func keepKeys(ctx context.Context, c cluster, file string, dryRun bool) error {
 	if file == "" {
 		return nil
 	}
 	old, err := os.ReadFile(file)
 	if err != nil {
 		return err
+	}
+	var dry []string
+	if dryRun {
+		dry = []string{metav1.DryRunAll}
 	}
 	secrets := c.client.CoreV1().Secrets(c.namespace)
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		secret, err := c.encryptionSecret(ctx)
-		if err != nil {
-			return err
-		}
-		if secret == nil {
+		secret, err := secrets.Get(ctx, EncryptionSecret, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
 			// Only this way of creating can be allowed by name.
 			secret := applycorev1.Secret(EncryptionSecret, c.namespace).
 				WithLabels(map[string]string{"app.kubernetes.io/part-of": "sandlot"}).
 				WithData(map[string][]byte{encryptionKey: old})
-			_, err = secrets.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: SecretName})
+			_, err = secrets.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: SecretName, DryRun: dry})
+			return err
+		}
+		if err != nil {
 			return err
 		}
 		joined, err := joinKeys(secret.Data[encryptionKey], old)
@@ -98,7 +74,7 @@ func keepKeys(ctx context.Context, c cluster, file string) error {
 			secret.Data = map[string][]byte{}
 		}
 		secret.Data[encryptionKey] = joined
-		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{DryRun: dry})
 		return err
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,5 +96,5 @@ func TestDashboard(t *testing.T) {
 			"sandlot-apiserver":          {Config: s.Config, URL: s.Config.Host + "/metrics"},
 			"sandlot-controller-manager": {Config: &rest.Config{}, URL: controllers},
 		}
-	}, "--ignore", "sandlot_certificate_|sandlot_pod_dry_runs")
+	}, "--ignore", strings.Join(notHere, "|"))
 }

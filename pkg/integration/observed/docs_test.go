@@ -24,6 +24,7 @@ import (
 var notHere = []string{
 	"sandlot_certificate_expiration_timestamp_seconds", "sandlot_etcd_member_up", "sandlot_pod_dry_runs",
 	"sandlot_encryption_rewrite_pending", "sandlot_encryption_rewrites_total", "sandlot_encryption_unreadable_values",
+	"sandlot_backup_last_success_timestamp_seconds",
 }
 
 // The page about metrics has all of them and no others.

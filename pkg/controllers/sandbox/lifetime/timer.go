@@ -12,9 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
@@ -65,12 +67,22 @@ func (t *Timer[T]) Register(_ context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(t.Name()).
 		WithOptions(queue.Options[reconcile.Request](t.Workers)).
-		Watches(t.Empty(), t.events()).
+		Watches(t.Empty(), t.events(), builder.WithPredicates(predicate.NewPredicateFuncs(t.ends))).
 		Complete(t)
 }
 
-// events queues an object for its time. The many that have none cost nothing. An object
-// whose time moves, or is far away, is queued for earlier, and Reconcile sees that it is
+// ends reports whether the time of an object ever comes. The many that have none cost
+// nothing more than this.
+func (t *Timer[T]) ends(object client.Object) bool {
+	typed, ok := object.(T)
+	if !ok {
+		return false
+	}
+	_, ok = t.Due(typed, t.Clock.Now())
+	return ok
+}
+
+// events queues an object for its time. An object whose time moves, or is far away, is queued for earlier, and Reconcile sees that it is
 // not due.
 func (t *Timer[T]) events() handler.EventHandler {
 	enqueue := func(object client.Object, q queue.Interface) {

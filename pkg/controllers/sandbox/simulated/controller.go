@@ -19,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -74,9 +76,16 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(queue.Options[reconcile.Request](c.options.Workers)).
-		Watches(&v1alpha1.Sandbox{}, c.events()).
+		Watches(&v1alpha1.Sandbox{}, c.events(), builder.WithPredicates(predicate.Funcs{CreateFunc: hasStep})).
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(enqueueStarting)).
 		Complete(c)
+}
+
+// hasStep reports whether there is anything to do for a sandbox that is seen for the first
+// time, of which there may be very many.
+func hasStep(e event.CreateEvent) bool {
+	sandbox, ok := e.Object.(*v1alpha1.Sandbox)
+	return ok && stepOf(sandbox) != none
 }
 
 // events queues a sandbox for its next step. One that runs and is to run is not queued,

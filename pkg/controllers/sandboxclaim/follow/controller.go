@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -57,7 +59,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Named(c.Name()).
 		WithOptions(queue.Options[reconcile.Request](c.workers)).
 		Watches(&v1alpha1.SandboxClaim{}, c.claimEvents()).
-		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
+		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents(), builder.WithPredicates(predicate.Funcs{CreateFunc: isNews})).
 		Complete(c)
 }
 

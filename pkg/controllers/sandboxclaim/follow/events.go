@@ -82,12 +82,16 @@ func (n news) isBound() bool { return n.claim.Name != "" && n.uid != "" }
 // the claim says of itself.
 func (n news) isExpected() bool { return n.starting || n.cause.rank == well }
 
+// isNews reports whether a sandbox was made while this program runs. The claims of those
+// that were there before are queued themselves.
+func isNews(e event.CreateEvent) bool { return !e.IsInInitialList }
+
 // sandboxEvents queues the claims of sandboxes that change in a way that their claims can
 // see. A sandbox that is claimed, and is well, is none: so claims cost nothing here.
 func (c *Controller) sandboxEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue.Interface) {
-			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok && !e.IsInInitialList {
+			if sandbox, ok := e.Object.(*v1alpha1.Sandbox); ok {
 				if is := newsOf(sandbox); is.isBound() && !is.isExpected() {
 					c.enqueue(reconcile.Request{NamespacedName: is.claim}, q)
 				}
