@@ -188,14 +188,19 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 	return server.AddReadyzChecks(healthz.NamedCheck("pool-index", a.ready))
 }
 
-// afterReady is how long after this server is ready its clients may still read all that is
-// stored, as controllers do that waited for it.
-const afterReady = 5 * time.Second
+const (
+	// afterReady is how long after this server is ready its clients may still read all that
+	// is stored, as controllers do that waited for it.
+	afterReady = 5 * time.Second
+	// longestLoad is how long a server that never gets ready keeps more garbage for that.
+	longestLoad = 5 * time.Minute
+)
 
 // load keeps memory as for a load, until everything is read.
 func (a *allocation) load(ctx context.Context) {
-	done := memory.Load()
-	defer done()
+	ctx, cancel := context.WithTimeout(ctx, longestLoad)
+	defer cancel()
+	defer memory.Load()()
 	isReady := func(context.Context) (bool, error) { return a.ready(nil) == nil, nil }
 	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, isReady) != nil {
 		return

@@ -70,21 +70,20 @@ func TestOneServerServesALateClaim(t *testing.T) {
 	kv.comesToRest(t, expect.Patience)
 	served := &servedBy{claims: map[string]map[*tappedKV]bool{}}
 	kv.decide(served.note)
+	before := kv.writes.Load()
 	s.Stock(t, set, 0, n)
 	for i := range n {
 		s.AwaitClaim(t, "default", fmt.Sprintf("c-%d", i), testutil.Completed)
 	}
 	kv.comesToRest(t, expect.Patience)
 	kv.decide(nil)
-	several := 0
-	for _, servers := range served.claims {
-		if len(servers) > 1 {
-			several++
-		}
-	}
+	written, several := served.count()
 	// A server that is kept from its lease for long may leave some to others.
-	if len(served.claims) != n || several > n/5 {
-		t.Errorf("of %d claims %d were written, %d of them by several servers", n, len(served.claims), several)
+	if written != n || several > n/5 {
+		t.Errorf("of %d claims %d were written, %d of them by several servers", n, written, several)
+	}
+	if sent := kv.writes.Load() - before; sent > 5*n {
+		t.Errorf("%d claims are served with %d transactions", n, sent)
 	}
 }
 
@@ -92,6 +91,18 @@ func TestOneServerServesALateClaim(t *testing.T) {
 type servedBy struct {
 	mu     sync.Mutex
 	claims map[string]map[*tappedKV]bool
+}
+
+// count returns how many claims were written, and how many of them by several servers.
+func (s *servedBy) count() (written, several int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, servers := range s.claims {
+		if len(servers) > 1 {
+			several++
+		}
+	}
+	return len(s.claims), several
 }
 
 // note sends a transaction.

@@ -6,7 +6,6 @@ package garbagecollector
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,35 +44,19 @@ func (c *Controller) collect(ctx context.Context, req request, object client.Obj
 // lookUpOwner returns what has become of an owner. The cache is read first, because it
 // mostly has the owner; that there is none is believed the server alone.
 func (c *Controller) lookUpOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (ownerState, error) {
+	if !isWatched(owner) {
+		return present, nil
+	}
+	req := requestForOwner(namespace, owner)
 	for _, reader := range []client.Reader{c.client, c.reader} {
-		if state, found, err := readOwner(ctx, reader, namespace, owner); found || err != nil {
-			return state, err
+		object := kinds[req.kind].object()
+		err := reader.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return present, fmt.Errorf("getting its owner, %s: %w", req, err)
+		}
+		if err == nil && object.GetUID() == owner.UID {
+			return stateOf(object), nil
 		}
 	}
 	return absent, nil
-}
-
-// hasOwners reports whether the cache has all owners of an object, and they are to stay.
-func (c *Controller) hasOwners(ctx context.Context, object client.Object) bool {
-	return !slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
-		state, found, err := readOwner(ctx, c.client, object.GetNamespace(), &owner)
-		return err != nil || !found || state != present // Reconcile says what is wrong
-	})
-}
-
-// readOwner returns what a reader knows of an owner. One that is not watched is present.
-func readOwner(ctx context.Context, from client.Reader, namespace string, owner *metav1.OwnerReference) (state ownerState, found bool, err error) {
-	if !isWatched(owner) {
-		return present, true, nil
-	}
-	req := requestForOwner(namespace, owner)
-	object := kinds[req.kind].object()
-	err = from.Get(ctx, req.NamespacedName, object, client.UnsafeDisableDeepCopy)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return present, false, fmt.Errorf("getting its owner, %s: %w", req, err)
-	case err != nil || object.GetUID() != owner.UID:
-		return absent, false, nil
-	}
-	return stateOf(object), true, nil
 }

@@ -16,15 +16,14 @@ import (
 
 type requests = workqueue.TypedRateLimitingInterface[request]
 
-// events queues an object when it is created or gets other owners, if the cache does not
-// have these (they may be gone before it shows their dependents), and when something happens
-// to its owners or to its dependents. An owner and its dependents come from different
-// watches: the one that is seen last brings both together. The many whose owners are there
-// cost a look into the cache.
+// events queues an object when it is created or gets other owners (they may be gone before
+// the cache shows their dependents), and when something happens to its owners or to its
+// dependents. An owner and its dependents come from different watches: the one that is
+// seen last brings both together.
 func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object, request] {
 	return handler.TypedFuncs[client.Object, request]{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
-			if waitsForDependents(e.Object) || !c.hasOwners(ctx, e.Object) {
+			if len(owners(e.Object)) > 0 || waitsForDependents(e.Object) {
 				q.Add(requestFor(kind, e.Object))
 			}
 			if waitsForDependents(e.Object) {

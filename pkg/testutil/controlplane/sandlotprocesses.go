@@ -268,6 +268,10 @@ func checkAPI(ctx context.Context, client versioned.Interface, versions served) 
 		if !found.Has(gv.String()) {
 			return fmt.Errorf("%s is not in discovery", gv)
 		}
+		// What is in the list may be what others have served until a moment ago.
+		if _, err := client.Discovery().ServerResourcesForGroupVersion(gv.String()); err != nil {
+			return fmt.Errorf("asking for %s: %w", gv, err)
+		}
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -81,24 +81,38 @@ func ForOwners(refs, old []metav1.OwnerReference) []Right {
 		right.Left = left
 		rights = append(rights, right)
 	}
+	had, has := ownershipsOf(old), ownershipsOf(refs)
 	for _, ref := range refs {
-		if !slices.ContainsFunc(old, sameOwner(ref)) {
+		if !had.Has(ownershipOf(ref)) {
 			add(ref, nil)
 		}
 	}
 	for _, ref := range old {
-		if !slices.ContainsFunc(refs, sameOwner(ref)) {
+		if !has.Has(ownershipOf(ref)) {
 			add(ref, &ref)
 		}
 	}
 	return rights
 }
 
-func sameOwner(a metav1.OwnerReference) func(metav1.OwnerReference) bool {
-	return func(b metav1.OwnerReference) bool {
-		return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
-			ptr.Deref(a.Controller, false) == ptr.Deref(b.Controller, false)
+// ownership is what a reference to an owner says about who that is.
+type ownership struct {
+	apiVersion, kind, name string
+	uid                    types.UID
+	controller             bool
+}
+
+func ownershipOf(ref metav1.OwnerReference) ownership {
+	return ownership{ref.APIVersion, ref.Kind, ref.Name, ref.UID, ptr.Deref(ref.Controller, false)}
+}
+
+// ownershipsOf returns a set, because an object may have many thousand references.
+func ownershipsOf(refs []metav1.OwnerReference) sets.Set[ownership] {
+	all := sets.New[ownership]()
+	for _, ref := range refs {
+		all.Insert(ownershipOf(ref))
 	}
+	return all
 }
 
 // Changed returns the keys with another value than before, sorted.

@@ -82,8 +82,8 @@ func (t *Timer[T]) ends(object client.Object) bool {
 	return ok
 }
 
-// events queues an object for its time. An object whose time moves, or is far away, is queued for earlier, and Reconcile sees that it is
-// not due.
+// events queues an object for its time. An object whose time moves, or is far away, is
+// queued for earlier, and Reconcile sees that it is not due.
 func (t *Timer[T]) events() handler.EventHandler {
 	enqueue := func(object client.Object, q queue.Interface) {
 		typed, ok := object.(T)
