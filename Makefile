@@ -18,7 +18,7 @@ TESTARGS ?=
 # The root and the two modules that others import; go.work puts them together.
 MODULES := ./... ./apis/... ./pkg/client/...
 # The longest tests begin first: they wait more than they compute, and the others run beside them.
-PACKAGES ?= ./pkg/e2e/cluster $(MODULES)
+PACKAGES ?= ./pkg/e2e/cluster ./pkg/integration $(MODULES)
 # The minor of Kubernetes that control planes are of, such as 1.36: a folder of
 # hack/controlplane. Without it, the newest.
 KUBERNETES ?=
