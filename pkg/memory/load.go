@@ -10,7 +10,7 @@ import (
 )
 
 // loadPercent is GOGC for the time of a load.
-const loadPercent = 400
+const loadPercent = 300
 
 // loads are the loads that go on, and what GOGC was before the first of them.
 var loads struct {
