@@ -78,6 +78,7 @@ func (d *disaster) run(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		crowd.AwaitOutage(t)
 		answered = crowd.Answers()
 		// An empty volume is in the place of the lost one.
 		if err := errors.Join(os.RemoveAll(d.sandlot.StoreDir()), os.Mkdir(d.sandlot.StoreDir(), 0o700)); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
@@ -175,6 +176,25 @@ func (s *Storm) AwaitMore(t testing.TB, more int) {
 			return fmt.Errorf("%d of %d claims answered, %d failures, the last one: %w", n, until, len(failures), failures[len(failures)-1].Err)
 		}
 		return fmt.Errorf("%d of %d claims answered", n, until)
+	})
+}
+
+// AwaitOutage waits until a create of each client has failed that began after the call. No
+// answer from before an outage is on its way then.
+func (s *Storm) AwaitOutage(t testing.TB) {
+	t.Helper()
+	since := time.Now()
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		failed := sets.New[string]() // each client is at one claim until it knows of it
+		for _, failure := range s.Failures() {
+			if failure.Began.After(since) {
+				failed.Insert(failure.Claim)
+			}
+		}
+		if failed.Len() < s.Clients {
+			return fmt.Errorf("%d of %d clients have noticed the outage", failed.Len(), s.Clients)
+		}
+		return nil
 	})
 }
 
