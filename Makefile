@@ -57,6 +57,8 @@ help: ## Show this help
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Builds, tools, their tests and the linter compile with -trimpath, and so what they share
+# only once.
 .PHONY: build
 build: ## Build all programs of cmd/ into bin/
 	@mkdir -p bin
@@ -65,7 +67,7 @@ build: ## Build all programs of cmd/ into bin/
 
 .PHONY: demo
 demo: build ## Start a server on a temporary folder, claim sandboxes, stop it
-	@go build -o bin/example ./artifacts/example/go
+	@go build -trimpath -o bin/example ./artifacts/example/go
 	@hack/demo.sh
 
 .PHONY: demo-e2b
@@ -100,19 +102,19 @@ bench-gateway: build controlplane ## Measure creates and traffic through the E2B
 
 .PHONY: image
 image: ## Make the container images into _output/image/sandlot.tar, and a kustomize component that names them (IMAGEARGS=flags of hack/image)
-	@cd hack/image && GOWORK=off go run . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
+	@cd hack/image && GOWORK=off go run -trimpath . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
 
 .PHONY: release
 release: ## Make all that a release has into _output/release (VERSION, RELEASEARGS='-key FILE -registry NAME')
-	@cd hack/release && GOWORK=off go run . -version '$(VERSION)' $(RELEASEARGS)
+	@cd hack/release && GOWORK=off go run -trimpath . -version '$(VERSION)' $(RELEASEARGS)
 
 ##@ Test
 
 .PHONY: test
 test: controlplane ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
-	cd hack/promcheck && GOWORK=off go test ./...
-	cd hack/chart && GOWORK=off go test ./...
+	cd hack/promcheck && GOWORK=off go test -trimpath ./...
+	cd hack/chart && GOWORK=off go test -trimpath ./...
 	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test $(RACE) -timeout 40m $(TESTARGS) $(PACKAGES)
 
 .PHONY: test-long
@@ -143,15 +145,15 @@ test-unit: ## Run the tests beside the code, without -race and without whole ser
 
 .PHONY: test-image
 test-image: ## Make the container images twice, look into them and run what they hold (SANDLOT_TEST_LONG=1: for all platforms)
-	cd hack/image && GOWORK=off go test -timeout 30m $(TESTARGS) ./...
+	cd hack/image && GOWORK=off go test -trimpath -timeout 30m $(TESTARGS) ./...
 
 .PHONY: test-release
 test-release: ## Make a release twice, and look whether both are the same and what they should be
-	cd hack/release && GOWORK=off go test -timeout 30m $(TESTARGS) ./...
+	cd hack/release && GOWORK=off go test -trimpath -timeout 30m $(TESTARGS) ./...
 
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities in what is shipped (VULNDB=https://vuln.go.dev for those of today)
-	cd hack/vulncheck && GOWORK=off go test $(TESTARGS) ./... && GOWORK=off go run . $(if $(VULNDB),-db '$(VULNDB)')
+	cd hack/vulncheck && GOWORK=off go test -trimpath $(TESTARGS) ./... && GOWORK=off go run -trimpath . $(if $(VULNDB),-db '$(VULNDB)')
 
 ##@ Develop
 

@@ -102,4 +102,4 @@ while read -r file; do
 done < <(grep -rl "$GO_NAMES" pkg/client/applyconfiguration)
 
 # What the chart has in common with kustomize, and its values from their schema.
-(cd hack/chart && go run .)
+(cd hack/chart && go run -trimpath .)
