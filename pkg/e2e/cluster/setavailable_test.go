@@ -40,12 +40,13 @@ func TestSetSaysWhyItCannotStart(t *testing.T) {
 	c.awaitSaid(t, ns, v1alpha1.SetConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSandboxesAvailable, "")
 }
 
-// TestSetSaysThatImagesCannotBePulled makes a set whose pod gets no image. No node takes
-// the pod, so that the test can tell of it what a kubelet would.
+// TestSetSaysThatImagesCannotBePulled makes a set whose pod gets no image. No scheduler looks
+// at the pod, so that the test alone can tell of it, as a kubelet would: events of one reason
+// are aggregated under the first cause.
 func TestSetSaysThatImagesCannotBePulled(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	set := c.makeUnschedulable(t, ns, 1)
+	set := c.makePending(t, ns, 1, `"schedulerName":"example.com/none"`)
 	const why = `Back-off pulling image "busybox:1"`
 	waits := []byte(fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"main","image":"busybox:1","imageID":"","restartCount":0,"ready":false,
 		"state":{"waiting":{"reason":"ImagePullBackOff","message":%q}}}]}}`, why))
@@ -68,9 +69,14 @@ func TestSetSaysThatImagesCannotBePulled(t *testing.T) {
 // makeUnschedulable makes the set "pool", whose pods no node takes.
 func (c *clients) makeUnschedulable(t testing.TB, ns string, replicas int32) *v1alpha1.SandboxSet {
 	t.Helper()
+	return c.makePending(t, ns, replicas, `"nodeSelector":{"example.com/no-node":"has-this"}`)
+}
+
+// makePending makes the set "pool", whose pods do not start because of a field of their spec.
+func (c *clients) makePending(t testing.TB, ns string, replicas int32, because string) *v1alpha1.SandboxSet {
+	t.Helper()
 	set := builders.Set("pool", replicas)
-	set.Spec.Template = &runtime.RawExtension{Raw: []byte(
-		`{"spec":{"nodeSelector":{"example.com/no-node":"has-this"},"containers":[{"name":"main","image":"busybox:1"}]}}`)}
+	set.Spec.Template = &runtime.RawExtension{Raw: []byte(`{"spec":{` + because + `,"containers":[{"name":"main","image":"busybox:1"}]}}`)}
 	set, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
