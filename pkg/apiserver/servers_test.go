@@ -6,7 +6,6 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,11 +107,7 @@ func (s *servedBy) count() (written, several int) {
 // note sends a transaction.
 func (s *servedBy) note(t *tapTxn) (*clientv3.TxnResponse, error) {
 	s.mu.Lock()
-	for _, op := range t.then {
-		key := string(op.KeyBytes())
-		if !op.IsPut() || !strings.Contains(key, "/sandboxclaims/") {
-			continue
-		}
+	for _, key := range t.claims() {
 		if s.claims[key] == nil {
 			s.claims[key] = map[*tappedKV]bool{}
 		}

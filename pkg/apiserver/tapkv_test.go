@@ -4,8 +4,9 @@
 package apiserver_test
 
 import (
-	"bytes"
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -152,14 +153,20 @@ func (t *tapTxn) puts() int {
 	return n
 }
 
-// putsClaim reports whether the transaction writes the claim of a name.
-func (t *tapTxn) putsClaim(name string) bool {
+// claims are the keys of the claims that the transaction writes.
+func (t *tapTxn) claims() []string {
+	var keys []string
 	for _, op := range t.then {
-		if op.IsPut() && bytes.HasSuffix(op.KeyBytes(), []byte("/sandboxclaims/default/"+name)) {
-			return true
+		if key := string(op.KeyBytes()); op.IsPut() && strings.Contains(key, "/sandboxclaims/") {
+			keys = append(keys, key)
 		}
 	}
-	return false
+	return keys
+}
+
+// putsClaim reports whether the transaction writes the claim of a name.
+func (t *tapTxn) putsClaim(name string) bool {
+	return slices.ContainsFunc(t.claims(), func(key string) bool { return strings.HasSuffix(key, "/sandboxclaims/default/"+name) })
 }
 
 // startTapped starts a server with a pool of its own and a tapKV.

@@ -109,7 +109,7 @@ func (c *Controller) events() handler.EventHandler {
 				q.AddAfter(queue.RequestFor(sandbox), c.left(sandbox))
 			case step == settingUp:
 				q.AddAfter(queue.RequestFor(sandbox), claims.SetupAgainLeft(&sandbox.Status, c.clock.Now()))
-			case step != none:
+			default: // hasStep leaves out those that have none
 				q.Add(queue.RequestFor(sandbox))
 			}
 		},
