@@ -11,11 +11,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/google/go-cmp/cmp"
@@ -342,6 +344,26 @@ func TestRaces(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRecreatedOwner: a list after a broken watch shows an owner that is gone and another
+// of its name as one update.
+func TestRecreatedOwner(t *testing.T) {
+	_, _, api := startAPI(t)
+	f := &fixture{T: t, api: api, namespace: "recreated"}
+	claim := f.create(kindClaim, "claim")
+	f.create(kindSandbox, "sandbox", controlled(of(kindClaim, claim)))
+	f.remove(claim, background)
+	again := f.create(kindClaim, "claim")
+	c := New(f.cached(interceptor.Funcs{}), f.api, 1)
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
+	defer q.ShutDown()
+	c.events(kindClaim).Update(t.Context(), event.UpdateEvent{ObjectOld: claim, ObjectNew: again}, q)
+	for range q.Len() {
+		req, _ := q.Get()
+		f.reconcile(c, req)
+	}
+	f.want("SandboxClaim claim")
 }
 
 // TestEvents lets a manager find out what there is to do: what was there before it,

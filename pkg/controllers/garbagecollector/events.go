@@ -19,37 +19,48 @@ type requests = workqueue.TypedRateLimitingInterface[request]
 // events queues an object when it is created or gets other owners (they may be gone before
 // the cache shows their dependents), and when something happens to its owners or to its
 // dependents. An owner and its dependents come from different watches: the one that is
-// seen last brings both together.
+// seen last brings both together. After a watch that was broken, the update of an object may
+// be its deletion and the creation of another of its name: those are two events.
 func (c *Controller) events(kind string) handler.TypedEventHandler[client.Object, request] {
+	created := func(ctx context.Context, object client.Object, q requests) {
+		if len(owners(object)) > 0 || waitsForDependents(object) {
+			q.Add(requestFor(kind, object))
+		}
+		if waitsForDependents(object) {
+			c.enqueueDependents(ctx, kind, object, q)
+		}
+	}
+	deleted := func(ctx context.Context, object client.Object, q requests) {
+		enqueueOwners(object, q, nil)
+		c.enqueueDependents(ctx, kind, object, q)
+	}
+	updated := func(ctx context.Context, before, after client.Object, q requests) {
+		if len(before.GetOwnerReferences()) > 0 || len(after.GetOwnerReferences()) > 0 {
+			enqueueChangedOwners(kind, before, after, q)
+		}
+		if !waitsForDependents(after) {
+			return
+		}
+		q.Add(requestFor(kind, after))
+		if stateOf(before) != stateOf(after) {
+			c.enqueueDependents(ctx, kind, after, q)
+		}
+	}
 	return handler.TypedFuncs[client.Object, request]{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
-			if len(owners(e.Object)) > 0 || waitsForDependents(e.Object) {
-				q.Add(requestFor(kind, e.Object))
-			}
-			if waitsForDependents(e.Object) {
-				c.enqueueDependents(ctx, kind, e.Object, q)
-			}
-		},
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) { created(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
-			if len(e.ObjectOld.GetOwnerReferences()) > 0 || len(e.ObjectNew.GetOwnerReferences()) > 0 {
-				enqueueChangedOwners(kind, e.ObjectOld, e.ObjectNew, q)
-			}
-			if !waitsForDependents(e.ObjectNew) {
+			if e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
+				updated(ctx, e.ObjectOld, e.ObjectNew, q)
 				return
 			}
-			q.Add(requestFor(kind, e.ObjectNew))
-			if stateOf(e.ObjectOld) != stateOf(e.ObjectNew) {
-				c.enqueueDependents(ctx, kind, e.ObjectNew, q)
-			}
+			deleted(ctx, e.ObjectOld, q)
+			created(ctx, e.ObjectNew, q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) {
-			enqueueOwners(e.Object, q, nil)
-			c.enqueueDependents(ctx, kind, e.Object, q)
-		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { deleted(ctx, e.Object, q) },
 	}
 }
 
-// changedOwners queues an object that has got other owners, and those it had.
+// enqueueChangedOwners queues an object that has got other owners, and those it had.
 func enqueueChangedOwners(kind string, before, after client.Object, q requests) {
 	had, has := uids(before), uids(after)
 	if slices.ContainsFunc(has, func(uid string) bool { return !slices.Contains(had, uid) }) {
@@ -58,8 +69,7 @@ func enqueueChangedOwners(kind string, before, after client.Object, q requests) 
 	enqueueOwners(before, q, has)
 }
 
-// addOwners queues the owners of an object but for some: they may have waited for
-// it.
+// enqueueOwners queues the owners of an object but for some: they may have waited for it.
 func enqueueOwners(object client.Object, q requests, except []string) {
 	for _, owner := range owners(object) {
 		if !slices.Contains(except, string(owner.UID)) {
