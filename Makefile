@@ -46,7 +46,7 @@ clusterflags = --dir=$(CLUSTER_DIR) --port=$(CLUSTER_PORT) --etcd-port=$(CLUSTER
 MUTATIONARGS ?=
 # Such as IMAGEARGS='-platforms linux/arm64 -registry registry.example/team'.
 IMAGEARGS ?=
-# Such as RELEASEARGS='-key release.pem -registry registry.example/team'.
+# Such as RELEASEARGS='-key ../release.pem -registry registry.example/team'.
 RELEASEARGS ?=
 
 ##@ Use
@@ -105,8 +105,12 @@ image: ## Make the container images into _output/image/sandlot.tar, and a kustom
 	@cd hack/image && GOWORK=off go run -trimpath . $(if $(VERSION),-version $(VERSION) -tag $(VERSION)) $(IMAGEARGS)
 
 .PHONY: release
-release: ## Make all that a release has into _output/release (VERSION, RELEASEARGS='-key FILE -registry NAME')
-	@cd hack/release && GOWORK=off go run -trimpath . -version '$(VERSION)' $(RELEASEARGS)
+release: bin/release ## Make all that a release has into _output/release (VERSION, RELEASEARGS='-key FILE -registry NAME')
+	@bin/release -root . -version '$(VERSION)' $(RELEASEARGS)
+
+.PHONY: bin/release
+bin/release:
+	@cd hack/release && GOWORK=off CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
 
 ##@ Test
 

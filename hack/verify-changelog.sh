@@ -4,7 +4,8 @@
 
 # Fails when what users notice has changed since the last release and CHANGELOG.md
 # says nothing about it, and when the install names images of a version that is
-# released already: a version is pushed once.
+# released already: a version is pushed once. What the docs tell to apply is of the version
+# that the install names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,5 +29,10 @@ if last="$(git describe --tags --match 'v*' --abbrev=0 2>/dev/null)" && [[ -n "$
     echo "artifacts/deploy/components/images names $last, which is released: put the next version there" >&2
     failed=1
   fi
+fi
+next="$(awk '$1 == "newTag:" { print $2; exit }' artifacts/deploy/components/images/kustomization.yaml)"
+if git grep -nE '\?ref=v[0-9]' -- '*.md' '*.yaml' | grep -v "?ref=$next\b" >&2; then
+  echo "the lines above refer to another version than $next, which artifacts/deploy/components/images names" >&2
+  failed=1
 fi
 exit "$failed"

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sigstore/sigstore/pkg/signature"
 	"golang.org/x/mod/semver"
 )
 
@@ -33,8 +34,8 @@ type options struct {
 	registry string
 	// platforms are those of images and programs: OS/ARCHITECTURE, comma-separated.
 	imagePlatforms, programPlatforms string
-	// key is the file of the private key to sign with, if any.
-	key string
+	// signer has the private key to sign with; nil for none.
+	signer signature.Signer
 	// revision is the commit.
 	revision string
 	// dirty lets a tree with changes be released, which is for tests.
@@ -101,7 +102,7 @@ func parse(ctx context.Context, args []string) (*options, error) {
 	fs.StringVar(&o.registry, "registry", "ghcr.io/sandlot-io", "What the names of the images begin with.")
 	fs.StringVar(&o.imagePlatforms, "platforms", "linux/amd64,linux/arm64", "Platforms of the images.")
 	fs.StringVar(&o.programPlatforms, "program-platforms", "darwin/amd64,darwin/arm64,linux/amd64,linux/arm64", "Platforms of the programs.")
-	fs.StringVar(&o.key, "key", "", "File of the private key (PEM) to sign with; an encrypted one takes its password from COSIGN_PASSWORD. Without it nothing is signed.")
+	key := fs.String("key", "", "File of the private key (PEM) to sign with; an encrypted one takes its password from COSIGN_PASSWORD. Without it nothing is signed.")
 	fs.BoolVar(&o.dirty, "dirty", false, "Release a tree with changes.")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -113,6 +114,12 @@ func parse(ctx context.Context, args []string) (*options, error) {
 		return nil, fmt.Errorf("-version: %q is not of the form v1.2.3", o.version)
 	}
 	var err error
+	if *key != "" {
+		// Before everything is made that it signs.
+		if o.signer, err = loadKey(*key); err != nil {
+			return nil, err
+		}
+	}
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return nil, fmt.Errorf("-root: %w", err)
 	}

@@ -77,7 +77,11 @@ func render(o *options, overlay string, images []*image) ([]byte, error) {
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o644); err != nil {
 		return nil, err
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	// In the order of "kubectl apply -k": a namespace before what is in it, which a file is
+	// applied in.
+	kustomize := krusty.MakeDefaultOptions()
+	kustomize.Reorder = krusty.ReorderOptionLegacy
+	resources, err := krusty.MakeKustomizer(kustomize).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		return nil, err
 	}

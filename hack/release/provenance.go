@@ -43,12 +43,8 @@ func writeProvenance(ctx context.Context, o *options, images []*image) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", provenanceFile, err)
 	}
-	if o.key != "" {
-		signer, err := loadKey(o.key)
-		if err != nil {
-			return err
-		}
-		if text, err = dsse.WrapSigner(signer, payloadType).SignMessage(bytes.NewReader(text)); err != nil {
+	if o.signer != nil {
+		if text, err = dsse.WrapSigner(o.signer, payloadType).SignMessage(bytes.NewReader(text)); err != nil {
 			return fmt.Errorf("signing %s: %w", provenanceFile, err)
 		}
 	}

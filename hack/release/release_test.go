@@ -268,15 +268,18 @@ func TestCosignKey(t *testing.T) {
 	block, _ := pem.Decode(private)
 	block.Type = "ENCRYPTED COSIGN PRIVATE KEY"
 	sums := []byte("0  file\n")
-	o := &options{out: t.TempDir(), key: filepath.Join(t.TempDir(), "cosign.key")}
-	if err := errors.Join(os.WriteFile(o.key, pem.EncodeToMemory(block), 0o600), os.WriteFile(o.file(checksumsFile), sums, 0o600)); err != nil {
+	o, file := &options{out: t.TempDir()}, filepath.Join(t.TempDir(), "cosign.key")
+	if err := errors.Join(os.WriteFile(file, pem.EncodeToMemory(block), 0o600), os.WriteFile(o.file(checksumsFile), sums, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("COSIGN_PASSWORD", "wrong")
-	if err := sign(t.Context(), o); err == nil {
+	if _, err := loadKey(file); err == nil {
 		t.Error("any password opens the key")
 	}
 	t.Setenv("COSIGN_PASSWORD", "secret")
+	if o.signer, err = loadKey(file); err != nil {
+		t.Fatal(err)
+	}
 	if err := sign(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -323,6 +326,34 @@ func checkManifests(t *testing.T, files map[string][]byte) {
 		for _, image := range images {
 			checkImage(t, name, image, files)
 		}
+		checkOrder(t, name, files[name])
+	}
+}
+
+// checkOrder: a file can be applied at once, which is done in its order.
+func checkOrder(t *testing.T, file string, manifests []byte) {
+	t.Helper()
+	namespaces, inOne := map[string]bool{"default": true, "kube-system": true}, 0
+	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
+		var object struct {
+			Kind     string
+			Metadata struct{ Name, Namespace string }
+		}
+		if err := yaml.Unmarshal(document, &object); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case object.Kind == "Namespace":
+			namespaces[object.Metadata.Name] = true
+		case object.Metadata.Namespace != "":
+			inOne++
+			if !namespaces[object.Metadata.Namespace] {
+				t.Errorf("%s: %s %s comes before its namespace, %s", file, object.Kind, object.Metadata.Name, object.Metadata.Namespace)
+			}
+		}
+	}
+	if inOne < 5 {
+		t.Errorf("%s has %d objects in a namespace", file, inOne)
 	}
 }
 
@@ -514,10 +545,11 @@ func TestSection(t *testing.T) {
 // TestParseRefuses what is no release.
 func TestParseRefuses(t *testing.T) {
 	for says, args := range map[string][]string{
-		`"1.0" is not`:     {"-version", "1.0"},
-		`"v1" is not`:      {"-version", "v1"},
-		"v9.9.9 is to be":  {"-version", "v9.9.9"},
-		"unknown argument": {"-version", "v1.0.0", "now"},
+		`"1.0" is not`:      {"-version", "1.0"},
+		`"v1" is not`:       {"-version", "v1"},
+		"v9.9.9 is to be":   {"-version", "v9.9.9"},
+		"unknown argument":  {"-version", "v1.0.0", "now"},
+		"-key: open absent": {"-version", "v1.0.0", "-key", "absent"},
 	} {
 		if _, err := parse(t.Context(), args); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v", args, err)

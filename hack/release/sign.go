@@ -41,18 +41,14 @@ func loadKey(file string) (signature.Signer, error) {
 
 // sign signs the checksums, and with them everything.
 func sign(ctx context.Context, o *options) error {
-	if o.key == "" {
+	if o.signer == nil {
 		return nil
-	}
-	signer, err := loadKey(o.key)
-	if err != nil {
-		return err
 	}
 	text, err := os.ReadFile(o.file(checksumsFile))
 	if err != nil {
 		return err
 	}
-	signed, err := signer.SignMessage(bytes.NewReader(text), sigoptions.WithContext(ctx))
+	signed, err := o.signer.SignMessage(bytes.NewReader(text), sigoptions.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("signing: %w", err)
 	}
