@@ -73,6 +73,11 @@ func TestBackupJobs(t *testing.T) {
 			spec := job.Spec.JobTemplate.Spec.Template.Spec
 			container := spec.Containers[0]
 			checkContainer(t, name, container)
+			if policy := job.Spec.JobTemplate.Spec.PodFailurePolicy; policy == nil || len(policy.Rules) != 1 ||
+				policy.Rules[0].Action != batchv1.PodFailurePolicyActionFailJob || *policy.Rules[0].OnExitCodes.ContainerName != container.Name ||
+				!slices.Equal(policy.Rules[0].OnExitCodes.Values, []int32{backupapp.ExitFinal}) {
+				t.Errorf("%s: where another attempt makes no sense is told by %+v", name, policy)
+			}
 			if container.Args[0] != cmd.Name() {
 				t.Errorf("%s runs %q", name, container.Args)
 			}

@@ -70,6 +70,14 @@ func (f folder) Write(ctx context.Context, name string, content *os.File) error 
 	if err := os.Rename(to.Name(), f.path(name)); err != nil {
 		return errors.Join(err, os.Remove(to.Name()))
 	}
+	if err := f.sync(); err != nil {
+		return errors.Join(err, os.Remove(f.path(name)))
+	}
+	return nil
+}
+
+// sync makes sure that the names of files outlast a crash.
+func (f folder) sync() error {
 	dir, err := os.Open(string(f))
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func Fetch(ctx context.Context, target Target, b Backup, scratch string, identit
 	if err = errors.Join(err, r.Close()); err != nil {
 		return nil, err
 	}
-	status, err := inspect(o.Snapshot())
+	status, err := inspect(o.Snapshot().Path)
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +55,15 @@ func Fetch(ctx context.Context, target Target, b Backup, scratch string, identit
 	return o, nil
 }
 
-// Snapshot is the file of the snapshot.
-func (o *Opened) Snapshot() string { return filepath.Join(o.dir, snapshotFile) }
-
-// EncryptionConfig is the file of the EncryptionConfiguration with which the snapshot can be
-// read, or empty if there was none.
-func (o *Opened) EncryptionConfig() string {
+// Snapshot is the snapshot in it.
+func (o *Opened) Snapshot() Snapshot {
+	s := Snapshot{Path: filepath.Join(o.dir, snapshotFile), Revision: o.Contents.Revision}
 	for _, f := range o.Contents.Files {
 		if f.Name == encryptionFile {
-			return filepath.Join(o.dir, encryptionFile)
+			s.EncryptionConfig = filepath.Join(o.dir, encryptionFile)
 		}
 	}
-	return ""
+	return s
 }
 
 // Close removes the files.

@@ -27,27 +27,27 @@ type Prepared struct {
 	Revision int64
 	// Emptied is how many sandboxes were in pools.
 	Emptied int
-	// Breach is ErrInvariants if the store breaks some. It was found out when the backup was
-	// taken, and such a store is better than none.
+	// Breach is ErrInvariants if the store breaks some. Such a store is better than none.
 	Breach error
 }
 
 // Check restores a backup into an etcd of its own below scratch. It is ErrUnreadable or
 // ErrInvariants if the store there, under a prefix, is not well.
 func Check(ctx context.Context, o *Opened, scratch, prefix string) (err error) {
-	store, err := openScratch(ctx, scratch, o.Snapshot(), 0)
+	snapshot := o.Snapshot()
+	store, err := openScratch(ctx, scratch, snapshot.Path, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	read, err := transformers(ctx, o.EncryptionConfig())
+	read, err := transformers(ctx, snapshot.EncryptionConfig)
 	if err != nil {
 		return err
 	}
 	return checkInvariants(ctx, store, prefix, read, o.Contents.Taken)
 }
 
-// Prepare makes of a backup the snapshot that the store is restored from, in a file below
+// Prepare makes of a snapshot the one that the store is restored from, in a file below
 // scratch. It is a *storeformat.TooNewError if this version does not read that store. What is
 // different:
 //
@@ -55,8 +55,8 @@ func Check(ctx context.Context, o *Opened, scratch, prefix string) (err error) {
 //   - The revision is one that no client has seen, and all before counts as compacted. A
 //     client that would go on watching at a revision of the lost past lists again.
 //   - etcd has no alarms. They were of members of the past.
-func Prepare(ctx context.Context, o *Opened, scratch, prefix string, now time.Time) (p Prepared, err error) {
-	store, err := openScratch(ctx, scratch, o.Snapshot(), revisionBump(o.Contents.Revision, now))
+func Prepare(ctx context.Context, s Snapshot, scratch, prefix string, now time.Time) (p Prepared, err error) {
+	store, err := openScratch(ctx, scratch, s.Path, revisionBump(s.Revision, now))
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -67,7 +67,7 @@ func Prepare(ctx context.Context, o *Opened, scratch, prefix string, now time.Ti
 	if err := storeformat.Check(ctx, store, prefix, version.Get()); err != nil {
 		return Prepared{}, err
 	}
-	read, err := transformers(ctx, o.EncryptionConfig())
+	read, err := transformers(ctx, s.EncryptionConfig)
 	if err != nil {
 		return Prepared{}, err
 	}

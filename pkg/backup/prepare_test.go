@@ -38,7 +38,7 @@ func TestPrepare(t *testing.T) {
 				t.Errorf("a good backup: %v", err)
 			}
 			now := start.Add(time.Hour)
-			prepared, err := Prepare(t.Context(), opened, t.TempDir(), DefaultPrefix, now)
+			prepared, err := Prepare(t.Context(), opened.Snapshot(), t.TempDir(), DefaultPrefix, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,12 +90,12 @@ func TestEncryptedWithoutKeys(t *testing.T) {
 			target := folder(t.TempDir())
 			taker, _ := taker(t, s, target)
 			taker.EncryptionConfig = config
-			opened := fetch(t, target, takeBad(t, taker, ErrUnreadable))
+			opened := fetch(t, target, takeBad(t, taker))
 			scratch := t.TempDir()
 			if err := Check(t.Context(), opened, scratch, DefaultPrefix); !errors.Is(err, ErrUnreadable) {
 				t.Errorf("Check: %v, want %v", err, ErrUnreadable)
 			}
-			if _, err := Prepare(t.Context(), opened, scratch, DefaultPrefix, start); err == nil {
+			if _, err := Prepare(t.Context(), opened.Snapshot(), scratch, DefaultPrefix, start); err == nil {
 				t.Error("Prepare takes it")
 			}
 			checkEmpty(t, scratch)
@@ -103,8 +103,8 @@ func TestEncryptedWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestBreach: a store that breaks an invariant makes no good backup, and is restored all the
-// same when there is nothing better.
+// TestBreach: a store that breaks an invariant is backed up and restored all the same, and
+// whoever does so is told.
 func TestBreach(t *testing.T) {
 	s := newStore(t, "")
 	s.fill(t, 1, 2)
@@ -120,11 +120,15 @@ func TestBreach(t *testing.T) {
 	}
 	target := folder(t.TempDir())
 	taker, _ := taker(t, s, target)
-	opened := fetch(t, target, takeBad(t, taker, ErrInvariants))
+	b, _, err := taker.Take(t.Context())
+	if !errors.Is(err, ErrInvariants) {
+		t.Fatalf("Take: %v, want %v", err, ErrInvariants)
+	}
+	opened := fetch(t, target, b)
 	if err := Check(t.Context(), opened, t.TempDir(), DefaultPrefix); !errors.Is(err, ErrInvariants) {
 		t.Errorf("Check: %v, want %v", err, ErrInvariants)
 	}
-	prepared, err := Prepare(t.Context(), opened, t.TempDir(), DefaultPrefix, start)
+	prepared, err := Prepare(t.Context(), opened.Snapshot(), t.TempDir(), DefaultPrefix, start)
 	if err != nil || !errors.Is(prepared.Breach, ErrInvariants) || prepared.Emptied != 1 {
 		t.Errorf("Prepare: %+v, %v", prepared, err)
 	}
@@ -150,15 +154,15 @@ func TestPrefix(t *testing.T) {
 	}
 	target := folder(t.TempDir())
 	taker, _ := taker(t, s, target)
-	opened := fetch(t, target, takeBad(t, taker, ErrUnreadable))
-	if _, err := Prepare(t.Context(), opened, t.TempDir(), DefaultPrefix, start); !errors.Is(err, ErrUnreadable) {
+	opened := fetch(t, target, takeBad(t, taker))
+	if _, err := Prepare(t.Context(), opened.Snapshot(), t.TempDir(), DefaultPrefix, start); !errors.Is(err, ErrUnreadable) {
 		t.Errorf("Prepare under another prefix: %v, want %v", err, ErrUnreadable)
 	}
 	for _, prefix := range []string{"/team/a", "team/a/"} {
 		if err := Check(t.Context(), opened, t.TempDir(), prefix); err != nil {
 			t.Errorf("Check under %s: %v", prefix, err)
 		}
-		if prepared, err := Prepare(t.Context(), opened, t.TempDir(), prefix, start); err != nil || prepared.Emptied != 2 {
+		if prepared, err := Prepare(t.Context(), opened.Snapshot(), t.TempDir(), prefix, start); err != nil || prepared.Emptied != 2 {
 			t.Errorf("Prepare under %s: %+v, %v", prefix, prepared, err)
 		}
 	}
@@ -175,7 +179,7 @@ func TestTooNew(t *testing.T) {
 	}
 	target := folder(t.TempDir())
 	taker, _ := taker(t, s, target)
-	_, err := Prepare(t.Context(), fetch(t, target, take(t, taker)), t.TempDir(), DefaultPrefix, start)
+	_, err := Prepare(t.Context(), fetch(t, target, take(t, taker)).Snapshot(), t.TempDir(), DefaultPrefix, start)
 	if !errors.As(err, new(*storeformat.TooNewError)) {
 		t.Errorf("Prepare: %v", err)
 	}
@@ -192,8 +196,8 @@ func TestAlarms(t *testing.T) {
 		t.Run(alarm.String(), func(t *testing.T) {
 			opened := *good
 			opened.dir = t.TempDir()
-			raise(t, good.Snapshot(), opened.Snapshot(), alarm)
-			prepared, err := Prepare(t.Context(), &opened, t.TempDir(), DefaultPrefix, start)
+			raise(t, good.Snapshot().Path, opened.Snapshot().Path, alarm)
+			prepared, err := Prepare(t.Context(), opened.Snapshot(), t.TempDir(), DefaultPrefix, start)
 			if err != nil {
 				t.Fatal(err)
 			}

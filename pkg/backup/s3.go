@@ -153,12 +153,18 @@ func (b *bucket) Write(ctx context.Context, name string, content *os.File) error
 	_, err = b.client.PutObject(ctx, b.name, b.prefix+name, readerOf(ctx, content), info.Size(), minio.PutObjectOptions{
 		ContentType: "application/octet-stream", ServerSideEncryption: b.sse,
 	})
-	if err != nil && ctx.Err() != nil { // then the client could not clear up, either
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
-		defer cancel()
+	if err == nil {
+		return nil
+	}
+	// The context may be what has ended, so that the client could not clear up, or only the
+	// answer was lost.
+	ended := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+	defer cancel()
+	if ended {
 		err = errors.Join(err, b.client.RemoveIncompleteUpload(ctx, b.name, b.prefix+name))
 	}
-	return err
+	return errors.Join(err, b.Delete(ctx, name))
 }
 
 // Open implements Target.

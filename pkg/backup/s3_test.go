@@ -5,8 +5,13 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +55,7 @@ func TestBucket(t *testing.T) {
 	s := newStore(t, "")
 	s.fill(t, 5, 5)
 	taker, _ := taker(t, s, b)
-	prepared, err := Prepare(t.Context(), fetch(t, b, take(t, taker)), t.TempDir(), DefaultPrefix, start)
+	prepared, err := Prepare(t.Context(), fetch(t, b, take(t, taker)).Snapshot(), t.TempDir(), DefaultPrefix, start)
 	if err != nil || prepared.Emptied != 5 {
 		t.Errorf("prepared %+v, %v", prepared, err)
 	}
@@ -64,9 +69,49 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// TestLostAnswer: a backup that is kept and of which the client is told otherwise is not left
+// where it would count as the newest.
+func TestLostAnswer(t *testing.T) {
+	expect.LongOnly(t)
+	b := newBucket(t)
+	to, err := url.Parse("http://" + b.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	puts := 0
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host // which is signed
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method == http.MethodPut && r.StatusCode == http.StatusOK {
+				puts++
+				return errors.New("lost")
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadRequest) },
+	})
+	defer proxy.Close()
+	lossy, err := openBucket(strings.ReplaceAll(b.url, to.String(), proxy.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, "")
+	s.fill(t, 1, 1)
+	taker, _ := taker(t, s, lossy)
+	if _, _, err := taker.Take(t.Context()); err == nil || puts == 0 {
+		t.Errorf("Take: %v after %d answers that were lost", err, puts)
+	}
+	if names, err := b.Names(t.Context()); err != nil || len(names) > 0 {
+		t.Errorf("the bucket has %v, %v", names, err)
+	}
+}
+
 type testBucket struct {
 	*bucket
-	url string
+	url, address string
 }
 
 // newBucket runs an S3 server with a bucket for the time of a test.
@@ -98,8 +143,8 @@ func newBucket(t *testing.T) testBucket {
 	t.Cleanup(func() { _ = server.Wait() }) // ended by the context
 	t.Setenv("AWS_ACCESS_KEY_ID", key)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
-	url := fmt.Sprintf("s3://%s/some/prefix?endpoint=http://%s&region=us-east-1&insecure=true", name, address)
-	opened, err := openBucket(url)
+	target := fmt.Sprintf("s3://%s/some/prefix?endpoint=http://%s&region=us-east-1&insecure=true", name, address)
+	opened, err := openBucket(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +155,5 @@ func newBucket(t *testing.T) testBucket {
 		}
 		return err
 	})
-	return testBucket{opened, url}
+	return testBucket{opened, target, address}
 }

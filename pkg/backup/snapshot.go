@@ -15,6 +15,27 @@ import (
 	"go.uber.org/zap"
 )
 
+// Snapshot is a snapshot of etcd, and what it takes to read it.
+type Snapshot struct {
+	// Path is its file.
+	Path string
+	// Revision is that of the store.
+	Revision int64
+	// EncryptionConfig is the file of the EncryptionConfiguration with which the values can be
+	// read, or empty if they are not encrypted.
+	EncryptionConfig string
+}
+
+// ReadSnapshot returns the snapshot in a file, as "etcdctl snapshot save" writes it, whose values
+// can be read with an encryptionConfig. It is ErrDamaged if the file is not what etcd wrote.
+func ReadSnapshot(path, encryptionConfig string) (Snapshot, error) {
+	status, err := inspect(path)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return Snapshot{Path: path, Revision: status.Revision, EncryptionConfig: encryptionConfig}, nil
+}
+
 // inspect returns what is in the file of a snapshot. It is ErrDamaged if that is not what etcd
 // wrote.
 func inspect(path string) (snapshot.Status, error) {

@@ -32,15 +32,17 @@ type Taker struct {
 	// can read it who can read the target.
 	Recipients []age.Recipient
 	Identities []age.Identity
-	// Scratch is a folder with room for three times the store.
+	// Scratch is a folder with room for four times the store.
 	Scratch string
 	Clock   clock.PassiveClock
 }
 
 // Take takes a backup, and returns what it is called in the target and what it has. It is there
-// only if a store that is restored from the snapshot is well, and if it can be read back.
+// only if a store that is restored from the snapshot can be read, and if it can be read back. It
+// is ErrInvariants if that store breaks some, and then the backup is there all the same: where
+// nobody mends the store for days, it is better than none.
 func (t Taker) Take(ctx context.Context) (Backup, Contents, error) {
-	b, err := t.take(ctx, func(ctx context.Context, o *Opened) error { return Check(ctx, o, t.Scratch, t.Prefix) })
+	b, breach, err := t.take(ctx, func(ctx context.Context, o *Opened) error { return Check(ctx, o, t.Scratch, t.Prefix) })
 	if err != nil {
 		return Backup{}, Contents{}, err
 	}
@@ -50,43 +52,49 @@ func (t Taker) Take(ctx context.Context) (Backup, Contents, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 		defer cancel()
 		err = errors.Join(fmt.Errorf("%s cannot be read back, and is deleted: %w", b.Name, err), t.Target.Delete(ctx, b.Name))
+		return Backup{}, Contents{}, err
 	}
-	return b, contents, err
+	if breach != nil {
+		return b, contents, fmt.Errorf("%s was taken, but of a store that is not well: %w", b.Name, breach)
+	}
+	return b, contents, nil
 }
 
-// take writes a backup to the target if check says that its files are good.
-func (t Taker) take(ctx context.Context, check func(context.Context, *Opened) error) (b Backup, err error) {
+// take writes a backup to the target if check says that its files are good, or that they are of
+// a store that breaks invariants, which is the breach.
+func (t Taker) take(ctx context.Context, check func(context.Context, *Opened) error) (b Backup, breach, err error) {
 	dir, err := os.MkdirTemp(t.Scratch, "take-")
 	if err != nil {
-		return Backup{}, err
+		return Backup{}, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	contents, err := t.collect(ctx, dir)
 	if err != nil {
-		return Backup{}, fmt.Errorf("taking a snapshot: %w", err)
+		return Backup{}, nil, fmt.Errorf("taking a snapshot: %w", err)
 	}
-	if err := check(ctx, &Opened{Contents: contents, dir: dir}); err != nil {
-		return Backup{}, fmt.Errorf("the snapshot makes no good backup: %w", err)
+	breach = check(ctx, &Opened{Contents: contents, dir: dir})
+	if breach != nil && !errors.Is(breach, ErrInvariants) {
+		return Backup{}, nil, fmt.Errorf("the snapshot makes no good backup: %w", breach)
 	}
 	sealed, err := os.OpenFile(filepath.Join(dir, "sealed"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return Backup{}, err
+		return Backup{}, nil, err
 	}
 	defer func() { err = errors.Join(err, sealed.Close()) }()
 	if err := seal(ctx, sealed, contents, dir, t.Recipients); err != nil {
-		return Backup{}, err
+		return Backup{}, nil, err
 	}
 	if _, err := sealed.Seek(0, 0); err != nil {
-		return Backup{}, err
+		return Backup{}, nil, err
 	}
 	b, _ = parseName(newName(contents.Taken, contents.Revision))
 	if err := t.Target.Write(ctx, b.Name, sealed); err != nil {
-		return Backup{}, fmt.Errorf("writing %s to %s: %w", b.Name, t.Target, err)
+		return Backup{}, nil, fmt.Errorf("writing %s to %s: %w", b.Name, t.Target, err)
 	}
-	return b, nil
+	return b, breach, nil
 }
 
-// readBack reads what is in the target, to the last byte.
+// readBack reads what is in the target.
 func (t Taker) readBack(ctx context.Context, b Backup) (Contents, error) {
 	opened, err := Fetch(ctx, t.Target, b, t.Scratch, t.Identities)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestTake(t *testing.T) {
 		t.Errorf("a name that is not there: %v", err)
 	}
 	opened := fetch(t, target, first)
-	if opened.Contents.Keys != 5 || opened.EncryptionConfig() != "" {
+	if opened.Contents.Keys != 5 || opened.Snapshot().EncryptionConfig != "" {
 		t.Errorf("the contents are %+v", opened.Contents)
 	}
 }

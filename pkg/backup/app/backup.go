@@ -36,9 +36,9 @@ func NewBackupCommand() *cobra.Command {
 		Use:   "backup",
 		Short: "Take a backup of the store, restore it on trial, and delete old ones",
 		Long: "Take a snapshot of the store of an API server with --serve-snapshots, restore it into an\n" +
-			"etcd of its own and check what is in there. If it is good, write it to the target as a\n" +
-			"backup and read it back, and then delete the backups that are not kept. If it is not,\n" +
-			"no other is deleted.",
+			"etcd of its own and check what is in there. If that can be read, write it to the target\n" +
+			"as a backup and read it back, and then delete the backups that are not kept. If anything\n" +
+			"fails, or the store breaks invariants, no other is deleted.\n\n" + finalHelp,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			memory.FollowLimit(cmd.ErrOrStderr())
@@ -76,6 +76,9 @@ func (o *backupOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	b, contents, err := taker.Take(ctx)
+	if errors.Is(err, backup.ErrInvariants) {
+		return final(err) // the older ones may be of a store that was well, and are kept
+	}
 	if err != nil {
 		return err
 	}

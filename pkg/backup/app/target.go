@@ -13,6 +13,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/spf13/pflag"
+	utilexec "k8s.io/utils/exec"
 
 	"github.com/sandlot-io/sandlot/pkg/backup"
 )
@@ -71,6 +72,15 @@ func readers(identities []*age.X25519Identity) []age.Identity {
 	}
 	return all
 }
+
+// ExitFinal is the code that the commands end with where another attempt would come to the same:
+// a rule of the Jobs in the install says that they fail then.
+const ExitFinal = 3
+
+const finalHelp = "It ends with 3 where it makes no sense to try again."
+
+// final is an error with ExitFinal.
+func final(err error) error { return utilexec.CodeExitError{Err: err, Code: ExitFinal} }
 
 // printBackups writes a table of backups.
 func printBackups(out io.Writer, all []backup.Backup) error {

@@ -35,6 +35,9 @@ type Job struct {
 	Target     backup.Target
 	Backup     string
 	Identities []age.Identity
+	// KeysOnly restores the keys of the encryption at rest and nothing else: for a store that
+	// is there and an install that has lost its keys.
+	KeysOnly bool
 	// Prefix begins the keys of the store.
 	Prefix string
 	// Scratch is a folder with room for four times the store.
@@ -50,34 +53,99 @@ type Job struct {
 }
 
 // Run restores. Until the backup was read, checked and prepared it changes nothing. It returns
-// when everything runs again on the restored store.
+// when everything runs again on the restored store. It is ErrOvertaken if another Job restores.
 func (j Job) Run(ctx context.Context) error {
 	c := cluster{j.Client, j.Namespace}
-	s, err := c.readState(ctx)
+	if j.KeysOnly {
+		return j.restoreKeys(ctx, c)
+	}
+	s, err := c.readState(ctx, j.ID)
 	if err != nil {
 		return err
 	}
-	if !s.restoredBy(j.ID) {
-		if err := j.restore(ctx, s); err != nil {
-			return err
-		}
+	switch {
+	case s.hasStarted():
+		klog.FromContext(ctx).Info("An attempt before this one has restored the store and started everything")
+		return nil
+	case s.hasRestored():
+		return j.start(ctx, s)
+	}
+	handed, err := j.isHanded(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case handed:
+		// It may be in use since then: to restore it again would lose what was answered.
+		klog.FromContext(ctx).Info("An attempt before this one has restored the store")
+		err = j.startStore(ctx, s, s.offered())
+	default:
+		err = j.restore(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.restored(ctx); err != nil {
+		return err
 	}
 	return j.start(ctx, s)
 }
 
-func (j Job) restore(ctx context.Context, s *state) (err error) {
-	log := klog.FromContext(ctx)
+// isHanded reports whether all members of the store run with what this Job has offered them.
+func (j Job) isHanded(ctx context.Context, s *state) (bool, error) {
+	id := s.offered()
+	if id == "" {
+		return false, nil
+	}
+	pods, err := s.pods(ctx, j.Store)
+	if err != nil {
+		return false, err
+	}
+	restored := 0
+	for i := range pods {
+		if hasRestored(&pods[i], id) {
+			restored++
+		}
+	}
+	return restored == int(j.Members), nil
+}
+
+// fetch fetches the backup.
+func (j Job) fetch(ctx context.Context) (*backup.Opened, error) {
 	b, err := backup.Find(ctx, j.Target, j.Backup, j.Clock.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	log.Info("Reading the backup", "backup", b.Name, "bytes", b.Size, "target", j.Target.String())
-	opened, err := backup.Fetch(ctx, j.Target, b, j.Scratch, j.Identities)
+	klog.FromContext(ctx).Info("Reading the backup", "backup", b.Name, "bytes", b.Size, "target", j.Target.String())
+	return backup.Fetch(ctx, j.Target, b, j.Scratch, j.Identities)
+}
+
+// restoreKeys adds the keys of the backup to those of the install.
+func (j Job) restoreKeys(ctx context.Context, c cluster) (err error) {
+	opened, err := j.fetch(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	prepared, err := backup.Prepare(ctx, opened, j.Scratch, j.Prefix, j.Clock.Now())
+	file := opened.Snapshot().EncryptionConfig
+	if file == "" {
+		return fmt.Errorf("%s has no keys: the store was not encrypted when it was taken", opened.Backup.Name)
+	}
+	if err := keepKeys(ctx, c, file, false); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("The keys of the backup are in the Secret, and nothing else was restored", "secret", EncryptionSecret)
+	return nil
+}
+
+func (j Job) restore(ctx context.Context, s *state) (err error) {
+	log := klog.FromContext(ctx)
+	opened, err := j.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	snapshot := opened.Snapshot()
+	prepared, err := backup.Prepare(ctx, snapshot, j.Scratch, j.Prefix, j.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -88,19 +156,16 @@ func (j Job) restore(ctx context.Context, s *state) (err error) {
 	if prepared.Breach != nil {
 		log.Error(prepared.Breach, "The store is not well, and is restored all the same")
 	}
-	if err := keepKeys(ctx, s.cluster, opened.EncryptionConfig(), true); err != nil {
+	if err := keepKeys(ctx, s.cluster, snapshot.EncryptionConfig, true); err != nil {
 		return err
 	}
 	if err := j.stop(ctx, s); err != nil {
 		return err
 	}
-	if err := keepKeys(ctx, s.cluster, opened.EncryptionConfig(), false); err != nil {
+	if err := keepKeys(ctx, s.cluster, snapshot.EncryptionConfig, false); err != nil {
 		return err
 	}
-	if err := j.hand(ctx, s, prepared); err != nil {
-		return err
-	}
-	return s.restored(ctx, j.ID)
+	return j.hand(ctx, s, prepared)
 }
 
 // stop stops everything that uses the store, and then the store.
@@ -150,30 +215,35 @@ func (j Job) hand(ctx context.Context, s *state, p backup.Prepared) error {
 	group.Go(func() error { return srv.run(ctx) })
 	group.Go(func() error {
 		defer done()
-		if err := s.scale(ctx, j.Store, j.Members); err != nil {
-			return err
-		}
-		return j.await(ctx, s, "the store to be restored", func(ctx context.Context) (string, error) {
-			pods, err := s.pods(ctx, j.Store)
-			if err != nil {
-				return "", err
-			}
-			restored, ready := 0, 0
-			for i := range pods {
-				if hasRestored(&pods[i], id) {
-					restored++
-					if isReady(&pods[i]) {
-						ready++
-					}
-				}
-			}
-			if ready == int(j.Members) {
-				return "", nil
-			}
-			return fmt.Sprintf("of %d members %d have the data and %d are ready", j.Members, restored, ready), nil
-		})
+		return j.startStore(ctx, s, id)
 	})
 	return group.Wait()
+}
+
+// startStore returns when all members of the store run with the data of an id and are ready.
+func (j Job) startStore(ctx context.Context, s *state, id string) error {
+	if err := s.scale(ctx, j.Store, j.Members); err != nil {
+		return err
+	}
+	return j.await(ctx, s, "the store to be restored", func(ctx context.Context) (string, error) {
+		pods, err := s.pods(ctx, j.Store)
+		if err != nil {
+			return "", err
+		}
+		restored, ready := 0, 0
+		for i := range pods {
+			if hasRestored(&pods[i], id) {
+				restored++
+				if isReady(&pods[i]) {
+					ready++
+				}
+			}
+		}
+		if ready == int(j.Members) {
+			return "", nil
+		}
+		return fmt.Sprintf("of %d members %d have the data and %d are ready", j.Members, restored, ready), nil
+	})
 }
 
 // start starts what uses the store, one after the other, with as many pods as before, or one
@@ -203,7 +273,7 @@ func (j Job) start(ctx context.Context, s *state) error {
 			return err
 		}
 	}
-	return s.clear(ctx)
+	return s.started(ctx)
 }
 
 // await returns when check has nothing to wait for any more, and logs what it waits for when
@@ -223,7 +293,7 @@ func (j Job) await(ctx context.Context, s *state, what string, check func(contex
 			log.Info("Waiting for "+what, "now", missing)
 			last = missing
 		}
-		if err := s.checkOwn(ctx); errors.Is(err, errOvertaken) {
+		if err := s.checkOwn(ctx); errors.Is(err, ErrOvertaken) || errors.Is(err, errRetried) {
 			return false, err
 		}
 		return false, nil

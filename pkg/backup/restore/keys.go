@@ -38,23 +38,28 @@ type encryptionResources struct {
 
 // keepKeys makes sure that API servers can read what a backup was encrypted with: its
 // configuration is that of the install if there is none, and is added behind it otherwise.
+// Without a file it was not encrypted, and can be read by an install that has no configuration.
 // With dryRun nothing is changed, so that keys which cannot be kept are found out before
 // anything is stopped.
 func keepKeys(ctx context.Context, c cluster, file string, dryRun bool) error {
-	if file == "" {
-		return nil
-	}
-	old, err := os.ReadFile(file)
-	if err != nil {
-		return err
+	var old []byte
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		old = text
 	}
 	var dry []string
 	if dryRun {
 		dry = []string{metav1.DryRunAll}
 	}
 	secrets := c.client.CoreV1().Secrets(c.namespace)
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		secret, err := secrets.Get(ctx, EncryptionSecret, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && len(old) == 0 {
+			return nil
+		}
 		if apierrors.IsNotFound(err) {
 			// Only this way of creating can be allowed by name.
 			secret := applycorev1.Secret(EncryptionSecret, c.namespace).
@@ -126,8 +131,11 @@ func addKeys(providers []json.RawMessage, provider json.RawMessage) (bool, error
 	return false, nil
 }
 
+// plain is the provider that reads what is not encrypted.
+var plain = json.RawMessage(`{"identity":{}}`)
+
 // joinKeys returns a configuration that writes as now says, and reads what either of both can
-// read.
+// read. An old one that is empty encrypts nothing.
 func joinKeys(now, old []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(now)) == 0 {
 		return old, nil
@@ -138,6 +146,11 @@ func joinKeys(now, old []byte) ([]byte, error) {
 	}
 	if err := yaml.Unmarshal(old, &from); err != nil {
 		return nil, fmt.Errorf("the configuration of the backup: %w", err)
+	}
+	if len(bytes.TrimSpace(old)) == 0 {
+		for _, rule := range to.Resources {
+			from.Resources = append(from.Resources, encryptionResources{Resources: rule.Resources, Providers: []json.RawMessage{plain}})
+		}
 	}
 	changed := false
 	for _, rule := range from.Resources {

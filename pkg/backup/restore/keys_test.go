@@ -44,6 +44,8 @@ func TestJoinKeys(t *testing.T) {
 		"a key of another name": {now: config(all, ours, identity), old: config(all, next, identity), writesAs: config(all, ours), providers: 2},
 		"the same":              {now: config(all, ours, identity), old: config(all, ours, identity), writesAs: config(all, ours), same: true},
 		"an older one":          {now: config(all, ours, backups, identity), old: config(all, backups), writesAs: config(all, ours), same: true},
+		"a backup that is not":  {now: config(all, ours), old: "", writesAs: config(all, ours), providers: 2},
+		"neither":               {now: config(all, ours, identity), old: "", writesAs: config(all, ours), same: true},
 		"not encrypted":         {now: config(all, identity), old: config(all, backups, identity), writesAs: config(all, identity)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +67,10 @@ func TestJoinKeys(t *testing.T) {
 			data := value.DefaultContext("key")
 			for _, writer := range []string{tc.now, tc.old} {
 				if writer == "" {
-					continue
+					writer = config(all, identity)
+					if tc.now == "" {
+						continue // there is no store that it would have to read
+					}
 				}
 				stored, err := load(t, writer).TransformToStorage(t.Context(), []byte("text"), data)
 				if err != nil {

@@ -4,6 +4,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,43 +16,55 @@ import (
 )
 
 // SecretName is the Secret in which a Job and the members of the store meet. It is part of
-// the install, and empty but for the time of a restore.
+// the install. After a restore it has only which Job that was.
 const SecretName = "sandlot-restore"
 
 // What is in it. The first four are for members.
 const (
-	keyID       = "id"     // of this attempt
-	keyToken    = "token"  // for whom the Job serves the snapshot
-	keyCA       = "ca.crt" // of the Job's certificate
-	keySHA256   = "sha256" // of the snapshot
-	keyReplicas = "replicas"
-	keyRestored = "restored"
+	keyID     = "id"     // of this attempt
+	keyToken  = "token"  // for whom the Job serves the snapshot
+	keyCA     = "ca.crt" // of the Job's certificate
+	keySHA256 = "sha256" // of the snapshot
+	// Those that follow have the id of a Job: of the one whose offer that is, of the one that
+	// has restored the store, and of the one that wrote last.
+	keyOfferedBy = "offeredBy"
+	keyRestored  = "restoredBy"
+	keyWrittenBy = "writtenBy"
+	keyReplicas  = "replicas" // there while something is to be started
 )
 
-// errOvertaken means that another Job restores as well.
-var errOvertaken = errors.New("another restore has begun, and this one gives way")
+// ErrOvertaken means that another Job restores as well, and that this one gives way to it. To
+// try again would drive out that one in turn.
+var ErrOvertaken = errors.New("another restore has begun, and this one gives way")
+
+// errRetried means that another attempt of the same Job has begun: one whose node was taken for
+// lost may live on.
+var errRetried = errors.New("another attempt of this restore has begun, and this one gives way")
 
 // state is what a restore remembers in the Secret.
 type state struct {
 	cluster
 	secret *corev1.Secret
+	// job is the id of the Job that remembers it.
+	job string
 }
 
-func (c cluster) readState(ctx context.Context) (*state, error) {
+func (c cluster) readState(ctx context.Context, job string) (*state, error) {
 	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, SecretName, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s, which is part of the install: %w", SecretName, err)
 	}
-	return &state{c, secret}, nil
+	return &state{c, secret, job}, nil
 }
 
-// write replaces all that is in the Secret. It is errOvertaken if another client has since.
+// write replaces all that is in the Secret. It is ErrOvertaken or errRetried if another has since.
 func (s *state) write(ctx context.Context, data map[string][]byte) error {
 	next := s.secret.DeepCopy()
+	data[keyWrittenBy] = []byte(s.job)
 	next.Data = data
 	next, err := s.client.CoreV1().Secrets(s.namespace).Update(ctx, next, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
-		return errOvertaken
+		return cmp.Or(s.checkOwn(ctx), err)
 	}
 	if err != nil {
 		return fmt.Errorf("writing Secret %s: %w", SecretName, err)
@@ -60,16 +73,20 @@ func (s *state) write(ctx context.Context, data map[string][]byte) error {
 	return nil
 }
 
-// checkOwn is errOvertaken if another client has written.
+// checkOwn is ErrOvertaken if another Job has written, and errRetried if another attempt of this
+// one has.
 func (s *state) checkOwn(ctx context.Context) error {
-	now, err := s.readState(ctx)
-	if err != nil {
+	now, err := s.readState(ctx, s.job)
+	switch {
+	case err != nil:
 		return err
+	case now.secret.ResourceVersion == s.secret.ResourceVersion:
+		return nil
+	case s.is(now.secret.Data[keyWrittenBy]):
+		return errRetried
+	default:
+		return ErrOvertaken
 	}
-	if now.secret.ResourceVersion != s.secret.ResourceVersion {
-		return errOvertaken
-	}
-	return nil
 }
 
 // replicas are how many pods the workloads had before everything was stopped.
@@ -113,7 +130,7 @@ func (s *state) remember(ctx context.Context, workloads []Workload) error {
 // remembering returns what is in the Secret when a restore begins.
 func remembering(before map[string][]byte, replicas []byte) map[string][]byte {
 	data := map[string][]byte{keyReplicas: replicas}
-	for _, key := range []string{keyID, keyToken, keyCA, keySHA256} {
+	for _, key := range []string{keyID, keyToken, keyCA, keySHA256, keyOfferedBy} {
 		if value, ok := before[key]; ok {
 			data[key] = value
 		}
@@ -121,22 +138,42 @@ func remembering(before map[string][]byte, replicas []byte) map[string][]byte {
 	return data
 }
 
-// restored notes that the store has been restored by a Job, and that members have nothing to
-// fetch any more.
-func (s *state) restored(ctx context.Context, job string) error {
-	return s.write(ctx, map[string][]byte{keyReplicas: s.secret.Data[keyReplicas], keyRestored: []byte(job)})
+// restored notes that this Job has restored the store, and that members have nothing to fetch
+// any more.
+func (s *state) restored(ctx context.Context) error {
+	return s.write(ctx, map[string][]byte{keyReplicas: s.secret.Data[keyReplicas], keyRestored: []byte(s.job)})
 }
 
-func (s *state) restoredBy(job string) bool {
-	return job != "" && string(s.secret.Data[keyRestored]) == job
+// hasRestored reports whether this Job has restored the store.
+func (s *state) hasRestored() bool { return s.is(s.secret.Data[keyRestored]) }
+
+// hasStarted reports whether all that uses the store has been started after that.
+func (s *state) hasStarted() bool {
+	_, begun := s.secret.Data[keyReplicas]
+	return s.hasRestored() && !begun
 }
+
+// offered is the id of what this Job has told members to fetch, or empty.
+func (s *state) offered() string {
+	if !s.is(s.secret.Data[keyOfferedBy]) {
+		return ""
+	}
+	return string(s.secret.Data[keyID])
+}
+
+// is reports whether the id of a Job is that of this one, which has one.
+func (s *state) is(job []byte) bool { return s.job != "" && string(job) == s.job }
 
 // offer tells members what to fetch.
 func (s *state) offer(ctx context.Context, id string, srv *server, sha256 string) error {
 	return s.write(ctx, map[string][]byte{
-		keyReplicas: s.secret.Data[keyReplicas],
-		keyID:       []byte(id), keyToken: []byte(srv.token), keyCA: srv.ca, keySHA256: []byte(sha256),
+		keyReplicas: s.secret.Data[keyReplicas], keyOfferedBy: []byte(s.job),
+		keyID: []byte(id), keyToken: []byte(srv.token), keyCA: srv.ca, keySHA256: []byte(sha256),
 	})
 }
 
-func (s *state) clear(ctx context.Context) error { return s.write(ctx, nil) }
+// started notes that all that uses the store has been started. That this Job has restored it
+// stays: an attempt whose last words were lost is followed by another one.
+func (s *state) started(ctx context.Context) error {
+	return s.write(ctx, map[string][]byte{keyRestored: []byte(s.job)})
+}

@@ -4,9 +4,12 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -14,10 +17,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/backup"
+	"github.com/sandlot-io/sandlot/pkg/backup/restore"
+	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
@@ -85,6 +95,7 @@ func (d *disaster) run(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.book.run(t, "restore")
+		d.checkNotAgain(t)
 		crowd.AwaitMore(t, clients+1) // all of them at least once, and nobody is stuck
 	})
 	crowd.Stop()
@@ -99,6 +110,147 @@ func (d *disaster) run(t *testing.T) {
 	}
 	checkHandedOutOnce(t, answered, after)
 	d.checkLastBackup(t)
+	if d.sandlot.Etcd() != nil { // where it is makes no difference
+		d.loseKeys(t)
+	}
+}
+
+// loseKeys loses the keys of the encryption at rest, and takes them from the backup by the
+// commands of docs/operations.md, while everything runs.
+func (d *disaster) loseKeys(t *testing.T) {
+	t.Helper()
+	// The controllers make each of the Secrets again from the other one.
+	controllers := d.site.kube.AppsV1().Deployments(controlplane.Namespace)
+	if _, err := controllers.Patch(t.Context(), "sandlot-controller-manager", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		for _, pod := range d.pods(t) {
+			if strings.HasPrefix(pod.Name, "sandlot-controller-manager-") {
+				return fmt.Errorf("pod %s is there", pod.Name)
+			}
+		}
+		return nil
+	})
+	secrets := d.site.kube.CoreV1().Secrets(controlplane.Namespace)
+	lost, err := secrets.Get(t.Context(), encryptionkeys.Secret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{encryptionkeys.Secret, encryptionkeys.CopySecret} {
+		if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := d.pods(t)
+	d.book.run(t, "keys")
+	found, err := secrets.Get(t.Context(), encryptionkeys.Secret, metav1.GetOptions{})
+	if err != nil || !bytes.Equal(found.Data[encryptionkeys.KeyConfig], lost.Data[encryptionkeys.KeyConfig]) {
+		t.Errorf("the keys that came back are not those that were lost: %v", err)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(d.pods(t)))); diff != "" {
+		t.Errorf("pods have changed (-before +after):\n%s", diff)
+	}
+}
+
+// checkNotAgain: attempts of a Job that has restored the store, whose end was not noticed, leave
+// it as it is. They have no backup that they could restore.
+func (d *disaster) checkNotAgain(t *testing.T) {
+	t.Helper()
+	job := d.jobWithoutBackup(t)
+	before, secret := d.pods(t), d.restoreSecret(t)
+	job.ID = string(secret.Data["restoredBy"])
+	if err := job.Run(t.Context()); err != nil || job.ID == "" {
+		t.Errorf("after its end, Job %q: %v", job.ID, err)
+	}
+	// As if its pod had been killed when the store ran, and before it could say so.
+	id := ""
+	for _, pod := range before {
+		for _, container := range pod.Status.InitContainerStatuses {
+			if container.Name == restore.MemberContainer {
+				id = container.State.Terminated.Message
+			}
+		}
+	}
+	secret.Data = map[string][]byte{"id": []byte(id), "offeredBy": []byte("killed"), "replicas": d.replicas(t, job.Users)}
+	if _, err := d.site.kube.CoreV1().Secrets(job.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	job.ID = "killed"
+	if err := job.Run(t.Context()); err != nil || id == "" {
+		t.Errorf("after the restore of %q: %v", id, err)
+	}
+	if data := d.restoreSecret(t).Data; len(data["id"]) > 0 || string(data["restoredBy"]) != job.ID {
+		t.Errorf("the Secret of the restore has %v", data)
+	}
+	after := d.pods(t)
+	for uid, pod := range before {
+		if _, there := after[uid]; !there {
+			t.Errorf("pod %s was stopped", pod.Name)
+		}
+	}
+	// Another Job restores, and finds out first that there is no backup.
+	job.ID = "another"
+	if err := job.Run(t.Context()); !errors.Is(err, backup.ErrNoBackup) {
+		t.Errorf("another Job: %v, want %v", err, backup.ErrNoBackup)
+	}
+}
+
+// jobWithoutBackup is the restore of the install, but for its backups.
+func (d *disaster) jobWithoutBackup(t *testing.T) restore.Job {
+	t.Helper()
+	target, err := backup.OpenTarget(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := restore.Job{Client: d.site.kube, Namespace: controlplane.Namespace, Target: target, Members: 1, Clock: clock.RealClock{},
+		Store: restore.Workload{Kind: "statefulset", Name: "sandlot-etcd"}, Users: []restore.Workload{{Kind: "deployment", Name: "sandlot-apiserver"}}}
+	if d.sandlot.Etcd() == nil {
+		job.Store, job.Users = restore.Workload{Kind: "statefulset", Name: "sandlot-apiserver"}, nil
+	}
+	job.Users = append(job.Users, restore.Workload{Kind: "deployment", Name: "sandlot-controller-manager"})
+	return job
+}
+
+func (d *disaster) restoreSecret(t *testing.T) *corev1.Secret {
+	t.Helper()
+	secret, err := d.site.kube.CoreV1().Secrets(controlplane.Namespace).Get(t.Context(), restore.SecretName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// replicas are those of Deployments, as a restore remembers them.
+func (d *disaster) replicas(t *testing.T, deployments []restore.Workload) []byte {
+	t.Helper()
+	replicas := map[string]int32{}
+	for _, w := range deployments {
+		deployment, err := d.site.kube.AppsV1().Deployments(controlplane.Namespace).Get(t.Context(), w.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas[w.String()] = *deployment.Spec.Replicas
+	}
+	text, err := json.Marshal(replicas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// pods are the pods of the install by UID, but for those of Jobs.
+func (d *disaster) pods(t *testing.T) map[types.UID]corev1.Pod {
+	t.Helper()
+	list, err := d.site.kube.CoreV1().Pods(controlplane.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "!batch.kubernetes.io/job-name"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := map[types.UID]corev1.Pod{}
+	for _, pod := range list.Items {
+		pods[pod.UID] = pod
+	}
+	return pods
 }
 
 // checkLastBackup looks for the metric that an operator's alert is about.
