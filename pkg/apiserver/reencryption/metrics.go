@@ -23,7 +23,7 @@ var (
 	})
 	unreadable = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: "sandlot", Subsystem: "encryption", Name: "unreadable_values",
-		Help:           "How many values could not be encrypted anew by the last pass of this server through the store, for example because their key is not configured.",
+		Help:           "How many values could not be decrypted by the last pass of this server through all of the store, for example because their key is not configured.",
 		StabilityLevel: metrics.ALPHA,
 	})
 

@@ -5,6 +5,7 @@ package reencryption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -16,8 +17,12 @@ import (
 // pageSize is how many values are read at a time. A value may have 1.5 MiB.
 const pageSize = 50
 
+// errUnreadable is of a value that cannot be decrypted.
+var errUnreadable = errors.New("which --encryption-provider-config must have")
+
 // pass goes through all values once, and returns how many were rewritten. It reads
-// everything also if some values cannot be decrypted, and fails then.
+// everything also if some values cannot be decrypted, and fails then. At any other error,
+// such as one of a full etcd, it ends.
 func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 	var failed int
 	var first error
@@ -34,6 +39,8 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 				switch {
 				case ctx.Err() != nil:
 					return rewritten, ctx.Err()
+				case err != nil && !errors.Is(err, errUnreadable):
+					return rewritten, err
 				case err != nil:
 					failed++
 					if first == nil {
@@ -64,7 +71,7 @@ func (r *Rewriter) rewrite(ctx context.Context, transformer value.Transformer, k
 		key := string(kv.Key)
 		plain, stale, err := transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(key))
 		if err != nil {
-			return false, fmt.Errorf("%s, encrypted with %s, which --encryption-provider-config must have: %w", key, keyOf(kv.Value), err)
+			return false, fmt.Errorf("%s, encrypted with %s, %w: %w", key, keyOf(kv.Value), errUnreadable, err)
 		}
 		if !stale {
 			return false, nil

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/secretbox"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -423,6 +425,37 @@ func TestUnreadable(t *testing.T) {
 	clk.Step(pause)
 	if err := r.look(t.Context()); err == nil || gets < 2 {
 		t.Errorf("after the pause: %d reads, %v", gets, err)
+	}
+}
+
+// full is an etcd that takes no more writes.
+type full struct{ clientv3.KV }
+
+func (f full) Txn(ctx context.Context) clientv3.Txn { return fullTxn{f.KV.Txn(ctx)} }
+
+type fullTxn struct{ clientv3.Txn }
+
+func (t fullTxn) If(cs ...clientv3.Cmp) clientv3.Txn { return fullTxn{t.Txn.If(cs...)} }
+
+func (t fullTxn) Then(ops ...clientv3.Op) clientv3.Txn { return fullTxn{t.Txn.Then(ops...)} }
+
+func (t fullTxn) Else(ops ...clientv3.Op) clientv3.Txn { return fullTxn{t.Txn.Else(ops...)} }
+
+func (t fullTxn) Commit() (*clientv3.TxnResponse, error) { return nil, rpctypes.ErrNoSpace }
+
+// An etcd that takes no writes ends a pass, and says nothing about keys.
+func TestFullEtcd(t *testing.T) { // not beside others, whose metrics are these
+	etcd := startEtcd(t)
+	fill(t, etcd, 0, 2*pageSize, withKeys("k1"))
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	gets := 0
+	r := newRewriter(full{countedGets{etcd, &gets}}, &server{&servers{said: map[string]string{}}, "a"}, clk, withKeys("k2", "k1"))
+	unreadable.Set(0)
+	if rewritten, err := r.pass(t.Context()); !errors.Is(err, rpctypes.ErrNoSpace) || rewritten != 0 || gets != 1 {
+		t.Errorf("%d values were rewritten with %d reads, %v", rewritten, gets, err)
+	}
+	if got, err := testutil.GetGaugeMetricValue(unreadable); err != nil || got != 0 {
+		t.Errorf("%v values are unreadable, %v", got, err)
 	}
 }
 
