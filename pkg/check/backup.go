@@ -35,7 +35,15 @@ func lookAtBackup(ctx context.Context, c *cluster) ([]findings.Finding, string, 
 	if len(problems) > 0 {
 		return problems, "", nil
 	}
-	return nil, fmt.Sprintf("the newest backup was made %s ago", c.now.Sub(lastBackup(job)).Round(time.Minute)), nil
+	return nil, wellBackedUp(job, c.now), nil
+}
+
+func wellBackedUp(job *batchv1.CronJob, now time.Time) string {
+	ago := now.Sub(lastBackup(job)).Round(time.Minute)
+	if job.Status.LastSuccessfulTime == nil {
+		return fmt.Sprintf("the CronJob was made %s ago and has made no backup yet", ago)
+	}
+	return fmt.Sprintf("the newest backup was made %s ago", ago)
 }
 
 // lastBackup is when the last backup was made, or, before the first, when the CronJob was.
@@ -52,7 +60,11 @@ func judgeBackup(job *batchv1.CronJob, namespace string, now time.Time) []findin
 	case ptr.Deref(job.Spec.Suspend, false):
 		return []findings.Finding{problem(findings.Warning, object, object+" is suspended", "let it run again")}
 	case now.Sub(lastBackup(job)) > oldBackup:
-		return []findings.Finding{problem(findings.Error, object, fmt.Sprintf("the last backup of %s that succeeded is %s old", object, now.Sub(lastBackup(job)).Round(time.Hour)),
+		message := "the last backup of %s that succeeded is %s old"
+		if job.Status.LastSuccessfulTime == nil {
+			message = "%s has made no backup in the %s since it was made"
+		}
+		return []findings.Finding{problem(findings.Error, object, fmt.Sprintf(message, object, now.Sub(lastBackup(job)).Round(time.Hour)),
 			fmt.Sprintf("kubectl -n %s get jobs, and see the logs of the last ones of %s", namespace, backupJob))}
 	}
 	return nil

@@ -265,6 +265,15 @@ func TestJudgeBackup(t *testing.T) {
 	expectFound(t, "old", judgeBackup(job(49*time.Hour), "agents", now), "Error: the last backup of CronJob agents/sandlot-backup that succeeded is 49h0m0s old")
 	made := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 	expectFound(t, "just made", judgeBackup(made, "agents", now))
+	expectFound(t, "never", judgeBackup(made, "agents", now.Add(48*time.Hour)), "Error: CronJob agents/sandlot-backup has made no backup in the 49h0m0s since it was made")
+	for well, job := range map[string]*batchv1.CronJob{
+		"the newest backup was made 3h0m0s ago":                      job(3 * time.Hour),
+		"the CronJob was made 1h0m0s ago and has made no backup yet": made,
+	} {
+		if got := wellBackedUp(job, now); got != well {
+			t.Errorf("it is told %q, want %q", got, well)
+		}
+	}
 	made.Spec.Suspend = new(true)
 	expectFound(t, "suspended", judgeBackup(made, "agents", now), "Warning: CronJob agents/sandlot-backup is suspended")
 	expectFound(t, "none", judgeBackup(nil, "agents", now), "Warning: CronJob agents/sandlot-backup is not there")
