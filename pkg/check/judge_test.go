@@ -252,8 +252,10 @@ func TestJudgeEtcd(t *testing.T) {
 	if well, err := readHealth([]byte(`{"health":"true","reason":""}`)); well != "" || err != nil {
 		t.Errorf("a healthy member says %q, %v", well, err)
 	}
-	if _, err := readHealth([]byte("<html>")); err == nil {
-		t.Error("what is no health was read")
+	for _, other := range []string{"<html>", `{"kind":"Status","status":"Failure","reason":"ServiceUnavailable"}`} {
+		if alarm, err := readHealth([]byte(other)); err == nil {
+			t.Errorf("%s was read as %q", other, alarm)
+		}
 	}
 }
 
