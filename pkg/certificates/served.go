@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,10 +39,11 @@ type Served struct {
 	name    string
 	clock   clock.PassiveClock
 
-	mu   sync.Mutex // also of the reading, so that it is done once for many
-	pair *tls.Certificate
-	err  error // of the last reading
-	next time.Time
+	pair atomic.Pointer[tls.Certificate] // of the last reading that succeeded
+
+	reading sync.Mutex // so that it is done once for many
+	err     error      // of the last reading
+	next    time.Time
 }
 
 // NewServed returns the certificate in a Secret, which need not be there yet.
@@ -50,21 +52,33 @@ func NewServed(secrets corev1client.SecretInterface, name string, clk clock.Pass
 }
 
 // GetCertificate is for tls.Config. While the Secret cannot be read, it goes on with what
-// it has; without that it fails.
+// it has; without that it fails. While it is being read, only who reads waits, and those
+// for whom there is nothing yet.
 func (s *Served) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := s.clock.Now(); !now.Before(s.next) {
-		pair, err := s.read(hello.Context())
-		s.err, s.next = err, now.Add(missingTTL)
+	return s.get(hello.Context())
+}
+
+func (s *Served) get(ctx context.Context) (*tls.Certificate, error) {
+	if pair := s.pair.Load(); pair == nil {
+		s.reading.Lock()
+	} else if !s.reading.TryLock() {
+		return pair, nil
+	}
+	defer s.reading.Unlock()
+	if !s.clock.Now().Before(s.next) {
+		pair, err := s.read(ctx)
+		ttl := missingTTL
 		if err == nil {
-			s.pair, s.next = pair, now.Add(servedTTL)
+			s.pair.Store(pair)
+			ttl = servedTTL
 		}
+		// From when it is read, which may have taken longer than the TTL.
+		s.err, s.next = err, s.clock.Now().Add(ttl)
 	}
-	if s.pair == nil {
-		return nil, s.err
+	if pair := s.pair.Load(); pair != nil {
+		return pair, nil
 	}
-	return s.pair, nil
+	return nil, s.err
 }
 
 func (s *Served) read(ctx context.Context) (*tls.Certificate, error) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,4 +84,57 @@ func TestServed(t *testing.T) {
 	}
 	step(servedTTL)
 	check("when the Secret is gone", second)
+}
+
+// stuckSecrets are those of a cluster that answers when a test lets it.
+type stuckSecrets struct {
+	corev1client.SecretInterface
+	asked  chan struct{}
+	answer chan error
+	secret *corev1.Secret
+}
+
+func (s *stuckSecrets) Get(context.Context, string, metav1.GetOptions) (*corev1.Secret, error) {
+	s.asked <- struct{}{}
+	return s.secret, <-s.answer
+}
+
+// TestServedWhileNothingAnswers: where there is a certificate, one handshake waits for the
+// cluster and the others go on; and a reading that fails late is not begun again at once.
+func TestServedWhileNothingAnswers(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Now())
+	ca, err := newCA("test", clk.Now(), 30*day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := issue(ca, target{secret: "test", names: []string{"localhost"}}, clk.Now(), day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := &stuckSecrets{
+		asked: make(chan struct{}, 10), answer: make(chan error, 1),
+		secret: &corev1.Secret{Data: map[string][]byte{keyCert: pair.certPEM, keyKey: pair.keyPEM}},
+	}
+	served := NewServed(secrets, "test", clk)
+	get := func() {
+		t.Helper()
+		if got, err := served.get(t.Context()); err != nil || !got.Leaf.Equal(pair.cert) {
+			t.Errorf("served: %v, %v", got, err)
+		}
+	}
+	secrets.answer <- nil
+	get()
+	<-secrets.asked
+	clk.SetTime(clk.Now().Add(servedTTL))
+	var waits sync.WaitGroup
+	waits.Go(get)
+	<-secrets.asked
+	get() // or the test does not end
+	clk.SetTime(clk.Now().Add(servedTimeout))
+	secrets.answer <- context.DeadlineExceeded
+	waits.Wait()
+	get()
+	if len(secrets.asked) > 0 {
+		t.Error("the cluster is asked again at once")
+	}
 }
