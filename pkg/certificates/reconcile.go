@@ -110,7 +110,8 @@ func (r *reconciler) reconcile(ctx context.Context, a authority) (time.Duration,
 		}
 	}
 	observe(a.signer, s.current.cert)
-	if s.next != nil && now.After(s.nextPublished.Add(r.options.Overlap)) && !ok(s.nextPublished) {
+	// Without Pods that must see it, it waits for an APIService, which no restart brings.
+	if waits := a.restarts && s.next != nil && !s.nextPublished.IsZero(); waits && now.After(s.nextPublished.Add(r.options.Overlap)) && !ok(s.nextPublished) {
 		r.askForRestart(ctx, a, f.secret, now)
 	}
 	return installobjects.Rest(now, append(times, r.times(s, bundle)...)...), nil

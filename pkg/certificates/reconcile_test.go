@@ -4,6 +4,7 @@
 package certificates
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,34 @@ func TestEtcdWaitsForRestarts(t *testing.T) {
 	}
 	if len(s.etcd) != 2 {
 		t.Errorf("%d CAs are trusted, want the new one and the one before", len(s.etcd))
+	}
+}
+
+// The CA of an install without its APIService is published nowhere, so the one after it
+// waits. That no restart helps is no reason to ask for one.
+func TestNoRestartForAnAPIServiceToCome(t *testing.T) {
+	f := newFixture(t)
+	f.options.EtcdMembers = 0
+	clk := clocktesting.NewFakePassiveClock(time.Now())
+	recorder := events.NewFakeRecorder(1000)
+	r := f.newReconciler(clk, recorder)
+	for _, after := range []time.Duration{0, r.authorities["serving"].validity * 9 / 10, 2 * f.options.Overlap} {
+		clk.SetTime(clk.Now().Add(after))
+		if _, err := r.Reconcile(t.Context(), requestFor("serving")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := f.state()
+	if err == nil && s.signers["serving"].next == nil {
+		err = errors.New("there is no next CA")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(recorder.Events) > 0 {
+		if e := <-recorder.Events; strings.Contains(e, reasonRestartNeeded) {
+			t.Errorf("an event asks for a restart: %s", e)
+		}
 	}
 }
 
