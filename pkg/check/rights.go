@@ -49,6 +49,7 @@ func (r *right) String() string {
 var (
 	read      = []string{"get", "list", "watch"}
 	follow    = []string{"list", "watch"}
+	update    = []string{"get", "list", "watch", "update"}
 	keep      = []string{"get", "list", "watch", "create", "patch", "delete"}
 	ours      = v1alpha1.GroupName
 	admission = "admissionregistration.k8s.io"
@@ -65,6 +66,8 @@ var needed = map[string][]right{
 		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}},
 		{resource: "configmaps", namespace: metav1.NamespaceSystem, name: "extension-apiserver-authentication", verbs: read},
 		{resource: "namespaces", verbs: read},
+		{group: admission, resource: "mutatingadmissionpolicies", verbs: follow},
+		{group: admission, resource: "mutatingadmissionpolicybindings", verbs: follow},
 		{group: admission, resource: "mutatingwebhookconfigurations", verbs: follow},
 		{group: admission, resource: "validatingwebhookconfigurations", verbs: follow},
 		{group: admission, resource: "validatingadmissionpolicies", verbs: follow},
@@ -100,12 +103,33 @@ var needed = map[string][]right{
 		{group: "coordination.k8s.io", resource: "leases", own: true, verbs: []string{"create"}},
 		{group: "coordination.k8s.io", resource: "leases", own: true, name: controllerManager, verbs: []string{"get", "update"}},
 		{group: "apiregistration.k8s.io", resource: "apiservices", name: "v1alpha1." + ours, verbs: []string{"get", "list", "watch", "patch"}, choice: ownCertificates},
-		{resource: "secrets", own: true, name: "sandlot-apiserver-serving", verbs: []string{"get", "update"}, choice: ownCertificates},
+		{resource: "configmaps", own: true, name: "sandbox-injection-config", verbs: read},
+		{group: "coordination.k8s.io", resource: "leases", own: true, name: "sandlot-certificates", verbs: []string{"get", "update"}, choice: ownBoth},
+		{resource: "secrets", own: true, verbs: []string{"create"}, choice: ownBoth},
+		{resource: "configmaps", own: true, verbs: []string{"create"}, choice: ownBoth},
+		{resource: "secrets", own: true, name: "sandlot-signer", verbs: update, choice: ownCertificates},
+		{resource: "secrets", own: true, name: "sandlot-apiserver-serving", verbs: update, choice: ownCertificates},
+		{resource: "secrets", own: true, name: "sandlot-controller-manager-serving", verbs: update, choice: ownCertificates},
+		{resource: "configmaps", own: true, name: "sandlot-ca", verbs: update, choice: ownCertificates},
+		{resource: "secrets", own: true, name: "sandlot-encryption", verbs: update, choice: ownKeys},
+		{resource: "secrets", own: true, name: "sandlot-encryption-copy", verbs: update, choice: ownKeys},
+		{resource: "configmaps", own: true, name: "sandlot-encryption", verbs: update, choice: ownKeys},
+		{group: "batch", resource: "cronjobs", own: true, name: backupJob, verbs: []string{"get"}, choice: "or do without the metric of the last backup"},
+		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}, choice: noMetrics},
+		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}, choice: noMetrics},
 	},
 }
 
-// ownCertificates is the choice to have certificates of another CA.
-const ownCertificates = "or look after certificates yourself: docs/certificates.md, Certificates of your own"
+const (
+	// ownCertificates is the choice to have certificates of another CA.
+	ownCertificates = "or look after certificates yourself: docs/certificates.md, Certificates of your own"
+	// ownKeys is the choice to encrypt with keys of one's own, and ownBoth to do both.
+	ownKeys = "or look after the keys of the store yourself: docs/encryption.md, Keys of your own"
+	ownBoth = "or look after certificates and the keys of the store yourself: docs/certificates.md and docs/encryption.md"
+	// noMetrics is the choice to have no metrics of the controllers, which they give to nobody
+	// of whom they cannot ask.
+	noMetrics = "or do without the metrics of the controllers"
+)
 
 // lacking is a right that a program does not have, with the verbs that it lacks.
 type lacking struct {

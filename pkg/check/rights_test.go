@@ -39,6 +39,50 @@ func TestNeededRightsAreShipped(t *testing.T) {
 	}
 }
 
+// leftOut are rights that are shipped and that nobody is told to lack.
+var leftOut = map[string][]right{
+	controllerManager: {
+		{resource: "events", verbs: []string{"create", "patch"}}, // of the leases: everything else is there without
+	},
+}
+
+// TestShippedRightsAreNeeded: who lacks a right that is shipped is told, or it is known why not.
+func TestShippedRightsAreNeeded(t *testing.T) {
+	rules := shippedRules(t)
+	for _, account := range []string{apiServer, controllerManager} {
+		known := slices.Concat(needed[account], leftOut[account])
+		for _, r := range rightsOf(rules[account]) {
+			if !slices.ContainsFunc(known, func(k right) bool {
+				return k.group == r.group && k.resource == r.resource && k.subresource == r.subresource && k.name == r.name && slices.Contains(k.verbs, r.verbs[0])
+			}) {
+				t.Errorf("%s is given the right to %s %s, which is neither needed nor left out", account, r.verbs[0], &r)
+			}
+		}
+	}
+}
+
+// rightsOf are the rights that rules give, one for each verb.
+func rightsOf(rules []rbacv1.PolicyRule) (all []right) {
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						r := right{group: group, name: name, verbs: []string{verb}}
+						r.resource, r.subresource, _ = strings.Cut(resource, "/")
+						all = append(all, r)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
 func gives(rule rbacv1.PolicyRule, r right, verb string) bool {
 	resource := r.resource
 	if r.subresource != "" {
