@@ -16,14 +16,11 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
 
-// storedResources are all that have values in the store.
-var storedResources = []string{"sandboxclaims", "sandboxes", "sandboxsets", "sandboxtemplates"}
-
 // newRewriter returns what encrypts anew what is stored, or nil where nothing says how
 // values are encrypted.
 func newRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection, members *membership) (*reencryption.Rewriter, error) {
 	var resources []reencryption.Resource
-	for _, name := range storedResources {
+	for _, name := range storekeys.Resources() {
 		options, err := getter.GetRESTOptions(v1alpha1.Resource(name), nil)
 		if err != nil {
 			return nil, fmt.Errorf("storage options of %s: %w", name, err)
@@ -36,7 +33,7 @@ func newRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection, members
 			Prefix:      path.Join("/", etcd.prefix, options.ResourcePrefix) + "/",
 			Transformer: transformer,
 		})
-		if name == "sandboxclaims" { // with which the key for agent-runtimes is encrypted
+		if name == storekeys.RuntimeKeyResource {
 			resources = append(resources, reencryption.Resource{
 				Prefix:      path.Join("/", etcd.prefix, storekeys.RuntimeKey),
 				Transformer: transformer,

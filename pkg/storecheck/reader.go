@@ -29,10 +29,7 @@ import (
 )
 
 // resources are those whose objects are stored.
-var resources = sets.New("sandboxclaims", "sandboxes", "sandboxsets", "sandboxtemplates")
-
-// runtimeKeyResource is the resource as which the key of agent-runtimes is encrypted.
-const runtimeKeyResource = "sandboxclaims"
+var resources = sets.New(storekeys.Resources()...)
 
 // reader takes in what is stored.
 type reader struct {
@@ -138,7 +135,7 @@ func (r *reader) known(object runtime.Object) (resource string, its metav1.Objec
 
 // runtimeKey takes in the key of agent-runtimes.
 func (r *reader) runtimeKey(ctx context.Context, key string, stored []byte) {
-	plain, ok := r.decrypt(ctx, key, runtimeKeyResource, stored)
+	plain, ok := r.decrypt(ctx, key, storekeys.RuntimeKeyResource, stored)
 	if !ok {
 		return
 	}
