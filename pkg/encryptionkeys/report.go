@@ -12,27 +12,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
+// Only the instance that looks after the keys has a series of these: a 0 of another one would
+// say that the store is not encrypted.
 var (
-	keyCreated = prometheus.NewGauge(prometheus.GaugeOpts{
+	keyCreated = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sandlot_encryption_key_created_timestamp_seconds",
 		Help: "When the key that the store is encrypted with was made, in seconds since 1970; 0 while it is not encrypted. " +
 			"Only the instance that looks after the keys has it.",
-	})
-	keysLost = prometheus.NewGauge(prometheus.GaugeOpts{
+	}, nil)
+	keysLost = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sandlot_encryption_keys_lost",
-		Help: "How many keys of the store are in no Secret any more.",
-	})
+		Help: "How many keys of the store are in no Secret any more. Only the instance that looks after the keys has it.",
+	}, nil)
 )
 
 func init() { metrics.Registry.MustRegister(keyCreated, keysLost) }
 
 func observe(s state, lost []string) {
-	keysLost.Set(float64(len(lost)))
-	if s.plain || len(s.keys) == 0 {
-		keyCreated.Set(0)
-		return
+	keysLost.WithLabelValues().Set(float64(len(lost)))
+	created := 0.0
+	if !s.plain && len(s.keys) > 0 {
+		created = float64(s.keys[0].made().Unix())
 	}
-	keyCreated.Set(float64(s.keys[0].made().Unix()))
+	keyCreated.WithLabelValues().Set(created)
 }
 
 // action is what events are about.

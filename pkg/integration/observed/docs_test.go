@@ -23,7 +23,8 @@ import (
 // notHere are metrics that the programs of this test do not have.
 var notHere = []string{
 	"sandlot_certificate_expiration_timestamp_seconds", "sandlot_etcd_member_up", "sandlot_pod_dry_runs",
-	"sandlot_encryption_rewrite_pending", "sandlot_encryption_rewrites_total", "sandlot_encryption_unreadable_values",
+	"sandlot_encryption_key_created_timestamp_seconds", "sandlot_encryption_keys_lost", "sandlot_encryption_rewrite_pending",
+	"sandlot_encryption_rewrites_total", "sandlot_encryption_unreadable_values",
 	"sandlot_backup_last_success_timestamp_seconds",
 }
 
