@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"net/http"
+	"strconv"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -38,6 +39,9 @@ func TestServeSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
+		if revision, err := strconv.Atoi(response.Header.Get(snapshot.RevisionHeader)); response.StatusCode == http.StatusOK && (err != nil || revision < 1) {
+			t.Errorf("the revision is %d, %v", revision, err)
+		}
 		content, err := io.ReadAll(response.Body)
 		if err != nil {
 			t.Fatal(err)

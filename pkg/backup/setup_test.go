@@ -35,12 +35,12 @@ type store struct {
 	transformer value.Transformer
 }
 
-func (s *store) Snapshot(ctx context.Context) (io.ReadCloser, error) {
+func (s *store) Snapshot(ctx context.Context) (io.ReadCloser, int64, error) {
 	answer, err := s.SnapshotWithVersion(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return answer.Snapshot, nil
+	return answer.Snapshot, 0, nil
 }
 
 // newStore starts one whose values are encrypted as the configuration in a file says, if it is

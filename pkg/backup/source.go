@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
@@ -20,9 +21,10 @@ import (
 
 // Source gives snapshots of a store.
 type Source interface {
-	// Snapshot returns the file of the store's data with its checksum at the end. A reader
-	// that ends early ends with an error.
-	Snapshot(ctx context.Context) (io.ReadCloser, error)
+	// Snapshot returns the file of the store's data with its checksum at the end, and the
+	// revision that it has at least if it is of the newest data, or 0 where that is not
+	// known. A reader that ends early ends with an error.
+	Snapshot(ctx context.Context) (data io.ReadCloser, atLeast int64, err error)
 }
 
 // APIServer is a Source: an API server with --serve-snapshots.
@@ -58,23 +60,30 @@ func NewAPIServer(server, caFile, tokenFile string) (*APIServer, error) {
 }
 
 // Snapshot implements Source.
-func (s *APIServer) Snapshot(ctx context.Context) (io.ReadCloser, error) {
+func (s *APIServer) Snapshot(ctx context.Context) (data io.ReadCloser, atLeast int64, err error) {
 	token, err := os.ReadFile(s.tokenFile)
 	if err != nil {
-		return nil, fmt.Errorf("--token-file: %w", err)
+		return nil, 0, fmt.Errorf("--token-file: %w", err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	response, err := s.client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if response.StatusCode != http.StatusOK {
 		text, err := io.ReadAll(io.LimitReader(response.Body, 1024))
-		return nil, errors.Join(fmt.Errorf("%s answers %s: %s", s.url, response.Status, strings.TrimSpace(string(text))), err, response.Body.Close())
+		return nil, 0, errors.Join(fmt.Errorf("%s answers %s: %s", s.url, response.Status, strings.TrimSpace(string(text))), err, response.Body.Close())
 	}
-	return response.Body, nil
+	revision := response.Header.Get(snapshot.RevisionHeader)
+	if revision == "" { // a server of a version before it
+		return response.Body, 0, nil
+	}
+	if atLeast, err = strconv.ParseInt(revision, 10, 64); err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("%s answers with %s: %w", s.url, snapshot.RevisionHeader, err), response.Body.Close())
+	}
+	return response.Body, atLeast, nil
 }

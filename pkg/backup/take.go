@@ -18,6 +18,9 @@ import (
 // deleteTimeout bounds the deletion of a backup that is not good.
 const deleteTimeout = 20 * time.Second
 
+// ErrBehind means that a snapshot is not of the newest data.
+var ErrBehind = errors.New("the member of etcd that gave the snapshot is behind the others, or cut off from them")
+
 // Taker takes backups.
 type Taker struct {
 	// Source is the store, and Target where its backups are kept.
@@ -106,7 +109,7 @@ func (t Taker) readBack(ctx context.Context, b Backup) (Contents, error) {
 // collect puts the files of a backup into a folder.
 func (t Taker) collect(ctx context.Context, dir string) (Contents, error) {
 	contents := Contents{Version: formatVersion, Taken: t.Clock.Now().UTC()}
-	snapshot, err := t.Source.Snapshot(ctx)
+	snapshot, atLeast, err := t.Source.Snapshot(ctx)
 	if err != nil {
 		return Contents{}, err
 	}
@@ -118,6 +121,9 @@ func (t Taker) collect(ctx context.Context, dir string) (Contents, error) {
 	status, err := inspect(path)
 	if err != nil {
 		return Contents{}, err
+	}
+	if status.Revision < atLeast {
+		return Contents{}, fmt.Errorf("%w: it is of revision %d, when the store had come to %d", ErrBehind, status.Revision, atLeast)
 	}
 	contents.Revision, contents.Keys = status.Revision, status.TotalKey
 	if err := contents.add(dir, snapshotFile, sum); err != nil {

@@ -51,10 +51,11 @@ func TestTake(t *testing.T) {
 type source struct {
 	content []byte
 	end     error
+	atLeast int64
 }
 
-func (s source) Snapshot(context.Context) (io.ReadCloser, error) {
-	return io.NopCloser(io.MultiReader(bytes.NewReader(s.content), errorReader{s.end})), nil
+func (s source) Snapshot(context.Context) (io.ReadCloser, int64, error) {
+	return io.NopCloser(io.MultiReader(bytes.NewReader(s.content), errorReader{s.end})), s.atLeast, nil
 }
 
 type errorReader struct{ error }
@@ -65,7 +66,7 @@ func (r errorReader) Read([]byte) (int, error) { return 0, r.error }
 func TestBadSnapshot(t *testing.T) {
 	s := newStore(t, "")
 	s.fill(t, 2, 2)
-	r, err := s.Snapshot(t.Context())
+	r, _, err := s.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,17 +74,27 @@ func TestBadSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	answer, err := s.Get(t.Context(), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := answer.Header.Revision
+	exact, _ := taker(t, source{good, io.EOF, revision}, folder(t.TempDir()))
+	if got := take(t, exact); got.Revision != revision {
+		t.Errorf("the backup of revision %d is %+v", revision, got)
+	}
 	flipped := bytes.Clone(good)
 	flipped[len(good)/2] ^= 1
 	for name, tc := range map[string]struct {
 		source source
 		want   error
 	}{
-		"a lost connection":      {source{good[:len(good)/2], io.ErrUnexpectedEOF}, io.ErrUnexpectedEOF},
-		"an early end":           {source{good[:len(good)/2], io.EOF}, ErrDamaged},
-		"without its checksum":   {source{good[:len(good)-32], io.EOF}, ErrDamaged},
-		"a bit that has changed": {source{flipped, io.EOF}, ErrDamaged},
-		"nothing":                {source{nil, io.EOF}, ErrDamaged},
+		"a lost connection":      {source{good[:len(good)/2], io.ErrUnexpectedEOF, 0}, io.ErrUnexpectedEOF},
+		"an early end":           {source{good[:len(good)/2], io.EOF, 0}, ErrDamaged},
+		"without its checksum":   {source{good[:len(good)-32], io.EOF, 0}, ErrDamaged},
+		"a bit that has changed": {source{flipped, io.EOF, 0}, ErrDamaged},
+		"nothing":                {source{nil, io.EOF, 0}, ErrDamaged},
+		"one of before":          {source{good, io.EOF, revision + 1}, ErrBehind},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := folder(t.TempDir())

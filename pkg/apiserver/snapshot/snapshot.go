@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,6 +25,11 @@ import (
 // its data, and the SHA-256 of that in the last 32 bytes.
 const Path = "/sandlot/snapshot"
 
+// RevisionHeader says which revision the store had come to before the snapshot was taken. One
+// of a smaller revision is not of the newest data: its member of etcd was behind the others, or
+// cut off from them.
+const RevisionHeader = "Sandlot-Revision"
+
 // timeout bounds one snapshot. While it is read, etcd cannot use space again that is freed.
 const timeout = 30 * time.Minute
 
@@ -31,18 +37,28 @@ const timeout = 30 * time.Minute
 // would keep others from their snapshots, and etcd from being defragmented.
 const patience = time.Minute
 
+// catchUp is what members of etcd have to take in what the others know, once the revision is
+// known. It is many times what they need.
+const catchUp = time.Second
+
 // IsRequest reports whether a request is for a snapshot. That takes as long as it takes.
 func IsRequest(_ *http.Request, info *request.RequestInfo) bool {
 	return !info.IsResourceRequest && info.Path == Path
 }
 
+// Etcd is what a client of etcd can do, as far as it is needed.
+type Etcd interface {
+	Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
+	SnapshotWithVersion(ctx context.Context) (*clientv3.SnapshotResponse, error)
+}
+
 // Handler gives snapshots. Who asks has been authorized by the path.
 type Handler struct {
 	// Etcd is what they are of.
-	Etcd clientv3.Maintenance
+	Etcd Etcd
 
-	// patience is the constant of the name, or shorter in a test.
-	patience time.Duration
+	// patience and catchUp are the constants of the names, or shorter in a test.
+	patience, catchUp time.Duration
 	// busy is held while one is given: each costs etcd a reading of all its data.
 	busy sync.Mutex
 }
@@ -62,18 +78,39 @@ func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.busy.Unlock()
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	answer, err := s.Etcd.SnapshotWithVersion(ctx)
+	answer, revision, err := s.take(ctx)
 	if err != nil {
 		http.Error(w, "etcd gives no snapshot: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	defer answer.Snapshot.Close()
+	w.Header().Set(RevisionHeader, strconv.FormatInt(revision, 10))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	to := &impatient{w: w, deadlines: http.NewResponseController(w), patience: cmp.Or(s.patience, patience)}
 	if _, err := io.Copy(to, answer.Snapshot); err != nil {
 		klog.FromContext(ctx).Error(err, "A snapshot ended early")
 		panic(http.ErrAbortHandler) // so that the client sees that it is not all
 	}
+}
+
+// take asks for a snapshot, of which any member of etcd gives its own data. So it asks the
+// members together first which revision they have come to.
+func (s *Handler) take(ctx context.Context) (*clientv3.SnapshotResponse, int64, error) {
+	ctx = clientv3.WithRequireLeader(ctx)
+	now, err := s.Etcd.Get(ctx, Path, clientv3.WithCountOnly()) // of any key
+	if err != nil {
+		return nil, 0, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	case <-clock.RealClock{}.After(cmp.Or(s.catchUp, catchUp)):
+	}
+	answer, err := s.Etcd.SnapshotWithVersion(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	return answer, now.Header.Revision, nil
 }
 
 // impatient writes to a client as long as that reads.

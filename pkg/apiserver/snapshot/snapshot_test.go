@@ -6,22 +6,38 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 )
 
-// piped is the maintenance of an etcd whose snapshots a test writes.
+// piped is an etcd at revision 7 whose snapshots a test writes.
 type piped struct {
-	clientv3.Maintenance
 	snapshots chan io.ReadCloser
 }
 
-func (p piped) SnapshotWithVersion(context.Context) (*clientv3.SnapshotResponse, error) {
+func (piped) Get(_ context.Context, _ string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if clientv3.OpGet("", opts...).IsSerializable() {
+		return nil, errors.New("a member may answer by itself")
+	}
+	return &clientv3.GetResponse{Header: &etcdserverpb.ResponseHeader{Revision: 7}}, nil
+}
+
+// SnapshotWithVersion is asked of members that have a leader.
+func (p piped) SnapshotWithVersion(ctx context.Context) (*clientv3.SnapshotResponse, error) {
+	asks, _ := metadata.FromOutgoingContext(ctx)
+	if got := asks.Get(rpctypes.MetadataRequireLeaderKey); !slices.Equal(got, []string{rpctypes.MetadataHasLeader}) {
+		return nil, fmt.Errorf("a member without a leader may answer: %v", asks)
+	}
 	r, ok := <-p.snapshots
 	if !ok {
 		return nil, errors.New("no leader")
@@ -32,7 +48,7 @@ func (p piped) SnapshotWithVersion(context.Context) (*clientv3.SnapshotResponse,
 // TestOneAtATime: a snapshot is all or an error, and a second one has to wait.
 func TestOneAtATime(t *testing.T) {
 	etcd := piped{snapshots: make(chan io.ReadCloser, 1)}
-	server := httptest.NewServer(&Handler{Etcd: etcd})
+	server := httptest.NewServer(&Handler{Etcd: etcd, catchUp: time.Millisecond})
 	defer server.Close()
 	ask := func(method string) *http.Response {
 		t.Helper()
@@ -59,6 +75,9 @@ func TestOneAtATime(t *testing.T) {
 	first := ask(http.MethodGet)
 	if first.StatusCode != http.StatusOK {
 		t.Fatalf("GET: %s", first.Status)
+	}
+	if got := first.Header.Get(RevisionHeader); got != "7" {
+		t.Errorf("%s: %q", RevisionHeader, got)
 	}
 	if second := ask(http.MethodGet); second.StatusCode != http.StatusTooManyRequests || second.Header.Get("Retry-After") == "" {
 		t.Errorf("a second at the same time: %s, %v", second.Status, second.Header)
@@ -100,7 +119,7 @@ func TestClientThatReadsNothing(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
 			etcd := piped{snapshots: make(chan io.ReadCloser, 1)}
-			server := httptest.NewUnstartedServer(&Handler{Etcd: etcd, patience: 10 * time.Millisecond})
+			server := httptest.NewUnstartedServer(&Handler{Etcd: etcd, patience: 10 * time.Millisecond, catchUp: time.Millisecond})
 			server.EnableHTTP2 = http2
 			server.StartTLS()
 			defer server.Close()
