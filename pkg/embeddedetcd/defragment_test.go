@@ -53,7 +53,10 @@ func TestDefragments(t *testing.T) {
 // TestDefragmentsAfterSnapshots: etcd is not defragmented while a client reads a snapshot, for
 // which it would have to wait, and then it is.
 func TestDefragmentsAfterSnapshots(t *testing.T) {
-	s := startSmall(t, t.TempDir(), neverLooked)
+	s, err := start(t.Context(), t.TempDir(), neverLooked)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer closeServer(t, s)
 	client := dial(t, s)
 	for i := range 8 { // more than is on the way to a client that reads nothing
