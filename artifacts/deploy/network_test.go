@@ -219,6 +219,38 @@ func TestFlows(t *testing.T) {
 	checkFlows(t, render(t, "external-etcd"), []flow{{apiServer, "a user", 2379, true}, {managers, "a user", 2379, false}})
 }
 
+// TestDNS: who may ask for names may do so at both ports that the pods of DNS have behind
+// their Service, 53, and 5353 on OpenShift.
+func TestDNS(t *testing.T) {
+	each(t, checkDNS)
+	t.Run("chart", func(t *testing.T) {
+		t.Parallel()
+		for _, mode := range modes {
+			checkDNS(t, renderAll(t, mode, "networkPolicy: {egressCIDRs: [192.0.2.0/28]}\n"))
+		}
+	})
+}
+
+func checkDNS(t *testing.T, objects manifests) {
+	t.Helper()
+	n := 0
+	for _, policy := range of[*networkingv1.NetworkPolicy](objects) {
+		for _, rule := range policy.Spec.Egress {
+			for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
+				if len(rule.Ports) == 0 || !hasPort(rule.Ports, endpoint{}, protocol, 53) {
+					continue
+				}
+				if n++; !hasPort(rule.Ports, endpoint{}, protocol, 5353) || len(rule.To) > 0 {
+					t.Errorf("NetworkPolicy %s does not let out to %s 5353 as it does to 53, anywhere", policy.Name, protocol)
+				}
+			}
+		}
+	}
+	if n < 4 {
+		t.Errorf("%d rules are for DNS", n)
+	}
+}
+
 // knownNetwork is what connects where kube-apiserver has known addresses: other pods do not
 // reach the API server but through it.
 var knownNetwork = []flow{

@@ -271,7 +271,7 @@ func editNetworkPolicy(o *mapping) {
 // forNames reports whether a rule lets pods ask for names, wherever the cluster's DNS is.
 func forNames(rule *mapping) bool {
 	ports, _ := rule.get("ports").([]any)
-	return len(ports) > 0 && !slices.ContainsFunc(ports, func(port any) bool { return port.(*mapping).get("port") != 53 })
+	return slices.ContainsFunc(ports, func(port any) bool { return port.(*mapping).get("port") == 53 })
 }
 
 // networks are those that a value of the chart names, and all pods of the cluster, where
