@@ -279,6 +279,18 @@ backup: {storage: {size: 4Gi}, schedule: "7 7 * * *", extraArgs: [--keep=3]}
 	}
 }
 
+// TestChartStopped: no API server runs, however many there are otherwise.
+func TestChartStopped(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		for name, w := range workloads(renderAll(t, mode, "stopped: true\napiServer: {replicas: 1}\n")) {
+			if is := w.replicas == 0; is != (name == "sandlot-apiserver") {
+				t.Errorf("%s: %s has %d replicas", mode, name, w.replicas)
+			}
+		}
+	}
+}
+
 // TestChartBackupSecret: where the bucket is, is in a Secret of the user's, for backups and
 // for restores. With a closed network, the bucket is where that may be reached.
 func TestChartBackupSecret(t *testing.T) {

@@ -20,6 +20,10 @@ type choice struct {
 	edit func(*mapping)
 }
 
+// stopped comes before all other choices: where several change a value, the first one has its
+// way, as a component has that is added last.
+var stopped = &choice{condition: ".Values.stopped", components: []string{"stopped"}}
+
 // stores are the choices of the store.
 var stores = []*choice{
 	{facts: []string{"cluster"}, components: []string{"etcd"}},

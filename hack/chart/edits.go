@@ -132,7 +132,11 @@ func editWorkload(o *mapping) error {
 	}
 	spec := o.at("spec")
 	if name != "sandlot-etcd" { // whose members are named in flags
-		overriddenScalar(spec, "replicas", values+".replicas")
+		replicas := values + ".replicas"
+		if name == "sandlot-apiserver" {
+			replicas = "(and (not .Values.stopped) " + replicas + ")"
+		}
+		overriddenScalar(spec, "replicas", replicas)
 	}
 	claims, _ := spec.get("volumeClaimTemplates").([]any)
 	for _, claim := range claims {

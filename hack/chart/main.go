@@ -89,7 +89,7 @@ func makeTemplates(deploy string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the base: %w", err)
 	}
-	choices := slices.Concat(stores, others)
+	choices := slices.Concat([]*choice{stopped}, stores, others)
 	variants := make([]rendering, 0, len(choices))
 	for _, c := range choices {
 		v, err := render(deploy, c)
