@@ -99,6 +99,7 @@ func TestChartRefuses(t *testing.T) {
 		"image: {pullPolicy: Sometimes}":                        "/image/pullPolicy",
 		"image: {pullSecrets: [registry]}":                      "/image/pullSecrets/0",
 		"networkPolicy: {ingressCIDRs: [10.0.0.1]}":             "/networkPolicy/ingressCIDRs/0",
+		"networkPolicy: {extraEgressPorts: [https]}":            "/networkPolicy/extraEgressPorts/0",
 		"gateway: {enabled: \"yes\"}":                           "/gateway/enabled",
 		"podSecurityContext: {runAsUser: 1000}":                 "additional properties 'runAsUser' not allowed",
 		"metrics: {monitors: {interval: often}}":                "/metrics/monitors/interval",

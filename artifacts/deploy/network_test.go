@@ -219,6 +219,25 @@ func TestFlows(t *testing.T) {
 	checkFlows(t, render(t, "external-etcd"), []flow{{apiServer, "a user", 2379, true}, {managers, "a user", 2379, false}})
 }
 
+// TestChartFlowsToOtherPorts: values add those of kube-apiserver, webhooks and traces to what
+// the programs may reach, and an etcd of the user's is reached where it is.
+func TestChartFlowsToOtherPorts(t *testing.T) {
+	objects := renderChart(t, namespace, "gateway: {enabled: true}\nnetworkPolicy: {extraEgressPorts: [10250, 16443]}\n")
+	var flows []flow
+	for _, program := range []string{apiServer, managers, gatewayName} {
+		flows = append(flows, flow{program, "kube-apiserver", 16443, true}, flow{program, "a webhook", 10250, true}, flow{program, "a webhook", 10251, false})
+	}
+	checkFlows(t, objects, append(flows, flow{etcdName, "kube-apiserver", 16443, false}))
+	external := func(endpoints string) manifests {
+		return renderChart(t, namespace, "etcd: {mode: external, external: {endpoints: ["+endpoints+"]}}\n")
+	}
+	checkFlows(t, external(`https://a.example.com:12379, https://b.example.com:12379/, "https://[2001:db8::1]:22379"`), []flow{
+		{apiServer, "a user", 12379, true}, {apiServer, "a user", 22379, true}, {apiServer, "a user", 2379, false},
+		{managers, "a user", 12379, false},
+	})
+	checkFlows(t, external("https://etcd.example.com"), []flow{{apiServer, "a user", 443, true}, {apiServer, "a user", 2379, false}})
+}
+
 // TestDNS: who may ask for names may do so at both ports that the pods of DNS have behind
 // their Service, 53, and 5353 on OpenShift.
 func TestDNS(t *testing.T) {

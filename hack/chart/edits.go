@@ -266,16 +266,23 @@ func editNetworkPolicy(o *mapping) {
 		case len(rule.keys) == 0:
 			rules[i] = lines("{{- with .Values.networkPolicy.egressCIDRs }}\n- to:\n  " +
 				strings.ReplaceAll(networks, "\n", "\n  ") + "\n{{- else }}\n- {}\n{{- end }}")
-		case rule.get("to") == nil && !forNames(rule):
+		case rule.get("to") == nil && !hasPort(rule, 53):
+			if hasPort(rule, 443) { // kube-apiserver
+				rule.add("ports", lines("{{- range .Values.networkPolicy.extraEgressPorts }}\n- protocol: TCP\n  port: {{ . }}\n{{- end }}"))
+			}
 			rule.set("to", lines("{{- with .Values.networkPolicy.egressCIDRs }}\nto:\n"+networks+"\n{{- end }}"))
 		}
 	}
 }
 
-// forNames reports whether a rule lets pods ask for names, wherever the cluster's DNS is.
-func forNames(rule *mapping) bool {
+// hasPort reports whether a rule names a port: that of DNS, wherever it is, or of what else
+// may be anywhere.
+func hasPort(rule *mapping, number int) bool {
 	ports, _ := rule.get("ports").([]any)
-	return slices.ContainsFunc(ports, func(port any) bool { return port.(*mapping).get("port") == 53 })
+	return slices.ContainsFunc(ports, func(port any) bool {
+		of, _ := port.(*mapping)
+		return of.get("port") == number
+	})
 }
 
 // networks are those that a value of the chart names, and all pods of the cluster, where
@@ -290,6 +297,12 @@ const askers = "- namespaceSelector:\n    matchLabels:\n      metrics: enabled\n
 
 // externalEtcd names what is the user's where etcd is.
 func externalEtcd(o *mapping) {
+	rules, _ := o.at("spec").get("egress").([]any)
+	for _, rule := range rules {
+		if rule, ok := rule.(*mapping); ok && hasPort(rule, 2379) {
+			rule.set("ports", []any{lines("{{- range include \"sandlot.etcdPorts\" . | splitList \" \" }}\n- protocol: TCP\n  port: {{ . }}\n{{- end }}")})
+		}
+	}
 	pod := o.at("spec", "template", "spec")
 	volumes, _ := pod.get("volumes").([]any)
 	for _, volume := range volumes {

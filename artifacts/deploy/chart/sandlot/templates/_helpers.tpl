@@ -48,6 +48,17 @@ sandlot-etcd-{{ include "sandlot.etcdConfig" . | sha256sum | trunc 10 }}
 {{- end }}
 
 {{- /*
+The ports of that etcd.
+*/}}
+{{- define "sandlot.etcdPorts" -}}
+{{- $ports := list }}
+{{- range .Values.etcd.external.endpoints }}
+{{- $ports = append $ports (regexFind ":[0-9]+/?$" . | trimAll ":/" | default "443") }}
+{{- end }}
+{{- $ports | uniq | join " " }}
+{{- end }}
+
+{{- /*
 Where backups of the store go, or nothing where there are none.
 */}}
 {{- define "sandlot.backup" -}}
