@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	apiserverapp "github.com/sandlot-io/sandlot/pkg/apiserver/app"
+	backupapp "github.com/sandlot-io/sandlot/pkg/backup/app"
 	gatewayapp "github.com/sandlot-io/sandlot/pkg/gateway/app"
 	"github.com/sandlot-io/sandlot/pkg/manager"
 )
@@ -288,6 +290,42 @@ func TestChartStopped(t *testing.T) {
 			if is := w.replicas == 0; is != (name == "sandlot-apiserver") {
 				t.Errorf("%s: %s has %d replicas", mode, name, w.replicas)
 			}
+		}
+	}
+}
+
+// TestChartEncryptedBackups: what docs/operations.md says of them, of another --etcd-prefix
+// and of credentials by a cloud reaches backups and restores.
+func TestChartEncryptedBackups(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", `
+commonAnnotations: {contact: platform}
+apiServer: {extraArgs: [--etcd-prefix=/team]}
+backup:
+  commonArgs: [--identity-file=/etc/age/key.txt, --etcd-prefix=/team]
+  extraArgs: [--keep=28]
+  extraVolumes: [{name: age, secret: {secretName: age}}]
+  extraVolumeMounts: [{name: age, mountPath: /etc/age, readOnly: true}]
+  serviceAccountAnnotations: {backup: {role: writer}, restore: {role: reader}}
+`)
+	for name, want := range map[string]struct {
+		cmd  *cobra.Command
+		role string
+	}{
+		backupName:  {backupapp.NewBackupCommand(), "writer"},
+		restoreName: {backupapp.NewRestoreCommand(), "reader"},
+	} {
+		pod := pods(objects)[name]
+		values := parse(t, want.cmd, pod.Containers[0].Args[1:])
+		if values["identity-file"] != "/etc/age/key.txt" || values["etcd-prefix"] != "/team" || values["keep"] != map[string]string{backupName: "28"}[name] {
+			t.Errorf("%s has the flags %v", name, values)
+		}
+		mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "age" && m.MountPath == "/etc/age" })
+		if !mounted || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "age" && v.Secret != nil }) {
+			t.Errorf("%s has the volumes %v, and mounts %v", name, pod.Volumes, pod.Containers[0].VolumeMounts)
+		}
+		if account := get[*corev1.ServiceAccount](objects, pod.ServiceAccountName); account.Annotations["role"] != want.role || account.Annotations["contact"] != "platform" {
+			t.Errorf("%s runs as %s with the annotations %v", name, account.Name, account.Annotations)
 		}
 	}
 }

@@ -79,6 +79,13 @@ func first(m *mapping, key string, value any) {
 // them would be gone for good, API keys and backups.
 var kept = []string{"Namespace", "PersistentVolumeClaim"}
 
+// accounts are ServiceAccounts that a cloud may give credentials to, and the values that name
+// these.
+var accounts = map[string]string{
+	"sandlot-backup":  ".Values.backup.serviceAccountAnnotations.backup",
+	"sandlot-restore": ".Values.backup.serviceAccountAnnotations.restore",
+}
+
 // editAnnotations adds those that are the user's.
 func editAnnotations(kind string, metadata *mapping) {
 	value := ".Values.commonAnnotations"
@@ -88,6 +95,9 @@ func editAnnotations(kind string, metadata *mapping) {
 	if slices.Contains(kept, kind) {
 		metadata.set("annotations", newMapping())
 		metadata.at("annotations").set("helm.sh/resource-policy", "keep")
+	}
+	if account, ok := accounts[metadata.text("name")]; ok && kind == "ServiceAccount" {
+		value = "(merge (dict) " + account + " .Values.commonAnnotations)"
 	}
 	if own := metadata.at("annotations"); own != nil {
 		own.set("common", appended(value))
@@ -145,13 +155,15 @@ func editWorkload(o *mapping) error {
 	return editPod(spec.at("template"), values)
 }
 
-// editJob puts the values of backups into what takes them, or restores one: it has other flags.
+// editJob puts the values of backups into what takes them, or restores one. Not all flags are
+// of both.
 func editJob(o *mapping) error {
 	template := o.at("spec", "jobTemplate", "spec", "template")
+	program := template.at("spec").get("containers").([]any)[0].(*mapping)
+	program.add("args", appended(".Values.backup.commonArgs"))
 	if o.text("metadata", "name") == "sandlot-backup" {
 		overriddenScalar(o.at("spec"), "schedule", ".Values.backup.schedule")
-		containers := template.at("spec").get("containers").([]any)
-		containers[0].(*mapping).add("args", appended(".Values.backup.extraArgs"))
+		program.add("args", appended(".Values.backup.extraArgs"))
 	}
 	return editPod(template, ".Values.backup")
 }
@@ -212,7 +224,7 @@ func editPod(template *mapping, values string) error {
 	if values != ".Values.backup" { // editJob
 		program.add("args", appended(values+".extraArgs"))
 	}
-	if values == ".Values.apiServer" {
+	if values == ".Values.apiServer" || values == ".Values.backup" {
 		pod.add("volumes", appended(values+".extraVolumes"))
 		program.add("volumeMounts", appended(values+".extraVolumeMounts"))
 	}
