@@ -124,6 +124,11 @@ func TestChartRefusesContradictions(t *testing.T) {
 	checkRefused(t, "nor with the profile small", valuesOf["small"], s3)
 	checkRefused(t, "set etcd.mode=embedded", profile)
 	checkRefused(t, "set etcd.mode=embedded", profile, valuesOf["external-etcd"])
+	for _, of := range []string{"single", "external-etcd"} {
+		checkRefused(t, "etcd.extraArgs: it is for the pods of etcd.mode=cluster", valuesOf[of], "etcd: {extraArgs: [--quota-backend-bytes=7]}\n")
+		checkRefused(t, "etcd.resources: it is for", valuesOf[of], "etcd: {resources: {limits: {memory: 8Gi}}}\n")
+		checkRefused(t, "etcd.nodeSelector: it is for", valuesOf[of], "etcd: {nodeSelector: {disk: fast}}\n")
+	}
 	checkRefused(t, "one controller manager", valuesOf["small"], "controllerManager: {replicas: 2}\n")
 	checkRefused(t, "needs gateway.domain", "gateway: {enabled: true}\nmetrics: {monitors: {enabled: true}}\n")
 	// What has no effect now may stay.
