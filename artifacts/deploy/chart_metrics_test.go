@@ -90,13 +90,9 @@ func TestChartMonitors(t *testing.T) {
 		"sandlot-apiserver sandlot-apiserver/metrics":                   server("sandlot-apiserver"),
 		"sandlot-controller-manager sandlot-controller-manager/metrics": server("sandlot-controller-manager"),
 		gatewayName + " " + gatewayName + "/metrics":                    "api.sandboxes.example.com",
+		"sandlot-etcd sandlot-apiserver" + apiserver.EtcdMetricsPath:    server("sandlot-apiserver"),
 	}
 	for _, mode := range modes {
-		if mode == "cluster" {
-			want["sandlot-etcd sandlot-apiserver"+apiserver.EtcdMetricsPath] = server("sandlot-apiserver")
-		} else {
-			delete(want, "sandlot-etcd sandlot-apiserver"+apiserver.EtcdMetricsPath)
-		}
 		objects := renderAll(t, mode, "metrics: {monitors: {interval: 45s, labels: {release: prometheus}}}\n")
 		found := map[string]string{}
 		for _, object := range of[*unstructured.Unstructured](objects) {

@@ -4,8 +4,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +116,50 @@ func TestDashboardQueries(t *testing.T) {
 	for _, name := range []string{"unknown.json", "empty.json", "absent.json"} {
 		if got, err := dashboardQueries(filepath.Join(folder, name)); err == nil {
 			t.Errorf("%s is taken: %v", name, got)
+		}
+	}
+}
+
+// TestStoreFills: the alert is about the quota that the members of Sandlot's etcd have, however
+// large that is, and not about another etcd.
+func TestStoreFills(t *testing.T) {
+	queries, err := ruleQueries(filepath.Join("..", "..", "artifacts", "dashboard", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(queries, func(q query) bool { return q.where == "rule SandlotStoreFills" })
+	if i < 0 {
+		t.Fatal("there is no such alert")
+	}
+	// page is of an etcd with two members of a size and a quota.
+	page := func(a, b, quota float64) (text string) {
+		for name, values := range map[string][2]float64{
+			"etcd_mvcc_db_total_size_in_bytes": {a, b}, "etcd_server_quota_backend_bytes": {quota, quota}, "sandlot_etcd_member_up": {1, 1},
+		} {
+			text += fmt.Sprintf("# TYPE %s gauge\n%[1]s{member=\"a\"} %[2]g\n%[1]s{member=\"b\"} %[3]g\n", name, values[0], values[1])
+		}
+		return text
+	}
+	const MiB = 1 << 20
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		page  string
+		fires bool
+	}{
+		"a small one":                      {page(30*MiB, 35*MiB, 48*MiB), false},
+		"one member of a small one":        {page(30*MiB, 40*MiB, 48*MiB), true},
+		"the same size of a larger quota":  {page(30*MiB, 40*MiB, 1536*MiB), false},
+		"a large one":                      {page(1200*MiB, 1100*MiB, 1536*MiB), true},
+		"one without a quota":              {page(1200*MiB, 1100*MiB, 0), false},
+		"an etcd that is not of Sandlot's": {strings.ReplaceAll(page(40*MiB, 40*MiB, 48*MiB), "sandlot_", "other_"), false},
+	} {
+		db, err := scrapes.Load(write(t, map[string]string{"0/etcd.prom": tc.page, "1/etcd.prom": tc.page}), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := newChecker(db, now).evaluate(queries[i].expr)
+		if err != nil || (len(found) > 0) != tc.fires {
+			t.Errorf("%s: the alert has %v, %v", name, found, err)
 		}
 	}
 }

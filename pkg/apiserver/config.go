@@ -84,9 +84,6 @@ type ExtraConfig struct {
 	// if 0.
 	RuntimeAttempt time.Duration
 
-	// ServeEtcdMetrics serves the metrics of the members of etcd, which are another
-	// process's, at EtcdMetricsPath.
-	ServeEtcdMetrics bool
 	// ServeSnapshots gives snapshots of the whole etcd at snapshot.Path.
 	ServeSnapshots bool
 

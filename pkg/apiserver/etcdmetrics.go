@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -38,6 +39,8 @@ const (
 	// etcdMemberLabel says whose a metric is, and etcdUpMetric who has answered.
 	etcdMemberLabel = "member"
 	etcdUpMetric    = "sandlot_etcd_member_up"
+	// embeddedMember is what an etcd inside this process is called.
+	embeddedMember = "embedded"
 )
 
 // etcdMetrics serves the metrics of all members of an etcd as one page, in which each
@@ -49,14 +52,11 @@ type etcdMetrics struct {
 
 type etcdMember struct {
 	name string // the first label of its host, which is the pod's, or else its address
-	url  string
+	url  string // empty if it is inside this process
 }
 
 // addEtcdMetrics lets the server serve them.
 func (c CompletedConfig) addEtcdMetrics(s *Server) error {
-	if !c.extraConfig.ServeEtcdMetrics {
-		return nil
-	}
 	transport, err := c.etcdTransport()
 	if err != nil {
 		return err
@@ -84,6 +84,10 @@ func newEtcdMetrics(config storagebackend.TransportConfig) (*etcdMetrics, error)
 		at, err := url.Parse(server)
 		if err != nil {
 			return nil, fmt.Errorf("--etcd-servers: %w", err)
+		}
+		if at.Scheme == "unix" { // an embedded one
+			m.members = append(m.members, etcdMember{name: embeddedMember})
+			continue
 		}
 		name, _, _ := strings.Cut(at.Hostname(), ".")
 		names[name]++
@@ -126,6 +130,9 @@ func (m *etcdMetrics) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (m *etcdMetrics) read(ctx context.Context, member etcdMember) (map[string]*dto.MetricFamily, error) {
+	if member.url == "" {
+		return readEmbedded()
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, member.url, nil)
 	if err != nil {
 		return nil, err
@@ -150,6 +157,17 @@ func (m *etcdMetrics) read(ctx context.Context, member etcdMember) (map[string]*
 	return families, nil
 }
 
+// readEmbedded reads the metrics of an etcd inside this process, where they are not among
+// those of Kubernetes' libraries.
+func readEmbedded() (map[string]*dto.MetricFamily, error) {
+	families, err := prometheus.DefaultGatherer.Gather()
+	page := map[string]*dto.MetricFamily{}
+	for _, family := range families {
+		page[family.GetName()] = family
+	}
+	return page, err
+}
+
 // merge puts the pages of the members, in their order, into one. That of a member that
 // has not answered is nil.
 func (m *etcdMetrics) merge(pages []map[string]*dto.MetricFamily) map[string]*dto.MetricFamily {
@@ -167,7 +185,7 @@ func (m *etcdMetrics) merge(pages []map[string]*dto.MetricFamily) map[string]*dt
 		up.Metric = append(up.Metric, &dto.Metric{Label: []*dto.LabelPair{label}, Gauge: &dto.Gauge{Value: new(is)}})
 		for name, family := range page {
 			for _, metric := range family.Metric {
-				metric.Label = append(metric.Label, label)
+				metric.Label = append(slices.Clip(metric.Label), label)
 			}
 			switch known := merged[name]; {
 			case known == nil:

@@ -37,7 +37,6 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
 	cfg.ExtraConfig.ServeSnapshots = o.ServeSnapshots
 	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
-	cfg.ExtraConfig.ServeEtcdMetrics = o.EmbeddedEtcdDir == "" && !o.Alone
 	var err error
 	if cfg.ExtraConfig.RuntimeCertificates, err = o.Runtimes.certificates(); err != nil {
 		return nil, err

@@ -61,7 +61,11 @@ func TestDashboard(t *testing.T) {
 	expect.Dashboard(t, root, 3, func(round int) map[string]expect.Metrics {
 		c.claim(t, ns, builders.Claim(fmt.Sprintf("claim-%d", round), 1))
 		expect.FullPool(t, c, ns, "pool", 2)
-		metrics := map[string]expect.Metrics{"sandlot-controller-manager": {Config: managers, URL: managers.Host + "/metrics"}}
+		etcd := c.direct(t, 0).config
+		metrics := map[string]expect.Metrics{
+			"sandlot-controller-manager": {Config: managers, URL: managers.Host + "/metrics"},
+			"sandlot-etcd":               {Config: etcd, URL: etcd.Host + "/metrics/etcd"},
+		}
 		for i := range sandlot.APIServers() {
 			direct := c.direct(t, i)
 			metrics[fmt.Sprintf("sandlot-apiserver-%d", i)] = expect.Metrics{Config: direct.config, URL: direct.config.Host + "/metrics"}

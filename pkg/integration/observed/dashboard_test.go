@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
 	"github.com/sandlot-io/sandlot/pkg/manager"
@@ -94,6 +95,7 @@ func TestDashboard(t *testing.T) {
 		}
 		return map[string]expect.Metrics{
 			"sandlot-apiserver":          {Config: s.Config, URL: s.Config.Host + "/metrics"},
+			"sandlot-etcd":               {Config: s.Config, URL: s.Config.Host + apiserver.EtcdMetricsPath},
 			"sandlot-controller-manager": {Config: &rest.Config{}, URL: controllers},
 		}
 	}, "--ignore", strings.Join(notHere, "|"))

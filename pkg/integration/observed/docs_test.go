@@ -16,13 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // notHere are metrics that the programs of this test do not have.
 var notHere = []string{
-	"sandlot_certificate_expiration_timestamp_seconds", "sandlot_etcd_member_up", "sandlot_pod_dry_runs",
+	"sandlot_certificate_expiration_timestamp_seconds", "sandlot_pod_dry_runs",
 	"sandlot_encryption_key_created_timestamp_seconds", "sandlot_encryption_keys_lost", "sandlot_encryption_rewrite_pending",
 	"sandlot_encryption_rewrites_total", "sandlot_encryption_unreadable_values",
 	"sandlot_backup_last_success_timestamp_seconds",
@@ -49,6 +50,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	})
 	// These are there only while a set is short, or has a burst.
 	exposed = append(exposed, "sandlot_sandboxset_short_since_timestamp_seconds", "sandlot_sandboxset_burst")
+	exposed = append(exposed, scrapeOf(t, s.Config, s.Config.Host+apiserver.EtcdMetricsPath).names("sandlot_")...)
 	exposed = append(exposed, notHere...)
 	slices.Sort(exposed)
 
