@@ -61,6 +61,23 @@ func TestChartMetrics(t *testing.T) {
 	}
 }
 
+// TestChartBackupAlert: another schedule has another time after which a backup is old.
+func TestChartBackupAlert(t *testing.T) {
+	t.Parallel()
+	objects := renderAll(t, "cluster", "backup: {schedule: \"0 3 * * *\", maxAgeHours: 49}\n")
+	for _, object := range of[*unstructured.Unstructured](objects) {
+		if object.GetKind() != "PrometheusRule" {
+			continue
+		}
+		text, err := yaml.Marshal(object.Object)
+		if want := "time() - max(sandlot_backup_last_success_timestamp_seconds) > 49 * 3600"; err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("the alerts have no %s: %v", want, err)
+		}
+		return
+	}
+	t.Error("there are no alerts")
+}
+
 // serviceMonitor is one of the Prometheus Operator, with all that ours say.
 type serviceMonitor struct {
 	APIVersion, Kind string
