@@ -71,6 +71,7 @@ func TestChartLint(t *testing.T) {
 		"small":      valuesOf["small"],
 		"external":   valuesOf["external-etcd"],
 		"openshift":  "podSecurityContext: {fixedUser: false}\n",
+		"stopped":    "stopped: true\n",
 	} {
 		if out, err := helm(t, []string{values}, "lint", "--strict", chart); err != nil || !bytes.Contains(out, []byte("1 chart(s) linted, 0 chart(s) failed")) {
 			t.Errorf("%s: %v\n%s", name, err, out)

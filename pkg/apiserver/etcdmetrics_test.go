@@ -78,6 +78,7 @@ func TestEtcdMemberNames(t *testing.T) {
 	for _, test := range []struct{ servers, want string }{
 		{"https://sandlot-etcd-0.sandlot-etcd.ns.svc:2379 https://sandlot-etcd-1.sandlot-etcd.ns.svc:2379", "sandlot-etcd-0 sandlot-etcd-1"},
 		{"https://10.0.0.1:2379 https://10.0.0.2:2379", "https://10.0.0.1:2379 https://10.0.0.2:2379"},
+		{"unix:///tmp/etcd/client", embeddedMember},
 	} {
 		m, err := newEtcdMetrics(storagebackend.TransportConfig{ServerList: strings.Fields(test.servers)})
 		if err != nil {
