@@ -12,7 +12,7 @@ import (
 
 const nameTime = "20060102T150405Z"
 
-var nameForm = regexp.MustCompile(`^sandlot-(\d{8}T\d{6}Z)-r(\d{12,19})\.backup$`)
+var nameForm = regexp.MustCompile(`^sandlot-(\d{8}T\d{6}Z)-r(\d{12,19})(-breached)?\.backup$`)
 
 // Backup is one that is in a target.
 type Backup struct {
@@ -22,6 +22,8 @@ type Backup struct {
 	Taken time.Time
 	// Revision is that of the store then.
 	Revision int64
+	// Breached says that the store broke invariants then.
+	Breached bool
 	// Size is in bytes.
 	Size int64
 }
@@ -31,8 +33,12 @@ type Backup struct {
 func (b Backup) ahead(now time.Time) bool { return b.Taken.After(now.Add(time.Hour)) }
 
 // newName returns the name of a backup. Names sort by time.
-func newName(taken time.Time, revision int64) string {
-	return fmt.Sprintf("sandlot-%s-r%012d.backup", taken.UTC().Format(nameTime), revision)
+func newName(taken time.Time, revision int64, breached bool) string {
+	end := ".backup"
+	if breached {
+		end = "-breached.backup"
+	}
+	return fmt.Sprintf("sandlot-%s-r%012d%s", taken.UTC().Format(nameTime), revision, end)
 }
 
 // parseName returns what a name says, or false if it is not that of a backup.
@@ -49,5 +55,5 @@ func parseName(name string) (Backup, bool) {
 	if err != nil {
 		return Backup{}, false
 	}
-	return Backup{Name: name, Taken: taken, Revision: revision}, true
+	return Backup{Name: name, Taken: taken, Revision: revision, Breached: parts[3] != ""}, true
 }

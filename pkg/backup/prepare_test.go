@@ -121,8 +121,8 @@ func TestBreach(t *testing.T) {
 	target := folder(t.TempDir())
 	taker, _ := taker(t, s, target)
 	b, _, err := taker.Take(t.Context())
-	if !errors.Is(err, ErrInvariants) {
-		t.Fatalf("Take: %v, want %v", err, ErrInvariants)
+	if !errors.Is(err, ErrInvariants) || !b.Breached {
+		t.Fatalf("Take: %+v, %v, want %v", b, err, ErrInvariants)
 	}
 	opened := fetch(t, target, b)
 	if err := Check(t.Context(), opened, t.TempDir(), DefaultPrefix); !errors.Is(err, ErrInvariants) {

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Retention says which backups are kept: those that one of its rules keeps.
+// Retention says which backups are kept: those that one of its rules keeps, and the newest of a
+// store that broke invariants, which takes the place of none of a store that was well.
 type Retention struct {
-	// Count is how many of the newest are kept, at least 1.
+	// Count is how many of the newest of stores that were well are kept, at least 1.
 	Count int
 	// Age is how old a backup may be that is kept. 0 keeps none for its age.
 	Age time.Duration
@@ -33,12 +34,12 @@ func (r Retention) Validate() error {
 // future is left alone, and does not count.
 func (r Retention) expired(all []Backup, now time.Time) []Backup {
 	var old []Backup
-	count := 0
+	left := map[bool]int{false: r.Count, true: 1} // by Breached
 	for _, b := range all {
 		if b.ahead(now) {
 			continue
 		}
-		if count++; count > r.Count && now.Sub(b.Taken) > r.Age {
+		if left[b.Breached]--; left[b.Breached] < 0 && now.Sub(b.Taken) > r.Age {
 			old = append(old, b)
 		}
 	}

@@ -6,6 +6,7 @@ package backup
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,7 +17,14 @@ func TestPrune(t *testing.T) {
 	hours := func(hours ...int) []string {
 		var names []string
 		for _, h := range hours {
-			names = append(names, newName(start.Add(-time.Duration(h)*time.Hour), int64(1000-h)))
+			names = append(names, newName(start.Add(-time.Duration(h)*time.Hour), int64(1000-h), false))
+		}
+		return names
+	}
+	breached := func(hours ...int) []string {
+		var names []string
+		for _, h := range hours {
+			names = append(names, newName(start.Add(-time.Duration(h)*time.Hour), int64(1000-h), true))
 		}
 		return names
 	}
@@ -35,6 +43,7 @@ func TestPrune(t *testing.T) {
 		"not those of the future, nor for them": {there: hours(0, 6, 12, -2, -24, -500), retention: Retention{Count: 2}, deleted: hours(12)},
 		"clocks differ":                         {there: hours(-1, 0, 6), retention: Retention{Count: 2}, deleted: hours(6)},
 		"never the new one":                     {there: hours(-1, 0, 6), retention: Retention{Count: 1}, deleted: hours(6)},
+		"of those of a broken store the newest": {there: slices.Concat(hours(0, 18, 24), breached(6, 12)), retention: Retention{Count: 2}, deleted: slices.Concat(breached(12), hours(24))},
 		"never all":                             {there: hours(0), retention: Retention{}, wantErr: true},
 		"no age before the day":                 {there: hours(0), retention: Retention{Count: 1, Age: -time.Hour}, wantErr: true},
 	} {

@@ -32,7 +32,7 @@ func TestBucket(t *testing.T) {
 	for upload := range b.client.ListIncompleteUploads(t.Context(), b.name, "", true) {
 		t.Errorf("parts of an interrupted upload are left: %v", upload)
 	}
-	if _, err := (minio.Core{Client: b.client}).NewMultipartUpload(t.Context(), b.name, b.prefix+newName(start, 5), minio.PutObjectOptions{}); err != nil {
+	if _, err := (minio.Core{Client: b.client}).NewMultipartUpload(t.Context(), b.name, b.prefix+newName(start, 5, false), minio.PutObjectOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// What was left lately may be in the hands of another process.

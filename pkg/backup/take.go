@@ -90,7 +90,7 @@ func (t Taker) take(ctx context.Context, check func(context.Context, *Opened) er
 	if _, err := sealed.Seek(0, 0); err != nil {
 		return Backup{}, nil, err
 	}
-	b, _ = parseName(newName(contents.Taken, contents.Revision))
+	b, _ = parseName(newName(contents.Taken, contents.Revision, breach != nil))
 	if err := t.Target.Write(ctx, b.Name, sealed); err != nil {
 		return Backup{}, nil, fmt.Errorf("writing %s to %s: %w", b.Name, t.Target, err)
 	}

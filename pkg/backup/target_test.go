@@ -20,7 +20,7 @@ func TestFolder(t *testing.T) {
 	// What processes left that were killed, one of them long ago.
 	long := time.Now().Add(-longestWrite - time.Hour)
 	for revision, at := range map[int64]time.Time{3: long, 4: time.Now()} {
-		path := filepath.Join(dir, unfinished+newName(start, revision))
+		path := filepath.Join(dir, unfinished+newName(start, revision, false))
 		if err := errors.Join(os.WriteFile(path, []byte("half"), 0o600), os.Chtimes(path, at, at)); err != nil {
 			t.Fatal(err)
 		}
@@ -29,10 +29,10 @@ func TestFolder(t *testing.T) {
 		t.Errorf("with half a backup the list is %v, %v", all, err)
 	}
 	file := fileOf(t, 10)
-	if err := folder(dir).Write(t.Context(), newName(start, 3), file); err != nil {
+	if err := folder(dir).Write(t.Context(), newName(start, 3, false), file); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 || entries[0].Name() != unfinished+newName(start, 4) {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 || entries[0].Name() != unfinished+newName(start, 4, false) {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }
@@ -47,7 +47,7 @@ func testTarget(t *testing.T, target Target, size int) {
 	if _, err := Find(ctx, target, "", start); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("the newest of none: %v", err)
 	}
-	if _, err := target.Open(ctx, newName(start, 1)); !errors.Is(err, ErrNoBackup) {
+	if _, err := target.Open(ctx, newName(start, 1, false)); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("opening what is not there: %v", err)
 	}
 
@@ -55,7 +55,7 @@ func testTarget(t *testing.T, target Target, size int) {
 	half := fileOf(t, size)
 	interrupted := &dyingContext{Context: ctx, file: half, end: int64(size / 2)}
 	interrupted.done, interrupted.kill = context.WithCancel(ctx)
-	if err := target.Write(interrupted, newName(start, 1), half); !errors.Is(err, context.Canceled) {
+	if err := target.Write(interrupted, newName(start, 1, false), half); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted write: %v", err)
 	}
 	if all, err := List(ctx, target); err != nil || len(all) > 0 {
@@ -67,7 +67,7 @@ func testTarget(t *testing.T, target Target, size int) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			t.Fatal(err)
 		}
-		if err := target.Write(ctx, newName(start, revision), file); err != nil {
+		if err := target.Write(ctx, newName(start, revision, false), file); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +97,7 @@ func testTarget(t *testing.T, target Target, size int) {
 // TestNewest: the newest backup is none from the future, which only its name finds.
 func TestNewest(t *testing.T) {
 	dir := t.TempDir()
-	late, now, early := newName(start.Add(24*time.Hour), 1), newName(start.Add(time.Minute), 2), newName(start.Add(-time.Hour), 3)
+	late, now, early := newName(start.Add(24*time.Hour), 1, false), newName(start.Add(time.Minute), 2, false), newName(start.Add(-time.Hour), 3, false)
 	for _, tc := range []struct{ there, find, want string }{
 		{late, "", ""}, {late, late, late}, {early, "", early}, {now, "", now}, {now, late, late},
 	} {

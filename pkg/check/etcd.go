@@ -54,7 +54,7 @@ func lookAtEtcd(ctx context.Context, c *cluster) ([]findings.Finding, string, er
 	}
 	if len(pods.Items) == 0 {
 		return []findings.Finding{problem(findings.NotLookedAt, "", "no etcd runs in pods of its own here, so its health and size are not known",
-			"for an etcd inside of the API server see its /metrics (docs/observability.md), for one of yours see that one's")}, "", nil
+			"for an etcd inside of the API server see its /metrics/etcd (docs/observability.md), for one of yours see that one's")}, "", nil
 	}
 	members := make([]member, len(pods.Items))
 	var asking sync.WaitGroup

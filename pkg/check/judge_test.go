@@ -50,7 +50,8 @@ func expectFound(t *testing.T, name string, got []findings.Finding, want ...stri
 
 func TestJudgeVersion(t *testing.T) {
 	expectFound(t, "old", judgeVersion("v1.30.9"), "Error: Kubernetes is v1.30.9")
-	expectFound(t, "oldest", judgeVersion("v1.31.0-eks-1234"))
+	expectFound(t, "oldest", judgeVersion("v1.31.0-eks-1234"), "Warning: Kubernetes is v1.31.0-eks-1234, and Sandlot is tested with 1.35 and newer")
+	expectFound(t, "tested", judgeVersion("v1.35.0-gke.7"))
 	expectFound(t, "new", judgeVersion("v1.40.2+k3s1"))
 	expectFound(t, "unknown", judgeVersion("devel"), "Warning: ")
 }

@@ -19,6 +19,8 @@ const (
 	KeyConfig = "config.yaml"
 	// keyNames is the key in the ConfigMap.
 	keyNames = "keys"
+	// keyRestored is that of the names of those which came from a backup.
+	keyRestored = "restored"
 
 	// annotationPublished says, on Secret, since when the next key is in it.
 	annotationPublished = "sandlot.io/next-key-published-at"

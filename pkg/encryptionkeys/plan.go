@@ -15,6 +15,9 @@ import (
 // state is what there is of the keys.
 type state struct {
 	config
+	// restored are the names of keys that were not made here but came from a backup. Whoever
+	// can write backups chooses those, so they are there to be read with.
+	restored []string
 	// published is since when the API servers can have the key that does not write yet;
 	// zero is not yet.
 	published time.Time
@@ -57,9 +60,9 @@ func (s state) pending() int {
 	if s.plain {
 		return 0
 	}
-	newest := 0
+	newest := -1
 	for i, k := range s.keys {
-		if k.made().After(s.keys[newest].made()) {
+		if !s.isRestored(k) && (newest < 0 || k.made().After(s.keys[newest].made())) {
 			newest = i
 		}
 	}
@@ -69,11 +72,19 @@ func (s state) pending() int {
 	return newest
 }
 
+func (s state) isRestored(k key) bool { return slices.Contains(s.restored, k.Name) }
+
+// isOld reports whether another key is to take the place of the one that writes: by its age, on
+// request, or because it was not made here.
+func (s state) isOld(now time.Time, rotation time.Duration) bool {
+	return s.requested || s.isRestored(s.keys[0]) || !now.Before(s.keys[0].made().Add(rotation))
+}
+
 // afterAll returns a time at which a key is the newest: now, unless the clock by which
 // another one was made was ahead.
 func (s state) afterAll(now time.Time) time.Time {
 	for _, k := range s.keys {
-		if next := k.made().Add(time.Second); next.After(now) {
+		if next := k.made().Add(time.Second); next.After(now) && !s.isRestored(k) {
 			now = next
 		}
 	}
@@ -126,7 +137,7 @@ func (s state) next(now time.Time, r rules) (state, step) {
 		s.keys = slices.Insert(slices.Delete(slices.Clone(s.keys), waits, waits+1), 0, k)
 		s.plain, s.published = false, time.Time{}
 		return s, stepWrite
-	case waits < 0 && (s.requested || !now.Before(s.keys[0].made().Add(r.rotation))):
+	case waits < 0 && s.isOld(now, r.rotation):
 		s.keys = slices.Insert(slices.Clone(s.keys), 1, newKey(s.afterAll(now)))
 		s.published, s.requested = now, false
 		return s, stepNext

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,7 @@ func (f *found) state() (state, error) {
 	var s state
 	_, s.requested = f.secret.Annotations[AnnotationRotate]
 	s.absent = f.secret.ResourceVersion == ""
+	s.restored = f.restored(published)
 	switch {
 	case !ok && !copiedOK && len(f.secret.Data) > 0:
 		return state{}, errSpoilt
@@ -126,6 +128,22 @@ func (f *found) state() (state, error) {
 		s.published = installobjects.ParseTime(f.secret.Annotations[annotationPublished])
 	}
 	return s, nil
+}
+
+// restored returns the names of the keys that came from a backup: one that is made here is noted
+// before it is in the Secret.
+func (f *found) restored(published config) []string {
+	names := noted(f.names.Data[keyRestored])
+	if f.names.ResourceVersion == "" {
+		return names // it is not known any more
+	}
+	made := noted(f.names.Data[keyNames])
+	for _, name := range published.names() {
+		if !slices.Contains(made, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // reconcile returns how long it may rest.
@@ -180,6 +198,9 @@ func (r *reconciler) save(ctx context.Context, f *found, s state) error {
 		return err
 	}
 	names := map[string]string{keyNames: note(f.names.Data[keyNames], s.names())}
+	if len(s.restored) > 0 {
+		names[keyRestored] = strings.Join(s.restored, "\n")
+	}
 	if err := r.store.SaveConfigMap(ctx, f.names, names); err != nil {
 		return err
 	}

@@ -292,6 +292,53 @@ func TestUpgrade(t *testing.T) {
 	f.mustHave(false, k)
 }
 
+// A key that a restore brings, whoever made it and whatever its name says of its age, is there to
+// be read with: it does not become the one to write with, and where it is that already another one
+// takes its place.
+func TestRestoredKeys(t *testing.T) {
+	f := newFixture(t)
+	f.mustStep()
+	first := f.config(Secret).keys[0]
+	planted, younger := newKey(start.Add(70*365*day)), newKey(start.Add(time.Minute))
+	f.set(Secret, encoded(t, first, planted, younger))
+	for range 3 {
+		f.mustStep()
+		f.later(time.Hour)
+	}
+	f.mustHave(false, first, planted, younger)
+
+	f.later(90 * day)
+	f.mustStep()
+	second := f.config(Secret).keys[1]
+	f.mustHave(false, first, second, planted, younger)
+	f.later(10 * time.Minute)
+	f.mustStep()
+	f.mustHave(false, second, first, planted, younger)
+	if second.made().After(f.clock.Now()) {
+		t.Errorf("key %s was made in the future", second.Name)
+	}
+
+	other := newKey(start.Add(80 * 365 * day))
+	f.set(Secret, encoded(t, other, second))
+	f.mustStep()
+	f.later(10 * time.Minute)
+	f.mustStep()
+	f.mustHave(false, second, other, first, planted, younger)
+	// And where there is none that was made here.
+	f.set(Secret, encoded(t, newKey(start.Add(81*365*day))))
+	f.set(CopySecret, encoded(t))
+	names := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: ConfigMap}, Data: map[string]string{keyNames: ""}}
+	if err := f.client.Update(t.Context(), names); err != nil {
+		t.Fatal(err)
+	}
+	f.mustStep()
+	f.later(10 * time.Minute)
+	f.mustStep()
+	if keys := f.config(Secret).keys; len(keys) != 2 || keys[0].made().After(f.clock.Now()) {
+		t.Errorf("keys %v", f.config(Secret).names())
+	}
+}
+
 // What is deleted or spoilt comes again with the same keys. What is nowhere any more is
 // not replaced.
 func TestRepairs(t *testing.T) {

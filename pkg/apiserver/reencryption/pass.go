@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apiserver/pkg/storage/value"
@@ -20,11 +21,18 @@ const pageSize = 50
 // errUnreadable is of a value that cannot be decrypted.
 var errUnreadable = errors.New("which --encryption-provider-config must have")
 
+// isOfValue reports whether an error is of one value, so that others may do: it cannot be
+// decrypted, or is so large that it cannot be written with what the encryption adds, as who may
+// write a value can arrange.
+func isOfValue(err error) bool {
+	return errors.Is(err, errUnreadable) || errors.Is(err, rpctypes.ErrRequestTooLarge)
+}
+
 // pass goes through all values once, and returns how many were rewritten. It reads
-// everything also if some values cannot be decrypted, and fails then. At any other error,
+// everything also if there is an error of some values, and fails then. At any other error,
 // such as one of a full etcd, it ends.
 func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
-	var failed int
+	var failed, undecrypted int
 	var first error
 	for _, resource := range r.options.Resources {
 		start, end := resource.Prefix, clientv3.GetPrefixRangeEnd(resource.Prefix)
@@ -39,10 +47,13 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 				switch {
 				case ctx.Err() != nil:
 					return rewritten, ctx.Err()
-				case err != nil && !errors.Is(err, errUnreadable):
+				case err != nil && !isOfValue(err):
 					return rewritten, err
 				case err != nil:
 					failed++
+					if errors.Is(err, errUnreadable) {
+						undecrypted++
+					}
 					if first == nil {
 						first = err
 					}
@@ -57,7 +68,7 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 			}
 		}
 	}
-	unreadable.Set(float64(failed))
+	unreadable.Set(float64(undecrypted))
 	if first != nil {
 		return rewritten, fmt.Errorf("%d values could not be encrypted anew, of which the first is %w", failed, first)
 	}

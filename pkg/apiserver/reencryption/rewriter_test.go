@@ -459,6 +459,30 @@ func TestFullEtcd(t *testing.T) { // not beside others, whose metrics are these
 	}
 }
 
+// A value that etcd takes as it is, and not with what the encryption adds, keeps nothing else from
+// being done. Whoever may write can make one.
+func TestTooLarge(t *testing.T) { // not beside others, whose metrics are these
+	etcd := startEtcd(t)
+	fill(t, etcd, 1, 4, withKeys("k1"))
+	for size := 3 << 19; ; size -= 16 {
+		_, err := etcd.Put(t.Context(), prefix+"0000", strings.Repeat("x", size)) // before the others
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, rpctypes.ErrRequestTooLarge) {
+			t.Fatal(err)
+		}
+	}
+	r := newRewriter(etcd, &server{&servers{said: map[string]string{}}, "a"}, clocktesting.NewFakeClock(time.Unix(0, 0)), withKeys("k2", "k1", Plain))
+	unreadable.Set(7)
+	if rewritten, err := r.pass(t.Context()); !errors.Is(err, rpctypes.ErrRequestTooLarge) || rewritten != 3 || !strings.Contains(err.Error(), prefix+"0000") {
+		t.Errorf("%d values were rewritten, %v", rewritten, err)
+	}
+	if got, err := testutil.GetGaugeMetricValue(unreadable); err != nil || got != 0 {
+		t.Errorf("%v values are unreadable, %v", got, err)
+	}
+}
+
 type countedGets struct {
 	clientv3.KV
 	gets *int

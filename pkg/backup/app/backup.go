@@ -13,6 +13,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/spf13/cobra"
+	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/backup"
@@ -21,6 +22,10 @@ import (
 
 // The files of a service account in a pod.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+// ExitBreach is the code that the program ends with after a backup of a store that breaks
+// invariants. The CronJob has a rule for it: another attempt would only take another one.
+const ExitBreach = 3
 
 type backupOptions struct {
 	targetFlags
@@ -38,7 +43,9 @@ func NewBackupCommand() *cobra.Command {
 		Long: "Take a snapshot of the store of an API server with --serve-snapshots, restore it into an\n" +
 			"etcd of its own and check what is in there. If that can be read, write it to the target\n" +
 			"as a backup and read it back, and then delete the backups that are not kept. If anything\n" +
-			"fails, or the store breaks invariants, no other is deleted.\n\n" + finalHelp,
+			"fails, no other is deleted.\n\n" +
+			"If the store breaks invariants the command ends with 3. The backup says so in its name, and\n" +
+			"takes the place of no other than the one before it of that kind.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			memory.FollowLimit(cmd.ErrOrStderr())
@@ -76,10 +83,8 @@ func (o *backupOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	b, contents, err := taker.Take(ctx)
-	if errors.Is(err, backup.ErrInvariants) {
-		return final(err) // the older ones may be of a store that was well, and are kept
-	}
-	if err != nil {
+	breach := err
+	if err != nil && !errors.Is(err, backup.ErrInvariants) {
 		return err
 	}
 	fmt.Fprintf(out, "took and checked %s: %d keys, revision %d\n", b.Name, contents.Keys, contents.Revision)
@@ -87,10 +92,13 @@ func (o *backupOptions) run(ctx context.Context, out io.Writer) error {
 	for _, old := range deleted {
 		fmt.Fprintf(out, "deleted %s\n", old.Name)
 	}
-	if err != nil {
+	if err = errors.Join(err, list(ctx, out, target)); err != nil {
 		return err
 	}
-	return list(ctx, out, target)
+	if breach != nil {
+		return utilexec.CodeExitError{Err: breach, Code: ExitBreach}
+	}
+	return nil
 }
 
 // check restores a backup on trial.

@@ -43,6 +43,21 @@ func startEtcd(t *testing.T, dir string) *clientv3.Client {
 	return client
 }
 
+// putSandbox stores a sandbox as an API server does.
+func putSandbox(t *testing.T, client *clientv3.Client, name string, meta metav1.ObjectMeta) {
+	t.Helper()
+	sandbox := builders.Sandbox(name)
+	sandbox.Namespace, sandbox.UID, sandbox.OwnerReferences = metav1.NamespaceDefault, meta.UID, meta.OwnerReferences
+	sandbox.APIVersion, sandbox.Kind = v1alpha1.SchemeGroupVersion.String(), "Sandbox"
+	text, err := json.Marshal(sandbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), sandboxes+name, string(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // saveSnapshot writes a file as "etcdctl snapshot save" does.
 func saveSnapshot(t *testing.T, client *clientv3.Client) string {
 	t.Helper()
@@ -73,21 +88,10 @@ func prepare(t *testing.T, args ...string) (string, error) {
 // of its snapshot, and has no sandbox in a pool and a revision that nobody has seen.
 func TestPrepareSnapshot(t *testing.T) {
 	client := startEtcd(t, filepath.Join(t.TempDir(), "data"))
-	for name, inPool := range map[string]bool{"in-pool": true, "claimed": false} {
-		sandbox := builders.Sandbox(name)
-		sandbox.Namespace = metav1.NamespaceDefault
-		sandbox.APIVersion, sandbox.Kind = v1alpha1.SchemeGroupVersion.String(), "Sandbox"
-		if inPool {
-			sandbox.OwnerReferences = []metav1.OwnerReference{{APIVersion: sandbox.APIVersion, Kind: "SandboxSet", Name: "pool", UID: "1", Controller: new(true)}}
-		}
-		text, err := json.Marshal(sandbox)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Put(t.Context(), sandboxes+name, string(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	putSandbox(t, client, "claimed", metav1.ObjectMeta{})
+	putSandbox(t, client, "in-pool", metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "SandboxSet", Name: "pool", UID: "1", Controller: new(true)},
+	}})
 	before, err := client.Get(t.Context(), sandboxes, clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
@@ -139,16 +143,4 @@ func damaged(t *testing.T, snapshot string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// TestKeysOnlyIsClear: what is not understood does not become a restore of everything.
-func TestKeysOnlyIsClear(t *testing.T) {
-	t.Setenv("KEYS_ONLY", "yes")
-	cmd := app.NewRestoreCommand()
-	cmd.SetArgs([]string{"--target", t.TempDir(), "--store", "statefulset/x", "--namespace", "x"})
-	cmd.SetOut(io.Discard)
-	cmd.SetErr(io.Discard)
-	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "KEYS_ONLY") {
-		t.Errorf("%v", err)
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -29,16 +28,10 @@ func NewRestoreCommand() *cobra.Command {
 		Short: "Restore the store of an install from a backup",
 		Long: "Restore the store of an install from a backup: prepare it, stop everything that uses the\n" +
 			"store, have the members of the store take the data, and start everything again. What was\n" +
-			"stored after the backup is lost. It is what the CronJob sandlot-restore of an install runs.\n\n" + finalHelp,
+			"stored after the backup is lost. It is what the CronJob sandlot-restore of an install runs.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			memory.FollowLimit(cmd.ErrOrStderr())
-			if text := os.Getenv("KEYS_ONLY"); text != "" && !cmd.Flags().Changed("keys-only") {
-				var err error
-				if job.KeysOnly, err = strconv.ParseBool(text); err != nil {
-					return fmt.Errorf("KEYS_ONLY: %w", err) // and not everything, in its place
-				}
-			}
 			target, identities, err := flags.open()
 			if err != nil {
 				return err
@@ -64,16 +57,12 @@ func NewRestoreCommand() *cobra.Command {
 			if job.Client, err = kubernetes.NewForConfig(config); err != nil {
 				return err
 			}
-			err = job.Run(cmd.Context())
-			if errors.Is(err, restore.ErrOvertaken) {
-				return final(err)
-			}
-			return err
+			return job.Run(cmd.Context())
 		},
 	}
 	flags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&job.Backup, "backup", job.Backup, "Name of the backup. Empty is the newest. The default is in the environment variable BACKUP.")
-	cmd.Flags().BoolVar(&job.KeysOnly, "keys-only", job.KeysOnly, "Add the keys of the encryption at rest to those of the install, and restore nothing else. The default is in the environment variable KEYS_ONLY.")
+	cmd.Flags().BoolVar(&job.KeysOnly, "keys-only", job.KeysOnly, "Add the keys of the encryption at rest to those of the install, and restore nothing else.")
 	cmd.Flags().StringVar(&job.Namespace, "namespace", job.Namespace, "Namespace of the install. The default is in the environment variable POD_NAMESPACE.")
 	cmd.Flags().StringVar(&store, "store", store, "What runs the store: statefulset/NAME.")
 	cmd.Flags().Int32Var(&job.Members, "members", job.Members, "How many members the store has.")

@@ -13,7 +13,6 @@ import (
 
 	"filippo.io/age"
 	"github.com/spf13/pflag"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/sandlot-io/sandlot/pkg/backup"
 )
@@ -73,21 +72,16 @@ func readers(identities []*age.X25519Identity) []age.Identity {
 	return all
 }
 
-// ExitFinal is the code that the commands end with where another attempt would come to the same:
-// a rule of the Jobs in the install says that they fail then.
-const ExitFinal = 3
-
-const finalHelp = "It ends with 3 where it makes no sense to try again."
-
-// final is an error with ExitFinal.
-func final(err error) error { return utilexec.CodeExitError{Err: err, Code: ExitFinal} }
-
 // printBackups writes a table of backups.
 func printBackups(out io.Writer, all []backup.Backup) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "NAME\tTAKEN\tREVISION\tBYTES")
+	fmt.Fprintln(w, "NAME\tTAKEN\tREVISION\tBYTES\tSTORE")
 	for _, b := range all {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", b.Name, b.Taken.Format(time.RFC3339), b.Revision, b.Size)
+		store := "well"
+		if b.Breached {
+			store = "breaks invariants"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", b.Name, b.Taken.Format(time.RFC3339), b.Revision, b.Size, store)
 	}
 	return w.Flush()
 }

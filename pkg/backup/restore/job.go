@@ -4,6 +4,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,7 +29,7 @@ const poll = time.Second
 type Job struct {
 	Client    kubernetes.Interface
 	Namespace string
-	// ID tells attempts of one Job from another Job.
+	// ID tells attempts of one Job from another Job. Empty is one of its own.
 	ID string
 	// Target has the backup of the name Backup, or the newest if that is empty. Identities
 	// decrypt it.
@@ -53,14 +54,17 @@ type Job struct {
 }
 
 // Run restores. Until the backup was read, checked and prepared it changes nothing. It returns
-// when everything runs again on the restored store. It is ErrOvertaken if another Job restores.
+// when everything runs again on the restored store. It is ErrOvertaken if another Job has begun.
 func (j Job) Run(ctx context.Context) error {
 	c := cluster{j.Client, j.Namespace}
 	if j.KeysOnly {
 		return j.restoreKeys(ctx, c)
 	}
-	s, err := c.readState(ctx, j.ID)
+	s, err := c.readState(ctx, cmp.Or(j.ID, rand.Text()))
 	if err != nil {
+		return err
+	}
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -129,6 +133,10 @@ func (j Job) restoreKeys(ctx context.Context, c cluster) (err error) {
 	file := opened.Snapshot().EncryptionConfig
 	if file == "" {
 		return fmt.Errorf("%s has no keys: the store was not encrypted when it was taken", opened.Backup.Name)
+	}
+	// They are those of the store in it.
+	if err := backup.Check(ctx, opened, j.Scratch, j.Prefix); err != nil && !errors.Is(err, backup.ErrInvariants) {
+		return err
 	}
 	if err := keepKeys(ctx, c, file, false); err != nil {
 		return err

@@ -4,15 +4,20 @@
 package restore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 )
 
 // SecretName is the Secret in which a Job and the members of the store meet. It is part of
@@ -25,16 +30,17 @@ const (
 	keyToken  = "token"  // for whom the Job serves the snapshot
 	keyCA     = "ca.crt" // of the Job's certificate
 	keySHA256 = "sha256" // of the snapshot
-	// Those that follow have the id of a Job: of the one whose offer that is, of the one that
-	// has restored the store, and of the one that wrote last.
+	// The id of the Job whose offer that is, and of the one that has restored the store.
 	keyOfferedBy = "offeredBy"
 	keyRestored  = "restoredBy"
-	keyWrittenBy = "writtenBy"
 	keyReplicas  = "replicas" // there while something is to be started
+	// keyJobs has the ids of the Jobs that have begun, the last one last. All others give way
+	// to that one, whenever they are tried again.
+	keyJobs  = "jobs"
+	mostJobs = 16
 )
 
-// ErrOvertaken means that another Job restores as well, and that this one gives way to it. To
-// try again would drive out that one in turn.
+// ErrOvertaken means that another Job has begun since, and that this one gives way to it.
 var ErrOvertaken = errors.New("another restore has begun, and this one gives way")
 
 // errRetried means that another attempt of the same Job has begun: one whose node was taken for
@@ -57,36 +63,66 @@ func (c cluster) readState(ctx context.Context, job string) (*state, error) {
 	return &state{c, secret, job}, nil
 }
 
-// write replaces all that is in the Secret. It is ErrOvertaken or errRetried if another has since.
-func (s *state) write(ctx context.Context, data map[string][]byte) error {
-	next := s.secret.DeepCopy()
-	data[keyWrittenBy] = []byte(s.job)
-	next.Data = data
-	next, err := s.client.CoreV1().Secrets(s.namespace).Update(ctx, next, metav1.UpdateOptions{})
-	if apierrors.IsConflict(err) {
-		return cmp.Or(s.checkOwn(ctx), err)
+// begin makes this Job the one that restores. It is ErrOvertaken if another one has begun since
+// it did so for the first time.
+func (s *state) begin(ctx context.Context) error {
+	jobs := jobsIn(s.secret)
+	switch i := slices.Index(jobs, s.job); {
+	case i < 0:
+		data := maps.Clone(s.secret.Data)
+		if data == nil {
+			data = map[string][]byte{}
+		}
+		jobs = append(jobs, s.job)
+		data[keyJobs] = []byte(strings.Join(jobs[max(0, len(jobs)-mostJobs):], "\n"))
+		return s.write(ctx, data)
+	case i < len(jobs)-1:
+		return ErrOvertaken
 	}
-	if err != nil {
-		return fmt.Errorf("writing Secret %s: %w", SecretName, err)
-	}
-	s.secret = next
 	return nil
 }
 
-// checkOwn is ErrOvertaken if another Job has written, and errRetried if another attempt of this
-// one has.
+func jobsIn(secret *corev1.Secret) []string { return strings.Fields(string(secret.Data[keyJobs])) }
+
+// write replaces all that is in the Secret, but for the Jobs that have begun if data has none. It
+// is ErrOvertaken or errRetried if another has done so since.
+func (s *state) write(ctx context.Context, data map[string][]byte) error {
+	if _, begins := data[keyJobs]; !begins {
+		data[keyJobs] = s.secret.Data[keyJobs]
+	}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		next := s.secret.DeepCopy()
+		next.Data = data
+		next, err := s.client.CoreV1().Secrets(s.namespace).Update(ctx, next, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) {
+			return cmp.Or(s.checkOwn(ctx), err)
+		}
+		if err == nil {
+			s.secret = next
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("writing Secret %s: %w", SecretName, err)
+	}
+	return nil
+}
+
+// checkOwn is ErrOvertaken if another Job has begun, and errRetried if another attempt of this one
+// has written. What else may be in the metadata of the Secret is nobody's restore.
 func (s *state) checkOwn(ctx context.Context) error {
 	now, err := s.readState(ctx, s.job)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case now.secret.ResourceVersion == s.secret.ResourceVersion:
-		return nil
-	case s.is(now.secret.Data[keyWrittenBy]):
-		return errRetried
-	default:
-		return ErrOvertaken
 	}
+	if maps.EqualFunc(now.secret.Data, s.secret.Data, bytes.Equal) {
+		s.secret = now.secret
+		return nil
+	}
+	if jobs := jobsIn(now.secret); len(jobs) > 0 && jobs[len(jobs)-1] == s.job {
+		return errRetried
+	}
+	return ErrOvertaken
 }
 
 // replicas are how many pods the workloads had before everything was stopped.
@@ -161,8 +197,8 @@ func (s *state) offered() string {
 	return string(s.secret.Data[keyID])
 }
 
-// is reports whether the id of a Job is that of this one, which has one.
-func (s *state) is(job []byte) bool { return s.job != "" && string(job) == s.job }
+// is reports whether the id of a Job is that of this one.
+func (s *state) is(job []byte) bool { return string(job) == s.job }
 
 // offer tells members what to fetch.
 func (s *state) offer(ctx context.Context, id string, srv *server, sha256 string) error {

@@ -172,7 +172,7 @@ func (d *disaster) checkNotAgain(t *testing.T) {
 			}
 		}
 	}
-	secret.Data = map[string][]byte{"id": []byte(id), "offeredBy": []byte("killed"), "replicas": d.replicas(t, job.Users)}
+	secret.Data = map[string][]byte{"jobs": []byte("first\nkilled"), "id": []byte(id), "offeredBy": []byte("killed"), "replicas": d.replicas(t, job.Users)}
 	if _, err := d.site.kube.CoreV1().Secrets(job.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -189,10 +189,16 @@ func (d *disaster) checkNotAgain(t *testing.T) {
 			t.Errorf("pod %s was stopped", pod.Name)
 		}
 	}
-	// Another Job restores, and finds out first that there is no backup.
-	job.ID = "another"
-	if err := job.Run(t.Context()); !errors.Is(err, backup.ErrNoBackup) {
-		t.Errorf("another Job: %v, want %v", err, backup.ErrNoBackup)
+	// Another Job begins, and finds out first that there is no backup. The others give way from
+	// then on, whether they ended or not.
+	for _, attempt := range []struct {
+		job  string
+		want error
+	}{{"another", backup.ErrNoBackup}, {"killed", restore.ErrOvertaken}, {"first", restore.ErrOvertaken}, {"another", backup.ErrNoBackup}} {
+		job.ID = attempt.job
+		if err := job.Run(t.Context()); !errors.Is(err, attempt.want) {
+			t.Errorf("Job %s: %v, want %v", job.ID, err, attempt.want)
+		}
 	}
 }
 
