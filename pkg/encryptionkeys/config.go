@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -100,6 +101,9 @@ func decode(data []byte) (config, error) {
 		return config{}, err
 	}
 	for i, k := range c.keys {
+		if !k.notable() {
+			return config{}, errForeign
+		}
 		if !k.usable() || slices.ContainsFunc(c.keys[:i], k.isNamed) {
 			return config{}, errUnreadable
 		}
@@ -131,6 +135,12 @@ func (file configuration) own() (config, error) {
 func (k key) usable() bool {
 	secret, err := base64.StdEncoding.DecodeString(k.Secret)
 	return err == nil && len(secret) == keyBytes && k.Name != "" && !strings.Contains(k.Name, ":")
+}
+
+// notable reports whether the name of the key can be a line of the ConfigMap, in which those of
+// keys of somebody else may be too.
+func (k key) notable() bool {
+	return len(k.Name) <= validation.DNS1123SubdomainMaxLength && strings.TrimSpace(k.Name) == k.Name && !strings.ContainsAny(k.Name, "\r\n")
 }
 
 // errUnreadable means that something has spoilt a configuration.

@@ -54,11 +54,8 @@ func (c config) missing(made []string) []string {
 
 // pending returns the place of the key that is to write and does not yet, or -1.
 func (s state) pending() int {
-	if len(s.keys) == 0 {
-		return -1
-	}
 	if s.plain {
-		return 0
+		return slices.IndexFunc(s.keys, func(k key) bool { return !s.isRestored(k) })
 	}
 	newest := -1
 	for i, k := range s.keys {
@@ -168,4 +165,11 @@ func note(made string, names []string) string {
 }
 
 // noted reads the names of the keys that were made.
-func noted(made string) []string { return strings.Fields(made) }
+func noted(made string) (names []string) {
+	for line := range strings.Lines(made) {
+		if name := strings.TrimSpace(line); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

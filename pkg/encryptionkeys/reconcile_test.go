@@ -339,6 +339,46 @@ func TestRestoredKeys(t *testing.T) {
 	}
 }
 
+// An install that is not encrypted, and into which a restore has brought a key, is encrypted with
+// one of its own.
+func TestRestoredKeysInPlain(t *testing.T) {
+	f := newFixture(t)
+	f.options.AtRest = false
+	f.mustStep()
+	f.set(Secret, plainEncoded(t, newKey(start.Add(time.Minute))))
+	f.mustStep()
+	f.options.AtRest = true
+	for range 2 {
+		f.mustStep()
+		f.later(10 * time.Minute)
+	}
+	f.mustStep()
+	c := f.config(Secret)
+	if len(c.keys) != 2 || c.plain || !c.keys[0].made().Equal(start) {
+		t.Errorf("plain %t, keys %v", c.plain, c.names())
+	}
+}
+
+// TestNamesOfKeys: a name is a line of the ConfigMap, whoever gave it.
+func TestNamesOfKeys(t *testing.T) {
+	f := newFixture(t)
+	f.mustStep()
+	first, named := f.config(Secret).keys[0], newKey(start.Add(time.Minute))
+	for name, mine := range map[string]bool{"a b": true, " a": false, "a\nb": false, strings.Repeat("a", 254): false} {
+		named.Name = name
+		f.set(Secret, encoded(t, first, named))
+		if err := f.step(); (err == nil) != mine || err != nil && !errors.Is(err, errForeign) {
+			t.Errorf("%.10q: %v", name, err)
+		}
+	}
+	named.Name = "a b"
+	f.set(Secret, encoded(t, first, named))
+	for range 2 {
+		f.mustStep()
+		f.mustHave(false, first, named)
+	}
+}
+
 // What is deleted or spoilt comes again with the same keys. What is nowhere any more is
 // not replaced.
 func TestRepairs(t *testing.T) {
@@ -401,6 +441,15 @@ func TestRepairs(t *testing.T) {
 	f.set(Secret, kept)
 	f.mustStep()
 	f.mustHave(false, keys...)
+}
+
+func plainEncoded(t *testing.T, keys ...key) []byte {
+	t.Helper()
+	data, err := config{keys: keys, plain: true}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 func encoded(t *testing.T, keys ...key) []byte {

@@ -53,8 +53,9 @@ type Job struct {
 	Clock   clock.PassiveClock
 }
 
-// Run restores. Until the backup was read, checked and prepared it changes nothing. It returns
-// when everything runs again on the restored store. It is ErrOvertaken if another Job has begun.
+// Run restores. Until the backup was read, checked and prepared it stops nothing. It returns
+// when everything runs again on the restored store. It is ErrOvertaken if a Job restores that has
+// begun after this one.
 func (j Job) Run(ctx context.Context) error {
 	c := cluster{j.Client, j.Namespace}
 	if j.KeysOnly {
@@ -199,6 +200,9 @@ func (j Job) stop(ctx context.Context, s *state) error {
 
 func (j Job) awaitGone(ctx context.Context, s *state, w Workload) error {
 	return j.await(ctx, s, "the end of the pods of "+w.String(), func(ctx context.Context) (string, error) {
+		if err := s.scale(ctx, w, 0); err != nil { // one that gave way may just have started it
+			return "", err
+		}
 		pods, err := s.pods(ctx, w)
 		if err != nil || len(pods) == 0 {
 			return "", err
@@ -257,8 +261,12 @@ func (j Job) startStore(ctx context.Context, s *state, id string) error {
 // start starts what uses the store, one after the other, with as many pods as before, or one
 // if there were none.
 func (j Job) start(ctx context.Context, s *state) error {
-	known, err := s.replicas()
+	known, err := replicasIn(s.secret.Data)
 	if err != nil {
+		return err
+	}
+	// An attempt that gave way may have stopped it.
+	if err := s.scale(ctx, j.Store, j.Members); err != nil {
 		return err
 	}
 	for _, w := range j.Users {

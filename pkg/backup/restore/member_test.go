@@ -215,7 +215,10 @@ func TestMemberOfTwoAttempts(t *testing.T) {
 		secret[key] = []byte(text)
 	}
 	dir := t.TempDir()
-	for name, text := range remembering(secret, []byte("{}")) {
+	if err := remembering(secret, nil, "job"); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range secret {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -232,10 +235,14 @@ func TestMemberOfTwoAttempts(t *testing.T) {
 	}
 }
 
-// TestRemembering: before the first offer there is none.
+// TestRemembering: what has been stopped already is started as it was, and what another Job has
+// restored is over.
 func TestRemembering(t *testing.T) {
-	data := remembering(map[string][]byte{keyReplicas: []byte("old"), keyRestored: []byte("job")}, []byte("new"))
-	if len(data) != 1 || string(data[keyReplicas]) != "new" {
+	data := map[string][]byte{keyReplicas: []byte(`{"deployment/a":3,"deployment/b":2}`), keyRestored: []byte("other")}
+	if err := remembering(data, map[string]int32{"deployment/a": 0, "deployment/b": 1, "deployment/c": 0}, "job"); err != nil {
+		t.Fatal(err)
+	}
+	if len(data) != 2 || string(data[keyReplicas]) != `{"deployment/a":3,"deployment/b":1}` || string(data[keyActive]) != "job" {
 		t.Errorf("the Secret has %q", data)
 	}
 }

@@ -4,13 +4,12 @@
 package restore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -20,13 +19,13 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// SecretName is the Secret in which a Job and the members of the store meet. It is part of
-// the install. After a restore it has only which Job that was.
+// SecretName is the Secret in which Jobs and the members of the store meet. It is part of the
+// install. After a restore it has only which Jobs there were.
 const SecretName = "sandlot-restore"
 
 // What is in it. The first four are for members.
 const (
-	keyID     = "id"     // of this attempt
+	keyID     = "id"     // of this offer
 	keyToken  = "token"  // for whom the Job serves the snapshot
 	keyCA     = "ca.crt" // of the Job's certificate
 	keySHA256 = "sha256" // of the snapshot
@@ -34,65 +33,55 @@ const (
 	keyOfferedBy = "offeredBy"
 	keyRestored  = "restoredBy"
 	keyReplicas  = "replicas" // there while something is to be started
-	// keyJobs has the ids of the Jobs that have begun, the last one last. All others give way
-	// to that one, whenever they are tried again.
-	keyJobs  = "jobs"
+	// keyJobs has the Jobs that have begun, and keyActive the id of the one that stops and
+	// restores. One that began before it gives way, whenever it is tried again; one that came
+	// later and cannot restore does it no harm.
+	keyJobs   = "jobs"
+	keyActive = "active"
+
 	mostJobs = 16
 )
 
-// ErrOvertaken means that another Job has begun since, and that this one gives way to it.
+// ErrOvertaken means that a Job restores that has begun after this one, which gives way.
 var ErrOvertaken = errors.New("another restore has begun, and this one gives way")
 
 // errRetried means that another attempt of the same Job has begun: one whose node was taken for
 // lost may live on.
 var errRetried = errors.New("another attempt of this restore has begun, and this one gives way")
 
-// state is what a restore remembers in the Secret.
+// attempt is the last one of a Job that has begun.
+type attempt struct{ job, id string }
+
+// state is what restores remember in the Secret.
 type state struct {
 	cluster
 	secret *corev1.Secret
-	// job is the id of the Job that remembers it.
-	job string
+	// self is the Job and the attempt that remembers it.
+	self  attempt
+	begun bool
 }
 
 func (c cluster) readState(ctx context.Context, job string) (*state, error) {
-	secret, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, SecretName, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s, which is part of the install: %w", SecretName, err)
-	}
-	return &state{c, secret, job}, nil
+	s := &state{cluster: c, self: attempt{job, rand.Text()}}
+	return s, s.read(ctx)
 }
 
-// begin makes this Job the one that restores. It is ErrOvertaken if another one has begun since
-// it did so for the first time.
-func (s *state) begin(ctx context.Context) error {
-	jobs := jobsIn(s.secret)
-	switch i := slices.Index(jobs, s.job); {
-	case i < 0:
-		data := maps.Clone(s.secret.Data)
-		if data == nil {
-			data = map[string][]byte{}
-		}
-		jobs = append(jobs, s.job)
-		data[keyJobs] = []byte(strings.Join(jobs[max(0, len(jobs)-mostJobs):], "\n"))
-		return s.write(ctx, data)
-	case i < len(jobs)-1:
-		return ErrOvertaken
+func (s *state) read(ctx context.Context) (err error) {
+	s.secret, err = s.client.CoreV1().Secrets(s.namespace).Get(ctx, SecretName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading Secret %s, which is part of the install: %w", SecretName, err)
 	}
 	return nil
 }
 
-func jobsIn(secret *corev1.Secret) []string { return strings.Fields(string(secret.Data[keyJobs])) }
-
-// write replaces all that is in the Secret, but for the Jobs that have begun if data has none. It
-// is ErrOvertaken or errRetried if another has done so since.
-func (s *state) write(ctx context.Context, data map[string][]byte) error {
-	if _, begins := data[keyJobs]; !begins {
-		data[keyJobs] = s.secret.Data[keyJobs]
-	}
+// write changes what is in the Secret. It is ErrOvertaken or errRetried if another goes on.
+func (s *state) write(ctx context.Context, change func(data map[string][]byte)) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		next := s.secret.DeepCopy()
-		next.Data = data
+		if next.Data == nil {
+			next.Data = map[string][]byte{}
+		}
+		change(next.Data)
 		next, err := s.client.CoreV1().Secrets(s.namespace).Update(ctx, next, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
 			return cmp.Or(s.checkOwn(ctx), err)
@@ -108,27 +97,67 @@ func (s *state) write(ctx context.Context, data map[string][]byte) error {
 	return nil
 }
 
-// checkOwn is ErrOvertaken if another Job has begun, and errRetried if another attempt of this one
-// has written. What else may be in the metadata of the Secret is nobody's restore.
-func (s *state) checkOwn(ctx context.Context) error {
-	now, err := s.readState(ctx, s.job)
+// begin notes this attempt. It is ErrOvertaken if a Job that began after this one restores, or
+// has.
+func (s *state) begin(ctx context.Context) error {
+	err := s.write(ctx, func(data map[string][]byte) {
+		all := attempts(data)
+		if i := s.place(all); i >= 0 {
+			all[i] = s.self
+		} else {
+			all = append(all, s.self)
+		}
+		var lines []string
+		for _, a := range all[max(0, len(all)-mostJobs):] {
+			lines = append(lines, a.job+" "+a.id)
+		}
+		data[keyJobs] = []byte(strings.Join(lines, "\n"))
+	})
 	if err != nil {
 		return err
 	}
-	if maps.EqualFunc(now.secret.Data, s.secret.Data, bytes.Equal) {
-		s.secret = now.secret
-		return nil
-	}
-	if jobs := jobsIn(now.secret); len(jobs) > 0 && jobs[len(jobs)-1] == s.job {
-		return errRetried
-	}
-	return ErrOvertaken
+	s.begun = true
+	return s.own()
 }
 
-// replicas are how many pods the workloads had before everything was stopped.
-func (s *state) replicas() (map[string]int32, error) {
+func attempts(data map[string][]byte) (all []attempt) {
+	for line := range strings.Lines(string(data[keyJobs])) {
+		if job, id, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			all = append(all, attempt{job, id})
+		}
+	}
+	return all
+}
+
+// place is that of this Job, or -1.
+func (s *state) place(all []attempt) int {
+	return slices.IndexFunc(all, func(a attempt) bool { return a.job == s.self.job })
+}
+
+// own is ErrOvertaken if a Job that began after this one restores, and errRetried if this is no
+// longer the last attempt of this Job.
+func (s *state) own() error {
+	if !s.begun {
+		return nil
+	}
+	all := attempts(s.secret.Data)
+	i := s.place(all)
+	if i < 0 || all[i] != s.self {
+		return errRetried
+	}
+	if slices.ContainsFunc(all[i+1:], func(a attempt) bool { return a.job == string(s.secret.Data[keyActive]) }) {
+		return ErrOvertaken
+	}
+	return nil
+}
+
+// checkOwn is own by what is in the Secret now.
+func (s *state) checkOwn(ctx context.Context) error { return cmp.Or(s.read(ctx), s.own()) }
+
+// replicasIn are how many pods the workloads had before everything was stopped.
+func replicasIn(data map[string][]byte) (map[string]int32, error) {
 	known := map[string]int32{}
-	text := s.secret.Data[keyReplicas]
+	text := data[keyReplicas]
 	if len(text) == 0 {
 		return known, nil
 	}
@@ -139,49 +168,79 @@ func (s *state) replicas() (map[string]int32, error) {
 }
 
 // remember adds how many pods workloads have, but for those that have none: they are stopped
-// already. What an earlier attempt offered is left until there is something else to fetch: a
-// member that has lost its data to that attempt, or never had any, would start without, and the
-// API server of an empty store has the pods of all sandboxes deleted. It waits, and is stopped.
+// already. This Job is the one that restores from then on. What an earlier attempt offered is
+// left until there is something else to fetch: a member that has lost its data to that attempt,
+// or never had any, would start without, and the API server of an empty store has the pods of
+// all sandboxes deleted. It waits, and is stopped.
 func (s *state) remember(ctx context.Context, workloads []Workload) error {
-	known, err := s.replicas()
-	if err != nil {
-		return err
-	}
+	now := map[string]int32{}
 	for _, w := range workloads {
 		n, err := s.cluster.replicas(ctx, w)
 		if err != nil {
 			return err
 		}
+		now[w.String()] = n
+	}
+	var failed error
+	err := s.write(ctx, func(data map[string][]byte) { failed = remembering(data, now, s.self.job) })
+	return errors.Join(failed, err)
+}
+
+// remembering changes what is in the Secret when a Job begins to stop workloads.
+func remembering(data map[string][]byte, replicas map[string]int32, job string) error {
+	known, err := replicasIn(data)
+	if err != nil {
+		return err
+	}
+	for w, n := range replicas {
 		if n > 0 {
-			known[w.String()] = n
+			known[w] = n
 		}
 	}
 	text, err := json.Marshal(known)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, remembering(s.secret.Data, text))
+	data[keyReplicas], data[keyActive] = text, []byte(job)
+	delete(data, keyRestored)
+	return nil
 }
 
-// remembering returns what is in the Secret when a restore begins.
-func remembering(before map[string][]byte, replicas []byte) map[string][]byte {
-	data := map[string][]byte{keyReplicas: replicas}
-	for _, key := range []string{keyID, keyToken, keyCA, keySHA256, keyOfferedBy} {
-		if value, ok := before[key]; ok {
-			data[key] = value
-		}
+// offer tells members what to fetch.
+func (s *state) offer(ctx context.Context, id string, srv *server, sha256 string) error {
+	return s.write(ctx, func(data map[string][]byte) {
+		data[keyOfferedBy] = []byte(s.self.job)
+		data[keyID], data[keyToken], data[keyCA], data[keySHA256] = []byte(id), []byte(srv.token), srv.ca, []byte(sha256)
+	})
+}
+
+// offered is the id of what this Job has told members to fetch, or empty.
+func (s *state) offered() string {
+	if !s.is(keyOfferedBy) {
+		return ""
 	}
-	return data
+	return string(s.secret.Data[keyID])
 }
 
 // restored notes that this Job has restored the store, and that members have nothing to fetch
 // any more.
 func (s *state) restored(ctx context.Context) error {
-	return s.write(ctx, map[string][]byte{keyReplicas: s.secret.Data[keyReplicas], keyRestored: []byte(s.job)})
+	return s.write(ctx, func(data map[string][]byte) {
+		data[keyRestored] = []byte(s.self.job)
+		for _, key := range []string{keyID, keyToken, keyCA, keySHA256, keyOfferedBy} {
+			delete(data, key)
+		}
+	})
 }
 
 // hasRestored reports whether this Job has restored the store.
-func (s *state) hasRestored() bool { return s.is(s.secret.Data[keyRestored]) }
+func (s *state) hasRestored() bool { return s.is(keyRestored) }
+
+// started notes that all that uses the store has been started. That this Job has restored it
+// stays: an attempt whose last words were lost is followed by another one.
+func (s *state) started(ctx context.Context) error {
+	return s.write(ctx, func(data map[string][]byte) { delete(data, keyReplicas) })
+}
 
 // hasStarted reports whether all that uses the store has been started after that.
 func (s *state) hasStarted() bool {
@@ -189,27 +248,5 @@ func (s *state) hasStarted() bool {
 	return s.hasRestored() && !begun
 }
 
-// offered is the id of what this Job has told members to fetch, or empty.
-func (s *state) offered() string {
-	if !s.is(s.secret.Data[keyOfferedBy]) {
-		return ""
-	}
-	return string(s.secret.Data[keyID])
-}
-
-// is reports whether the id of a Job is that of this one.
-func (s *state) is(job []byte) bool { return string(job) == s.job }
-
-// offer tells members what to fetch.
-func (s *state) offer(ctx context.Context, id string, srv *server, sha256 string) error {
-	return s.write(ctx, map[string][]byte{
-		keyReplicas: s.secret.Data[keyReplicas], keyOfferedBy: []byte(s.job),
-		keyID: []byte(id), keyToken: []byte(srv.token), keyCA: srv.ca, keySHA256: []byte(sha256),
-	})
-}
-
-// started notes that all that uses the store has been started. That this Job has restored it
-// stays: an attempt whose last words were lost is followed by another one.
-func (s *state) started(ctx context.Context) error {
-	return s.write(ctx, map[string][]byte{keyRestored: []byte(s.job)})
-}
+// is reports whether what is under a key is the id of this Job.
+func (s *state) is(key string) bool { return string(s.secret.Data[key]) == s.self.job }

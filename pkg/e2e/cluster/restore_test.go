@@ -158,8 +158,8 @@ func (d *disaster) loseKeys(t *testing.T) {
 func (d *disaster) checkNotAgain(t *testing.T) {
 	t.Helper()
 	job := d.jobWithoutBackup(t)
-	before, secret := d.pods(t), d.restoreSecret(t)
-	job.ID = string(secret.Data["restoredBy"])
+	before := d.pods(t)
+	job.ID = string(d.restoreSecret(t).Data["restoredBy"])
 	if err := job.Run(t.Context()); err != nil || job.ID == "" {
 		t.Errorf("after its end, Job %q: %v", job.ID, err)
 	}
@@ -172,7 +172,8 @@ func (d *disaster) checkNotAgain(t *testing.T) {
 			}
 		}
 	}
-	secret.Data = map[string][]byte{"jobs": []byte("first\nkilled"), "id": []byte(id), "offeredBy": []byte("killed"), "replicas": d.replicas(t, job.Users)}
+	secret := d.restoreSecret(t)
+	secret.Data = map[string][]byte{"jobs": []byte("first 1\nkilled 1\nmistaken 1"), "active": []byte("killed"), "id": []byte(id), "offeredBy": []byte("killed"), "replicas": d.replicas(t, job.Users)}
 	if _, err := d.site.kube.CoreV1().Secrets(job.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -189,12 +190,12 @@ func (d *disaster) checkNotAgain(t *testing.T) {
 			t.Errorf("pod %s was stopped", pod.Name)
 		}
 	}
-	// Another Job begins, and finds out first that there is no backup. The others give way from
-	// then on, whether they ended or not.
+	// Jobs that began before it give way, and those that come later find out first that there is
+	// no backup, which takes nothing from it.
 	for _, attempt := range []struct {
 		job  string
 		want error
-	}{{"another", backup.ErrNoBackup}, {"killed", restore.ErrOvertaken}, {"first", restore.ErrOvertaken}, {"another", backup.ErrNoBackup}} {
+	}{{"first", restore.ErrOvertaken}, {"mistaken", backup.ErrNoBackup}, {"another", backup.ErrNoBackup}, {"killed", nil}} {
 		job.ID = attempt.job
 		if err := job.Run(t.Context()); !errors.Is(err, attempt.want) {
 			t.Errorf("Job %s: %v, want %v", job.ID, err, attempt.want)
