@@ -234,10 +234,10 @@ func (j Job) hand(ctx context.Context, s *state, p backup.Prepared) error {
 
 // startStore returns when all members of the store run with the data of an id and are ready.
 func (j Job) startStore(ctx context.Context, s *state, id string) error {
-	if err := s.scale(ctx, j.Store, j.Members); err != nil {
-		return err
-	}
 	return j.await(ctx, s, "the store to be restored", func(ctx context.Context) (string, error) {
+		if err := s.scale(ctx, j.Store, j.Members); err != nil {
+			return "", err
+		}
 		pods, err := s.pods(ctx, j.Store)
 		if err != nil {
 			return "", err
@@ -265,15 +265,12 @@ func (j Job) start(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	// An attempt that gave way may have stopped it.
-	if err := s.scale(ctx, j.Store, j.Members); err != nil {
-		return err
-	}
 	for _, w := range j.Users {
-		if err := s.scale(ctx, w, max(1, known[w.String()])); err != nil {
-			return err
-		}
 		err := j.await(ctx, s, "a pod of "+w.String()+" to be ready", func(ctx context.Context) (string, error) {
+			// One that gave way may have stopped either of them.
+			if err := errors.Join(s.scale(ctx, j.Store, j.Members), s.scale(ctx, w, max(1, known[w.String()]))); err != nil {
+				return "", err
+			}
 			pods, err := s.pods(ctx, w)
 			if err != nil {
 				return "", err
@@ -293,26 +290,26 @@ func (j Job) start(ctx context.Context, s *state) error {
 }
 
 // await returns when check has nothing to wait for any more, and logs what it waits for when
-// that changes.
+// that changes. It ends when another restore goes on, before check would do anything.
 func (j Job) await(ctx context.Context, s *state, what string, check func(context.Context) (string, error)) error {
 	log := klog.FromContext(ctx)
 	last := ""
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-		missing, err := check(ctx)
+		missing, err := "", s.checkOwn(ctx)
+		if errors.Is(err, ErrOvertaken) || errors.Is(err, errRetried) {
+			return false, err
+		}
+		if err == nil {
+			missing, err = check(ctx)
+		}
 		if err != nil {
 			missing = err.Error() // it may be a moment's: the next attempt would only ask again
 		}
-		if missing == "" {
-			return true, nil
-		}
-		if missing != last {
+		if missing != "" && missing != last {
 			log.Info("Waiting for "+what, "now", missing)
 			last = missing
 		}
-		if err := s.checkOwn(ctx); errors.Is(err, ErrOvertaken) || errors.Is(err, errRetried) {
-			return false, err
-		}
-		return false, nil
+		return missing == "", nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w", what, err)

@@ -66,11 +66,12 @@ func (c cluster) readState(ctx context.Context, job string) (*state, error) {
 	return s, s.read(ctx)
 }
 
-func (s *state) read(ctx context.Context) (err error) {
-	s.secret, err = s.client.CoreV1().Secrets(s.namespace).Get(ctx, SecretName, metav1.GetOptions{})
+func (s *state) read(ctx context.Context) error {
+	secret, err := s.client.CoreV1().Secrets(s.namespace).Get(ctx, SecretName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading Secret %s, which is part of the install: %w", SecretName, err)
 	}
+	s.secret = secret
 	return nil
 }
 
