@@ -65,6 +65,11 @@ func TestClaimsAreCounted(t *testing.T) {
 	if err := create("bound", 2, nil); err != nil {
 		t.Fatal(err)
 	}
+	// A name is refused early by what the watch cache has.
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		_, err := client.Get(ctx, "bound", metav1.GetOptions{ResourceVersion: "0"})
+		return err
+	})
 	if err := create("bound", 1, nil); err == nil {
 		t.Fatal("a name was given twice")
 	}
