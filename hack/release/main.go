@@ -66,6 +66,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if left, err := os.ReadDir(o.out); err != nil || len(left) > 0 {
 		return errors.Join(fmt.Errorf("-o: %s must be an empty folder", o.out), err)
 	}
+	if err := writeNotes(o); err != nil { // first, because they may be missing
+		return err
+	}
 	images, err := makeImages(ctx, o)
 	if err != nil {
 		return err
@@ -75,7 +78,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	steps := []func() error{
-		func() error { return writeNotes(o) },
 		func() error { return writeManifests(o, images) },
 		func() error { return writeChart(ctx, o, images) },
 		func() error { return writePlugin(o, programs) },

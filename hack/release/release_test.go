@@ -542,6 +542,19 @@ func TestSection(t *testing.T) {
 	}
 }
 
+// TestNotesFirst: nothing is built for a release of which the changelog says nothing.
+func TestNotesFirst(t *testing.T) {
+	root, out := clone(t), t.TempDir()
+	edit(t, filepath.Join(root, "CHANGELOG.md"), "## "+testVersion, "## v0.0.0")
+	err := run(t.Context(), []string{"-root", root, "-dirty", "-o", out, "-version", testVersion}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "says nothing under") {
+		t.Errorf("%v", err)
+	}
+	if made, err := os.ReadDir(out); err != nil || len(made) > 0 {
+		t.Errorf("made were %v, %v", made, err)
+	}
+}
+
 // TestParseRefuses what is no release.
 func TestParseRefuses(t *testing.T) {
 	for says, args := range map[string][]string{
