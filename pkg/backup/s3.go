@@ -156,10 +156,9 @@ func (b *bucket) Write(ctx context.Context, name string, content *os.File) error
 	if err == nil {
 		return nil
 	}
-	// The context may be what has ended, so that the client could not clear up, or only the
-	// answer was lost.
+	// The client could not clear up if the context has ended. Or only the answer was lost.
 	ended := ctx.Err() != nil
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+	ctx, cancel := toDelete(ctx)
 	defer cancel()
 	if ended {
 		err = errors.Join(err, b.client.RemoveIncompleteUpload(ctx, b.name, b.prefix+name))

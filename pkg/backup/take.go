@@ -18,6 +18,11 @@ import (
 // deleteTimeout bounds the deletion of a backup that is not good.
 const deleteTimeout = 20 * time.Second
 
+// toDelete returns a context for that. The one of the backup may be what has ended.
+func toDelete(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+}
+
 // ErrBehind means that a snapshot is not of the newest data.
 var ErrBehind = errors.New("the member of etcd that gave the snapshot is behind the others, or cut off from them")
 
@@ -42,8 +47,8 @@ type Taker struct {
 
 // Take takes a backup, and returns what it is called in the target and what it has. It is there
 // only if a store that is restored from the snapshot can be read, and if it can be read back. It
-// is ErrInvariants if that store breaks some, and then the backup is there all the same: where
-// nobody mends the store for days, it is better than none.
+// is ErrInvariants if that store breaks some, and then the backup is there all the same: it is
+// better than none for as long as the store is not mended.
 func (t Taker) Take(ctx context.Context) (Backup, Contents, error) {
 	b, breach, err := t.take(ctx, func(ctx context.Context, o *Opened) error { return Check(ctx, o, t.Scratch, t.Prefix) })
 	if err != nil {
@@ -51,8 +56,8 @@ func (t Taker) Take(ctx context.Context) (Backup, Contents, error) {
 	}
 	contents, err := t.readBack(ctx, b)
 	if err != nil {
-		// It would count as the newest. The context may be what has ended.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		// It would count as the newest.
+		ctx, cancel := toDelete(ctx)
 		defer cancel()
 		err = errors.Join(fmt.Errorf("%s cannot be read back, and is deleted: %w", b.Name, err), t.Target.Delete(ctx, b.Name))
 		return Backup{}, Contents{}, err

@@ -141,7 +141,7 @@ func judgeEtcd(members []member, namespace string) (found []findings.Finding) {
 		case m.silent == nil:
 		case m.ready:
 			found = append(found, problem(findings.NotLookedAt, object, fmt.Sprintf("etcd in %s could not be asked how it is: %v", object, m.silent),
-				"kube-apiserver has to reach port "+etcdPort+" of the pod, to which the NetworkPolicy sandlot-etcd lets nobody in: see /metrics/etcd of the API server in place of it (docs/observability.md), or let kube-apiserver in"))
+				"kube-apiserver has to reach port "+etcdPort+" of the pod, which the NetworkPolicy sandlot-etcd allows to no one: see /metrics/etcd of the API server in place of it (docs/observability.md), or let kube-apiserver in"))
 		default:
 			found = append(found, problem(findings.Error, object, fmt.Sprintf("etcd in %s does not answer, and the pod is not ready: %v", object, m.silent),
 				fmt.Sprintf("kubectl -n %s describe pod %s, and see its logs: docs/operations.md", namespace, m.name)))

@@ -126,7 +126,7 @@ const (
 	// ownKeys is the choice to encrypt with keys of one's own, and ownBoth to do both.
 	ownKeys = "or look after the keys of the store yourself: docs/encryption.md, Keys of your own"
 	ownBoth = "or look after certificates and the keys of the store yourself: docs/certificates.md and docs/encryption.md"
-	// noMetrics is the choice to have no metrics of the controllers, which they give to nobody
+	// noMetrics is the choice to have no metrics of the controllers, which they give to no one
 	// of whom they cannot ask.
 	noMetrics = "or do without the metrics of the controllers"
 )

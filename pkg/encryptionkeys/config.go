@@ -137,8 +137,8 @@ func (k key) usable() bool {
 	return err == nil && len(secret) == keyBytes && k.Name != "" && !strings.Contains(k.Name, ":")
 }
 
-// notable reports whether the name of the key can be a line of the ConfigMap, in which those of
-// keys of somebody else may be too.
+// notable reports whether the name of the key can be a line of the ConfigMap, which
+// has those of keys of backups too.
 func (k key) notable() bool {
 	return len(k.Name) <= validation.DNS1123SubdomainMaxLength && strings.TrimSpace(k.Name) == k.Name && !strings.ContainsAny(k.Name, "\r\n")
 }

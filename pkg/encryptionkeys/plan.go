@@ -47,9 +47,11 @@ func (c config) merge(other config) (config, error) {
 }
 
 // missing returns which of the keys that were made are not there.
-func (c config) missing(made []string) []string {
-	names := c.names()
-	return slices.DeleteFunc(slices.Clone(made), func(name string) bool { return slices.Contains(names, name) })
+func (c config) missing(made []string) []string { return without(made, c.names()) }
+
+// without returns the names that are not among others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // pending returns the place of the key that is to write and does not yet, or -1.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,17 +132,11 @@ func (f *found) state() (state, error) {
 // restored returns the names of the keys that came from a backup: one that is made here is noted
 // before it is in the Secret.
 func (f *found) restored(published config) []string {
-	names := noted(f.names.Data[keyRestored])
 	if f.names.ResourceVersion == "" {
-		return names // it is not known any more
+		return nil // it is not known any more
 	}
-	made := noted(f.names.Data[keyNames])
-	for _, name := range published.names() {
-		if !slices.Contains(made, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+	found := without(published.names(), noted(f.names.Data[keyNames]))
+	return noted(note(f.names.Data[keyRestored], found))
 }
 
 // reconcile returns how long it may rest.

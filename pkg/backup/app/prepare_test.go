@@ -85,7 +85,7 @@ func prepare(t *testing.T, args ...string) (string, error) {
 }
 
 // TestPrepareSnapshot: an etcd that is not of the install is restored from what the command makes
-// of its snapshot, and has no sandbox in a pool and a revision that nobody has seen.
+// of its snapshot, and has no sandbox in a pool and a revision that no client has seen.
 func TestPrepareSnapshot(t *testing.T) {
 	client := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	putSandbox(t, client, "claimed", metav1.ObjectMeta{})

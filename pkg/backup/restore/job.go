@@ -101,17 +101,23 @@ func (j Job) isHanded(ctx context.Context, s *state) (bool, error) {
 	if id == "" {
 		return false, nil
 	}
+	restored, _, err := j.countMembers(ctx, s, id)
+	return restored == int(j.Members), err
+}
+
+// countMembers returns how many members of the store run with the data of an id, and how many of
+// these are ready.
+func (j Job) countMembers(ctx context.Context, s *state, id string) (restored, ready int, err error) {
 	pods, err := s.pods(ctx, j.Store)
-	if err != nil {
-		return false, err
-	}
-	restored := 0
 	for i := range pods {
 		if hasRestored(&pods[i], id) {
 			restored++
+			if isReady(&pods[i]) {
+				ready++
+			}
 		}
 	}
-	return restored == int(j.Members), nil
+	return restored, ready, err
 }
 
 // fetch fetches the backup.
@@ -238,21 +244,9 @@ func (j Job) startStore(ctx context.Context, s *state, id string) error {
 		if err := s.scale(ctx, j.Store, j.Members); err != nil {
 			return "", err
 		}
-		pods, err := s.pods(ctx, j.Store)
-		if err != nil {
+		restored, ready, err := j.countMembers(ctx, s, id)
+		if err != nil || ready == int(j.Members) {
 			return "", err
-		}
-		restored, ready := 0, 0
-		for i := range pods {
-			if hasRestored(&pods[i], id) {
-				restored++
-				if isReady(&pods[i]) {
-					ready++
-				}
-			}
-		}
-		if ready == int(j.Members) {
-			return "", nil
 		}
 		return fmt.Sprintf("of %d members %d have the data and %d are ready", j.Members, restored, ready), nil
 	})
