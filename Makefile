@@ -17,6 +17,10 @@ RACE ?= $(shell $$(go env CC) -E -include stdlib.h - </dev/null >/dev/null 2>&1 
 TESTARGS ?=
 # The root and the two modules that others import; go.work puts them together.
 MODULES := ./... ./apis/... ./pkg/client/...
+# With RERUN=1 a test that failed is run once more, as in CI: see hack/gotest.sh.
+RERUN ?=
+# $(call gotest,PACKAGES,FLAGS)
+gotest = $(if $(RERUN),hack/gotest.sh '$(1)' $(2),go test $(2) $(1))
 # The longest tests begin first: they wait more than they compute, and the others run beside them.
 PACKAGES ?= ./pkg/e2e/cluster ./pkg/integration $(MODULES)
 # The minor of Kubernetes that control planes are of, such as 1.36: a folder of
@@ -115,11 +119,11 @@ bin/release:
 ##@ Test
 
 .PHONY: test
-test: controlplane ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES)
+test: controlplane ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES, RERUN=1)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test -trimpath ./...
 	cd hack/chart && GOWORK=off go test -trimpath ./...
-	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test $(RACE) -timeout 40m $(TESTARGS) $(PACKAGES)
+	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl $(call gotest,$(PACKAGES),$(RACE) -timeout 40m $(TESTARGS))
 
 .PHONY: test-long
 test-long: ## Run all tests in their long form: more of everything, and what only repeats (TESTARGS)
@@ -137,7 +141,7 @@ test-e2e: build controlplane ## Run the tests of whole programs and of the local
 test-older: controlplane ## Run some tests in a cluster of an older minor of Kubernetes (OLDER, OLDER_TESTS, TESTARGS)
 	@for tool in kube-apiserver kube-controller-manager kube-scheduler; do \
 		KUBERNETES=$(OLDER) hack/tool.sh $$tool >/dev/null || exit; done
-	KUBERNETES=$(OLDER) CGO_ENABLED=$(if $(RACE),1,0) go test $(RACE) -timeout 15m $(TESTARGS) -run '^($(OLDER_TESTS))$$' ./pkg/e2e/cluster
+	KUBERNETES=$(OLDER) CGO_ENABLED=$(if $(RACE),1,0) $(call gotest,./pkg/e2e/cluster,$(RACE) -timeout 15m $(TESTARGS) -run '^($(OLDER_TESTS))$$')
 
 .PHONY: test-abuse
 test-abuse: ## Let the worst users loose on a running server and print what that costs (TESTARGS)

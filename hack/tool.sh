@@ -21,6 +21,10 @@ golangci-lint)
   module=hack/tools/lint
   package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint
   ;;
+gotestsum)
+  module=hack/tools/gotestsum
+  package=gotest.tools/gotestsum
+  ;;
 kube-apiserver | kube-controller-manager | kube-scheduler | kubectl)
   module="hack/controlplane${KUBERNETES:+/$KUBERNETES}"
   bin+="${KUBERNETES:+/$KUBERNETES}"
