@@ -59,9 +59,10 @@ type edited struct {
 }
 
 func newEdits(c clock.WithTicker, p *passer, prefers *atomic.Pointer[func(namespace, name string) bool]) *edits {
+	turns := newTurns(c, "edited_claims")
 	return &edits{
-		passer: p, prefers: prefers, share: newWorkShare(editWorkers), byUID: map[types.UID]*edited{},
-		turns: newTurns(c, "edited_claims"),
+		passer: p, prefers: prefers, turns: turns, byUID: map[types.UID]*edited{},
+		share: newWorkShare(editWorkers, func(uid types.UID) { turns.Add(uid) }),
 	}
 }
 
@@ -161,21 +162,19 @@ func (e *edits) next(ctx context.Context) bool {
 	known := e.byUID[uid]
 	e.mu.Unlock()
 	if known == nil || ctx.Err() != nil {
+		e.share.wake()
 		return true
 	}
 	claim := known.latest()
 	if claim == nil {
 		e.forget(uid)
+		e.share.wake()
 		return true
 	}
 	if !e.share.begin(claim.Namespace, uid) {
 		return true
 	}
-	defer func() {
-		for _, uid := range e.share.end(claim.Namespace) {
-			e.turns.Add(uid)
-		}
-	}()
+	defer e.share.end(claim.Namespace)
 	again, err := e.turn(ctx, uid, known, claim)
 	switch {
 	case ctx.Err() != nil: // it goes on after a restart, or on another server

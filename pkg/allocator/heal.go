@@ -50,9 +50,10 @@ type lookedAt struct {
 }
 
 func newHealer(c clock.WithTicker, p *passer, prefers *atomic.Pointer[func(namespace, name string) bool]) *healer {
+	turns := newTurns(c, "lost_sandboxes")
 	return &healer{
-		passer: p, prefers: prefers, share: newWorkShare(healWorkers), known: map[types.UID]lookedAt{},
-		turns: newTurns(c, "lost_sandboxes"),
+		passer: p, prefers: prefers, turns: turns, known: map[types.UID]lookedAt{},
+		share: newWorkShare(healWorkers, func(uid types.UID) { turns.Add(uid) }),
 	}
 }
 
@@ -147,14 +148,14 @@ func (h *healer) next(ctx context.Context) bool {
 	}
 	defer h.turns.Done(uid)
 	at, ok := h.at(uid)
-	if !ok || ctx.Err() != nil || !h.share.begin(at.Namespace, uid) {
+	if !ok || ctx.Err() != nil {
+		h.share.wake()
 		return true
 	}
-	defer func() {
-		for _, uid := range h.share.end(at.Namespace) {
-			h.turns.Add(uid)
-		}
-	}()
+	if !h.share.begin(at.Namespace, uid) {
+		return true
+	}
+	defer h.share.end(at.Namespace)
 	again, err := h.turn(ctx, uid, at)
 	switch {
 	case ctx.Err() != nil: // it goes on after a restart, or on another server

@@ -280,16 +280,9 @@ func (w *worker) callRuntimes(u *unfinished) {
 		}
 		if !w.background(func(ctx context.Context) { w.callRuntime(ctx, u, call) }) {
 			s.putBack(call)
-			w.setupEnds(namespace)
+			w.setupShare.end(namespace)
 			return
 		}
-	}
-}
-
-// setupEnds lets others begin that had to wait for the end of a call.
-func (w *worker) setupEnds(namespace string) {
-	for _, uid := range w.setupShare.end(namespace) {
-		w.known.turns.Add(uid)
 	}
 }
 
@@ -305,7 +298,7 @@ func (w *worker) callRuntime(ctx context.Context, u *unfinished, call *setupCall
 		observeSetup(err, w.committer.clock.Since(begin))
 	}
 	after, due := s.end(call, err)
-	w.setupEnds(call.claim.Namespace)
+	w.setupShare.end(call.claim.Namespace)
 	if ctx.Err() != nil {
 		return // another server goes on
 	}

@@ -608,7 +608,7 @@ func TestSetupsAreShared(t *testing.T) {
 		<-end
 		return nil
 	})
-	r.worker.setupShare = newWorkShare(16)
+	r.worker.setupShare = newWorkShare(16, r.worker.setupShare.add)
 	r.runs()
 	r.options.MaxWaitingCreates = 0
 	var uids []types.UID
@@ -625,8 +625,8 @@ func TestSetupsAreShared(t *testing.T) {
 	if most != 8 || r.calls.Load() != n {
 		t.Errorf("%d at a time, %d in all", most, r.calls.Load())
 	}
-	if s := r.worker.setupShare; s.busy != 0 || len(s.turns) != 0 || len(s.later) != 0 {
-		t.Errorf("something is left: %d, %v, %v", s.busy, s.turns, s.later)
+	if s := r.worker.setupShare; s.busy != 0 || len(s.shares) != 0 || s.waiting.Len() != 0 {
+		t.Errorf("something is left: %d, %v", s.busy, s.shares)
 	}
 }
 

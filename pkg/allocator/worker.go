@@ -69,9 +69,11 @@ func newWorker(p *planner, c *committer, syncWindow time.Duration, setUp setupFu
 	if setUp == nil {
 		setUp = noSetUp
 	}
+	known := newUnfinishedClaims(c.clock, c.queue)
+	add := func(uid types.UID) { known.turns.Add(uid) }
 	return &worker{
-		planner: p, committer: c, passer: &passer{p.templates, c}, syncWindow: syncWindow, known: newUnfinishedClaims(c.clock, c.queue),
-		share: newWorkShare(workers), setupShare: newWorkShare(setupsAtOnce), setUp: setUp,
+		planner: p, committer: c, passer: &passer{p.templates, c}, syncWindow: syncWindow, known: known,
+		share: newWorkShare(workers, add), setupShare: newWorkShare(setupsAtOnce, add), setUp: setUp,
 		tellings: newTellings(),
 	}
 }
@@ -190,18 +192,16 @@ func (w *worker) next(ctx context.Context) bool {
 		return false
 	}
 	defer turns.Done(uid)
+	defer w.setupShare.wake() // it may have woken this turn, which set nothing up
 	u := w.known.toWorkAt(uid)
 	if u == nil || ctx.Err() != nil {
+		w.share.wake()
 		return true
 	}
 	if !w.share.begin(u.key.Namespace, uid) {
 		return true
 	}
-	defer func() {
-		for _, uid := range w.share.end(u.key.Namespace) {
-			turns.Add(uid)
-		}
-	}()
+	defer w.share.end(u.key.Namespace)
 	traced := ctx
 	if u.work.span != nil {
 		traced = trace.ContextWithSpan(ctx, u.work.span)
@@ -231,62 +231,6 @@ func (w *worker) next(ctx context.Context) bool {
 		turns.AddAfter(uid, again)
 	}
 	return true
-}
-
-// workShare shares the workers out among namespaces: one may have as many turns at a
-// time as workers are left for others then. So turns that are slow, because admission
-// of what is made for the claims of a namespace is, leave workers to all others.
-type workShare struct {
-	workers int
-
-	mu   sync.Mutex
-	busy int
-	// turns is how many turns a namespace has at the moment, and later whose turn is to
-	// come when one of these has ended. Who is in later has a namespace that has turns.
-	turns map[string]int
-	later map[string]map[types.UID]struct{}
-}
-
-func newWorkShare(workers int) *workShare {
-	return &workShare{workers: workers, turns: map[string]int{}, later: map[string]map[types.UID]struct{}{}}
-}
-
-// begin reports whether a turn may begin. If not, end says when.
-func (s *workShare) begin(namespace string, uid types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if has := s.turns[namespace]; has > 0 && has >= s.workers-s.busy-1 {
-		if s.later[namespace] == nil {
-			s.later[namespace] = map[types.UID]struct{}{}
-		}
-		s.later[namespace][uid] = struct{}{}
-		return false
-	}
-	s.busy++
-	s.turns[namespace]++
-	return true
-}
-
-// end ends a turn, and returns for whom to try again: another of the namespace, and if
-// it has no turns any more, all.
-func (s *workShare) end(namespace string) []types.UID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.busy--
-	s.turns[namespace]--
-	last := s.turns[namespace] == 0
-	var again []types.UID
-	for uid := range s.later[namespace] {
-		delete(s.later[namespace], uid)
-		if again = append(again, uid); !last {
-			break
-		}
-	}
-	if last {
-		delete(s.turns, namespace)
-		delete(s.later, namespace)
-	}
-	return again
 }
 
 // soon is when the next turn is after one that wrote something.

@@ -1,0 +1,173 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// woken are the turns that a workShare has woken, in order.
+type woken []types.UID
+
+func (w *woken) add(uid types.UID) { *w = append(*w, uid) }
+
+// TestOneNamespaceLeavesWorkers checks that turns that do not end leave workers to others,
+// and that what was put off comes when they end.
+func TestOneNamespaceLeavesWorkers(t *testing.T) {
+	var again woken
+	s := newWorkShare(16, again.add)
+	begins := func(namespace string) (n int) {
+		for i := range 16 {
+			if s.begin(namespace, types.UID(fmt.Sprint(namespace, i))) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, tc := range []struct {
+		namespace string
+		want      int
+	}{{"a", 8}, {"b", 4}, {"c", 2}, {"d", 1}} {
+		if got := begins(tc.namespace); got != tc.want {
+			t.Errorf("%s has %d turns at a time, want %d", tc.namespace, got, tc.want)
+		}
+	}
+	for range 8 {
+		s.end("a")
+	}
+	if first := again[0]; first[0] != 'd' {
+		t.Errorf("%s is woken first, and d has the fewest turns", first)
+	}
+	for len(again) > 0 {
+		uid := again[0]
+		again = again[1:]
+		s.begin(string(uid[0]), uid)
+	}
+	if free := s.workers - s.busy; free > 4 {
+		t.Errorf("%d of %d workers are idle, and turns of four namespaces wait", free, s.workers)
+	}
+	for namespace, of := range s.shares {
+		if s.may(of, s.busy) && len(of.later) > 0 {
+			t.Errorf("%d turns of %s wait that may begin", len(of.later), namespace)
+		}
+	}
+}
+
+// TestTurnWaitsForNoOtherOfItsNamespace checks that a turn that was put off while all were
+// busy begins when others are done, although a slow one of its namespace is not.
+func TestTurnWaitsForNoOtherOfItsNamespace(t *testing.T) {
+	var again woken
+	s := newWorkShare(workers, again.add)
+	if !s.begin("a", "slow") {
+		t.Fatal("the first turn of a namespace does not begin")
+	}
+	other := func(i int) string { return fmt.Sprint("other-", i) }
+	for i := range workers - 3 {
+		s.begin(other(i), "x")
+	}
+	if s.begin("a", "quick") {
+		t.Fatal("a has more than its share")
+	}
+	for i := range workers - 3 {
+		s.end(other(i))
+	}
+	if !slices.Equal(again, woken{"quick"}) {
+		t.Errorf("%v are woken, and %d of %d workers are idle", again, s.workers-s.busy, s.workers)
+	}
+}
+
+// TestPutOffTurnsAtRandom checks that no turn stays put off that may begin, also where
+// turns that were woken are not needed any more, and that all come.
+func TestPutOffTurnsAtRandom(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var due woken
+		s := newWorkShare(2+random.IntN(14), due.add)
+		const turns = 100
+		namespaceOf := func(uid types.UID) string { return string(uid[:1]) }
+		var running []types.UID
+		gone, ended := map[types.UID]bool{}, 0
+		for i := range turns {
+			due.add(types.UID(fmt.Sprint(string(rune('a'+random.IntN(5))), i)))
+		}
+		for len(due)+len(running) > 0 {
+			if len(due) > 0 && (len(running) == 0 || random.IntN(3) > 0) && s.busy < s.workers {
+				uid := due[0]
+				due = due[1:]
+				switch {
+				case gone[uid]:
+					ended++
+					s.wake()
+				case s.begin(namespaceOf(uid), uid):
+					running = append(running, uid)
+				case random.IntN(4) == 0:
+					gone[uid] = true
+				}
+			} else {
+				at := random.IntN(len(running))
+				uid := running[at]
+				running = slices.Delete(running, at, at+1)
+				ended++
+				s.end(namespaceOf(uid))
+			}
+			for namespace, of := range s.shares {
+				if len(due) == 0 && len(of.later) > 0 && s.may(of, s.busy) {
+					t.Fatalf("seed %d: of %d workers %d are busy, %s has %d, and %v wait", seed, s.workers, s.busy, namespace, of.turns, of.later)
+				}
+			}
+		}
+		if ended != turns || s.busy != 0 || len(s.shares) != 0 || s.waiting.Len() != 0 {
+			t.Fatalf("seed %d: %d of %d turns came; %d are busy, left %v", seed, ended, turns, s.busy, s.shares)
+		}
+	}
+}
+
+// TestTurnsOfWhatIsGonePassOn checks, of all who share out workers, that a claim that was
+// put off and is gone when it is woken leaves its turn to another.
+func TestTurnsOfWhatIsGonePassOn(t *testing.T) {
+	d := newDesk(t)
+	for name, of := range map[string]struct {
+		share **workShare
+		add   func(types.UID)
+		len   func() int
+		next  func()
+	}{
+		"worker":         {&d.worker.share, d.worker.known.turns.Add, d.worker.known.turns.Len, func() { d.worker.next(t.Context()) }},
+		"setups":         {&d.worker.setupShare, d.worker.known.turns.Add, d.worker.known.turns.Len, func() { d.worker.next(t.Context()) }},
+		"edits":          {&d.edits.share, d.edits.turns.Add, d.edits.turns.Len, func() { d.edits.next(t.Context()) }},
+		"lost sandboxes": {&d.healer.share, d.healer.turns.Add, d.healer.turns.Len, func() { d.healer.next(t.Context()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			add := (*of.share).add
+			*of.share = newWorkShare(4, add)
+			s := *of.share
+			for _, other := range []string{"a", "b", "c"} {
+				if !s.begin(other, "x") {
+					t.Fatal("the first turn of a namespace does not begin")
+				}
+			}
+			for _, uid := range []types.UID{"gone-1", "gone-2", "gone-3"} {
+				if s.begin("a", uid) {
+					t.Fatal("a has more than its share")
+				}
+			}
+			s.end("b")
+			s.end("c")
+			if of.len() == 0 {
+				t.Fatal("none is woken")
+			}
+			for of.len() > 0 {
+				of.next()
+			}
+			if left := s.shares["a"].later; len(left) > 0 {
+				t.Errorf("%v still wait, and %d of %d workers are idle", left, s.workers-s.busy, s.workers)
+			}
+		})
+	}
+}
