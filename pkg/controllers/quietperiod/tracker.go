@@ -48,8 +48,11 @@ func (b *Burst) Wait(quiet time.Duration, now time.Time) time.Duration {
 type Tracker struct {
 	quiet time.Duration
 
-	mu     sync.Mutex
-	bursts map[types.NamespacedName]*Burst
+	mu sync.Mutex
+	// bursts are of the sets that were claimed from since turned, and before of those that
+	// were claimed from last in the quiet period before that. What is older is over.
+	bursts, before map[types.NamespacedName]*Burst
+	turned         time.Time
 }
 
 // New returns a Tracker by which a burst ends when no claim takes from a set for the
@@ -60,12 +63,41 @@ func New(quiet time.Duration) *Tracker {
 
 // Claimed records that a claim took a sandbox out of a set's pool.
 func (t *Tracker) Claimed(set types.NamespacedName, now time.Time) {
+	if t.quiet == 0 {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.bursts[set] == nil {
-		t.bursts[set] = &Burst{}
+	t.turn(now)
+	b := t.of(set)
+	if b == nil {
+		b = &Burst{}
 	}
-	t.bursts[set].Claimed(t.quiet, now)
+	b.Claimed(t.quiet, now)
+	t.bursts[set] = b
+	delete(t.before, set)
+}
+
+// turn forgets the bursts that are over, whether work waits for their end or not. Each is
+// looked at no more than once.
+func (t *Tracker) turn(now time.Time) {
+	since := now.Sub(t.turned)
+	if since < t.quiet {
+		return
+	}
+	t.before = t.bursts
+	if since >= 2*t.quiet {
+		t.before = nil
+	}
+	t.bursts, t.turned = map[types.NamespacedName]*Burst{}, now
+}
+
+// of returns the burst of a set; nil if there is none.
+func (t *Tracker) of(set types.NamespacedName) *Burst {
+	if b := t.bursts[set]; b != nil {
+		return b
+	}
+	return t.before[set]
 }
 
 // Wait returns for how long work about a set should wait, unless more claims come;
@@ -73,12 +105,9 @@ func (t *Tracker) Claimed(set types.NamespacedName, now time.Time) {
 func (t *Tracker) Wait(set types.NamespacedName, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.bursts[set]
-	if b == nil {
-		return 0
+	t.turn(now)
+	if b := t.of(set); b != nil {
+		return b.Wait(t.quiet, now)
 	}
-	if !b.Lasts(t.quiet, now) {
-		delete(t.bursts, set)
-	}
-	return b.Wait(t.quiet, now)
+	return 0
 }

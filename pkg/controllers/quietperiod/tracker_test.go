@@ -4,6 +4,7 @@
 package quietperiod
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func TestWait(t *testing.T) {
 			if got := tracker.Wait(types.NamespacedName{Namespace: "other", Name: "pool"}, at(test.now)); got != 0 {
 				t.Errorf("another set waits %s", got)
 			}
-			if tracker.Wait(pool, at(test.now+1000)); len(tracker.bursts) != 0 {
+			if tracker.Wait(pool, at(test.now+1000)); len(tracker.bursts)+len(tracker.before) != 0 {
 				t.Error("a set is remembered whose claims have paused")
 			}
 		})
@@ -69,5 +70,24 @@ func TestWait(t *testing.T) {
 	tracker.Claimed(pool, epoch)
 	if got := tracker.Wait(pool, epoch); got != 0 {
 		t.Errorf("without a quiet period it waits %s", got)
+	}
+}
+
+// TestBurstsAreForgotten checks that nothing stays of sets whose claims have paused, also
+// where no work about them asks how long to wait.
+func TestBurstsAreForgotten(t *testing.T) {
+	for _, quiet := range []time.Duration{0, 100 * time.Millisecond} {
+		tracker := New(quiet)
+		const sets, perQuiet = 10000, 100
+		for i := range sets {
+			tracker.Claimed(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("set-", i)}, epoch.Add(time.Duration(i)*time.Millisecond))
+			if n := len(tracker.bursts) + len(tracker.before); n > 2*perQuiet {
+				t.Fatalf("%d sets are remembered, and claims on %d were within the quiet period", n, perQuiet)
+			}
+		}
+		tracker.Claimed(pool, epoch.Add(24*time.Hour))
+		if n := len(tracker.bursts) + len(tracker.before); n > 1 {
+			t.Errorf("%d sets are remembered a day later", n)
+		}
 	}
 }
