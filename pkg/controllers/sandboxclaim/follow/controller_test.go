@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -35,9 +36,9 @@ type fixture struct {
 	// lags: the cache knows that it is behind; old is what it shows.
 	lags bool
 	old  []v1alpha1.Sandbox
-	// writes and lists count requests; raced runs before a write.
-	writes, lists int
-	raced         func()
+	// writes and lists count requests; raced runs before a write, and written after it.
+	writes, lists  int
+	raced, written func()
 }
 
 func newFixture(t *testing.T, stock int) *fixture {
@@ -61,7 +62,11 @@ func (f *fixture) restart() {
 				f.raced()
 			}
 			f.writes++
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			err := c.SubResource(sub).Patch(ctx, o, p, opts...)
+			if f.written != nil {
+				f.written()
+			}
+			return err
 		},
 	})
 	f.c = New(counted, counted, f.clock, 1)
@@ -383,4 +388,25 @@ func TestLeavesOthersAlone(t *testing.T) {
 	}
 	f.reconcile(deleted)
 	f.wantWrites(0)
+}
+
+// TestDeletedWhileItIsWritten checks that nothing is remembered of a claim that is deleted
+// while its status is written, and of which the cache tells before that write returns.
+func TestDeletedWhileItIsWritten(t *testing.T) {
+	f := newFixture(t, 1)
+	claim := f.claim("a", 1)
+	f.remove(claim, 0)
+	f.written = func() {
+		if err := f.api.Delete(t.Context(), claim.DeepCopy()); err != nil {
+			t.Error(err)
+		}
+		f.c.claimEvents().Delete(t.Context(), event.DeleteEvent{Object: claim.DeepCopy()}, &queued{})
+	}
+	f.reconcile(claim)
+	if f.writes != 1 {
+		t.Fatalf("it was written %d times", f.writes)
+	}
+	if len(f.c.pace.claims) != 0 {
+		t.Errorf("of claims that are gone, %v are remembered", f.c.pace.claims)
+	}
 }
