@@ -133,25 +133,32 @@ type claimDemand struct {
 	replicas int
 }
 
-// askingFor returns what claims that ask for one of these names in a namespace wait
-// for, and after what time that may be different without an event; 0 is never.
-func (w *waitingClaims) askingFor(namespace string, names []string, now time.Time) ([]claimDemand, time.Duration) {
+// askingFor returns what claims that ask for one of these names in a namespace, and that
+// are served, wait for, and after what time that may be different without an event; 0 is
+// never. Once these claims wait for most it looks at no more of them: it holds the lock
+// that news of all claims need.
+func (w *waitingClaims) askingFor(
+	namespace string, names []string, served func(*v1alpha1.SandboxClaim) bool, most int, now time.Time,
+) (all []claimDemand, again time.Duration, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all []claimDemand
-	var again time.Duration
+	total := 0
 	for _, name := range names {
 		for _, of := range w.byAsked[types.NamespacedName{Namespace: namespace, Name: name}] {
+			if total >= most {
+				return all, again, true
+			}
 			of.taken = slices.DeleteFunc(of.taken, func(t takenSandbox) bool { return !now.Before(t.until) })
 			if len(of.taken) > 0 {
 				again = earlier(again, of.taken[0].until.Sub(now))
 			}
-			if n := claims.Waiting(of.SandboxClaim) - len(of.taken); n > 0 {
+			if n := claims.Waiting(of.SandboxClaim) - len(of.taken); n > 0 && served(of.SandboxClaim) {
 				all = append(all, claimDemand{of.SandboxClaim, n})
+				total += n
 			}
 		}
 	}
-	return all, again
+	return all, again, false
 }
 
 // askedFor is the set or the template that a claim asks for.
@@ -243,21 +250,30 @@ func (d *demand) of(ctx context.Context, set *v1alpha1.SandboxSet, now time.Time
 			return 0, 0, err
 		}
 	}
-	all, again := d.claims.askingFor(set.Namespace, names, now)
-	total := 0
-	for _, waiting := range all {
-		if !claims.Serves(set, waiting.claim, namedExists) {
-			continue
-		}
-		starting, err := d.startingFor(waiting.claim, now)
+	served := func(claim *v1alpha1.SandboxClaim) bool { return claims.Serves(set, claim, namedExists) }
+	for most := limit; ; most *= 2 {
+		all, again, more := d.claims.askingFor(set.Namespace, names, served, most, now)
+		total, err := d.total(all, now)
 		if err != nil {
 			return 0, 0, err
 		}
-		if total += max(waiting.replicas-starting, 0); total >= limit {
-			return limit, again, nil // however many more wait
+		if !more || total >= limit {
+			return min(total, limit), again, nil // however many more wait
 		}
 	}
-	return total, again, nil
+}
+
+// total is for how many sandboxes claims wait, without those that they hold already.
+func (d *demand) total(all []claimDemand, now time.Time) (int, error) {
+	total := 0
+	for _, waiting := range all {
+		starting, err := d.startingFor(waiting.claim, now)
+		if err != nil {
+			return 0, err
+		}
+		total += max(waiting.replicas-starting, 0)
+	}
+	return total, nil
 }
 
 // startingFor is how many sandboxes a claim holds that do not count yet: it does not

@@ -44,7 +44,10 @@ func TestWaitingClaims(t *testing.T) {
 	want := func(what string, n int, again time.Duration) {
 		t.Helper()
 		got := 0
-		waits, after := w.askingFor("ns", []string{"pool"}, now)
+		waits, after, more := w.askingFor("ns", []string{"pool"}, func(*v1alpha1.SandboxClaim) bool { return true }, 100, now)
+		if more {
+			t.Fatalf("%s: not all were looked at", what)
+		}
 		for _, of := range waits {
 			got += of.replicas
 		}
@@ -107,6 +110,23 @@ func TestWaitingClaims(t *testing.T) {
 	w.remove(types.NamespacedName{Namespace: "other", Name: "elsewhere"})
 	if n := fmt.Sprint(len(w.byUID), len(w.byAsked), len(w.uids)); n != "0 0 0" {
 		t.Errorf("%s are left of claims that are gone", n)
+	}
+}
+
+// TestAskingForLooksAtFew checks that no more claims are looked at, under the lock, than
+// it takes to know that enough wait.
+func TestAskingForLooksAtFew(t *testing.T) {
+	w := newWaitingClaims()
+	for i := range 1000 {
+		w.update(makeClaim(fmt.Sprint("claim-", i), 2))
+	}
+	looks := 0
+	served := func(*v1alpha1.SandboxClaim) bool {
+		looks++
+		return true
+	}
+	if all, _, more := w.askingFor("ns", []string{"pool"}, served, 10, epoch); len(all) != 5 || looks != 5 || !more {
+		t.Errorf("looks at %d claims and returns %d; there are more: %t", looks, len(all), more)
 	}
 }
 
