@@ -161,7 +161,7 @@ func (a *Allocator) PeersChanged(self string, servers []string) {
 	a.stock.index.Prefer(prefers)
 	a.worker.prefers.Store(&prefers)
 	a.worker.peers.Store(&peers{self: self, servers: servers})
-	a.worker.known.wake(func(*unfinished) bool { return true })
+	a.worker.known.wake()
 	a.edits.wake()
 	a.healer.wake()
 }

@@ -247,7 +247,7 @@ func (d *desk) nextTurn(change func(*v1alpha1.SandboxClaim)) *turn {
 	claim := d.stored(change)
 	d.Feeds().ClaimChanged(claim)
 	u := d.worker.known.of(claim.UID)
-	return &turn{planner: d.planner, hand: &u.work.hand, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start(claim)}}
+	return &turn{planner: d.planner, hand: &u.work.hand, waiter: u.waiter, state: plan.State{Claim: claim, Start: u.start()}}
 }
 
 // turnOf is the first turn of a claim, or a later one.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
@@ -32,10 +33,10 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	listed := make(map[types.UID]bool, len(all))
 	for _, claim := range all {
 		listed[claim.UID] = true
-		f.ClaimChanged(claim)
+		f.claimIs(claim, false)
 		f.healer.listed(claim)
 	}
-	for uid, u := range f.known.all() {
+	for uid, u := range f.known.namespaces.all() {
 		if claim := u.latest(); !listed[uid] && claim != nil && version(claim) <= resourceVersion {
 			u.claimIsGone()
 			f.known.turns.Add(uid)
@@ -44,13 +45,21 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	f.edits.listed(listed, resourceVersion)
 }
 
-// ClaimChanged takes in the current state of a claim.
-func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) {
+// ClaimChanged takes in the current state of a claim, or that it was created.
+func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) { f.claimIs(claim, true) }
+
+// claimIs takes in the state of a claim. live reports whether the watch tells of it as it
+// comes to be so, and not in a list.
+func (f *Feeds) claimIs(claim *v1alpha1.SandboxClaim, live bool) {
 	u := f.known.of(claim.UID)
 	isNews := u == nil || u.claimIs(claim)
 	switch {
 	case isNews && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
-		f.known.adopt(claim)
+		if live && !plan.WasReopened(claim) {
+			f.known.adoptNew(claim)
+		} else {
+			f.known.adopt(claim)
+		}
 	case isNews && u != nil:
 		f.known.turns.Add(claim.UID)
 	}
@@ -71,10 +80,10 @@ func (f *Feeds) ClaimDeleted(claim *v1alpha1.SandboxClaim) {
 func (f *Feeds) SandboxListed(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 	f.stock.feed.SandboxListed(all, resourceVersion)
 	f.lag.hears(resourceVersion)
-	f.known.wake(func(u *unfinished) bool {
+	for uid, u := range f.known.namespaces.all() {
 		u.incomplete() // some of its sandboxes may be gone
-		return true
-	})
+		f.known.turns.Add(uid)
+	}
 }
 
 // perHeld is how much later the turn of a claim is for each sandbox that it holds when
@@ -126,8 +135,8 @@ func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
 	for _, p := range gone {
 		f.stock.index.ForgetPool(p)
 	}
-	f.stock.resume(func(poolindex.Pool) bool { return true })
-	f.known.wake(func(*unfinished) bool { return true })
+	f.stock.resumeAll()
+	f.known.wake()
 }
 
 // SetChanged takes in the current state of a set. Claims that it did not serve, or
@@ -135,7 +144,7 @@ func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {
 func (f *Feeds) SetChanged(set *v1alpha1.SandboxSet) {
 	before := f.stock.sets.change(set)
 	f.stock.feed.SetChanged(set)
-	f.stock.resume(func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
+	f.stock.resume(set.Namespace, func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
 	f.setChanged(setChange{before, set})
 }
 
@@ -143,7 +152,7 @@ func (f *Feeds) SetChanged(set *v1alpha1.SandboxSet) {
 func (f *Feeds) SetDeleted(set *v1alpha1.SandboxSet) {
 	f.stock.sets.delete(set)
 	f.stock.feed.SetDeleted(set)
-	f.stock.resume(func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
+	f.stock.resume(set.Namespace, func(p poolindex.Pool) bool { return p == poolindex.PoolOf(set) })
 	f.setChanged(setChange{before: set})
 }
 
@@ -164,19 +173,23 @@ func (f *Feeds) setChanged(change setChange) {
 // wakeServed wakes the claims of a namespace that the sets may serve, and those that
 // are stuck.
 func (f *Feeds) wakeServed(namespace string, sets ...*v1alpha1.SandboxSet) {
-	f.known.wake(func(u *unfinished) bool { return u.mayBeHelped(namespace, sets...) })
+	for uid, u := range f.known.namespaces.in(namespace) {
+		if u.mayBeHelped(sets...) {
+			f.known.turns.Add(uid)
+		}
+	}
 }
 
 // TemplateListed takes in all templates.
 func (f *Feeds) TemplateListed([]*v1alpha1.SandboxTemplate, uint64) {
-	f.stock.resume(func(poolindex.Pool) bool { return true })
-	f.known.wake(func(*unfinished) bool { return true })
+	f.stock.resumeAll()
+	f.known.wake()
 }
 
 // TemplateChanged takes in that a template is new or another. Claims that could not
 // be served for want of it look again.
 func (f *Feeds) TemplateChanged(template *v1alpha1.SandboxTemplate) {
-	f.stock.resume(func(p poolindex.Pool) bool { return p.Namespace == template.Namespace })
+	f.stock.resume(template.Namespace, func(poolindex.Pool) bool { return true })
 	f.wakeServed(template.Namespace)
 }
 

@@ -118,10 +118,9 @@ func (c *collector) read() reading {
 
 func (a *Allocator) readInto(total *reading) {
 	total.behind = max(total.behind, a.lag.behind())
-	mine := a.worker.mine()
-	total.unfinished += len(mine)
+	total.unfinished += int(a.worker.known.mine.Load())
 	depths, sets := a.stock.index.Depths(), a.stock.sets.replicas()
-	demands := a.stock.queue.Demands(func(uid types.UID) bool { return mine[uid] })
+	demands := a.stock.queue.Demands()
 	for p, replicas := range sets {
 		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 		of := total.pools[name]

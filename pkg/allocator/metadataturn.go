@@ -31,7 +31,7 @@ func (w *worker) bringMetadata(ctx context.Context, u *unfinished, seen view, no
 		return plan.MetadataChange{Report: &pass.report}, false, nil
 	}
 	pass.begin(claim, now)
-	if !pass.spacing.over(now) || !now.Before(plan.Deadline(claim, u.start(claim))) {
+	if !pass.spacing.over(now) || !now.Before(plan.Deadline(claim, u.start())) {
 		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
 	}
 	wrote, done, err := w.passer.step(ctx, pass, claim, seen.held)

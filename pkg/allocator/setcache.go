@@ -19,8 +19,9 @@ import (
 // it, so that a claim finds its pools without a list. Its one writer is the watch
 // of sets; a list that is made meanwhile may bring it forward, and never back. What it hands out is shared and not to be changed.
 type setCache struct {
-	mu   sync.RWMutex
-	sets map[types.NamespacedName]*v1alpha1.SandboxSet
+	mu sync.RWMutex
+	// sets are by namespace and name.
+	sets map[string]map[string]*v1alpha1.SandboxSet
 	// users are the sets that refer to a template, as claims prefer them.
 	users map[types.NamespacedName][]*v1alpha1.SandboxSet
 	// seen is the newest resourceVersion that the watch has told of; 0 before it
@@ -35,7 +36,7 @@ type setChange struct{ before, after *v1alpha1.SandboxSet }
 func (c *setCache) Set(namespace, name string) *v1alpha1.SandboxSet {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.sets[types.NamespacedName{Namespace: namespace, Name: name}]
+	return c.sets[namespace][name]
 }
 
 // Using implements claims.Sets: the sets that refer to a SandboxTemplate, in the order in which
@@ -50,9 +51,11 @@ func (c *setCache) Using(namespace, template string) []*v1alpha1.SandboxSet {
 func (c *setCache) replicas() map[poolindex.Pool]int32 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	all := make(map[poolindex.Pool]int32, len(c.sets))
-	for _, set := range c.sets {
-		all[poolindex.PoolOf(set)] = ptr.Deref(set.Spec.Replicas, 0)
+	all := map[poolindex.Pool]int32{}
+	for _, sets := range c.sets {
+		for _, set := range sets {
+			all[poolindex.PoolOf(set)] = ptr.Deref(set.Spec.Replicas, 0)
+		}
 	}
 	return all
 }
@@ -70,15 +73,17 @@ func (c *setCache) replace(all []*v1alpha1.SandboxSet, resourceVersion uint64) [
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.sets
-	c.sets, c.users = make(map[types.NamespacedName]*v1alpha1.SandboxSet, len(all)), nil
+	c.sets, c.users = nil, nil
 	for _, set := range all {
 		c.put(set)
 	}
 	c.seen = max(c.seen, resourceVersion, 1)
 	var gone []poolindex.Pool
-	for name, set := range before {
-		if now := c.sets[name]; now == nil || now.UID != set.UID {
-			gone = append(gone, poolindex.PoolOf(set))
+	for namespace, sets := range before {
+		for name, set := range sets {
+			if now := c.sets[namespace][name]; now == nil || now.UID != set.UID {
+				gone = append(gone, poolindex.PoolOf(set))
+			}
 		}
 	}
 	return gone
@@ -95,16 +100,16 @@ func (c *setCache) listed(namespace string, all []*v1alpha1.SandboxSet, resource
 		return nil
 	}
 	var changes []setChange
-	there := make(map[types.NamespacedName]bool, len(all))
+	there := make(map[string]bool, len(all))
 	for _, set := range all {
-		there[nameOf(set)] = true
-		if before := c.sets[nameOf(set)]; before == nil || before.UID != set.UID || before.ResourceVersion != set.ResourceVersion {
+		there[set.Name] = true
+		if before := c.sets[namespace][set.Name]; before == nil || before.UID != set.UID || before.ResourceVersion != set.ResourceVersion {
 			changes = append(changes, setChange{before, set})
 		}
 		c.put(set)
 	}
-	for name, set := range c.sets {
-		if name.Namespace == namespace && !there[name] {
+	for name, set := range c.sets[namespace] {
+		if !there[name] {
 			changes = append(changes, setChange{before: set})
 			c.remove(set)
 		}
@@ -117,7 +122,7 @@ func (c *setCache) listed(namespace string, all []*v1alpha1.SandboxSet, resource
 func (c *setCache) read(set *v1alpha1.SandboxSet) []setChange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.sets[nameOf(set)]
+	before := c.sets[set.Namespace][set.Name]
 	if c.seen > version(set) || before != nil && version(before) >= version(set) {
 		return nil
 	}
@@ -130,7 +135,7 @@ func (c *setCache) change(set *v1alpha1.SandboxSet) *v1alpha1.SandboxSet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = max(c.seen, version(set))
-	before := c.sets[nameOf(set)]
+	before := c.sets[set.Namespace][set.Name]
 	if before != nil && version(before) > version(set) && before.UID == set.UID {
 		return before // a list was ahead of the watch
 	}
@@ -143,7 +148,7 @@ func (c *setCache) delete(set *v1alpha1.SandboxSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = max(c.seen, version(set))
-	if there := c.sets[nameOf(set)]; there != nil && there.UID == set.UID {
+	if there := c.sets[set.Namespace][set.Name]; there != nil && there.UID == set.UID {
 		c.remove(there)
 	}
 }
@@ -151,13 +156,16 @@ func (c *setCache) delete(set *v1alpha1.SandboxSet) {
 // put and remove copy the list of a template's sets rather than change it: others
 // read it meanwhile. c.mu is held.
 func (c *setCache) put(set *v1alpha1.SandboxSet) {
-	if before := c.sets[nameOf(set)]; before != nil {
+	if before := c.sets[set.Namespace][set.Name]; before != nil {
 		c.remove(before)
 	}
 	if c.sets == nil {
-		c.sets = map[types.NamespacedName]*v1alpha1.SandboxSet{}
+		c.sets = map[string]map[string]*v1alpha1.SandboxSet{}
 	}
-	c.sets[nameOf(set)] = set
+	if c.sets[set.Namespace] == nil {
+		c.sets[set.Namespace] = map[string]*v1alpha1.SandboxSet{}
+	}
+	c.sets[set.Namespace][set.Name] = set
 	template := v1alpha1.SandboxTemplateOf(set)
 	if template == "" {
 		return
@@ -171,7 +179,10 @@ func (c *setCache) put(set *v1alpha1.SandboxSet) {
 }
 
 func (c *setCache) remove(set *v1alpha1.SandboxSet) {
-	delete(c.sets, nameOf(set))
+	delete(c.sets[set.Namespace], set.Name)
+	if len(c.sets[set.Namespace]) == 0 {
+		delete(c.sets, set.Namespace)
+	}
 	key := types.NamespacedName{Namespace: set.Namespace, Name: v1alpha1.SandboxTemplateOf(set)}
 	rest := slices.DeleteFunc(slices.Clone(c.users[key]), func(other *v1alpha1.SandboxSet) bool { return other.Name == set.Name })
 	if len(rest) == 0 {
@@ -179,8 +190,4 @@ func (c *setCache) remove(set *v1alpha1.SandboxSet) {
 		return
 	}
 	c.users[key] = rest
-}
-
-func nameOf(set *v1alpha1.SandboxSet) types.NamespacedName {
-	return types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 }

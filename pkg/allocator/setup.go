@@ -262,7 +262,7 @@ func (w *worker) setUpRuntimes(u *unfinished) {
 		u.work.setups.keep(nil)
 		return
 	}
-	state := plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Now: w.committer.clock.Now()}
+	state := plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Now: w.committer.clock.Now()}
 	state.Setups, _ = w.setupsOf(u, seen.held)
 	u.work.setups.add(&state, state.ToSetUp())
 	w.callRuntimes(u)

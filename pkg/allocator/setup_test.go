@@ -563,7 +563,7 @@ func TestSetUpAgain(t *testing.T) {
 			r.prefers(prefersAll)
 			first.CreationTimestamp.Time = r.clock.Now().Add(-time.Minute)
 			r.runs()
-			r.Feeds().ClaimChanged(first)
+			r.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{first}, 25)
 			happened := func() bool {
 				seen := r.worker.known.of(first.UID)
 				return seen == nil || len(r.transactions()) > 0 || seen.look().complete

@@ -77,7 +77,7 @@ func (s *stock) lookAgain(ctx context.Context, claim *v1alpha1.SandboxClaim, e c
 		}
 	}
 	sources := sourcesOf(&e)
-	s.resume(func(p poolindex.Pool) bool { return isSource(sources, p) })
+	s.resume(claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
 	if err := s.readPools(ctx, sources, n); err != nil {
 		return e, err
 	}
@@ -87,9 +87,17 @@ func (s *stock) lookAgain(ctx context.Context, claim *v1alpha1.SandboxClaim, e c
 	return e, nil
 }
 
-// resume lets sandboxes be taken again whose template could not be found.
-func (s *stock) resume(of func(poolindex.Pool) bool) {
-	for _, p := range s.index.Resume(of) {
+// resume lets sandboxes of some pools of a namespace be taken again whose template could
+// not be found.
+func (s *stock) resume(namespace string, of func(poolindex.Pool) bool) {
+	for _, p := range s.index.Resume(namespace, of) {
+		s.queue.Stocked(p)
+	}
+}
+
+// resumeAll does so for all pools.
+func (s *stock) resumeAll() {
+	for _, p := range s.index.ResumeAll() {
 		s.queue.Stocked(p)
 	}
 }

@@ -86,8 +86,8 @@ func (f *Feeds) tellOfCause(before, after *v1alpha1.SandboxSet) {
 	if was != "" && is != "" {
 		return
 	}
-	for uid, u := range f.known.all() {
-		if u.mayBeHelped(after.Namespace, after) {
+	for uid, u := range f.known.namespaces.in(after.Namespace) {
+		if u.mayBeHelped(after) {
 			f.known.turns.AddAfter(uid, rand.N(tellWithin)) //nolint:gosec // it spreads work
 		}
 	}

@@ -132,7 +132,7 @@ func (t *turn) preparedFor(generation int64) {
 func (t *turn) lookAgain() {
 	if t.waiter != nil && !t.looking.until.IsZero() && t.looking.over(t.state.Now) {
 		sources := sourcesOf(&t.state.Eligible)
-		t.stock.resume(func(p poolindex.Pool) bool { return isSource(sources, p) })
+		t.stock.resume(t.state.Claim.Namespace, func(p poolindex.Pool) bool { return isSource(sources, p) })
 	}
 }
 

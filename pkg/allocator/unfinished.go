@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -31,7 +32,12 @@ import (
 type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
-	waiter  *queue.Waiter
+	// seen is when this server first heard of the claim, and born reports whether the watch
+	// told of it then because it had just been created.
+	seen   time.Time
+	born   bool
+	clock  clock.PassiveClock
+	waiter *queue.Waiter
 	// key is the name of the claim.
 	key types.NamespacedName
 	// done is closed when the claim is at its end.
@@ -42,6 +48,9 @@ type unfinished struct {
 	mu sync.Mutex
 	// claim is as stored, the newest that is known; nil before that.
 	claim *v1alpha1.SandboxClaim
+	// started is when the claim began by the clock of this server, and stored what the
+	// claim said of that then.
+	started, stored time.Time
 	// held are the sandboxes that name the claim as their owner, the newest that is
 	// known. One that is gone has a deletionTimestamp.
 	held map[string]*v1alpha1.Sandbox
@@ -80,6 +89,8 @@ type work struct {
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
 	opening bool
+	// mine reports whether this server works at the claim, as of its last turn.
+	mine bool
 }
 
 // progressInterval is how often a claim's progress is written while nothing but its
@@ -118,14 +129,6 @@ func (w *work) wrote(p *plan.Plan, now time.Time) {
 	}
 }
 
-// start is when the claim began.
-func (u *unfinished) start(claim *v1alpha1.SandboxClaim) time.Time {
-	if !u.created.IsZero() {
-		return u.created
-	}
-	return claim.CreationTimestamp.Time
-}
-
 // claimIs takes in the state of the claim, and reports whether that is news.
 func (u *unfinished) claimIs(claim *v1alpha1.SandboxClaim) bool {
 	u.mu.Lock()
@@ -133,6 +136,7 @@ func (u *unfinished) claimIs(claim *v1alpha1.SandboxClaim) bool {
 	if u.claim != nil && version(claim) <= version(u.claim) {
 		return false
 	}
+	u.begins(claim)
 	// Whoever wrote it may have bound sandboxes to it, of which the other watch may not
 	// have told yet.
 	u.claim, u.complete = claim, false
@@ -221,6 +225,7 @@ func (u *unfinished) wrote(seen view, claim *v1alpha1.SandboxClaim, sandboxes []
 		}
 	}
 	if u.claim == nil || version(u.claim) <= version(claim) {
+		u.begins(claim)
 		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
 }
@@ -279,12 +284,12 @@ func (u *unfinished) keptFromPods() []string {
 	return u.heldBack
 }
 
-// mayBeHelped reports whether a change of some set or template may matter to the
-// claim; sets are those that changed, if that is known.
-func (u *unfinished) mayBeHelped(namespace string, sets ...*v1alpha1.SandboxSet) bool {
+// mayBeHelped reports whether a change of some set or template of its namespace may matter
+// to the claim; sets are those that changed, if that is known.
+func (u *unfinished) mayBeHelped(sets ...*v1alpha1.SandboxSet) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.claim == nil || u.claim.Namespace != namespace {
+	if u.claim == nil {
 		return false
 	}
 	return u.outlook.stuck || slices.ContainsFunc(sets, func(set *v1alpha1.SandboxSet) bool {
@@ -297,7 +302,14 @@ type unfinishedClaims struct {
 	// turns are due for the claims of these UIDs.
 	turns workqueue.TypedRateLimitingInterface[types.UID]
 	queue *queue.Queue
+	clock clock.PassiveClock
+	// mine is how many of the claims this server works at, as of their last turns.
+	mine atomic.Int64
+	// namespaces find the claims of a namespace.
+	namespaces claimsByNamespace
 
+	// mu is held for no longer than it takes to look at one claim: each create, event and
+	// turn needs it. It is locked after that of a part of namespaces.
 	mu    sync.Mutex
 	byUID map[types.UID]*unfinished
 	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
@@ -306,8 +318,8 @@ type unfinishedClaims struct {
 
 func newUnfinishedClaims(c clock.WithTicker, q *queue.Queue) *unfinishedClaims {
 	return &unfinishedClaims{
-		queue: q, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
-		turns: newTurns(c, "unfinished_claims"),
+		queue: q, clock: c, byUID: map[types.UID]*unfinished{}, byName: map[types.NamespacedName][]types.UID{},
+		turns: newTurns(c, "unfinished_claims"), namespaces: newClaimsByNamespace(),
 	}
 }
 
@@ -324,16 +336,33 @@ func newTurns(c clock.WithTicker, name string) workqueue.TypedRateLimitingInterf
 func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
 	u := c.newUnfinished(claim)
 	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.worksAt(u, true)
 	c.put(u, claim.UID)
 	return u
 }
 
-// put adds a claim. c.mu is held.
+// put adds a claim, unless there is one of its UID.
 func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
+	defer c.namespaces.lock(u.key.Namespace).mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byUID[uid] != nil {
+		return
+	}
 	c.byUID[uid] = u
 	c.byName[u.key] = append(c.byName[u.key], uid)
+	c.namespaces.put(u, uid)
+}
+
+// worksAt notes whether this server works at a claim.
+func (c *unfinishedClaims) worksAt(u *unfinished, mine bool) {
+	switch {
+	case mine && !u.work.mine:
+		c.mine.Add(1)
+	case !mine && u.work.mine:
+		c.mine.Add(-1)
+	}
+	u.work.mine = mine
 }
 
 // begin lets there be turns of a claim that was opened.
@@ -344,15 +373,17 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 	c.turns.Add(uid)
 }
 
-// adopt adds a claim that the watch has told of, and begins a turn of it.
-func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
+// adopt adds a claim that this server has come to know of, and begins a turn of it.
+func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) { c.add(claim, false) }
+
+// adoptNew does so for one that the watch has told of when it was created.
+func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim, true) }
+
+func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, born bool) {
 	u := c.newUnfinished(claim)
-	u.claim = claim
-	c.mu.Lock()
-	if c.byUID[claim.UID] == nil {
-		c.put(u, claim.UID)
-	}
-	c.mu.Unlock()
+	u.claim, u.born = claim, born
+	u.begins(claim)
+	c.put(u, claim.UID)
 	c.turns.Add(claim.UID)
 }
 
@@ -361,7 +392,8 @@ func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) {
 func (c *unfinishedClaims) newUnfinished(claim *v1alpha1.SandboxClaim) *unfinished {
 	uid := claim.UID
 	return &unfinished{
-		key: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
+		key:   types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
+		clock: c.clock, seen: c.clock.Now(),
 		waiter: queue.NewWaiter(queue.Place{
 			Namespace: claim.Namespace, Requester: claim.Annotations[v1alpha1.AnnotationClaimedBy],
 			Since: claim.CreationTimestamp.Time, UID: uid,
@@ -393,19 +425,27 @@ func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.letGo(c.queue)
 	u.work.setups.keep(nil)
 	c.queue.Leave(u.waiter)
+	c.worksAt(u, false)
+	c.remove(u, uid)
+	c.turns.Forget(uid)
+	close(u.done)
+	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
+		c.adopt(claim)
+	}
+}
+
+// remove removes a claim.
+func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
+	defer c.namespaces.lock(u.key.Namespace).mu.Unlock()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.byUID, uid)
 	if rest := slices.DeleteFunc(c.byName[u.key], func(other types.UID) bool { return other == uid }); len(rest) > 0 {
 		c.byName[u.key] = rest
 	} else {
 		delete(c.byName, u.key)
 	}
-	c.mu.Unlock()
-	c.turns.Forget(uid)
-	close(u.done)
-	if claim := u.latest(); claim != nil && version(claim) > 0 && claims.Unfinished(claim) {
-		c.adopt(claim)
-	}
+	c.namespaces.remove(u, uid)
 }
 
 // wakeNamed begins a turn of the claims of a name: a sandbox can be made under it now.
@@ -417,18 +457,9 @@ func (c *unfinishedClaims) wakeNamed(name types.NamespacedName) {
 	}
 }
 
-// all returns all claims.
-func (c *unfinishedClaims) all() map[types.UID]*unfinished {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.byUID)
-}
-
-// wake begins a turn of every claim of which is returns true.
-func (c *unfinishedClaims) wake(is func(*unfinished) bool) {
-	for uid, u := range c.all() {
-		if is(u) {
-			c.turns.Add(uid)
-		}
+// wake begins a turn of every claim.
+func (c *unfinishedClaims) wake() {
+	for uid := range c.namespaces.all() {
+		c.turns.Add(uid)
 	}
 }

@@ -161,7 +161,7 @@ func TestClaimsListed(t *testing.T) {
 		claimAt("there", 5), claimAt("another", 9), claimAt("done", 9, completed),
 	}, 10)
 	got := map[types.UID]bool{}
-	for uid, u := range known.all() {
+	for uid, u := range known.namespaces.all() {
 		got[uid] = u.look().deleted
 	}
 	want := map[types.UID]bool{"gone": true, "there": false, "newer": false, "opened": false, "ended": true, "another": false}
@@ -345,27 +345,25 @@ func TestNotesBecomeRarer(t *testing.T) {
 // it is stuck.
 func TestWhatMayHelp(t *testing.T) {
 	u := newDesk(t).worker.known.newUnfinished(claimNamed("u"))
-	if u.mayBeHelped("ns", setOf("pool", "")) {
+	if u.mayBeHelped(setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}
 	u.claimIs(claimAt("u", 5))
 	tests := map[string]struct {
-		namespace string
-		sets      []*v1alpha1.SandboxSet
-		want      bool
-		ifStuck   bool
+		sets    []*v1alpha1.SandboxSet
+		want    bool
+		ifStuck bool
 	}{
-		"the set it names":                {"ns", []*v1alpha1.SandboxSet{nil, setOf("pool", "")}, true, true},
-		"a set of the template it names":  {"ns", []*v1alpha1.SandboxSet{setOf("a", "pool")}, true, true},
-		"one that was":                    {"ns", []*v1alpha1.SandboxSet{setOf("a", "pool"), setOf("a", "other")}, true, true},
-		"another set":                     {"ns", []*v1alpha1.SandboxSet{setOf("a", "other")}, false, true},
-		"a template":                      {"ns", nil, false, true},
-		"a template of another namespace": {"other", nil, false, false},
+		"the set it names":               {[]*v1alpha1.SandboxSet{nil, setOf("pool", "")}, true, true},
+		"a set of the template it names": {[]*v1alpha1.SandboxSet{setOf("a", "pool")}, true, true},
+		"one that was":                   {[]*v1alpha1.SandboxSet{setOf("a", "pool"), setOf("a", "other")}, true, true},
+		"another set":                    {[]*v1alpha1.SandboxSet{setOf("a", "other")}, false, true},
+		"a template":                     {nil, false, true},
 	}
 	for name, tc := range tests {
 		for stuck, want := range map[bool]bool{false: tc.want, true: tc.ifStuck} {
 			u.outlook.stuck = stuck
-			if got := u.mayBeHelped(tc.namespace, tc.sets...); got != want {
+			if got := u.mayBeHelped(tc.sets...); got != want {
 				t.Errorf("%s, stuck %t: helps %t", name, stuck, got)
 			}
 		}

@@ -161,26 +161,6 @@ func (w *worker) hasMarked(u *unfinished) bool {
 	})
 }
 
-// youngUntil is until when the server that created a claim works at it.
-func (w *worker) youngUntil(u *unfinished) time.Time {
-	since := u.created
-	if claim := u.latest(); since.IsZero() && claim != nil {
-		since = claim.CreationTimestamp.Time
-	}
-	return since.Add(w.syncWindow + handOverAfter)
-}
-
-// mine are the claims that this server works at.
-func (w *worker) mine() map[types.UID]bool {
-	mine := map[types.UID]bool{}
-	for uid, u := range w.known.all() {
-		if w.isMine(uid, u) {
-			mine[uid] = true
-		}
-	}
-	return mine
-}
-
 // tries is how often a turn is planned anew at once because candidates had moved.
 const tries = 10
 
@@ -240,7 +220,8 @@ const soon = time.Nanosecond
 // when there is news.
 func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
 	now := w.committer.clock.Now()
-	seen := u.look()
+	seen, mine := u.look(), w.isMine(uid, u)
+	w.known.worksAt(u, mine)
 	switch {
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
 		return 0, w.abandon(ctx, uid, u, seen)
@@ -248,7 +229,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		w.committer.queue.Served(u.waiter, int(seen.claim.Status.ClaimedReplicas))
 		w.known.forget(u, uid)
 		return 0, nil
-	case !w.isMine(uid, u):
+	case !mine:
 		return w.watchOthers(u, seen, now), nil
 	case !seen.complete:
 		held, err := w.committer.store.SandboxesOf(ctx, seen.claim)
@@ -264,7 +245,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		return soon, err
 	}
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, place: u.waiter}
-	t.state = plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Metadata: metadata}
+	t.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.refused == nil {
 		u.work.refused = hopeless
@@ -374,7 +355,7 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 	q := w.committer.queue
 	u.work.letGo(q)
 	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
-	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(seen.claim), Held: seen.held, Eligible: e, Now: now})
+	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
 	wants := a.Wants()
 	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !plan.SaysNoneAreMade(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
@@ -441,7 +422,7 @@ func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen
 	ended := seen.claim
 	if ended.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		ended = plan.Deleted(seen.claim, now)
-		observeEnd(ended, now.Sub(plan.StartOf(ended, u.start(ended))))
+		observeEnd(ended, now.Sub(u.start()))
 	}
 	u.mu.Lock()
 	u.claim = ended

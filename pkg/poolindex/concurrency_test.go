@@ -144,7 +144,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				}
 				index.Remove("ns", fmt.Sprint("sb-", me), i)
 				index.Retain(func(_, name string) bool { return name != c.Name }, i)
-				index.Resume(everyPool)
+				index.ResumeAll()
 				if n := index.Available(py); n < 0 || n > 16 {
 					t.Errorf("Available() = %d", n)
 				}

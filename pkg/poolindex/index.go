@@ -36,7 +36,7 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	ps := &pools{byKey: map[Pool]*pool{}, suspended: map[Pool]*pool{}}
+	ps := &pools{byKey: map[Pool]*pool{}, suspended: map[string]map[Pool]*pool{}}
 	x := &Index{pools: ps, entries: &entries{byKey: map[entryKey]*entry{}, pools: ps}}
 	x.suspensions = suspensions{mu: &x.mu, pools: ps}
 	return x

@@ -235,7 +235,7 @@ func (w *world) resume() string {
 	}
 	w.resumed++
 	got := map[Pool]bool{}
-	for _, p := range w.index.Resume(func(p Pool) bool { return p.Namespace == namespace }) {
+	for _, p := range w.index.Resume(namespace, func(Pool) bool { return true }) {
 		got[p] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -363,7 +363,7 @@ func (w *world) finish() error {
 	for _, c := range w.held {
 		w.boxes[c.key()].held = false
 	}
-	w.index.Resume(everyPool)
+	w.index.ResumeAll()
 	clear(w.suspended)
 	want := map[entryKey]Candidate{}
 	for key, b := range w.boxes {

@@ -6,8 +6,8 @@ package poolindex
 // pools are all pools that something is known about.
 type pools struct {
 	byKey map[Pool]*pool
-	// suspended are those of byKey that have a suspended revision.
-	suspended map[Pool]*pool
+	// suspended are those of byKey that have a suspended revision, by namespace.
+	suspended map[string]map[Pool]*pool
 	// prefers selects the sandboxes that this server takes before the others; nil
 	// selects all.
 	prefers func(namespace, name string) bool
@@ -43,9 +43,39 @@ func (ps *pools) dequeue(e *entry) bool {
 	pl := ps.byKey[e.Pool]
 	could := pl.dequeue(e)
 	if pl.suspended == 0 {
-		delete(ps.suspended, e.Pool)
+		ps.unsuspend(e.Pool)
 	}
 	return could
+}
+
+// suspend notes that a pool has a suspended revision.
+func (ps *pools) suspend(p Pool, pl *pool) {
+	if ps.suspended[p.Namespace] == nil {
+		ps.suspended[p.Namespace] = map[Pool]*pool{}
+	}
+	ps.suspended[p.Namespace][p] = pl
+}
+
+// unsuspend notes that a pool has none.
+func (ps *pools) unsuspend(p Pool) {
+	delete(ps.suspended[p.Namespace], p)
+	if len(ps.suspended[p.Namespace]) == 0 {
+		delete(ps.suspended, p.Namespace)
+	}
+}
+
+// resume lets the suspended revisions of some pools of a namespace be taken from again,
+// and returns these pools.
+func (ps *pools) resume(namespace string, of func(Pool) bool) []Pool {
+	var resumed []Pool
+	for p, pl := range ps.suspended[namespace] {
+		if of(p) {
+			pl.resume()
+			ps.unsuspend(p)
+			resumed = append(resumed, p)
+		}
+	}
+	return resumed
 }
 
 // answered counts a taken sandbox of the pool as taken no longer.

@@ -41,25 +41,30 @@ func (s *suspensions) Suspend(p Pool, revisionName string, asOf uint64) bool {
 	if pl := s.pools.byKey[p]; pl != nil {
 		pl.suspend(revisionName)
 		if pl.suspended > 0 {
-			s.pools.suspended[p] = pl
+			s.pools.suspend(p, pl)
 		}
 	}
 	return true
 }
 
-// Resume lets the suspended revisions of all pools for which of holds be taken from
-// again, and returns the pools that had one.
-func (s *suspensions) Resume(of func(Pool) bool) []Pool {
+// Resume lets the suspended revisions of those pools of a namespace be taken from again
+// for which of holds, and returns the pools that had one. Pools of other namespaces are
+// not looked at.
+func (s *suspensions) Resume(namespace string, of func(Pool) bool) []Pool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resumed++
+	return s.pools.resume(namespace, of)
+}
+
+// ResumeAll does so for all pools of all namespaces.
+func (s *suspensions) ResumeAll() []Pool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resumed++
 	var resumed []Pool
-	for p, pl := range s.pools.suspended {
-		if of(p) {
-			pl.resume()
-			delete(s.pools.suspended, p)
-			resumed = append(resumed, p)
-		}
+	for namespace := range s.pools.suspended {
+		resumed = append(resumed, s.pools.resume(namespace, func(Pool) bool { return true })...)
 	}
 	return resumed
 }
@@ -68,5 +73,5 @@ func (s *suspensions) Resume(of func(Pool) bool) []Pool {
 func (s *suspensions) Suspended(p Pool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pools.suspended[p] != nil
+	return s.pools.suspended[p.Namespace][p] != nil
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func everyPool(Pool) bool { return true }
-
 // TestSuspend suspends r2, which is the newest, of a pool that has a and d of r1 and b
 // and c of r2.
 func TestSuspend(t *testing.T) {
@@ -33,11 +31,11 @@ func TestSuspend(t *testing.T) {
 			x.Prefer(func(_, name string) bool { return name == "c" })
 		}, "d a", "c b d a"},
 
-		"resumed":            {func(x *Index) { suspend(x); x.Resume(everyPool) }, "b c a d", ""},
-		"resumed elsewhere":  {func(x *Index) { suspend(x); x.Resume(func(p Pool) bool { return p != py }) }, "a d", "b c a d"},
-		"since asOf resumed": {func(x *Index) { asOf := x.Resumes(); x.Resume(everyPool); x.Suspend(py, "r2", asOf) }, "b c a d", ""},
-		"resumed before it":  {func(x *Index) { x.Resume(everyPool); suspend(x) }, "a d", "b c a d"},
-		"suspended again":    {func(x *Index) { suspend(x); x.Resume(everyPool); suspend(x) }, "a d", "b c a d"},
+		"resumed":            {func(x *Index) { suspend(x); x.ResumeAll() }, "b c a d", ""},
+		"resumed elsewhere":  {func(x *Index) { suspend(x); x.Resume("ns", func(p Pool) bool { return p != py }) }, "a d", "b c a d"},
+		"since asOf resumed": {func(x *Index) { asOf := x.Resumes(); x.ResumeAll(); x.Suspend(py, "r2", asOf) }, "b c a d", ""},
+		"resumed before it":  {func(x *Index) { x.ResumeAll(); suspend(x) }, "a d", "b c a d"},
+		"suspended again":    {func(x *Index) { suspend(x); x.ResumeAll(); suspend(x) }, "a d", "b c a d"},
 
 		"one more comes":       {func(x *Index) { suspend(x); x.Upsert(inPy("e", "r2", 9)) }, "a d", "b c e a d"},
 		"one is written":       {func(x *Index) { suspend(x); x.Upsert(inPy("b", "r2", 9)) }, "a d", "b c a d"},
@@ -89,7 +87,7 @@ func TestSuspend(t *testing.T) {
 			} else {
 				pools = append(pools, py)
 			}
-			if diff := cmp.Diff(pools, x.Resume(everyPool)); diff != "" {
+			if diff := cmp.Diff(pools, x.ResumeAll()); diff != "" {
 				t.Errorf("resumed pools (-want +got):\n%s", diff)
 			}
 			if x.Suspended(py) {
@@ -120,6 +118,33 @@ func mustHandOut(t *testing.T, x *Index, want string) []Candidate {
 	return cs
 }
 
+// TestResumeLooksAtOneNamespace checks that what is resumed in a namespace costs nothing by
+// the suspended pools of others, and that nothing is left of those that are resumed.
+func TestResumeLooksAtOneNamespace(t *testing.T) {
+	x := New()
+	for _, namespace := range []string{"ns", "other-1", "other-2"} {
+		for _, name := range []string{"a", "b"} {
+			p := Pool{Namespace: namespace, Name: name}
+			x.Upsert(Candidate{Pool: p, Name: name, ResourceVersion: 1, Revision: "r"})
+			x.Suspend(p, "r", 0)
+		}
+	}
+	looks := 0
+	resumed := x.Resume("ns", func(p Pool) bool {
+		looks++
+		return p.Name == "a"
+	})
+	if looks != 2 || len(resumed) != 1 {
+		t.Errorf("looks at %d pools, and resumes %v", looks, resumed)
+	}
+	if x.Suspended(resumed[0]) || !x.Suspended(Pool{Namespace: "ns", Name: "b"}) {
+		t.Error("another pool is resumed")
+	}
+	if all := x.ResumeAll(); len(all) != 5 || len(x.pools.suspended) != 0 {
+		t.Errorf("resumes %v, left %v", all, x.pools.suspended)
+	}
+}
+
 // TestSuspendReports is about what Suspend returns: whether nothing was resumed since.
 func TestSuspendReports(t *testing.T) {
 	x := indexOf(at(5))
@@ -129,7 +154,7 @@ func TestSuspendReports(t *testing.T) {
 			t.Errorf("Suspend() of %v = false, and nothing was resumed", p)
 		}
 	}
-	x.Resume(func(Pool) bool { return false })
+	x.Resume("ns", func(Pool) bool { return false })
 	for _, p := range []Pool{py, {Name: "unknown"}} {
 		if x.Suspend(p, "r1", asOf) {
 			t.Errorf("Suspend() of %v = true after a Resume, even of other pools", p)
@@ -195,11 +220,11 @@ func TestSetMadeAgain(t *testing.T) {
 	if got := names(x.Peek(after, 9)) + "," + names(x.Peek(before, 9)); got != "b," {
 		t.Errorf("the new set and the deleted one have %q", got)
 	}
-	x.Resume(func(p Pool) bool { return p == after })
+	x.Resume("ns", func(p Pool) bool { return p == after })
 	if !x.Suspended(before) {
 		t.Error("news of the new set resumed the deleted one")
 	}
-	x.Resume(func(p Pool) bool { return p == before })
+	x.Resume("ns", func(p Pool) bool { return p == before })
 	x.ForgetPool(before)
 	if got := names(x.Take(after, 9)) + "," + names(x.Take(before, 9)); got != "b,a" {
 		t.Errorf("Take() hands out %q", got)

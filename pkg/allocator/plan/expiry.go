@@ -15,8 +15,8 @@ import (
 
 // Deadline is when a claim ends with what it has: when its claimTimeout is over, its
 // lifecycle, or the time of its sandboxes: more would be deleted as soon as it had them,
-// one after the other, until the pool was empty. start is its start where that is known
-// better than to the second.
+// one after the other, until the pool was empty. start is when it began, by the clock by which the
+// deadline is judged.
 func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	timeout := timeoutOf(claim, start)
 	if t := shutdownOf(claim); !t.IsZero() && t.Before(timeout) {
@@ -32,9 +32,9 @@ const never = 100
 // time by other rules.
 func timeoutOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	if claims.Continuous(claim) {
-		return StartOf(claim, start).AddDate(never, 0, 0)
+		return start.AddDate(never, 0, 0)
 	}
-	end := StartOf(claim, start).Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
+	end := start.Add(durationOr(claim.Spec.ClaimTimeout, v1alpha1.DefaultClaimTimeout))
 	if t := claim.Spec.ShutdownTime; t != nil && t.Time.Before(end) {
 		return t.Time
 	}

@@ -24,7 +24,7 @@ import (
 // is up, and goes on otherwise. An error means that the template of a candidate
 // cannot be read.
 func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
-	p := &Plan{Claim: a.claim, before: a.Claim, took: a.Now.Sub(StartOf(a.claim, a.Start)), Until: a.until(), Broken: o.Broken, Problem: a.Eligible.Problem}
+	p := &Plan{Claim: a.claim, before: a.Claim, took: a.Now.Sub(a.Start), Until: a.until(), Broken: o.Broken, Problem: a.Eligible.Problem}
 	if a.Broken != nil {
 		p.Broken = a.Broken
 	}
@@ -163,7 +163,7 @@ func conclude(a *Assessment, p *Plan) {
 	case Expired(a.claim, a.Now):
 		lapse(a.claim, a.Now)
 	default:
-		timeOut(a.claim, a.Now, a.Now.Sub(StartOf(a.claim, a.Start)), p.Problem)
+		timeOut(a.claim, a.Now, a.Now.Sub(a.Start), p.Problem)
 	}
 }
 

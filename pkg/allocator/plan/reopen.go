@@ -55,11 +55,17 @@ func ReopensAt(claim *v1alpha1.SandboxClaim) time.Time {
 	if began == nil {
 		return time.Time{} // a client rewrote the status
 	}
-	since := began.Sub(claim.CreationTimestamp.Time)
-	if since <= atBirth {
-		return time.Time{} // it was never opened again
+	if !WasReopened(claim) {
+		return time.Time{}
 	}
+	since := began.Sub(claim.CreationTimestamp.Time)
 	return began.Add(min(max(since/2, shortestRest), longestRest))
+}
+
+// WasReopened reports whether a claim was opened again since it was created.
+func WasReopened(claim *v1alpha1.SandboxClaim) bool {
+	began := claim.Status.ClaimStartTime
+	return began != nil && claims.Continuous(claim) && began.Sub(claim.CreationTimestamp.Time) > atBirth
 }
 
 // Reopened returns what a claim becomes that has lost its sandbox: it holds nothing, and

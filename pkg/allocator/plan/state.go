@@ -21,8 +21,8 @@ type State struct {
 	Claim *v1alpha1.SandboxClaim
 	// New reports whether the claim is not stored yet.
 	New bool
-	// Start is when the claim began, where this server knows it better than to the
-	// second.
+	// Start is when the claim began, by the clock of this server. What the claim says of
+	// that may be by the clock of another.
 	Start time.Time
 	// Held are the sandboxes that name the claim as their owner, ordered by name.
 	Held []*v1alpha1.Sandbox
@@ -162,15 +162,6 @@ type RefusedError struct {
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
-
-// StartOf is the start that a claim's status says, or start where that is the same
-// but for the fraction of the second.
-func StartOf(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
-	if t := claim.Status.ClaimStartTime; t != nil && !t.Time.Equal(start.Truncate(time.Second)) {
-		return t.Time
-	}
-	return start
-}
 
 // readyBy is when a sandbox that a claim holds has failed if it is not ready. The
 // time at which it became the claim's is known to the second, so there is one more.

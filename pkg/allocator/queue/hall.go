@@ -51,6 +51,7 @@ func newHall(index *poolindex.Index, c clock.PassiveClock) *hall {
 // accordingly. served is how much it has got elsewhere, if that is more than 0.
 func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	before, after := w.pools(&w.Wants), w.pools(&wants)
+	h.demand(w, before, -1)
 	if served > 0 {
 		h.charge(w, served)
 	}
@@ -73,7 +74,31 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	default:
 		h.move(w, before, after, wants)
 	}
+	h.demand(w, after, 1)
 	h.settle(w, append(before, after...)...)
+}
+
+// demand adds what a waiter wants to the demand of the lines of pools in which it stands,
+// or takes it out, unless another server works at its claim.
+func (h *hall) demand(w *Waiter, pools []poolindex.Pool, sign int) {
+	if w.watched {
+		return
+	}
+	for _, p := range pools {
+		d := &h.lines[p].demand
+		d.Claims += sign
+		d.Sandboxes += sign * w.Need
+	}
+}
+
+// watch notes whether another server works at the claim of a waiter.
+func (h *hall) watch(w *Waiter, watched bool) {
+	if w.watched != watched {
+		pools := w.pools(&w.Wants)
+		h.demand(w, pools, -1)
+		w.watched = watched
+		h.demand(w, pools, 1)
+	}
 }
 
 // count adds to how many claims like a waiter's are in line.

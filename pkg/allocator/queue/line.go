@@ -31,6 +31,8 @@ type line struct {
 	// ahead of others that still wait.
 	members map[*Waiter]struct{}
 	seats   map[string]*seat
+	// demand is what those of members want whose claims this server works at.
+	demand Demand
 	// sweepAt is with how many seats those are looked for that are needed no more.
 	sweepAt int
 	// lanes order the seats of those who take what there is, and of those who need all

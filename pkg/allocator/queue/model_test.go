@@ -387,6 +387,17 @@ func (c *crowd) check(before map[string]*standing) error {
 // checkTold requires, after a tick, that whoever can take was told, and that the lines
 // hold who waits.
 func (c *crowd) checkTold() error {
+	demands := map[poolindex.Pool]Demand{}
+	for _, w := range c.waiters {
+		for _, p := range w.pools(&w.Wants) {
+			if d := demands[p]; !w.watched {
+				demands[p] = Demand{d.Claims + 1, d.Sandboxes + w.Need}
+			}
+		}
+	}
+	if got := c.queue.Demands(); !maps.Equal(got, demands) {
+		return fmt.Errorf("the demands are %v, want %v", got, demands)
+	}
 	waiting := 0
 	for _, w := range c.waiters {
 		if w.Need > 0 {

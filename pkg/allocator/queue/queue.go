@@ -72,6 +72,7 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
 	wants.Need = max(0, wants.Need)
+	h.watch(w, false)
 	h.wait(w, wants, 0)
 }
 
@@ -81,6 +82,7 @@ func (q *Queue) Watch(w *Waiter, wants Wants) {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
 	wants.Need = max(0, wants.Need)
+	h.watch(w, true)
 	h.wait(w, wants, wants.Has-w.Has)
 }
 
@@ -225,22 +227,18 @@ func (q *Queue) Tick() {
 // Demand is what claims wait for.
 type Demand struct{ Claims, Sandboxes int }
 
-// Demands returns what those claims in line wait for of which counts holds, by pool. A
+// Demands returns what the claims in line wait for that this server works at, by pool. A
 // claim that several pools may serve is in the demand of each, and one that none may
-// serve in that of the pool without a name of its namespace.
-func (q *Queue) Demands(counts func(types.UID) bool) map[poolindex.Pool]Demand {
+// serve in that of the pool without a name of its namespace. It costs a step for each
+// line, however long that is.
+func (q *Queue) Demands() map[poolindex.Pool]Demand {
 	demands := map[poolindex.Pool]Demand{}
 	for _, h := range q.halls {
 		h.mu.Lock()
 		for p, l := range h.lines {
-			d := demands[p]
-			for w := range l.members {
-				if counts(w.UID) {
-					d.Claims++
-					d.Sandboxes += w.Need
-				}
+			if l.demand.Claims > 0 {
+				demands[p] = l.demand
 			}
-			demands[p] = d
 		}
 		h.mu.Unlock()
 	}

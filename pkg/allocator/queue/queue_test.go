@@ -167,7 +167,7 @@ func TestEachWakesTheNext(t *testing.T) {
 	b.expect("the first", b.takes(first), 1)
 	b.expectWoken("the second", second, true)
 	b.expect("the second", b.takes(second), 2)
-	if got := b.queue.Demands(all); len(got) != 0 {
+	if got := b.queue.Demands(); len(got) != 0 {
 		t.Errorf("demands are left: %v", got)
 	}
 }
@@ -299,6 +299,32 @@ func TestAnswersServeWhoWaits(t *testing.T) {
 	}
 }
 
+// TestDemandsOfThisServer checks that the demand is of the claims that this server works
+// at, and goes with them.
+func TestDemandsOfThisServer(t *testing.T) {
+	b := newBench(t)
+	mine, others := b.waits(1, 3, false, from("pool")), b.waiter(2, "2")
+	expect := func(what string, want Demand) {
+		t.Helper()
+		if got := b.queue.Demands()[named("pool")]; got != want {
+			t.Errorf("%s: the demand is %+v, want %+v", what, got, want)
+		}
+	}
+	wants := func(need int) Wants { return Wants{Need: need, Sources: from("pool")} }
+	b.queue.Watch(others, wants(5))
+	expect("one of each", Demand{1, 3})
+	b.queue.Watch(mine, wants(2))
+	expect("another server takes over", Demand{})
+	b.queue.Wait(others, wants(4))
+	expect("this one takes over", Demand{1, 4})
+	b.queue.Wait(mine, wants(1))
+	expect("both are of this server", Demand{2, 5})
+	b.queue.Leave(others)
+	expect("one leaves", Demand{1, 1})
+	b.queue.Served(mine, 1)
+	expect("none is left", Demand{})
+}
+
 // TestTakeCounts: what a waiter takes it needs no longer, and it stays in its place for
 // the rest.
 func TestTakeCounts(t *testing.T) {
@@ -306,7 +332,7 @@ func TestTakeCounts(t *testing.T) {
 	w := b.waits(1, 3, false, from("pool"))
 	b.stock("pool", 2)
 	b.expect("who needs three", b.takes(w), 2)
-	if d := b.queue.Demands(all)[named("pool")]; d != (Demand{Claims: 1, Sandboxes: 1}) {
+	if d := b.queue.Demands()[named("pool")]; d != (Demand{Claims: 1, Sandboxes: 1}) {
 		t.Errorf("the demand is %+v", d)
 	}
 	b.stock("pool", 5)
@@ -404,7 +430,7 @@ func TestChangesLines(t *testing.T) {
 	b := newBench(t)
 	w := b.waits(1, 2, false, nil)
 	behind := b.waits(2, 1, false, from("a"))
-	if got := b.queue.Demands(all); len(got) != 2 || got[poolindex.Pool{Namespace: "ns"}].Claims != 1 {
+	if got := b.queue.Demands(); len(got) != 2 || got[poolindex.Pool{Namespace: "ns"}].Claims != 1 {
 		t.Errorf("demands are %v, want one of no pool and one of a", got)
 	}
 	b.stock("b", 1)
@@ -419,6 +445,3 @@ func TestChangesLines(t *testing.T) {
 	b.queue.Leave(w)
 	b.expectNoLines()
 }
-
-// all counts every claim.
-func all(types.UID) bool { return true }

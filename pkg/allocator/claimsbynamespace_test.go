@@ -1,0 +1,165 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package allocator
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+)
+
+// looksOfEvents returns at how many claims each event of an object of the namespace quiet,
+// in which three claims wait, looks, while others wait elsewhere. Events are the methods
+// of Feeds for one object.
+func looksOfEvents(t *testing.T, others int) map[string]int64 {
+	looks := map[string]int64{}
+	for method := range reflect.TypeFor[*Feeds]().Methods() {
+		if !strings.HasSuffix(method.Name, "Changed") && !strings.HasSuffix(method.Name, "Deleted") {
+			continue
+		}
+		d := newDesk(t)
+		waits := func(namespace string, n int) {
+			for i := range n {
+				d.Feeds().ClaimChanged(claimAt(types.UID(fmt.Sprint(namespace, i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = namespace }))
+			}
+		}
+		waits("quiet", 3)
+		for i := range 20 {
+			waits(fmt.Sprint("other-", i), others/20)
+		}
+		before := setOf("set", "")
+		before.Namespace = "quiet"
+		d.Feeds().SetChanged(before)
+		object := reflect.New(method.Type.In(1).Elem())
+		if set, ok := object.Interface().(*v1alpha1.SandboxSet); ok {
+			*set = *before.DeepCopy()
+			set.Generation = 2
+			set.Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.SetConditionAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSandboxesCannotStart, Message: "no such image",
+			}}
+			if claims.CannotStart([]*v1alpha1.SandboxSet{set}) == "" {
+				t.Fatal("the set does not say why its sandboxes cannot start")
+			}
+		}
+		meta := object.Interface().(metav1.Object)
+		meta.SetNamespace("quiet")
+		meta.SetName("set")
+		meta.SetUID("set")
+		meta.SetResourceVersion("20")
+		from := d.worker.known.namespaces.looks.Load()
+		method.Func.Call([]reflect.Value{reflect.ValueOf(d.Feeds()), object})
+		looks[method.Name] = d.worker.known.namespaces.looks.Load() - from
+	}
+	return looks
+}
+
+// TestEventsLookAtOneNamespace checks that an event of one namespace costs the same
+// however many claims wait in others.
+func TestEventsLookAtOneNamespace(t *testing.T) {
+	alone, beside := looksOfEvents(t, 0), looksOfEvents(t, 1000)
+	if !maps.Equal(alone, beside) {
+		t.Errorf("events look at so many claims: %v, and beside 1000 of other namespaces: %v", alone, beside)
+	}
+	if alone["TemplateChanged"] != 3 || alone["SetChanged"] != 6 || alone["SandboxChanged"] != 0 {
+		t.Errorf("events look at so many claims: %v", alone)
+	}
+}
+
+// TestClaimsByNamespace checks that the claims of a namespace are those that are known,
+// and that nothing is left of those that are not.
+func TestClaimsByNamespace(t *testing.T) {
+	d := newDesk(t)
+	known := d.worker.known
+	for i := range 6 {
+		d.Feeds().ClaimChanged(claimAt(types.UID(fmt.Sprint(i)), 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = fmt.Sprint("ns-", i%2) }))
+	}
+	if got := slices.Sorted(maps.Keys(known.namespaces.in("ns-1"))); !slices.Equal(got, []types.UID{"1", "3", "5"}) {
+		t.Errorf("the claims of a namespace are %v", got)
+	}
+	known.adopt(claimAt("1", 5, func(c *v1alpha1.SandboxClaim) { c.Namespace = "ns-1" }))
+	if u := known.of("1"); known.namespaces.in("ns-1")["1"] != u {
+		t.Error("a claim that was known is another one")
+	}
+	all := map[types.UID]*unfinished{}
+	maps.Insert(all, known.namespaces.all())
+	if len(all) != 6 {
+		t.Errorf("%d of 6 claims are known", len(all))
+	}
+	for uid, u := range all {
+		u.claimIs(claimAt(uid, 6, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = u.key.Namespace }))
+		known.forget(u, uid)
+	}
+	for i := range known.namespaces.parts {
+		if left := known.namespaces.parts[i].of; len(left) > 0 {
+			t.Errorf("left of claims that have ended: %v", left)
+		}
+	}
+}
+
+// TestSetsOfOneNamespaceAreCompared checks that a list of the sets of one namespace looks
+// at no set of another.
+func TestSetsOfOneNamespaceAreCompared(t *testing.T) {
+	var c setCache
+	c.change(setOf("gone", ""))
+	c.sets["other"] = map[string]*v1alpha1.SandboxSet{"unreadable": nil} // who looks at it panics
+	changes := c.listed("ns", []*v1alpha1.SandboxSet{setOf("new", "")}, 9)
+	if len(changes) != 2 || c.Set("ns", "gone") != nil || c.Set("ns", "new") == nil {
+		t.Errorf("the list changes %+v", changes)
+	}
+}
+
+// TestFiguresOfWhatIsMine checks that the figures are of the claims that this server works
+// at, as of their last turns.
+func TestFiguresOfWhatIsMine(t *testing.T) {
+	d := newDesk(t, setOf("a", "py"))
+	expect := func(what string, claims, sandboxes int) {
+		t.Helper()
+		total := reading{pools: map[types.NamespacedName]poolReading{}}
+		d.readInto(&total)
+		if of := total.pools[types.NamespacedName{Namespace: "ns", Name: "a"}]; total.unfinished != claims || of.Claims != claims || of.Sandboxes != sandboxes {
+			t.Errorf("%s: works at %d claims, and %d wait for %d sandboxes; want %d and %d", what, total.unfinished, of.Claims, of.Sandboxes, claims, sandboxes)
+		}
+	}
+	d.begin = func() Txn { return &slip{commit: func(s *slip) error { s.at(20); return nil }} }
+	d.Feeds().ClaimChanged(d.stored(warm(3)))
+	u := d.worker.known.of("claim-uid")
+	turn := func() {
+		t.Helper()
+		if _, err := d.worker.turn(t.Context(), "claim-uid", u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("before its first turn", 0, 0)
+	d.prefers(prefersNone)
+	turn()
+	expect("another server works at it", 0, 0)
+	d.clock.Step(handOverAfter + d.worker.syncWindow)
+	d.prefers(prefersAll)
+	turn()
+	expect("this one does", 1, 3)
+	d.prefers(prefersNone)
+	turn()
+	expect("another does again", 0, 0)
+	d.prefers(prefersAll)
+	turn()
+	d.Feeds().ClaimDeleted(u.latest())
+	turn()
+	expect("it is gone", 0, 0)
+	claim := claimNamed("new")
+	opened := d.worker.known.open(t.Context(), claim, d.clock.Now())
+	if got := d.worker.known.mine.Load(); got != 1 {
+		t.Errorf("while one is created, this server works at %d", got)
+	}
+	d.worker.known.forget(opened, "new")
+	expect("it was refused", 0, 0)
+}
