@@ -134,6 +134,7 @@ func (c *committer) written(isNew bool, p *plan.Plan, h *hand, at uint64) {
 	c.queue.Bound(from, at)
 	h.taken = slices.Delete(h.taken, 0, len(bound))
 	h.made = slices.Clone(h.made[len(p.Made):]) // the plan keeps the others
+	h.charged -= len(p.Made)
 	if len(p.Released) > 0 {
 		h.making.begin(c.clock.Now()) // what was let go failed
 	}

@@ -224,7 +224,7 @@ func TestNoneAreMadeInNoName(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	d.shelf.templates["py"] = templateOfPod("py")
 	asked := 0
-	d.planner.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox) error {
+	d.planner.admit = func(context.Context, *v1alpha1.SandboxClaim, []*v1alpha1.Sandbox, int) error {
 		asked++
 		return ErrIdentityUnknown
 	}

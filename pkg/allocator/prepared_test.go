@@ -4,6 +4,7 @@
 package allocator
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,43 @@ func TestMadeBeforeAnEdit(t *testing.T) {
 	next.state.Claim = labelled(next.state.Claim)
 	if p := d.planned(next); len(p.Made) != 1 || p.Made[0].Labels["team"] != "a" {
 		t.Errorf("made %+v", p.Made)
+	}
+}
+
+// TestChargeOfWhatWasDropped checks that a quota is charged once for each sandbox of a
+// claim, also where those that were admitted before an edit are made anew.
+func TestChargeOfWhatWasDropped(t *testing.T) {
+	d := withOwn(t)
+	admitted, charged := 0, 0
+	d.planner.admit = func(_ context.Context, _ *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error {
+		admitted, charged = admitted+len(made), charged+charge
+		return nil
+	}
+	next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(2)(c); orFresh(c) })
+	expect := func(what string, makes, admits, charges int) *plan.Plan {
+		t.Helper()
+		p := d.planned(next)
+		if len(p.Made) != makes || admitted != admits || charged != charges {
+			t.Errorf("%s: makes %d, of which %d were admitted and %d charged, want %d, %d and %d", what, len(p.Made), admitted, charged, makes, admits, charges)
+		}
+		return p
+	}
+	edit := func(replicas int32) {
+		edited := labelled(next.state.Claim)
+		edited.Spec.Replicas = &replicas
+		next.state.Claim = edited
+	}
+	expect("at first", 2, 2, 2)
+	expect("once more", 2, 2, 2)
+	edit(2)
+	expect("with other labels", 2, 4, 2)
+	edit(1)
+	expect("for fewer", 1, 5, 2)
+	edit(3)
+	p := expect("for more", 3, 8, 4)
+	d.committer.written(false, p, next.hand, 20)
+	if next.charged != 0 || len(next.made) != 0 {
+		t.Errorf("when all are written, %d are in hand and %d charged", len(next.made), next.charged)
 	}
 }
 

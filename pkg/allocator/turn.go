@@ -29,8 +29,8 @@ type planner struct {
 	stock *stock
 	clock clock.PassiveClock
 	// admit judges the sandboxes that are about to be made for a claim, and may change
-	// them; nil lets all pass.
-	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error
+	// them; nil lets all pass. A quota is charged for so many of them as charge says.
+	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error
 	// seal returns what a sandbox keeps of how its runtime is set up; nil is nothing.
 	seal func(*v1alpha1.SandboxClaim) (string, error)
 }
@@ -104,6 +104,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 		return nil, err
 	}
 	t.state.Eligible, t.state.Name = a.Eligible, a.Name
+	t.charged = len(t.made) // a charge that nothing was made for may be counted anew by now
 	t.heldBack.Insert(t.marks.HeldBack()...)
 	t.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
 	t.planLook(p)
@@ -397,7 +398,7 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 		made = append(made, sb)
 	}
 	if t.admit != nil && len(made) > admitted {
-		if err := t.admit(ctx, a.Claim, made[admitted:]); err != nil {
+		if err := t.admit(ctx, a.Claim, made[admitted:], max(0, len(made)-t.charged)); err != nil {
 			if a.New {
 				return err
 			}
@@ -413,7 +414,7 @@ func (t *turn) makeFresh(ctx context.Context, a *plan.Assessment, n int) error {
 		}
 	}
 	t.denied, a.Denied = nil, nil
-	t.made = made
+	t.made, t.charged = made, max(t.charged, len(made))
 	return nil
 }
 

@@ -54,9 +54,9 @@ func newAdmitter(chain admission.Interface, equivalents runtime.EquivalentResour
 }
 
 // admit admits all, and may change them, or says why one of them must not be. The
-// last one is charged for all, and waits until nothing else is in their way: see
-// quota.WithCharge.
-func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox) error {
+// last one is charged for as many as charge says, and waits until nothing else is in
+// their way: see quota.WithCharge.
+func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error {
 	if a == nil || len(made) == 0 {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made
 	if err := others.Wait(); err != nil {
 		return err
 	}
-	return a.admitOne(quota.WithCharge(ctx, len(made)), by, made[last])
+	return a.admitOne(quota.WithCharge(ctx, charge), by, made[last])
 }
 
 // admissionsAtOnce bounds what one claim asks of webhooks at the same time.

@@ -88,7 +88,7 @@ func TestAdmittedSandboxIsOfItsTemplate(t *testing.T) {
 	before := sb.Status.UpdateRevision
 	a := newAdmitter(changesTemplate{admission.NewHandler(admission.Create)}, nil)
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "ann"})
-	if err := a.admit(ctx, &v1alpha1.SandboxClaim{}, []*v1alpha1.Sandbox{sb}); err != nil {
+	if err := a.admit(ctx, &v1alpha1.SandboxClaim{}, []*v1alpha1.Sandbox{sb}, 1); err != nil {
 		t.Fatal(err)
 	}
 	want, err := podtemplate.SandboxRevision(sb)
