@@ -170,4 +170,8 @@ var mutations = []mutation{
 		"p.Wants.Need > 0 || continuous && s.Refused != nil", "p.Wants.Need > 0", allocator, "TestAgentClaimsAreWoken"},
 	{"allocator: refused claims of agent-sandbox read the store", "pkg/allocator/turn.go",
 		"!t.state.New && claims.Continuous(t.state.Claim) }", "false }", allocator, "TestAgentClaimsAreWoken"},
+	{"allocator: reads of all keys wait for each other", "pkg/allocator/sharedreads.go",
+		"\tlast := r.last[key]\n", "\tkey = \"\"\n\tlast := r.last[key]\n", allocator, "TestReadsOfOtherKeys"},
+	{"allocator: callers share a read that began before they came", "pkg/allocator/sharedreads.go",
+		"\tshared.begun = true\n", "", allocator, "TestSharedReads"},
 }
