@@ -51,7 +51,8 @@ type committer struct {
 // is found out what became of it.
 //
 // Errors: errAgain, errNotWritten, errClaimMoved, ErrClaimExists, ErrTooLarge, nothing written;
-// ErrUnknownOutcome or etcdtxn.ErrUnknownOutcome; and those of the store.
+// etcdtxn.ErrNoSpace, nothing written if isNew; ErrUnknownOutcome or etcdtxn.ErrUnknownOutcome;
+// and those of the store.
 func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand) (*v1alpha1.SandboxClaim, error) {
 	txn, err := c.encode(ctx, isNew, p, h)
 	if err != nil {
@@ -80,7 +81,7 @@ func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand
 		all, _ := p.Sandboxes()
 		return nil, cut(p, h, len(all)/2)
 	case isNew && errors.Is(err, etcdtxn.ErrUnknownOutcome):
-		return c.resolve(ctx, txn, p, h)
+		return c.resolve(ctx, txn, p, h, err)
 	}
 	return nil, err
 }
@@ -177,8 +178,8 @@ func (c *committer) putAside(isNew bool, p *plan.Plan, h *hand, moved []etcdtxn.
 // resolve finds out what became of the first transaction of a claim when etcd did not
 // say. Nothing is tried again before it is sure that the transaction was not written
 // and never will be, so that no claim comes into being after its create has failed, or
-// again after another client has deleted it.
-func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand) (claim *v1alpha1.SandboxClaim, err error) {
+// again after another client has deleted it. unknown is the error of its Commit.
+func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand, unknown error) (claim *v1alpha1.SandboxClaim, err error) {
 	ctx, span := tracing.Start(ctx, "Resolve unknown outcome")
 	defer span.End(slow)
 	defer func() { observeResolved(err) }()
@@ -186,7 +187,7 @@ func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 2 * time.Second}
 	for {
-		claim, err := c.tryResolve(within, txn, p, h)
+		claim, err := c.tryResolve(within, txn, p, h, unknown)
 		if !errors.Is(err, errUnresolved) {
 			return claim, err
 		}
@@ -202,19 +203,20 @@ func (c *committer) resolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand)
 // transaction.
 var errUnresolved = errors.New("etcd does not answer")
 
-func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand) (*v1alpha1.SandboxClaim, error) {
+func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *hand, unknown error) (*v1alpha1.SandboxClaim, error) {
 	written, err := txn.Settle(ctx)
 	unsettled := errors.Is(err, etcdtxn.ErrNotSettled)
 	if err != nil && !unsettled {
 		return nil, fmt.Errorf("%w: %w", errUnresolved, err)
 	}
-	stored, err := c.store.Claim(ctx, p.Claim.Namespace, p.Claim.Name)
+	stored, created, err := c.store.CreatedClaim(ctx, p.Claim.Namespace, p.Claim.Name)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnresolved, err)
 	}
 	switch ours := stored != nil && stored.UID == p.Claim.UID; {
 	case ours:
-		c.written(true, p, h, version(stored))
+		// The claim may have been changed since, of which the watch of sandboxes says nothing.
+		c.written(true, p, h, created)
 		return stored, nil
 	case unsettled:
 		// It may still be written.
@@ -225,6 +227,9 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *ha
 		return nil, fmt.Errorf("%w: it was, and has been deleted since", ErrUnknownOutcome)
 	case stored != nil:
 		return nil, ErrClaimExists
+	case errors.Is(unknown, etcdtxn.ErrNoSpace):
+		// To try again is in vain. Settle has moved nothing.
+		return nil, fmt.Errorf("nothing was written: %w", etcdtxn.ErrNoSpace)
 	}
 	if len(p.Bound) > 0 {
 		// Never written: the first of its sandboxes has moved, if only by Settle, of which

@@ -4,7 +4,9 @@
 package allocator
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -19,7 +21,9 @@ func TestUnknownOutcome(t *testing.T) {
 	another := func(c *v1alpha1.SandboxClaim) { c.UID = "another" }
 	written := func(is bool) func() (bool, error) { return func() (bool, error) { return is, nil } }
 	unsettled := func() (bool, error) { return false, etcdtxn.ErrNotSettled }
+	full := fmt.Errorf("%w: %w", etcdtxn.ErrUnknownOutcome, etcdtxn.ErrNoSpace)
 	tests := map[string]struct {
+		commit error // default etcdtxn.ErrUnknownOutcome
 		settle func() (bool, error)
 		stored func(*v1alpha1.SandboxClaim) // nil: there is none
 		err    error
@@ -34,6 +38,9 @@ func TestUnknownOutcome(t *testing.T) {
 		"none can tell":                          {settle: unsettled, err: ErrUnknownOutcome, taken: 2},
 		"none can tell, and the name is taken":   {settle: unsettled, stored: another, err: ErrUnknownOutcome, taken: 2},
 		"it was not, as far as the claim's read": {settle: written(false), stored: ours}, // judged by the claim
+		"etcd is full, and it was not":           {commit: full, settle: written(false), err: etcdtxn.ErrNoSpace, taken: 2},
+		"etcd is full of it":                     {commit: full, settle: written(true), stored: ours},
+		"etcd is full, and none can tell":        {commit: full, settle: unsettled, err: ErrUnknownOutcome, taken: 2},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +59,7 @@ func TestUnknownOutcome(t *testing.T) {
 				return &slip{
 					commit: func(s *slip) error {
 						guarded = s.guarded
-						return etcdtxn.ErrUnknownOutcome
+						return cmp.Or(tc.commit, etcdtxn.ErrUnknownOutcome)
 					},
 					settle: func() (bool, error) {
 						if tries++; tries == 1 { // then it tries again
@@ -77,7 +84,7 @@ func TestUnknownOutcome(t *testing.T) {
 					return false
 				}
 			})
-			if !errors.Is(err, tc.err) || (err == nil) != (stored != nil && stored.UID == "claim-uid") || tries != 2 {
+			if !errors.Is(err, tc.err) || errors.Is(err, ErrUnknownOutcome) != (tc.err == ErrUnknownOutcome) || (err == nil) != (stored != nil && stored.UID == "claim-uid") || tries != 2 {
 				t.Errorf("%v, %v after %d tries", stored, err, tries)
 			}
 			if len(first.taken) != tc.taken || d.left("a") != 0 || guarded {
@@ -100,4 +107,43 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Errorf("%v, guarded %t", err, guarded)
 		}
 	})
+}
+
+// TestWrittenBeforeItIsFoundOut: what is found out of a transaction that etcd did not
+// answer is noted at the revision of the transaction, also where the claim has been
+// changed since: at the claim's, the index would wait for what never comes, and miss the
+// sandbox if that is available again before.
+func TestWrittenBeforeItIsFoundOut(t *testing.T) {
+	set := setOf("a", "py")
+	d := newDesk(t, set)
+	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
+	d.stocks("one", set, pods)
+	before := d.sandboxes["one"].DeepCopy()
+	first := d.newTurn(warm(1))
+	p := d.planned(first)
+	d.begin = func() Txn {
+		return &slip{
+			commit: func(s *slip) error {
+				s.at(12)
+				d.Feeds().SandboxChanged(s.sandboxes[0])
+				changed := s.claim.DeepCopy()
+				changed.ResourceVersion = "20"
+				d.shelf.claims["mine"] = changed
+				return etcdtxn.ErrUnknownOutcome
+			},
+			settle: func() (bool, error) { return true, nil },
+		}
+	}
+	if _, err := d.committer.write(t.Context(), true, p, first.hand); err != nil {
+		t.Fatal(err)
+	}
+	d.clock.Step(time.Hour)
+	if behind := d.IndexBehind(); behind != 0 {
+		t.Errorf("the index, which has heard of all, is behind by %s", behind)
+	}
+	before.ResourceVersion = "18"
+	d.Feeds().SandboxChanged(before)
+	if d.left("a") != 1 {
+		t.Error("a sandbox that is available again is no candidate")
+	}
 }

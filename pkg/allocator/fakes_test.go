@@ -118,6 +118,12 @@ func (s *shelf) Claim(_ context.Context, _, name string) (*v1alpha1.SandboxClaim
 	return s.claims[name], nil
 }
 
+// CreatedClaim: a claim of the shelf was created at revision 12.
+func (s *shelf) CreatedClaim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, uint64, error) {
+	claim, err := s.Claim(ctx, namespace, name)
+	return claim, 12, err
+}
+
 func (s *shelf) SandboxesOf(context.Context, *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error) {
 	s.read["held"]++
 	if s.unreadable == "held" {

@@ -114,6 +114,10 @@ type Store interface {
 	// Claim returns a claim as it is in etcd now; nil, nil where there is none.
 	Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error)
 
+	// CreatedClaim is Claim, and returns the revision of the transaction that created the
+	// claim, too: unlike its resourceVersion, that stays when the claim is changed.
+	CreatedClaim(ctx context.Context, namespace, name string) (claim *v1alpha1.SandboxClaim, created uint64, err error)
+
 	// SandboxesOf returns, as they are in etcd now, the sandboxes that name
 	// the claim's UID as their owner. The caller must not change them.
 	SandboxesOf(ctx context.Context, claim *v1alpha1.SandboxClaim) ([]*v1alpha1.Sandbox, error)

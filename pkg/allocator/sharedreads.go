@@ -5,37 +5,75 @@ package allocator
 
 import (
 	"context"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
-	"k8s.io/utils/keymutex"
 )
 
-// sharedReads lets callers share a read that begins after each of them came: unlike
-// with a singleflight alone, who comes while a read is under way waits for the next.
+// sharedReads lets callers share a read that begins after each of them called. At most
+// one read of a key runs at a time; callers that come meanwhile share the next one. Reads
+// of different keys never wait for each other.
 type sharedReads struct {
-	flights singleflight.Group
-	locks   keymutex.KeyMutex
+	mu sync.Mutex
+	// last is the newest read of each key that has not ended.
+	last map[string]*sharedRead
 }
 
-func newSharedReads() *sharedReads { return &sharedReads{locks: keymutex.NewHashed(64)} }
+// sharedRead is one read.
+type sharedRead struct {
+	// begun is set under the lock of sharedReads. From then on callers need another read.
+	begun bool
+	// done is closed when the read has ended, with err.
+	done chan struct{}
+	err  error
+}
+
+func newSharedReads() *sharedReads { return &sharedReads{last: map[string]*sharedRead{}} }
 
 // join returns when a read of key has ended that began after the call, or when ctx is
 // done. The read gets a context with a timeout that does not end with the caller's,
 // because others wait for it.
 func (r *sharedReads) join(ctx context.Context, key string, timeout time.Duration, read func(context.Context) error) error {
-	shared := r.flights.DoChan(key, func() (any, error) {
-		r.locks.LockKey(key)
-		defer func() { _ = r.locks.UnlockKey(key) }() // which never fails
-		r.flights.Forget(key)                         // who comes from now on shares the next
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		return nil, read(ctx)
+	shared := r.next(key, func(shared, before *sharedRead) {
+		r.run(context.WithoutCancel(ctx), key, timeout, read, shared, before)
 	})
 	select {
-	case result := <-shared:
-		return result.Err
+	case <-shared.done:
+		return shared.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// next returns the read of key that has not begun. If there is none, it starts run in a
+// goroutine with a new one, and with the one that has to end before it, or nil.
+func (r *sharedReads) next(key string, run func(shared, before *sharedRead)) *sharedRead {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.last[key]
+	if last != nil && !last.begun {
+		return last
+	}
+	shared := &sharedRead{done: make(chan struct{})}
+	r.last[key] = shared
+	go run(shared, last)
+	return shared
+}
+
+// run reads when the read before has ended.
+func (r *sharedReads) run(ctx context.Context, key string, timeout time.Duration, read func(context.Context) error, shared, before *sharedRead) {
+	defer close(shared.done)
+	if before != nil {
+		<-before.done
+	}
+	r.mu.Lock()
+	shared.begun = true
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	shared.err = read(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last[key] == shared {
+		delete(r.last, key)
 	}
 }

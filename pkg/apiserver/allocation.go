@@ -93,7 +93,7 @@ func newAllocator(
 			sandboxes:       stores.Sandboxes,
 			sets:            stores.SandboxSets,
 			client:          etcdtxn.NewClient(extra.wrap(client)),
-			guards:          etcdtxn.NewGuards(client, path.Join("/", options.StorageConfig.Prefix, storekeys.Guards, string(uuid.NewUUID()))+"/"),
+			guards:          etcdtxn.NewGuards(client, guardsPrefix(options.StorageConfig.Prefix)+string(uuid.NewUUID())+"/"),
 			claimResource:   claims,
 			sandboxResource: sandboxes,
 		},
@@ -111,6 +111,24 @@ func newAllocator(
 		WithoutObservations: extra.WithoutClaimObservations,
 	})
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, runtimes, nil
+}
+
+// guardsPrefix begins the keys of the guards of all servers.
+func guardsPrefix(storagePrefix string) string {
+	return path.Join("/", storagePrefix, storekeys.Guards) + "/"
+}
+
+// leaseGuards has the guards end that servers of earlier versions left without a lease. It
+// tries until that is done: a store that is full takes no writes.
+func (a *allocation) leaseGuards(ctx context.Context) {
+	try := func(ctx context.Context) (bool, error) {
+		err := etcdtxn.LeaseGuards(ctx, a.etcd.Client, guardsPrefix(a.etcd.prefix))
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to give a lease to guards of earlier versions, retrying")
+		}
+		return err == nil, nil
+	}
+	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, try) // fails when ctx is done, and then only
 }
 
 // newAllocation returns the allocation of an allocator that binds the claims of a
@@ -166,6 +184,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.templates.run(hook) })
 		a.running.Go(func() { a.claims.run(hook) })
 		a.running.Go(func() { a.members.run(hook) })
+		a.running.Go(func() { a.leaseGuards(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		a.running.Go(func() { a.resumer.Run(hook) })
 		if a.rewriter != nil {

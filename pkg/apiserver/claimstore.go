@@ -85,12 +85,18 @@ func (s *claimStore) Sets(ctx context.Context, namespace string) ([]*v1alpha1.Sa
 
 // Claim implements allocator.Store.
 func (s *claimStore) Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error) {
+	claim, _, err := s.CreatedClaim(ctx, namespace, name)
+	return claim, err
+}
+
+// CreatedClaim implements allocator.Store.
+func (s *claimStore) CreatedClaim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, uint64, error) {
 	claim := &v1alpha1.SandboxClaim{}
-	found, err := s.client.Get(ctx, s.claimResource, s.claimResource.Key(namespace, name), claim)
-	if err != nil || !found {
-		return nil, err
+	created, err := s.client.Get(ctx, s.claimResource, s.claimResource.Key(namespace, name), claim)
+	if err != nil || created == 0 {
+		return nil, 0, err
 	}
-	return claim, nil
+	return claim, uint64(created), nil
 }
 
 // SandboxesOf implements allocator.Store.

@@ -218,6 +218,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
+	makeDeletable(stores.Sandboxes)
 	cluster, err := newCluster(c.cluster, c.genericConfig.SharedInformerFactory)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,11 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -17,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
@@ -121,6 +125,38 @@ func TestDeletedClaimIsNotStoredAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The liveness of a server does not depend on what becomes of a claim after its
+// transaction, the answer to which was lost: the index is to wait for the transaction.
+func TestIndexIsNotBehindAfterAnUnknownOutcome(t *testing.T) {
+	s, kv, set := startTapped(t, 3)
+	kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {
+		resp, err := all[i].send()
+		if i > 0 || err != nil {
+			return resp, err
+		}
+		label := []byte(`{"metadata":{"labels":{"changed":"since"}}}`)
+		if _, err := claimsOf(s).Patch(context.WithoutCancel(t.Context()), "one", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+			t.Errorf("changing the claim: %v", err)
+		}
+		return nil, errLost
+	})
+	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "one", 1, fails)); err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(s.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := &conn{s, client}
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		_, metrics := admin.do(t, http.MethodGet, "/metrics", "", "")
+		if !bytes.Contains(metrics, []byte("\nsandlot_pool_index_behind_seconds 0\n")) {
+			return errors.New("the index is behind the transaction")
+		}
+		return nil
+	})
 }
 
 // Another client may take the name while the server does not know whether it has it.

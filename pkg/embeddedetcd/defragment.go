@@ -5,6 +5,8 @@ package embeddedetcd
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -43,8 +45,12 @@ func (s *Server) keepUp(ctx context.Context, u upkeep) {
 		backend := s.etcd.Server.Backend()
 		if alarms := s.alarms(); len(alarms) > 0 {
 			s.makeRoom(ctx, alarms)
-		} else if u.worthwhile(backend.Size(), backend.SizeInUse(), s.quota, rest <= 0) && s.defragment() {
-			rest = u.rest
+		} else if u.worthwhile(backend.Size(), backend.SizeInUse(), s.quota, rest <= 0) {
+			err := s.defragment()
+			if !errors.Is(err, errSnapshotRead) {
+				rest = u.rest
+			}
+			s.notDefragmented(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -53,22 +59,33 @@ func (s *Server) keepUp(ctx context.Context, u upkeep) {
 	}
 }
 
-// defragment writes the file anew, and reports whether it has tried. It has not if a snapshot
-// is read, which keeps the file open: etcd would wait for its end, and answer no one.
-func (s *Server) defragment() bool {
+// errSnapshotRead means that a snapshot is being read, which keeps the file open: etcd would
+// wait for its end, and answer no one.
+var errSnapshotRead = errors.New("a snapshot is being read")
+
+// notDefragmented logs why the file is as it was, where that is so.
+func (s *Server) notDefragmented(err error) {
+	switch {
+	case errors.Is(err, errSnapshotRead):
+		klog.V(2).InfoS("Put off the defragmentation of the embedded etcd", "dir", s.etcdDir(), "reason", err)
+	case err != nil:
+		klog.ErrorS(err, "Failed to defragment the embedded etcd", "dir", s.etcdDir())
+	}
+}
+
+// defragment writes the file anew. It fails with errSnapshotRead without having tried.
+func (s *Server) defragment() error {
 	if !s.reading.TryLock() {
-		klog.V(2).InfoS("A snapshot is read, the embedded etcd is defragmented later", "dir", s.etcdDir())
-		return false
+		return errSnapshotRead
 	}
 	defer s.reading.Unlock()
 	backend := s.etcd.Server.Backend()
 	before := backend.Size()
 	if err := s.etcd.Server.Defragment(); err != nil {
-		klog.ErrorS(err, "Defragmenting the embedded etcd failed, it goes on as it was", "dir", s.etcdDir(), "bytes", before)
-		return true
+		return fmt.Errorf("writing the file of %d bytes anew: %w", before, err)
 	}
 	klog.InfoS("Defragmented the embedded etcd", "dir", s.etcdDir(), "before", before, "after", backend.Size())
-	return true
+	return nil
 }
 
 // snapshotMethod is how a client asks for a snapshot.

@@ -5,6 +5,7 @@ package embeddedetcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -69,14 +70,21 @@ func TestDefragmentsAfterSnapshots(t *testing.T) {
 	if _, err := client.SnapshotWithVersion(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if s.defragment() {
-		t.Error("it was defragmented while a snapshot was read")
+	if err := s.defragment(); !errors.Is(err, errSnapshotRead) {
+		t.Errorf("while a snapshot is read: %v", err)
 	}
 	if err := put(t.Context(), client, "meanwhile"); err != nil {
 		t.Error(err)
 	}
 	cancel()
-	for !s.defragment() {
+	for {
+		err := s.defragment()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errSnapshotRead) {
+			t.Fatal(err)
+		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -49,8 +49,9 @@ func (s *Server) makeRoom(ctx context.Context, alarms []*etcdserverpb.AlarmMembe
 		log.Info("Warning: the embedded etcd is full and refuses writes. Delete objects, or give it a larger quota", "inUse", backend.SizeInUse())
 		return
 	}
-	if !s.defragment() {
-		return // the file is as large as before
+	if err := s.defragment(); err != nil {
+		s.notDefragmented(err) // so etcd would be full again with the next write
+		return
 	}
 	for _, alarm := range alarms {
 		_, err := server.Alarm(ctx, &etcdserverpb.AlarmRequest{

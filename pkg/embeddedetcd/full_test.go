@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,5 +159,32 @@ func TestFullOfObjects(t *testing.T) {
 	all, err := client.Get(t.Context(), "key-", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil || len(all.Kvs) != 1 || string(all.Kvs[0].Key) != "key-000" {
 		t.Errorf("of the one object that was not deleted there is %v, %v", all, err)
+	}
+}
+
+// TestFullAndNotDefragmented: an etcd that is full refuses writes until its file has become
+// smaller. The folder of the file is away, so that no other can be written there.
+func TestFullAndNotDefragmented(t *testing.T) {
+	s := startSmall(t, t.TempDir(), neverLooked)
+	defer closeServer(t, s)
+	client := dial(t, s)
+	fillUp(t, client, "key")
+	folder := filepath.Join(s.etcdDir(), "member", "snap")
+	if err := os.Rename(folder, folder+".away"); err != nil {
+		t.Fatal(err)
+	}
+	s.makeRoom(t.Context(), s.alarms())
+	if len(s.alarms()) == 0 {
+		t.Error("it takes writes, and its file is as large as before")
+	}
+	if err := os.Rename(folder+".away", folder); err != nil {
+		t.Fatal(err)
+	}
+	s.makeRoom(t.Context(), s.alarms())
+	if alarms := s.alarms(); len(alarms) > 0 {
+		t.Errorf("its file can be written, and it refuses writes: %v", alarms)
+	}
+	if err := put(t.Context(), client, "key"); err != nil {
+		t.Error(err)
 	}
 }

@@ -24,6 +24,11 @@ var (
 	// ErrUnknownOutcome means that etcd did not answer: the transaction may
 	// have been written, may be written later, or never.
 	ErrUnknownOutcome = errors.New("etcd did not say whether the transaction was written")
+	// ErrNoSpace means that etcd has reached its quota. etcd says so of the transaction
+	// with which it reaches it, after writing that, and of later ones, which it does not
+	// write. So Commit returns it with ErrUnknownOutcome, but the transaction is never
+	// written after that answer.
+	ErrNoSpace = errors.New("etcd has no space left")
 )
 
 // Moved is an object that was not as the transaction expected it.
@@ -57,6 +62,8 @@ func classify(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps), largerThanMessages(err):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%w: %w: %w", ErrUnknownOutcome, ErrNoSpace, err)
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return fmt.Errorf("etcd refused the transaction: %w", err)
 	}
@@ -64,9 +71,7 @@ func classify(err error) error {
 	if etcdErr, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		code = etcdErr.Code()
 	}
-	// ResourceExhausted is not among them: etcd says ErrNoSpace also of the
-	// transaction with which it runs out of space, after writing it, and gRPC says
-	// it of requests that were cut off.
+	// ResourceExhausted is not among them: gRPC says it of requests that were cut off.
 	switch code {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated,
 		codes.FailedPrecondition, codes.NotFound, codes.Unimplemented:

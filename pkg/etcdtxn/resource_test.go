@@ -113,9 +113,9 @@ func TestReadEachOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = &example.Pod{}
-			found, err := client.Get(t.Context(), pods.Resource, pods.key("theirs"), got)
-			if err != nil || !found {
-				t.Fatalf("Get() = %t, %v", found, err)
+			created, err := client.Get(t.Context(), pods.Resource, pods.key("theirs"), got)
+			if err != nil || created != version(t, theirs) {
+				t.Fatalf("Get() = %d, %v", created, err)
 			}
 			if diff := cmp.Diff(theirs, got); diff != "" {
 				t.Errorf("Get (-written +read):\n%s", diff)
@@ -171,20 +171,20 @@ func TestGet(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := &example.Pod{}
-			found, err := client.Get(t.Context(), pods.Resource, tc.key, got)
-			if found != tc.found || (err != nil) != tc.fails {
-				t.Errorf("Get() = %t, %v", found, err)
+			created, err := client.Get(t.Context(), pods.Resource, tc.key, got)
+			if (created != 0) != tc.found || (err != nil) != tc.fails {
+				t.Errorf("Get() = %d, %v", created, err)
 			}
 			if tc.found && !tc.fails && version(t, got) != at {
 				t.Errorf("version %d, want %d", version(t, got), at)
 			}
 		})
 	}
-	// An object written again is at its newest version, not at its first.
+	// An object written again is at its newest version, and was created at its first.
 	newest := version(t, pods.update(t, "a", func(p *example.Pod) { p.Status.Phase = "Done" }))
 	got := &example.Pod{}
-	if found, err := client.Get(t.Context(), pods.Resource, pods.key("a"), got); !found || err != nil || version(t, got) != newest {
-		t.Errorf("Get() = %t, %v of version %d, want %d", found, err, version(t, got), newest)
+	if created, err := client.Get(t.Context(), pods.Resource, pods.key("a"), got); created != at || err != nil || version(t, got) != newest {
+		t.Errorf("Get() = %d, %v of version %d, want %d, of version %d", created, err, version(t, got), at, newest)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -31,11 +29,14 @@ var ErrNotSettled = errors.New("nothing is left by which the transaction could b
 // transaction writes: whether it became what only this transaction makes it, also if it
 // was changed again since.
 //
+// After ErrNoSpace nothing is on its way any more, so the key is only read: etcd would
+// refuse to write it.
+//
 // Other errors than ErrNotSettled mean that etcd did not answer: it may be tried
 // again.
 func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Object) bool) (written bool, err error) {
 	if t.guard != nil {
-		return t.guard.settle(ctx, t.client.kv)
+		return t.guard.settle(ctx, t.client.kv, t.onItsWay)
 	}
 	for _, w := range t.writes {
 		if w.at == 0 || w.obj == nil {
@@ -57,9 +58,12 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Objec
 				}
 				return isOurs(obj, w.obj), nil
 			}
+			if !t.onItsWay {
+				return false, nil
+			}
 			touch, err := t.client.kv.Txn(ctx).
 				If(clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at)).
-				Then(clientv3.OpPut(w.key, string(kv.Value))).
+				Then(clientv3.OpPut(w.key, "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())).
 				Commit()
 			if err != nil {
 				return false, classify(err)
@@ -70,128 +74,4 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Objec
 		}
 	}
 	return false, ErrNotSettled
-}
-
-// guardTTL is how long the keys of Guards live after they were written, in seconds.
-const guardTTL = 3600
-
-// Guards are keys by which transactions can be settled that update no object. Each
-// server has its own, as many as it has such transactions at the same time. They go
-// with their lease. It is safe for concurrent use.
-type Guards struct {
-	lease  clientv3.Lease
-	prefix string
-
-	mu sync.Mutex
-	// free are the keys that no transaction uses.
-	free []*guard
-	made int
-	// leaseID is good for new keys until renewAt.
-	leaseID clientv3.LeaseID
-	renewAt time.Time
-}
-
-// NewGuards returns guards whose keys begin with prefix, which no other server may
-// use.
-func NewGuards(lease clientv3.Lease, prefix string) *Guards {
-	return &Guards{lease: lease, prefix: prefix}
-}
-
-// guard is the key of one transaction.
-type guard struct {
-	of  *Guards
-	key string
-	// token is what the transaction writes, under a lease.
-	token string
-	lease clientv3.LeaseID
-	// at is the revision at which the transaction expects the key, and next where it was
-	// when it was last heard of: a transaction that is settled again gets the same answer,
-	// and the next transaction expects it there.
-	at, next int64
-}
-
-// Guard lets a transaction be settled by a key that it writes a token into, which
-// must differ from that of every other transaction. It must come after everything
-// else was added, and does nothing if the transaction has no room for it. Release is
-// to be called when the transaction is done with.
-func (t *Txn) Guard(ctx context.Context, of *Guards, token string, now time.Time) error {
-	if len(t.writes) >= MaxOps {
-		return nil
-	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if !now.Before(of.renewAt) {
-		if err := of.grant(ctx); err != nil {
-			return err
-		}
-		of.renewAt = now.Add(guardTTL / 2 * time.Second)
-	}
-	if len(of.free) == 0 {
-		of.made++
-		of.free = append(of.free, &guard{of: of, key: fmt.Sprintf("%s%d", of.prefix, of.made)})
-	}
-	last := len(of.free) - 1
-	t.guard, of.free = of.free[last], of.free[:last]
-	t.guard.token, t.guard.lease = token, of.leaseID
-	return nil
-}
-
-// grant makes another lease for new keys; of.mu is held.
-func (of *Guards) grant(ctx context.Context) error {
-	granted, err := of.lease.Grant(ctx, guardTTL)
-	if err != nil {
-		return fmt.Errorf("making a lease in etcd: %w", err)
-	}
-	of.leaseID = granted.ID
-	return nil
-}
-
-// renew gives a guard another lease than the one that it has, which is gone.
-func (g *guard) renew(ctx context.Context) error {
-	g.of.mu.Lock()
-	defer g.of.mu.Unlock()
-	if g.of.leaseID == g.lease {
-		if err := g.of.grant(ctx); err != nil {
-			return err
-		}
-	}
-	g.lease = g.of.leaseID
-	return nil
-}
-
-// Release gives the guard of a transaction back, if it has one.
-func (t *Txn) Release(of *Guards) {
-	if g := t.guard; g != nil {
-		t.guard = nil
-		g.at = g.next
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		of.free = append(of.free, g)
-	}
-}
-
-// isAt takes in at which revision the key is.
-func (g *guard) isAt(revision int64) { g.at, g.next = revision, revision }
-
-// settle is Settle by a guard.
-func (g *guard) settle(ctx context.Context, kv clientv3.KV) (written bool, err error) {
-	resp, err := kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at)).
-		Then(clientv3.OpPut(g.key, "")).
-		Else(clientv3.OpGet(g.key)).
-		Commit()
-	if err != nil {
-		return false, classify(err)
-	}
-	if resp.Succeeded {
-		g.isAt(resp.Header.Revision)
-		return false, nil
-	}
-	kvs := resp.Responses[0].GetResponseRange().GetKvs()
-	if len(kvs) == 0 {
-		g.next = 0
-		return false, ErrNotSettled
-	}
-	g.next = kvs[0].GetModRevision()
-	return string(kvs[0].GetValue()) == g.token, nil
 }

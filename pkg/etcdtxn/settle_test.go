@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -249,25 +250,14 @@ func guarded(t *testing.T, etcd *kubernetes.Client, guards *etcdtxn.Guards, name
 // has moved, and is committed again.
 func TestGuardIsUsedAgain(t *testing.T) {
 	etcd, _ := start(t)
-	revokeAll := func(t *testing.T) {
-		leases, err := etcd.Leases(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, lease := range leases.Leases {
-			if _, err := etcd.Revoke(t.Context(), lease.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	tests := map[string]struct {
 		happens func(t *testing.T, guards *etcdtxn.Guards)
 		later   time.Duration
 	}{
 		"nothing":                        {happens: func(*testing.T, *etcdtxn.Guards) {}},
 		"a late commit":                  {happens: func(t *testing.T, guards *etcdtxn.Guards) { lateOne(t, etcd, guards) }},
-		"the lease ends":                 {happens: func(t *testing.T, _ *etcdtxn.Guards) { revokeAll(t) }, later: time.Hour},
-		"the lease ends before its time": {happens: func(t *testing.T, _ *etcdtxn.Guards) { revokeAll(t) }},
+		"the lease ends":                 {happens: func(t *testing.T, _ *etcdtxn.Guards) { revokeAll(t, etcd) }, later: time.Hour},
+		"the lease ends before its time": {happens: func(t *testing.T, _ *etcdtxn.Guards) { revokeAll(t, etcd) }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -291,6 +281,19 @@ func TestGuardIsUsedAgain(t *testing.T) {
 				t.Errorf("a claim of the same name: %v", err)
 			}
 		})
+	}
+}
+
+func revokeAll(t *testing.T, etcd *kubernetes.Client) {
+	t.Helper()
+	leases, err := etcd.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lease := range leases.Leases {
+		if _, err := etcd.Revoke(t.Context(), lease.ID); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -319,8 +322,112 @@ func TestGuardsAtTheSameTime(t *testing.T) {
 	if err != nil || len(leases.Leases) != 1 {
 		t.Fatalf("they have %v, %v", leases, err)
 	}
-	if left, err := etcd.TimeToLive(t.Context(), leases.Leases[0].ID, clientv3.WithAttachedKeys()); err != nil || len(left.Keys) != 2 || left.TTL < 1800 {
+	if left, err := etcd.TimeToLive(t.Context(), leases.Leases[0].ID, clientv3.WithAttachedKeys()); err != nil || len(left.Keys) != 4 || left.TTL < 1800 {
 		t.Errorf("they live for %+v, %v", left, err)
+	}
+}
+
+// TestGuardsEnd with their lease, whatever became of their transaction.
+func TestGuardsEnd(t *testing.T) {
+	etcd, _ := start(t)
+	tests := map[string]func(t *testing.T, guards *etcdtxn.Guards) *etcdtxn.Txn{
+		"written": func(t *testing.T, guards *etcdtxn.Guards) *etcdtxn.Txn {
+			txn, err := guarded(t, etcd, guards, "mine", time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return txn
+		},
+		"a conflict": func(t *testing.T, guards *etcdtxn.Guards) *etcdtxn.Txn {
+			claims := newKind(t, etcd, kindOptions{resource: "/claims"})
+			claims.create(t, etcdtxn.NewClient(etcd.KV), "taken")
+			txn, err := guarded(t, etcd, guards, "taken", time.Now())
+			if !errors.Is(err, etcdtxn.ErrConflict) {
+				t.Fatal(err)
+			}
+			return txn
+		},
+		"settled, written": func(t *testing.T, guards *etcdtxn.Guards) *etcdtxn.Txn {
+			u := newUnanswered(t, etcd, after, 0, guards)
+			u.expectSettled(true)
+			return u.Txn
+		},
+		"settled, not written": func(t *testing.T, guards *etcdtxn.Guards) *etcdtxn.Txn {
+			u := newUnanswered(t, etcd, before, 0, guards)
+			u.expectSettled(false)
+			return u.Txn
+		},
+		"not settled": func(t *testing.T, guards *etcdtxn.Guards) *etcdtxn.Txn {
+			return newUnanswered(t, etcd, before, 0, guards).Txn
+		},
+	}
+	for name, end := range tests {
+		t.Run(name, func(t *testing.T) {
+			prefix := "/guards/" + t.Name() + "/"
+			guards := etcdtxn.NewGuards(etcd.Lease, prefix)
+			end(t, guards).Release(guards)
+			resp, err := etcd.KV.Get(t.Context(), prefix, clientv3.WithPrefix())
+			if err != nil || len(resp.Kvs) != 1 || resp.Kvs[0].Lease == 0 {
+				t.Errorf("there are %v, %v, want one key with a lease", resp.Kvs, err)
+			}
+		})
+	}
+}
+
+// TestGuardWithoutItsLease: where the lease of a guard has ended too early, nothing says
+// whether the transaction was written.
+func TestGuardWithoutItsLease(t *testing.T) {
+	etcd, _ := start(t)
+	for _, loses := range []string{before, after} {
+		t.Run(loses, func(t *testing.T) {
+			u := newUnanswered(t, etcd, loses, 0, etcdtxn.NewGuards(etcd.Lease, "/guards/"+t.Name()+"/"))
+			revokeAll(t, etcd)
+			if loses == after {
+				u.claims.remove(t, u.name)
+			}
+			for range 2 {
+				if written, err := u.Settle(t.Context(), u.isOurs); written || !errors.Is(err, etcdtxn.ErrNotSettled) {
+					t.Errorf("Settle() = %t, %v", written, err)
+				}
+			}
+			if u.kv.late == nil {
+				return
+			}
+			if resp, err := u.kv.late.Commit(); err == nil && resp.Succeeded {
+				t.Error("the transaction that was late is written")
+			}
+		})
+	}
+}
+
+// TestLeaseGuards: guards that an earlier version has left without a lease get one, and
+// stay as they are until it ends.
+func TestLeaseGuards(t *testing.T) {
+	etcd, _ := start(t)
+	const left, used, other = "/guards/one/1", "/guards/two/1", "/guardsmen"
+	for _, key := range []string{left, other} {
+		mustAdd(t, etcdPut(t, etcd.KV, key, "as it is"))
+	}
+	live := etcdtxn.NewGuards(etcd.Lease, "/guards/two/")
+	txn, err := guarded(t, etcd, live, "mine", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]*mvccpb.KeyValue{left: raw(t, etcd.KV, left), used: raw(t, etcd.KV, used), other: raw(t, etcd.KV, other)}
+	for range 2 { // the second time it finds nothing
+		mustAdd(t, etcdtxn.LeaseGuards(t.Context(), etcd.Client, "/guards/"))
+	}
+	if is := raw(t, etcd.KV, left); is == nil || is.Lease == 0 || is.Version != 2 || string(is.Value) != "as it is" {
+		t.Errorf("what was left is %v", is)
+	}
+	for _, key := range []string{used, other} {
+		if is := raw(t, etcd.KV, key); is.ModRevision != before[key].ModRevision || is.Lease != before[key].Lease {
+			t.Errorf("%s is written, too: %v", key, is)
+		}
+	}
+	txn.Release(live)
+	if leases, err := etcd.Leases(t.Context()); err != nil || len(leases.Leases) != 2 {
+		t.Errorf("there are leases %v, %v, want that of the server and one more", leases, err)
 	}
 }
 

@@ -44,6 +44,9 @@ type Txn struct {
 	bytes  int
 	// guard is nil unless Guard was called.
 	guard *guard
+	// onItsWay means that etcd may still write the transaction, because a Commit got no
+	// answer.
+	onItsWay bool
 }
 
 type write struct {
@@ -116,6 +119,11 @@ func (t *Txn) Bytes() int { return t.bytes }
 // another refusal of etcd's, nothing written in all these cases, and with
 // ErrUnknownOutcome when no answer came: see Settle.
 func (t *Txn) Commit(ctx context.Context) error {
+	if g := t.guard; g != nil && g.at == 0 {
+		if err := g.put(ctx, t.client.kv); err != nil {
+			return err
+		}
+	}
 	compares := make([]clientv3.Cmp, 0, len(t.writes)+1)
 	puts := make([]clientv3.Op, 0, len(t.writes)+1)
 	reads := make([]clientv3.Op, 0, len(t.writes)+1)
@@ -139,7 +147,9 @@ func (t *Txn) Commit(ctx context.Context) error {
 		return t.Commit(ctx)
 	}
 	if err != nil {
-		return classify(err)
+		err = classify(err)
+		t.onItsWay = t.onItsWay || errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNoSpace)
+		return err
 	}
 	if !resp.Succeeded {
 		conflict := t.conflict(resp)
@@ -180,19 +190,20 @@ func (t *Txn) conflict(resp *clientv3.TxnResponse) *ConflictError {
 	return conflict
 }
 
-// Get reads one object as it is now in etcd, past every cache. found is false
-// where there is none.
-func (c *Client) Get(ctx context.Context, r *Resource, key string, into runtime.Object) (found bool, err error) {
+// Get reads one object as it is now in etcd, past every cache, and returns the revision
+// at which it was created; 0 where there is none.
+func (c *Client) Get(ctx context.Context, r *Resource, key string, into runtime.Object) (created int64, err error) {
 	etcdKey, err := r.etcdKey(key)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	resp, err := c.kv.Get(ctx, etcdKey)
 	if err != nil {
-		return false, fmt.Errorf("reading %s: %w", etcdKey, err)
+		return 0, fmt.Errorf("reading %s: %w", etcdKey, err)
 	}
 	if len(resp.Kvs) == 0 {
-		return false, nil
+		return 0, nil
 	}
-	return true, r.decode(ctx, etcdKey, resp.Kvs[0].Value, resp.Kvs[0].ModRevision, into)
+	kv := resp.Kvs[0]
+	return kv.CreateRevision, r.decode(ctx, etcdKey, kv.Value, kv.ModRevision, into)
 }

@@ -106,8 +106,8 @@ func TestUnknownOutcomeOfAStoppedServer(t *testing.T) {
 	if err := draft("b").Commit(ctx); !errors.Is(err, etcdtxn.ErrUnknownOutcome) {
 		t.Errorf("Commit() = %v", err)
 	}
-	if found, err := client.Get(ctx, pods, pods.Key("ns", "a"), &example.Pod{}); err == nil {
-		t.Errorf("Get() = %t and no error", found)
+	if created, err := client.Get(ctx, pods, pods.Key("ns", "a"), &example.Pod{}); err == nil {
+		t.Errorf("Get() = %d and no error", created)
 	}
 }
 
@@ -236,8 +236,8 @@ func TestCommitAgain(t *testing.T) {
 			}
 			// The caller can find its own claim.
 			mine := &example.Pod{}
-			if found, err := client.Get(t.Context(), claims.Resource, claimKey, mine); err != nil || !found || mine.UID != claim.UID {
-				t.Errorf("Get() = %t, %v, %v", found, err, mine.UID)
+			if created, err := client.Get(t.Context(), claims.Resource, claimKey, mine); err != nil || created != begin+1 || mine.UID != claim.UID {
+				t.Errorf("Get() = %d, %v, %v", created, err, mine.UID)
 			}
 		})
 	}

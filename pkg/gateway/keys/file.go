@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -32,8 +33,10 @@ type File struct {
 	path  string
 	clock clock.PassiveClock
 
-	mu   sync.RWMutex
-	keys map[string]Stored
+	// writing is held while the file is written. Who only reads does not wait for that.
+	writing sync.Mutex
+	mu      sync.RWMutex
+	keys    map[string]Stored // not changed but replaced, under both locks
 }
 
 var _ Backend = (*File)(nil)
@@ -108,8 +111,8 @@ func (f *File) List(_ context.Context, team string) (kept []Stored, _ error) {
 
 // Create implements Backend.
 func (f *File) Create(_ context.Context, key Stored) (Stored, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.writing.Lock()
+	defer f.writing.Unlock()
 	if _, there := f.keys[key.ID]; there {
 		return Stored{}, fmt.Errorf("API key %s is there already", key.ID)
 	}
@@ -117,9 +120,9 @@ func (f *File) Create(_ context.Context, key Stored) (Stored, error) {
 		return Stored{}, fmt.Errorf("%w: there are %d in %s: delete some", ErrLimit, len(f.keys), f.path)
 	}
 	key.CreatedAt = f.clock.Now().UTC().Truncate(time.Second)
-	f.keys[key.ID] = key
-	if err := f.write(); err != nil {
-		delete(f.keys, key.ID)
+	next := maps.Clone(f.keys)
+	next[key.ID] = key
+	if err := f.replace(next); err != nil {
 		return Stored{}, err
 	}
 	return key, nil
@@ -127,16 +130,24 @@ func (f *File) Create(_ context.Context, key Stored) (Stored, error) {
 
 // Delete implements Backend.
 func (f *File) Delete(_ context.Context, id string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	key, ok := f.keys[id]
-	if !ok {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if _, ok := f.keys[id]; !ok {
 		return ErrNotFound
 	}
-	delete(f.keys, id)
-	if err := f.write(); err != nil {
-		f.keys[id] = key // as it is in the file, and after a restart
+	next := maps.Clone(f.keys)
+	delete(next, id)
+	return f.replace(next)
+}
+
+// replace writes the keys to the file, and shows them once they are there. f.writing is
+// held.
+func (f *File) replace(next map[string]Stored) error {
+	if err := f.write(next); err != nil {
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keys = next
 	return nil
 }

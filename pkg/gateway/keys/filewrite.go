@@ -13,11 +13,10 @@ import (
 	"slices"
 )
 
-// write writes the keys to their file, which is there as it was or as it is to be. The lock
-// is held.
-func (f *File) write() error {
-	all := make([]filed, 0, len(f.keys))
-	for _, key := range f.keys {
+// write writes keys to the file, which is there as it was or as it is to be.
+func (f *File) write(keys map[string]Stored) error {
+	all := make([]filed, 0, len(keys))
+	for _, key := range keys {
 		all = append(all, filed{ID: key.ID, Team: key.Team, Name: key.Name, CreatedAt: key.CreatedAt, Makers: key.Makers, Salt: key.Salt, Hash: key.Hash})
 	}
 	slices.SortFunc(all, func(a, b filed) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })

@@ -55,11 +55,11 @@ func (k *Keys) Issue(ctx context.Context, request Request) (Record, string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, issuePatience)
 	defer cancel()
-	turn := k.issuing[k.stripe(request.Team)]
-	if err := turn.Acquire(ctx, 1); err != nil {
+	end, err := k.issuing.take(ctx, request.Team)
+	if err != nil {
 		return Record{}, "", fmt.Errorf("waiting for other keys that are made: %w", err)
 	}
-	defer turn.Release(1)
+	defer end()
 	makers, err := k.makers(ctx, request)
 	if err != nil {
 		return Record{}, "", err

@@ -7,31 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // Keys are the API keys of all teams.
 type Keys struct {
 	backend Backend
-	// issuing are held while a key makes another one, so that those of a team in this
-	// process do not pass MaxPerTeam together. Each is for some of the teams, by a hash.
-	issuing [32]*semaphore.Weighted
-	seed    maphash.Seed
+	// issuing is taken while a key makes another one, so that those of a team in this
+	// process do not pass MaxPerTeam together.
+	issuing turns
 }
 
 // New returns the keys that a backend keeps.
 func New(backend Backend) *Keys {
-	k := &Keys{backend: backend, seed: maphash.MakeSeed()}
-	for i := range k.issuing {
-		k.issuing[i] = semaphore.NewWeighted(1)
-	}
-	return k
-}
-
-func (k *Keys) stripe(team string) uint64 {
-	return maphash.String(k.seed, team) % uint64(len(k.issuing))
+	return &Keys{backend: backend, issuing: turns{teams: map[string]*turn{}}}
 }
 
 // Authenticate says whose a key is. It fails with ErrUnknownKey for everything that is no
