@@ -448,10 +448,21 @@ func testAgentMetadata(t *testing.T, w *words) {
 
 func testAgentDiscovery(t *testing.T, w *words) {
 	found := map[string][]string{}
-	for _, version := range v1alpha1.ServedVersions[1:] {
+	singular := map[string]string{}
+	for _, version := range v1alpha1.ServedVersions {
 		list, err := w.server.Client.Discovery().ServerResourcesForGroupVersion(version.String())
 		if err != nil {
 			t.Fatal(err)
+		}
+		// kubectl takes a name for a singular first, whichever group has it.
+		for _, resource := range list.APIResources {
+			if other := singular[resource.SingularName]; resource.SingularName != "" && other != "" && other != version.Group {
+				t.Errorf("%s and %s both have the singular %s", other, version.Group, resource.SingularName)
+			}
+			singular[resource.SingularName] = version.Group
+		}
+		if version == v1alpha1.SchemeGroupVersion {
+			continue
 		}
 		for _, resource := range list.APIResources {
 			found[version.String()] = append(found[version.String()], resource.Name)
