@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -133,6 +134,9 @@ func (t *templates) plainModel(
 func (t *templates) complete(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *freshModel, most []*int32, lookup podtemplate.Lookup,
 ) (*RefusedError, error) {
+	if refused, err := checkService(claim, e, model.sandbox); refused != nil || err != nil {
+		return refused, err
+	}
 	if refused, err := changeModel(claim, model.sandbox); refused != nil || err != nil {
 		return refused, err
 	}
@@ -147,6 +151,26 @@ func (t *templates) complete(
 		return refused, nil
 	}
 	return tooMany(claim, e, model.limit), nil
+}
+
+// checkService returns why the sandboxes made for a claim cannot have the Services that their
+// template gives them. One of agent-sandbox is called like the claim. A new claim that no
+// pool can serve is refused for it.
+func checkService(claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *v1alpha1.Sandbox) (*RefusedError, error) {
+	name := model.GenerateName + "x"
+	if v1alpha1.OfAgentSandbox(claim) {
+		name = claim.Name
+	}
+	err := v1alpha1.CheckServiceName(model.Spec.Service, name)
+	if err == nil {
+		return nil, nil
+	}
+	err = fmt.Errorf("the template gives each sandbox a Service: %w", err)
+	if len(e.Pools) > 0 || claim.ResourceVersion != "" {
+		return nil, malformed(err)
+	}
+	at := field.NewPath("metadata", "name")
+	return &RefusedError{Message: err.Error(), Errors: field.ErrorList{field.Invalid(at, claim.Name, err.Error())}}, nil
 }
 
 // freshLimit is how many sandboxes like the model a claim may hold. said is what set and
@@ -268,7 +292,7 @@ func malformed(err error) error {
 func isAboutTemplates(err error) bool {
 	for _, known := range []error{
 		podtemplate.ErrTemplateNotFound, podtemplate.ErrTemplateCycle, podtemplate.ErrTemplateKind, podtemplate.ErrPatch, podtemplate.ErrNoTemplate,
-		podtemplate.ErrRevision,
+		podtemplate.ErrVolumes, podtemplate.ErrRevision,
 	} {
 		if errors.Is(err, known) {
 			return true
@@ -312,22 +336,34 @@ func inject(
 		why.Conflict = !slices.ContainsFunc(refused, func(e *field.Error) bool { return e.Type != field.ErrorTypeNotFound })
 		return why, nil
 	}
-	volumes, refused, err := podtemplate.InjectVolumes(template,
-		model.Spec.VolumeClaimTemplates, claim.Spec.VolumeClaimTemplates, policies, volumesPath)
+	volumes, refused, err := injectVolumes(claim, template, model.Spec.VolumeClaimTemplates, policies)
 	if err != nil {
 		return nil, malformed(err)
-	}
-	if most := validation.MaxVolumeClaimTemplates; len(volumes) > most {
-		refused = field.ErrorList{field.TooMany(volumesPath, len(volumes), most)}
-	}
-	if len(refused) == 0 {
-		refused = validation.ValidateMounted(template, claim.Spec.VolumeClaimTemplates, volumesPath)
 	}
 	if len(refused) > 0 {
 		return refusal(v1alpha1.ReasonVolumeClaimTemplatesRejected, refused), nil
 	}
 	model.Spec.Template, model.Spec.VolumeClaimTemplates = template, volumes
 	return nil, nil
+}
+
+// injectVolumes adds the volumes of a claim to have, those of the template. A claim of
+// agent-sandbox is stored before its volumes are validated, and may bring some that no
+// container mounts.
+func injectVolumes(
+	claim *v1alpha1.SandboxClaim, template *runtime.RawExtension, have []runtime.RawExtension, policies *v1alpha1.SandboxTemplateSpec,
+) ([]runtime.RawExtension, field.ErrorList, error) {
+	add := claim.Spec.VolumeClaimTemplates
+	volumes, refused, err := podtemplate.InjectVolumes(template, have, add, policies, volumesPath)
+	switch most := validation.MaxVolumeClaimTemplates; {
+	case err != nil || len(refused) > 0:
+		return nil, refused, err
+	case len(volumes) > most:
+		return nil, field.ErrorList{field.TooMany(volumesPath, len(volumes), most)}, nil
+	case v1alpha1.OfAgentSandbox(claim):
+		return volumes, validation.ValidateVolumeClaimTemplates(add, volumesPath), nil
+	}
+	return volumes, validation.ValidateMounted(template, add, volumesPath), nil
 }
 
 // policiesFor returns the spec of the template whose policies hold for what is made of

@@ -70,6 +70,9 @@ func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *
 	case err != nil:
 		return false, err
 	}
+	if refusedTemplate(set) != nil {
+		return false, nil // the pool goes on with what it has
+	}
 	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {
 		return true, nil
 	}
@@ -145,6 +148,7 @@ type revisionInput struct {
 	set        types.UID
 	generation int64
 	template   [sha256.Size]byte
+	volumes    [sha256.Size]byte
 	// service is whether there is a Service: 0 where nothing is said of it.
 	service int8
 	network bool
@@ -152,7 +156,10 @@ type revisionInput struct {
 
 // of returns the revision of a set whose pod template is resolved.
 func (r *setRevisions) of(set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved) (string, error) {
-	key := revisionInput{set: set.UID, generation: set.Generation, template: sha256.Sum256(resolved.Template.Raw), network: resolved.NetworkManaged}
+	key := revisionInput{
+		set: set.UID, generation: set.Generation, network: resolved.NetworkManaged,
+		template: sha256.Sum256(resolved.Template.Raw), volumes: resolved.SumOfVolumes(),
+	}
 	if resolved.Service != nil {
 		key.service = -1
 		if *resolved.Service {

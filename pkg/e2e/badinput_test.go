@@ -176,16 +176,16 @@ func (b *badInput) runCase(t *testing.T, tc badCase) {
 }
 
 // replacement returns the changed good object as a client sends it that has read
-// the stored one. Without a version a Sandbox would be refused for that.
+// the stored one. Without a version it would be refused for that.
 func (b *badInput) replacement(t *testing.T, tc badCase) string {
 	t.Helper()
 	changed := b.object("good", tc)
-	if stored, ok := b.before["sandboxes/good"]; ok && b.kind == "Sandbox" {
-		var read metav1.PartialObjectMetadata
-		if err := json.Unmarshal([]byte(stored), &read); err != nil {
-			t.Fatal(err)
-		}
-		changed["metadata"].(object)["resourceVersion"] = read.ResourceVersion
+	var read metav1.PartialObjectMetadata
+	if err := json.Unmarshal([]byte(b.request(t, http.MethodGet, b.path+"/good", "", "").body), &read); err != nil {
+		t.Fatal(err)
+	}
+	if metadata, ok := changed["metadata"].(object); ok {
+		metadata["resourceVersion"] = read.ResourceVersion
 	}
 	return encode(t, changed)
 }

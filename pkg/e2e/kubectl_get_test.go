@@ -128,9 +128,10 @@ func testCategory(t *testing.T, k *kubectl) {
 	}
 	k.do(t, "get", "sandbox/alone")
 	k.do(t, "get", "sandbox", "alone")
-	if out := k.do(t, "get", "sandbox", "-o", "name"); strings.Contains(out, "sandboxclaim") || !strings.Contains(out, "sandbox.agents.kruise.io/alone\n") {
+	if out := k.do(t, "get", "sandbox", "-o", "name"); strings.Contains(out, "sandboxclaim") || !strings.Contains(out, "sandbox.agents.x-k8s.io/alone\n") {
 		t.Errorf("get sandbox:\n%s", out)
 	}
+	k.do(t, "get", "sandbox.agents.kruise.io/alone", "-o", "jsonpath={.status.phase}")
 	k.do(t, "delete", "sandbox", "--all", "--wait=false")
 	for _, kept := range []string{"sbc/claim", "sbs/pool", "sbt/template"} {
 		if since := k.do(t, "get", kept, "-o", "jsonpath={.metadata.deletionTimestamp}"); since != "" {

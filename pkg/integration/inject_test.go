@@ -100,7 +100,7 @@ func TestInjection(t *testing.T) {
 		},
 		"of a set, with its patch": {
 			claim: testutil.Claim(patched, "cold", 1, withEnv("TOKEN", "")),
-			env:   env("MODE", "a", "TOKEN", secret), pool: patched.Name,
+			env:   env("MODE", "a", "TOKEN", secret), pool: patched.Name, volumes: []string{dataVolume},
 		},
 		"a volume of its own": {
 			claim: ofTemplate("cold", allowed.Name, 1, withVolume(moreVolume)),

@@ -38,6 +38,9 @@ var (
 	ErrTemplateKind = errors.New("not a kind that can be referred to")
 	// ErrPatch means that a patch is malformed, or does not fit the template.
 	ErrPatch = errors.New("the patch cannot be applied")
+	// ErrVolumes means that the SandboxTemplates of a chain have more volume claim templates
+	// together than one sandbox may have.
+	ErrVolumes = errors.New("too many volumeClaimTemplates")
 	// ErrRevision means that a SandboxTemplate does not have the content of the revision
 	// of a set that it is said to hold, or that a sandbox of a pool refers to another
 	// template than that of its revision. Nothing is made from it.
@@ -79,6 +82,8 @@ type walk struct {
 	service                   *bool
 	maxFresh                  *int32
 	networkManaged, publicDNS bool
+	// volumes are the volume claim templates of all that were referred to so far.
+	volumes []runtime.RawExtension
 }
 
 // begin takes in the template that is named first.
@@ -127,6 +132,9 @@ func (w *walk) names() []string {
 // follow goes from a template to the end of its references.
 func (w *walk) follow(ctx context.Context, from *v1alpha1.SandboxTemplate) (end, error) {
 	for at := from; ; {
+		if at != from {
+			w.volumes = withMoreVolumes(w.volumes, at.Spec.VolumeClaimTemplates)
+		}
 		if at.Spec.Template != nil {
 			return end{
 				kind: v1alpha1.TemplateKindSandboxTemplate, uid: at.UID, version: at.ResourceVersion,

@@ -24,6 +24,9 @@ type Resolved struct {
 	// Chain are the names of the templates on the way, the one that is referred to
 	// first; empty for an inline template.
 	Chain []string
+	// VolumeClaimTemplates are those of the SandboxTemplates of the chain; of several of one
+	// name, the first. They are shared and not to be changed. See WithVolumes.
+	VolumeClaimTemplates []runtime.RawExtension
 	// Service is what the first SandboxTemplate of the chain says of services. It is
 	// shared and not to be changed.
 	Service *bool
@@ -92,9 +95,9 @@ func resolveEmbedded(
 	if embedded.Template != nil { // a patch is for references only
 		return Inline(embedded.Template), nil
 	}
-	// An object of no kind, whose only part is where the walk begins.
+	// An object of no kind: the walk needs only where it begins, and its own volumes.
 	from := &v1alpha1.SandboxTemplate{}
-	from.Spec.TemplateRef = embedded.TemplateRef
+	from.Spec.TemplateRef, from.Spec.VolumeClaimTemplates = embedded.TemplateRef, embedded.VolumeClaimTemplates
 	return resolve(ctx, &walk{lookup: lookup, namespace: namespace}, from, patch, finish)
 }
 
@@ -106,12 +109,16 @@ func resolve(
 	if err != nil {
 		return nil, err
 	}
+	if err := checkVolumes(withMoreVolumes(from.Spec.VolumeClaimTemplates, w.volumes)); err != nil {
+		return nil, w.blame(err)
+	}
 	template, err := finish(ctx, e, patch)
 	if err != nil {
 		return nil, w.blame(err)
 	}
 	return &Resolved{
-		Template: template, Chain: w.names(), Service: w.service, MaxFreshSandboxes: w.maxFresh, NetworkManaged: w.networkManaged,
+		Template: template, VolumeClaimTemplates: w.volumes, Chain: w.names(),
+		Service: w.service, MaxFreshSandboxes: w.maxFresh, NetworkManaged: w.networkManaged,
 	}, nil
 }
 

@@ -66,7 +66,7 @@ func SetRevision(set *v1alpha1.SandboxSet, resolved *Resolved) (string, error) {
 	all := content{
 		Set:                  set.Name,
 		Template:             resolved.Template,
-		VolumeClaimTemplates: set.Spec.VolumeClaimTemplates,
+		VolumeClaimTemplates: resolved.WithVolumes(set.Spec.VolumeClaimTemplates),
 		PersistentContents:   set.Spec.PersistentContents,
 		Runtimes:             set.Spec.Runtimes,
 		PauseStrategy:        set.Spec.PauseStrategy,
@@ -299,7 +299,7 @@ func Materialize(set *v1alpha1.SandboxSet, revision string, resolved *Resolved) 
 		Spec: v1alpha1.SandboxTemplateSpec{
 			EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
 				Template:             resolved.Template.DeepCopy(),
-				VolumeClaimTemplates: spec.VolumeClaimTemplates,
+				VolumeClaimTemplates: resolved.copiedVolumes(spec.VolumeClaimTemplates),
 			},
 			PauseStrategy:      spec.PauseStrategy,
 			PersistentContents: spec.PersistentContents,

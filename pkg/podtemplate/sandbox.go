@@ -85,7 +85,7 @@ func NewSandboxForClaim(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1
 func NewSandboxFromTemplate(template *v1alpha1.SandboxTemplate, resolved *Resolved) (*v1alpha1.Sandbox, error) {
 	spec := template.Spec.DeepCopy()
 	sandbox, err := newSandbox(template.Namespace, template.Name, resolved, v1alpha1.SandboxSpec{
-		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{VolumeClaimTemplates: spec.VolumeClaimTemplates},
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{VolumeClaimTemplates: resolved.copiedVolumes(spec.VolumeClaimTemplates)},
 		PersistentContents:      spec.PersistentContents,
 		Runtimes:                spec.Runtimes,
 		PauseStrategy:           spec.PauseStrategy,
@@ -103,7 +103,7 @@ func newSandboxOfSet(set *v1alpha1.SandboxSet, resolved *Resolved) (*v1alpha1.Sa
 	// The set may come from a cache and is read by others meanwhile.
 	spec := set.Spec.DeepCopy()
 	sandbox, err := newSandbox(set.Namespace, set.Name, resolved, v1alpha1.SandboxSpec{
-		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{VolumeClaimTemplates: spec.VolumeClaimTemplates},
+		EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{VolumeClaimTemplates: resolved.copiedVolumes(spec.VolumeClaimTemplates)},
 		PersistentContents:      spec.PersistentContents,
 		Runtimes:                spec.Runtimes,
 		PauseStrategy:           spec.PauseStrategy,
@@ -160,6 +160,12 @@ func newSandbox(namespace, name string, resolved *Resolved, spec v1alpha1.Sandbo
 		},
 		Spec: spec,
 	}, nil
+}
+
+// CheckService returns an error if sandboxes of a set, or straight from a template, of this
+// name are to have Services that cannot be called as they are.
+func (r *Resolved) CheckService(name string) error {
+	return v1alpha1.CheckServiceName(r.Service, namePrefix(name)+strings.Repeat("x", randomLetters))
 }
 
 // namePrefix is what the names of the sandboxes of a set or template begin with: its

@@ -4,17 +4,20 @@
 package podtemplate
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 )
 
 // errUnnamed is what a volume claim template without a name is refused with.
@@ -37,6 +40,81 @@ func VolumeClaims(sandbox *v1alpha1.Sandbox) ([]*unstructured.Unstructured, erro
 		claims = append(claims, claim)
 	}
 	return claims, nil
+}
+
+// withMoreVolumes returns volume claim templates and those of more whose names are not
+// among them; either as it is if the other is empty. A template without a name is kept, for
+// validation to refuse.
+func withMoreVolumes(volumes, more []runtime.RawExtension) []runtime.RawExtension {
+	switch {
+	case len(more) == 0:
+		return volumes
+	case len(volumes) == 0:
+		return more
+	}
+	names := make(map[string]bool, len(volumes))
+	for i := range volumes {
+		if name, err := claimTemplateName(&volumes[i]); err == nil {
+			names[name] = true
+		}
+	}
+	all := slices.Clone(volumes)
+	for i := range more {
+		if name, err := claimTemplateName(&more[i]); err != nil || !names[name] {
+			all = append(all, more[i])
+		}
+	}
+	return all
+}
+
+// checkVolumes returns an error if a chain brings more volumes than one SandboxTemplate may
+// have.
+func checkVolumes(volumes []runtime.RawExtension) error {
+	if n := len(volumes); n > validation.MaxVolumeClaimTemplates {
+		return fmt.Errorf("%w: %d of at most %d", ErrVolumes, n, validation.MaxVolumeClaimTemplates)
+	}
+	size := 0
+	for i := range volumes {
+		size += len(volumes[i].Raw)
+	}
+	if size > validation.MaxVolumeClaimTemplatesSize {
+		return fmt.Errorf("%w: %d bytes of at most %d", ErrVolumes, size, validation.MaxVolumeClaimTemplatesSize)
+	}
+	return nil
+}
+
+// SumOfVolumes returns a hash that tells the volume claim templates of Resolved apart; it
+// is zero where there are none.
+func (r *Resolved) SumOfVolumes() [sha256.Size]byte {
+	if len(r.VolumeClaimTemplates) == 0 {
+		return [sha256.Size]byte{}
+	}
+	sum := sha256.New()
+	for i := range r.VolumeClaimTemplates {
+		raw := r.VolumeClaimTemplates[i].Raw
+		_, _ = fmt.Fprintf(sum, "%d ", len(raw))
+		_, _ = sum.Write(raw)
+	}
+	return [sha256.Size]byte(sum.Sum(nil))
+}
+
+// WithVolumes returns the volume claim templates of an object that is resolved: its own, and
+// those of the templates that it refers to whose names are not among them. They are shared
+// and not to be changed.
+func (r *Resolved) WithVolumes(own []runtime.RawExtension) []runtime.RawExtension {
+	if r == nil {
+		return own
+	}
+	return withMoreVolumes(own, r.VolumeClaimTemplates)
+}
+
+// copiedVolumes is WithVolumes for the caller to keep and change.
+func (r *Resolved) copiedVolumes(own []runtime.RawExtension) []runtime.RawExtension {
+	volumes := slices.Clone(r.WithVolumes(own))
+	for i := range volumes {
+		volumes[i] = *volumes[i].DeepCopy()
+	}
+	return volumes
 }
 
 func volumeClaim(sandbox *v1alpha1.Sandbox, raw *runtime.RawExtension) (*unstructured.Unstructured, error) {
@@ -69,10 +147,9 @@ func volumeClaim(sandbox *v1alpha1.Sandbox, raw *runtime.RawExtension) (*unstruc
 	labels[v1alpha1.LabelCreatedBy] = v1alpha1.CreatedBySandbox
 	labels[v1alpha1.AgentLabelNameHash] = v1alpha1.NameHash(sandbox.Name)
 	delete(labels, v1alpha1.LabelSandboxName)
-	if len(sandbox.Name) <= validation.LabelValueMaxLength {
+	if len(sandbox.Name) <= utilvalidation.LabelValueMaxLength {
 		labels[v1alpha1.LabelSandboxName] = sandbox.Name
 	}
-	labels[v1alpha1.AgentLabelNameHash] = v1alpha1.NameHash(sandbox.Name)
 	claim := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	claim.SetAPIVersion("v1")
 	claim.SetKind("PersistentVolumeClaim")

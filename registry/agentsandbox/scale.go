@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -112,9 +111,7 @@ func scaleOf(sandbox *v1alpha1.Sandbox) *autoscalingv1.Scale {
 			ResourceVersion:   sandbox.ResourceVersion,
 			CreationTimestamp: sandbox.CreationTimestamp,
 		},
-		Status: autoscalingv1.ScaleStatus{
-			Selector: labels.Set{v1alpha1.AgentLabelNameHash: v1alpha1.NameHash(sandbox.Name)}.String(),
-		},
+		Status: autoscalingv1.ScaleStatus{Selector: agentsv1beta1.SelectorOf(sandbox)},
 	}
 	if !sandbox.Spec.Paused {
 		scale.Spec.Replicas = 1
@@ -170,8 +167,9 @@ func (i *scaledSandbox) UpdatedObject(ctx context.Context, old runtime.Object) (
 	}
 
 	sandbox.Spec.Paused = wanted.Spec.Replicas == 0
-	// The store compares it with the one stored, and takes none as "whatever is".
-	sandbox.ResourceVersion = wanted.ResourceVersion
+	if wanted.ResourceVersion != "" { // the store compares it with the one stored
+		sandbox.ResourceVersion = wanted.ResourceVersion
+	}
 	if sandbox.ManagedFields, err = ownership.ToParent(wanted.ManagedFields); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("managed fields of the scale: %v", err))
 	}

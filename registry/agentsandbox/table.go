@@ -55,7 +55,20 @@ func newWarmPoolTable(c clock.PassiveClock) rest.TableConvertor {
 		base.IntegerColumn("Ready", "How many sandboxes can be claimed now.", func(set row) int32 { return set.Status.AvailableReplicas }),
 		base.IntegerColumn("Desired", "How many sandboxes are wanted.", func(set row) int32 { return ptr.Deref(set.Spec.Replicas, 0) }),
 		base.AgeColumn[row](),
+		base.Wide(base.StringColumn("Reason", "Why the pool is not as it should be.", func(set row) string { return poolTrouble(set).Reason })),
+		base.Wide(base.StringColumn("Message", "What is in the way.", func(set row) string { return poolTrouble(set).Message })),
 	)
+}
+
+// poolTrouble is the condition that says why a pool is not as it should be: that of its
+// template before that of its sandboxes.
+func poolTrouble(set *v1alpha1.SandboxSet) metav1.Condition {
+	for _, kind := range []string{v1alpha1.SetConditionTemplateResolved, v1alpha1.SetConditionAvailable} {
+		if is := meta.FindStatusCondition(set.Status.Conditions, kind); is != nil && is.Status == metav1.ConditionFalse {
+			return metav1.Condition{Reason: is.Reason, Message: base.OrNone(is.Message)}
+		}
+	}
+	return metav1.Condition{Reason: base.None, Message: base.None}
 }
 
 // newSandboxTable prints sandboxes. What they say here is worked out when they are shown.

@@ -119,6 +119,9 @@ func dependencies(sandbox *hub.Sandbox) (metav1.ConditionStatus, string, string)
 	case wanted != nil && *wanted:
 		ready = false
 		message += "; Service does not exist"
+		if err := hub.CheckServiceName(wanted, sandbox.Name); err != nil {
+			message += ": " + err.Error()
+		}
 	}
 	if ready {
 		return metav1.ConditionTrue, ReasonDependenciesReady, message
@@ -141,7 +144,7 @@ func suspendedOf(sandbox *hub.Sandbox) metav1.Condition {
 		suspended.Status = metav1.ConditionUnknown
 		suspended.Reason, suspended.Message = ReasonPodStateUnknown, "The state of the pod is not known yet"
 	case paused.Reason == hub.ReasonPodNotOwned:
-		suspended.Reason, suspended.Message = hub.ReasonPodNotOwned, paused.Message
+		suspended.Reason, suspended.Message = hub.ReasonPodNotOwned, "Refused to delete pod because it is not owned by this sandbox"
 	default:
 		suspended.Reason, suspended.Message = hub.ReasonPodTerminating, "Pod is terminating. Sandbox is suspending"
 	}
@@ -154,16 +157,17 @@ func suspendedOf(sandbox *hub.Sandbox) metav1.Condition {
 // scheduledOf derives the condition PodScheduled, or nil without a pod. A sandbox has kept
 // only what of it keeps the pod from starting.
 func scheduledOf(sandbox *hub.Sandbox) *metav1.Condition {
-	if !HasPod(sandbox) {
+	terminating := isTerminating(sandbox)
+	if !terminating && !HasPod(sandbox) {
 		return nil
 	}
 	scheduled := condition(sandbox, ConditionPodScheduled, metav1.ConditionUnknown,
 		ReasonPodSchedulingUnknown, "Pod does not say whether it is scheduled", runsSince(sandbox))
 	ready := find(sandbox, hub.SandboxConditionReady)
 	switch {
-	case sandbox.Status.NodeName != "" || ready.Reason == hub.ReasonStartContainerFailed:
+	case sandbox.Status.NodeName != "" || ready != nil && ready.Reason == hub.ReasonStartContainerFailed:
 		scheduled.Status, scheduled.Reason, scheduled.Message = metav1.ConditionTrue, ReasonPodScheduled, ""
-	case ready.Reason != hub.ReasonPodReady:
+	case !terminating && ready.Reason != hub.ReasonPodReady:
 		scheduled.Status, scheduled.Reason, scheduled.Message = metav1.ConditionFalse, ready.Reason, ready.Message
 	}
 	return &scheduled
@@ -183,6 +187,12 @@ func runsSince(sandbox *hub.Sandbox) metav1.Time {
 func isSuspended(sandbox *hub.Sandbox) bool {
 	return sandbox.Status.Phase == hub.SandboxPaused &&
 		meta.IsStatusConditionTrue(sandbox.Status.Conditions, hub.SandboxConditionPaused)
+}
+
+// isTerminating reports whether the pod of a sandbox is still there although the sandbox is to
+// have none any more: the status names it until it is gone.
+func isTerminating(sandbox *hub.Sandbox) bool {
+	return sandbox.Status.PodInfo.PodUID != "" && (sandbox.Status.Phase == hub.SandboxPaused || hub.SandboxExpired(sandbox))
 }
 
 // isFinished reports whether the pod of a sandbox ended, and no other is made.

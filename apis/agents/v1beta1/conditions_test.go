@@ -47,6 +47,11 @@ func located(s *hub.Sandbox) {
 	s.Status.PodInfo.PodUID = "pod"
 }
 
+// noService is why there is no Service of the name py3.12.
+var noService = hub.CheckServiceName(func() *bool { wanted := true; return &wanted }(), "py3.12").Error()
+
+func waits(s *hub.Sandbox) { s.Status.PodInfo.PodUID = "pod" }
+
 func suspend(s *hub.Sandbox)      { s.Spec.Paused = true }
 func wantsService(s *hub.Sandbox) { wanted := true; s.Spec.Service = &wanted }
 func hasService(s *hub.Sandbox)   { s.Status.ServiceFQDN = "box.ns.svc.cluster.local" }
@@ -138,9 +143,31 @@ func TestConditionsOf(t *testing.T) {
 				"Suspended False PodTerminating: Pod is terminating. Sandbox is suspending",
 			},
 		},
+		"a name that no Service can have": {
+			with(stored(hub.SandboxRunning, podReady), located, wantsService, func(s *hub.Sandbox) { s.Name = "py3.12" }),
+			[]string{scheduled, "Ready False DependenciesNotReady: Pod is Ready; Service does not exist: " + noService, notSuspended},
+		},
+		"suspending, and its pod is still there": {
+			with(stored(hub.SandboxPaused, ready(no, hub.ReasonPodReady, ""), has(hub.SandboxConditionPaused, no, hub.ReasonPending, "")), located, suspend),
+			[]string{
+				scheduled, "Ready False SandboxSuspended: Sandbox is suspending",
+				"Suspended False PodTerminating: Pod is terminating. Sandbox is suspending",
+			},
+		},
+		"expired, and its pod is still there": {
+			with(stored(hub.SandboxPaused, ready(no, hub.ReasonSandboxExpired, "x")), located),
+			[]string{scheduled, "Ready False SandboxExpired: Sandbox has expired", notSuspended},
+		},
+		"suspending before it is scheduled": {
+			with(stored(hub.SandboxPaused, ready(no, hub.ReasonUnschedulable, "x"), has(hub.SandboxConditionPaused, no, hub.ReasonPending, "")), waits, suspend),
+			[]string{
+				"PodScheduled Unknown PodSchedulingUnknown: Pod does not say whether it is scheduled", "Ready False SandboxSuspended: Sandbox is suspending",
+				"Suspended False PodTerminating: Pod is terminating. Sandbox is suspending",
+			},
+		},
 		"a stranger's pod": {
 			with(stored(hub.SandboxPaused, ready(no, hub.ReasonPodReady, ""), has(hub.SandboxConditionPaused, no, hub.ReasonPodNotOwned, "whose")), suspend),
-			[]string{"Ready False SandboxSuspended: Sandbox is suspending", "Suspended False PodNotOwned: whose"},
+			[]string{"Ready False SandboxSuspended: Sandbox is suspending", "Suspended False PodNotOwned: Refused to delete pod because it is not owned by this sandbox"},
 		},
 		"suspended": {
 			with(stored(hub.SandboxPaused, ready(no, hub.ReasonPodReady, ""), has(hub.SandboxConditionPaused, yes, hub.ReasonStopPauseSucceed, "")), suspend),

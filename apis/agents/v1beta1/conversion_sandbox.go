@@ -56,8 +56,15 @@ func StatusOf(sandbox *hub.Sandbox) SandboxStatus {
 	if ip := sandbox.Status.SandboxIP; ip != "" {
 		status.PodIPs = []string{ip}
 	}
-	if sandbox.Name != "" {
-		status.Selector = hub.AgentLabelNameHash + "=" + hub.NameHash(sandbox.Name)
-	}
+	status.Selector = SelectorOf(sandbox)
 	return status
+}
+
+// SelectorOf is the label selector for the pod of a sandbox, and empty for one that has
+// expired or has no name yet.
+func SelectorOf(sandbox *hub.Sandbox) string {
+	if sandbox.Name == "" || hub.SandboxExpired(sandbox) {
+		return ""
+	}
+	return hub.AgentLabelNameHash + "=" + hub.NameHash(sandbox.Name)
 }

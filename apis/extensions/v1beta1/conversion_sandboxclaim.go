@@ -25,11 +25,7 @@ func ClaimToHub(in *SandboxClaim, out *hub.SandboxClaim) {
 		Env:                   convert.Each(in.Spec.Env, func(in *EnvVar, out *hub.SandboxClaimEnvVar) { *out = hub.SandboxClaimEnvVar(*in) }),
 		VolumeClaimTemplates:  in.Spec.VolumeClaimTemplates,
 	}
-	if l := in.Spec.Lifecycle; l != nil {
-		out.Spec.Lifecycle = &hub.SandboxClaimLifecycle{
-			ShutdownTime: l.ShutdownTime, TTLSecondsAfterFinished: l.TTLSecondsAfterFinished, ShutdownPolicy: hub.ShutdownPolicy(l.ShutdownPolicy),
-		}
-	}
+	out.Spec.Lifecycle = lifecycleToHub(in.Spec.Lifecycle)
 	out.Status = hub.SandboxClaimStatus{Conditions: in.Status.Conditions}
 	if sandbox := in.Status.Sandbox; sandbox.Name != "" || sandbox.PodIPs != nil {
 		out.Status.Sandboxes = []hub.ClaimedSandbox{{Name: sandbox.Name, PodIPs: sandbox.PodIPs}}
@@ -58,14 +54,28 @@ func ClaimFromHub(in *hub.SandboxClaim, out *SandboxClaim) {
 		out.Spec.SandboxTemplateRef = (*SandboxTemplateRef)(in.Spec.SandboxTemplateRef)
 		out.Spec.WarmPool = in.Spec.WarmPool
 	}
-	if l := in.Spec.Lifecycle; l != nil {
-		out.Spec.Lifecycle = &Lifecycle{
-			ShutdownTime: l.ShutdownTime, TTLSecondsAfterFinished: l.TTLSecondsAfterFinished, ShutdownPolicy: ShutdownPolicy(l.ShutdownPolicy),
-		}
-	}
+	out.Spec.Lifecycle = lifecycleFromHub(in.Spec.Lifecycle)
 	out.Status = SandboxClaimStatus{
 		Conditions: seenConditions(in.Status.Conditions, in.Status.ObservedGeneration),
 		Sandbox:    SandboxOf(in),
+	}
+}
+
+func lifecycleToHub(in *Lifecycle) *hub.SandboxClaimLifecycle {
+	if in == nil {
+		return nil
+	}
+	return &hub.SandboxClaimLifecycle{
+		ShutdownTime: in.ShutdownTime, TTLSecondsAfterFinished: in.TTLSecondsAfterFinished, ShutdownPolicy: hub.ShutdownPolicy(in.ShutdownPolicy),
+	}
+}
+
+func lifecycleFromHub(in *hub.SandboxClaimLifecycle) *Lifecycle {
+	if in == nil {
+		return nil
+	}
+	return &Lifecycle{
+		ShutdownTime: in.ShutdownTime, TTLSecondsAfterFinished: in.TTLSecondsAfterFinished, ShutdownPolicy: ShutdownPolicy(in.ShutdownPolicy),
 	}
 }
 

@@ -20,10 +20,14 @@ func WarmPoolToHub(in *SandboxWarmPool, out *hub.SandboxSet) {
 		},
 		UpdateStrategy: hub.SandboxSetUpdateStrategy{Type: hub.SandboxSetUpdateType(in.Spec.UpdateStrategy.Type)},
 	}
+	if defaults := in.Spec.ClaimDefaults; defaults != nil {
+		out.Spec.ClaimDefaults = &hub.SandboxClaimDefaults{Lifecycle: lifecycleToHub(defaults.Lifecycle)}
+	}
 	out.Status = hub.SandboxSetStatus{
 		Replicas:           in.Status.Replicas,
 		AvailableReplicas:  in.Status.ReadyReplicas,
 		ObservedGeneration: in.Status.ObservedGeneration,
+		Conditions:         in.Status.Conditions,
 	}
 }
 
@@ -41,11 +45,15 @@ func WarmPoolFromHub(in *hub.SandboxSet, out *SandboxWarmPool) {
 		SandboxTemplateRef: SandboxTemplateRef{Name: template},
 		UpdateStrategy:     UpdateStrategy{Type: UpdateStrategyType(cmp.Or(in.Spec.UpdateStrategy.Type, hub.SetUpdateRolling))},
 	}
+	if defaults := in.Spec.ClaimDefaults; defaults != nil {
+		out.Spec.ClaimDefaults = &ClaimDefaults{Lifecycle: lifecycleFromHub(defaults.Lifecycle)}
+	}
 	out.Status = SandboxWarmPoolStatus{
 		Replicas:           in.Status.Replicas,
 		ReadyReplicas:      in.Status.AvailableReplicas,
 		Selector:           WarmPoolSelector(in.Name),
 		ObservedGeneration: in.Status.ObservedGeneration,
+		Conditions:         in.Status.Conditions,
 	}
 }
 

@@ -38,6 +38,19 @@ type SandboxWarmPoolSpec struct {
 	// updateStrategy says what happens to sandboxes of an older template.
 	// +optional
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty,omitzero"`
+
+	// claimDefaults is what claims get that are given a sandbox of this pool and do not say
+	// it themselves. It is copied to the claim then, and never to one that has its sandbox.
+	// +optional
+	ClaimDefaults *ClaimDefaults `json:"claimDefaults,omitempty"`
+}
+
+// ClaimDefaults is what a pool gives to claims that do not say it themselves.
+type ClaimDefaults struct {
+	// lifecycle is that of claims without one. It has no shutdownTime: claims that are made
+	// after it would end at once.
+	// +optional
+	Lifecycle *Lifecycle `json:"lifecycle,omitempty"`
 }
 
 // UpdateStrategy says what happens to sandboxes of an older template.
@@ -79,6 +92,14 @@ type SandboxWarmPoolStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions say whether the pool can be kept as it should be. Available is false, with
+	// the reason, while no sandbox can be claimed; TemplateResolved is false while the
+	// template cannot be used.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // SandboxWarmPoolList is a list of warm pools.

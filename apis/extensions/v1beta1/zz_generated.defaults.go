@@ -52,6 +52,11 @@ func SetObjectDefaults_SandboxTemplateList(in *SandboxTemplateList) {
 
 func SetObjectDefaults_SandboxWarmPool(in *SandboxWarmPool) {
 	SetDefaults_SandboxWarmPool(in)
+	if in.Spec.ClaimDefaults != nil {
+		if in.Spec.ClaimDefaults.Lifecycle != nil {
+			SetDefaults_Lifecycle(in.Spec.ClaimDefaults.Lifecycle)
+		}
+	}
 }
 
 func SetObjectDefaults_SandboxWarmPoolList(in *SandboxWarmPoolList) {

@@ -9,6 +9,11 @@
 package v1beta1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClaimDefaults) OpenAPIModelName() string {
+	return "io.x-k8s.agents.extensions.v1beta1.ClaimDefaults"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ClaimedSandbox) OpenAPIModelName() string {
 	return "io.x-k8s.agents.extensions.v1beta1.ClaimedSandbox"
 }

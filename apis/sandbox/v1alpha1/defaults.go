@@ -82,6 +82,9 @@ func SetDefaults_SandboxSet(set *SandboxSet) {
 		maxUnavailable := intstr.FromString(DefaultUpdateMaxUnavailable)
 		set.Spec.UpdateStrategy.MaxUnavailable = &maxUnavailable
 	}
+	if defaults := set.Spec.ClaimDefaults; defaults != nil && defaults.Lifecycle != nil && defaults.Lifecycle.ShutdownPolicy == "" {
+		defaults.Lifecycle.ShutdownPolicy = ShutdownRetain
+	}
 }
 
 // SetDefaults_UpgradeAction fills in what an upgrade command left out.

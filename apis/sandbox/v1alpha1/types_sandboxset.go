@@ -93,6 +93,20 @@ type SandboxSetSpec struct {
 	// go first. From 0 to 100; 10 where it is not set.
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
+	// claimDefaults is what claims of the API of agent-sandbox get that are given a sandbox
+	// of this set and do not say it themselves. It is copied to the claim then, and never to
+	// one that has its sandbox. It has no effect on claims of this API.
+	// +optional
+	ClaimDefaults *SandboxClaimDefaults `json:"claimDefaults,omitempty"`
+}
+
+// SandboxClaimDefaults is what a set gives to claims that do not say it themselves.
+type SandboxClaimDefaults struct {
+	// lifecycle is that of claims without one. It has no shutdownTime: claims that are made
+	// after it would end at once.
+	// +optional
+	Lifecycle *SandboxClaimLifecycle `json:"lifecycle,omitempty"`
 }
 
 // SandboxSetScaleStrategy says how fast a pool grows, and how far while claims wait.

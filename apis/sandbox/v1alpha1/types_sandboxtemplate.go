@@ -26,7 +26,7 @@ type SandboxTemplate struct {
 }
 
 // SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template
-// takes its pod template and service from here; volumeClaimTemplates,
+// takes its pod template, volumeClaimTemplates and service from here;
 // persistentContents, runtimes and pauseStrategy are always the set's own.
 type SandboxTemplateSpec struct {
 	EmbeddedSandboxTemplate `json:",inline"`

@@ -69,6 +69,11 @@ func (in SandboxClaim) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxClaimDefaults) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxClaimDefaults"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SandboxClaimEnvVar) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.SandboxClaimEnvVar"
 }

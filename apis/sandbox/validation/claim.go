@@ -279,7 +279,7 @@ func validateClaimVolumes(volumes []runtime.RawExtension, path *field.Path) fiel
 	if len(volumes) > maxClaimVolumes {
 		return field.ErrorList{field.TooMany(path, len(volumes), maxClaimVolumes)}
 	}
-	return validateVolumeClaimTemplates(volumes, path)
+	return ValidateVolumeClaimTemplates(volumes, path)
 }
 
 // validateInjectionUnchanged keeps what was put into sandboxes already, and may be

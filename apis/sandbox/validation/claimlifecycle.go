@@ -20,7 +20,24 @@ func validateLifecycle(spec, _ *v1alpha1.SandboxClaimSpec, path *field.Path) fie
 	if lifecycle == nil {
 		return nil
 	}
+	return validateLifecycleEnd(lifecycle, path.Child("lifecycle"))
+}
+
+// validateClaimDefaults checks what a set gives to claims: each of them would have the same
+// shutdownTime, also those that are made after it.
+func validateClaimDefaults(defaults *v1alpha1.SandboxClaimDefaults, path *field.Path) field.ErrorList {
+	if defaults == nil || defaults.Lifecycle == nil {
+		return nil
+	}
 	path = path.Child("lifecycle")
+	errs := validateLifecycleEnd(defaults.Lifecycle, path)
+	if defaults.Lifecycle.ShutdownTime != nil {
+		errs = append(errs, field.Forbidden(path.Child("shutdownTime"), "would end all claims of the pool at the same time"))
+	}
+	return errs
+}
+
+func validateLifecycleEnd(lifecycle *v1alpha1.SandboxClaimLifecycle, path *field.Path) field.ErrorList {
 	errs := validateEnum(lifecycle.ShutdownPolicy, shutdownPolicies, path.Child("shutdownPolicy"))
 	if ttl := lifecycle.TTLSecondsAfterFinished; ttl != nil && *ttl < 0 {
 		errs = append(errs, field.Invalid(path.Child("ttlSecondsAfterFinished"), *ttl, "must be at least 0, which is at once"))

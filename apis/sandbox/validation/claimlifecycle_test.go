@@ -14,6 +14,28 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
+// TestValidateClaimDefaults: what a set gives to claims is a lifecycle that a claim can have,
+// without a time that would end all of them at once.
+func TestValidateClaimDefaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		lifecycle v1alpha1.SandboxClaimLifecycle
+		want      []string
+	}{
+		"taken":                   {lifecycle: v1alpha1.SandboxClaimLifecycle{ShutdownPolicy: v1alpha1.ShutdownDelete, TTLSecondsAfterFinished: ptr.To(int32(10))}},
+		"a time":                  {v1alpha1.SandboxClaimLifecycle{ShutdownPolicy: v1alpha1.ShutdownDelete, ShutdownTime: &metav1.Time{Time: time.Unix(0, 0)}}, []string{"spec.claimDefaults.lifecycle.shutdownTime: Forbidden"}},
+		"a negative time to live": {v1alpha1.SandboxClaimLifecycle{ShutdownPolicy: v1alpha1.ShutdownDelete, TTLSecondsAfterFinished: ptr.To(int32(-1))}, []string{"spec.claimDefaults.lifecycle.ttlSecondsAfterFinished: Invalid value"}},
+		"no policy of this name":  {v1alpha1.SandboxClaimLifecycle{ShutdownPolicy: "Keep"}, []string{"spec.claimDefaults.lifecycle.shutdownPolicy: Unsupported value"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := set(t, func(s *v1alpha1.SandboxSet) {
+				s.Spec.ClaimDefaults = &v1alpha1.SandboxClaimDefaults{Lifecycle: &test.lifecycle}
+			})
+			expect(t, ValidateSandboxSet(changed), test.want)
+			expect(t, ValidateSandboxSetUpdate(changed, set(t, func(s *v1alpha1.SandboxSet) { s.Name = changed.Name })), test.want)
+		})
+	}
+}
+
 func TestValidateLifecycle(t *testing.T) {
 	tests := map[string]struct {
 		lifecycle v1alpha1.SandboxClaimLifecycle

@@ -72,7 +72,7 @@ func validateChangedClaims(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path
 	if sameClaims(embedded, old) {
 		return nil
 	}
-	return validateVolumeClaimTemplates(embedded.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))
+	return ValidateVolumeClaimTemplates(embedded.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))
 }
 
 // validateChangedPause takes the type Stop, which is also the default.

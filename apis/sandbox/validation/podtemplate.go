@@ -43,6 +43,10 @@ const (
 // bounds what the start of one sandbox may create.
 const MaxVolumeClaimTemplates = 64
 
+// MaxVolumeClaimTemplatesSize is how many bytes the volume claim templates of a sandbox may
+// take together.
+const MaxVolumeClaimTemplatesSize = maxTemplateSize
+
 // ValidatePodTemplate finds the mistakes that a template can be seen to have
 // without a cluster. What a pod may be is decided by the cluster that runs it,
 // and its rules change with its version.
@@ -181,9 +185,9 @@ func validateContainerList(containers []corev1.Container, path *field.Path, seen
 	return errs
 }
 
-// validateVolumeClaimTemplates finds the mistakes that volume claims can be seen
+// ValidateVolumeClaimTemplates finds the mistakes that volume claims can be seen
 // to have without a cluster.
-func validateVolumeClaimTemplates(templates []runtime.RawExtension, path *field.Path) field.ErrorList {
+func ValidateVolumeClaimTemplates(templates []runtime.RawExtension, path *field.Path) field.ErrorList {
 	if len(templates) > MaxVolumeClaimTemplates {
 		return field.ErrorList{field.TooMany(path, len(templates), MaxVolumeClaimTemplates)}
 	}
@@ -231,9 +235,19 @@ func validateVolumeClaim(claim *corev1.PersistentVolumeClaim, seen sets.Set[stri
 	return errs
 }
 
-// ValidateMounted refuses volumes that no container of a pod template would see: a
-// slip of the pen that costs a volume for every sandbox. What does not decode is
-// reported elsewhere.
+// UnmountedWarnings warns of the volumes of a template that no container of it mounts: each
+// sandbox has them, and cannot use them.
+func UnmountedWarnings(embedded *v1alpha1.EmbeddedSandboxTemplate) []string {
+	var warnings []string
+	for _, err := range ValidateMounted(embedded.Template, embedded.VolumeClaimTemplates, specPath.Child("volumeClaimTemplates")) {
+		warnings = append(warnings, fmt.Sprintf("%s: no container of the template mounts %v", err.Field, err.BadValue))
+	}
+	return warnings
+}
+
+// ValidateMounted refuses volumes that no container of a pod template mounts: a mistake
+// that costs a volume for every sandbox. OpenKruise Agents refuses them in SandboxSets. What
+// does not decode is reported elsewhere.
 func ValidateMounted(raw *runtime.RawExtension, claims []runtime.RawExtension, path *field.Path) field.ErrorList {
 	if raw == nil || len(claims) == 0 {
 		return nil

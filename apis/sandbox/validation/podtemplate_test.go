@@ -141,7 +141,7 @@ func TestValidateVolumeClaimTemplates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// A sandbox that a user makes may have a volume that it does not mount.
 			expect(t, ValidateSandbox(sandbox(t, func(s *v1alpha1.Sandbox) { s.Spec.VolumeClaimTemplates = tc.claims })), tc.want)
-			expect(t, validateVolumeClaimTemplates(tc.claims, specPath.Child("volumeClaimTemplates")), tc.want)
+			expect(t, ValidateVolumeClaimTemplates(tc.claims, specPath.Child("volumeClaimTemplates")), tc.want)
 		})
 	}
 }

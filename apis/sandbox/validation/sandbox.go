@@ -13,6 +13,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -31,7 +32,16 @@ func ValidateSandbox(sandbox *v1alpha1.Sandbox) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&sandbox.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
 	errs = append(errs, validateRetention(sandbox.Annotations, metadataPath.Child("annotations"))...)
 	errs = append(errs, validateEmbeddedTemplate(&sandbox.Spec.EmbeddedSandboxTemplate, specPath)...)
-	return append(errs, validateSandboxSpec(&sandbox.Spec, &v1alpha1.SandboxSpec{}, specPath)...)
+	errs = append(errs, validateSandboxSpec(&sandbox.Spec, &v1alpha1.SandboxSpec{}, specPath)...)
+	return append(errs, validateService(sandbox)...)
+}
+
+// validateService refuses a Service that cannot have the name of the sandbox.
+func validateService(sandbox *v1alpha1.Sandbox) field.ErrorList {
+	if err := v1alpha1.CheckServiceName(sandbox.Spec.Service, sandbox.Name); err != nil {
+		return field.ErrorList{field.Invalid(specPath.Child("service"), true, err.Error())}
+	}
+	return nil
 }
 
 // ValidateSandboxUpdate checks a changed sandbox: what differs from before, so that
@@ -54,6 +64,9 @@ func ValidateSandboxUpdate(sandbox, old *v1alpha1.Sandbox) field.ErrorList {
 	if sandbox.DeletionTimestamp == nil {
 		errs = append(errs, validateChangedTemplate(&sandbox.Spec.EmbeddedSandboxTemplate, &old.Spec.EmbeddedSandboxTemplate, specPath)...)
 		errs = append(errs, validateSandboxSpec(&sandbox.Spec, &old.Spec, specPath)...)
+		if !ptr.Equal(sandbox.Spec.Service, old.Spec.Service) {
+			errs = append(errs, validateService(sandbox)...)
+		}
 	}
 	if len(errs) > 0 || returns {
 		return errs // the comparison is of things that decode
@@ -142,7 +155,7 @@ func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *fi
 			"changing more of a sandbox's template than its metadata; change the SandboxSet, or make a new sandbox")))
 	}
 	if !sameClaims(embedded, old) {
-		errs = append(errs, field.Forbidden(path.Child("volumeClaimTemplates"), "is immutable"))
+		errs = append(errs, field.Forbidden(path.Child("volumeClaimTemplates"), "volumeClaimTemplates is immutable"))
 	}
 	return errs
 }

@@ -189,8 +189,8 @@ func TestValidateSandboxUpdateOfTheTemplate(t *testing.T) {
 			template: `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"b"}],"future":9007199254740992}}`,
 			want:     []string{only},
 		},
-		"other claims": {template: string(old.Spec.Template.Raw), claims: claims("2Gi"), want: []string{"spec.volumeClaimTemplates: Forbidden: is immutable"}},
-		"no claims":    {template: string(old.Spec.Template.Raw), claims: []runtime.RawExtension{}, want: []string{"spec.volumeClaimTemplates: Forbidden: is immutable"}},
+		"other claims": {template: string(old.Spec.Template.Raw), claims: claims("2Gi"), want: []string{"spec.volumeClaimTemplates: Forbidden: volumeClaimTemplates is immutable"}},
+		"no claims":    {template: string(old.Spec.Template.Raw), claims: []runtime.RawExtension{}, want: []string{"spec.volumeClaimTemplates: Forbidden: volumeClaimTemplates is immutable"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

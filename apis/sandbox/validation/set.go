@@ -85,6 +85,7 @@ func validateSetSpec(spec, old *v1alpha1.SandboxSetSpec, path *field.Path) field
 	errs = append(errs, validateUpdateType(spec.UpdateStrategy.Type, path.Child("updateStrategy", "type"))...)
 	errs = append(errs, validateRange(spec.ScaleStrategy.Burst, maxBurst, path.Child("scaleStrategy", "burst"))...)
 	errs = append(errs, validateRange(spec.MaxFreshSandboxes, MaxFreshSandboxes, path.Child("maxFreshSandboxes"))...)
+	errs = append(errs, validateClaimDefaults(spec.ClaimDefaults, path.Child("claimDefaults"))...)
 	errs = append(errs, validateRange(spec.RevisionHistoryLimit, maxRevisionHistory, path.Child("revisionHistoryLimit"))...)
 	return append(errs, validateChangedMaxUnavailable(
 		spec.UpdateStrategy.MaxUnavailable, old.UpdateStrategy.MaxUnavailable, path.Child("updateStrategy"))...)

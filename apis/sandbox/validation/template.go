@@ -46,7 +46,6 @@ func validateTemplateSpec(template *v1alpha1.SandboxTemplate, old *v1alpha1.Sand
 	errs := validateChangedClaims(embedded, before, path)
 	if !samePods(embedded, before) {
 		errs = append(errs, validateNoSelfReference(template, path.Child("templateRef"))...)
-		errs = append(errs, ValidateMounted(embedded.Template, embedded.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
 	}
 	errs = append(errs, validateChangedPause(spec.PauseStrategy, old.PauseStrategy, path)...)
 	errs = append(errs, validateChangedContents(spec.PersistentContents, old.PersistentContents, path)...)

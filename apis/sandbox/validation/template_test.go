@@ -6,6 +6,7 @@ package validation
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
@@ -72,7 +73,6 @@ func TestValidateSandboxTemplate(t *testing.T) {
 			change: func(s *v1alpha1.SandboxTemplate) {
 				s.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(dataClaim)}
 			},
-			want: []string{"spec.volumeClaimTemplates[0].metadata.name: Invalid value: \"data\": must be mounted"},
 		},
 		"volumes with a reference, which may mount them": {change: func(s *v1alpha1.SandboxTemplate) {
 			s.Spec.Template, s.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "base"}
@@ -96,6 +96,21 @@ func TestValidateSandboxTemplate(t *testing.T) {
 	}
 	expect(t, ValidateSandboxTemplate(template(t, func(s *v1alpha1.SandboxTemplate) { s.Name = "a_b" })),
 		[]string{"metadata.name: Invalid value: "})
+}
+
+// TestUnmountedWarnings: a volume that no container mounts is taken, with a warning.
+func TestUnmountedWarnings(t *testing.T) {
+	embedded := template(t, func(s *v1alpha1.SandboxTemplate) {
+		s.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(dataClaim)}
+	}).Spec.EmbeddedSandboxTemplate
+	want := []string{"spec.volumeClaimTemplates[0].metadata.name: no container of the template mounts data"}
+	if diff := cmp.Diff(want, UnmountedWarnings(&embedded)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	embedded.VolumeClaimTemplates = nil
+	if got := UnmountedWarnings(&embedded); len(got) > 0 {
+		t.Errorf("without volumes: %q", got)
+	}
 }
 
 func TestValidateInjectionPolicies(t *testing.T) {

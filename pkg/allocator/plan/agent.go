@@ -62,9 +62,13 @@ func (a *Assessment) tellAgent(p *Plan) {
 	}
 	sb := a.theSandbox(p)
 	a.nameSandbox(sb)
-	if isNew := func(other *v1alpha1.Sandbox) bool { return other == sb }; sb == nil || slices.ContainsFunc(slices.Concat(p.Bound, p.Made), isNew) {
+	isNew := sb != nil && (slices.Contains(p.Bound, sb) || slices.Contains(p.Made, sb))
+	if sb == nil || isNew {
 		// What was wrong with the metadata of another is no more; this one has what the claim says.
 		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced)
+	}
+	if isNew {
+		a.giveDefaults(sb)
 	}
 	ready := claims.AgentReady(a.claim, sb)
 	if sb == nil {
@@ -150,6 +154,27 @@ func (a *Assessment) namePool(sb *v1alpha1.Sandbox) {
 		return
 	}
 	a.claim.Spec.WarmPoolRef = &v1alpha1.SandboxClaimWarmPoolRef{Name: pool}
+}
+
+// giveDefaults gives the claim what the pool of its new sandbox has for claims that do not
+// say it themselves. A claim that has its sandbox keeps what it says.
+func (a *Assessment) giveDefaults(sb *v1alpha1.Sandbox) {
+	if a.claim.Spec.Lifecycle != nil {
+		return
+	}
+	pool := sb.Labels[v1alpha1.LabelSandboxPool]
+	is := func(set *v1alpha1.SandboxSet) bool { return set != nil && set.Name == pool }
+	set := a.Eligible.MakeFrom
+	if !is(set) {
+		i := slices.IndexFunc(a.Eligible.Pools, is)
+		if i < 0 {
+			return
+		}
+		set = a.Eligible.Pools[i]
+	}
+	if defaults := set.Spec.ClaimDefaults; defaults != nil {
+		a.claim.Spec.Lifecycle = defaults.Lifecycle.DeepCopy()
+	}
 }
 
 // whyNone is why the claim has no sandbox.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -193,6 +194,47 @@ func TestMarksOfAgentSandbox(t *testing.T) {
 			}
 			if member.Labels[v1alpha1.AgentLabelPool] == "" {
 				t.Error("the member in the cache is changed")
+			}
+		})
+	}
+}
+
+// TestClaimDefaults: a claim of agent-sandbox without a lifecycle gets that of the pool with
+// its sandbox, whether that was in the pool or is made from it, and never later.
+func TestClaimDefaults(t *testing.T) {
+	defaults := &v1alpha1.SandboxClaimDefaults{Lifecycle: &v1alpha1.SandboxClaimLifecycle{
+		ShutdownPolicy: v1alpha1.ShutdownDelete, TTLSecondsAfterFinished: new(int32(10)),
+	}}
+	own := &v1alpha1.SandboxClaimLifecycle{ShutdownPolicy: v1alpha1.ShutdownRetain}
+	says := func(c *v1alpha1.SandboxClaim) { c.Spec.Lifecycle = own }
+	for name, tc := range map[string]struct {
+		changes      []change
+		defaults     *v1alpha1.SandboxClaimDefaults
+		pooled, made string
+		holds        bool
+		want         *v1alpha1.SandboxClaimLifecycle
+	}{
+		"warm":                {changes: []change{fromAgents}, defaults: defaults, pooled: "a", want: defaults.Lifecycle},
+		"cold":                {changes: []change{fromAgents}, defaults: defaults, made: "m", want: defaults.Lifecycle},
+		"its own":             {changes: []change{fromAgents, says}, defaults: defaults, pooled: "a", want: own},
+		"none":                {changes: []change{fromAgents}, pooled: "a"},
+		"empty":               {changes: []change{fromAgents}, defaults: &v1alpha1.SandboxClaimDefaults{}, pooled: "a"},
+		"without a sandbox":   {changes: []change{fromAgents}, defaults: defaults},
+		"it has its sandbox":  {changes: []change{fromAgents}, defaults: defaults, holds: true},
+		"of agents.kruise.io": {changes: []change{of(1)}, defaults: defaults, pooled: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stateOf(tc.changes...)
+			s.Eligible.MakeFrom.Spec.ClaimDefaults = tc.defaults
+			if tc.holds {
+				s.holds(t, "m")
+			}
+			p := s.next(t, Offer{}, tc.pooled, tc.made)
+			if diff := cmp.Diff(tc.want, p.Claim.Spec.Lifecycle); diff != "" {
+				t.Errorf("lifecycle (-want +got):\n%s", diff)
+			}
+			if got := p.Claim.Spec.Lifecycle; got != nil && got == defaults.Lifecycle {
+				t.Error("the claim shares the lifecycle of the pool")
 			}
 		})
 	}

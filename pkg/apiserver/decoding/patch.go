@@ -53,6 +53,8 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //     (kubectl apply takes a JSON merge patch).
 //  2. What is applied is checked to decode, and to have no unknown fields.
 //     Server-side apply finds that out by its schema alone, and answers 500.
+//  3. kubectl patch, which asks for no validation of fields, is told of unknown ones by an
+//     error: it may mean the object of its name in the other group that has it.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
@@ -62,6 +64,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			handler.ServeHTTP(w, req)
 			return
 		}
+		req = strictForKubectlPatch(req)
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 		if err != nil {
 			handler.ServeHTTP(w, req) // it has an answer for that
@@ -88,6 +91,21 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// strictForKubectlPatch returns a request of kubectl patch that says nothing of unknown fields
+// as one that refuses them, as other commands of kubectl do.
+func strictForKubectlPatch(req *http.Request) *http.Request {
+	query := req.URL.Query()
+	if query.Get("fieldManager") != "kubectl-patch" || query.Has("fieldValidation") {
+		return req
+	}
+	query.Set("fieldValidation", metav1.FieldValidationStrict)
+	strict := *req
+	url := *req.URL
+	url.RawQuery = query.Encode()
+	strict.URL = &url
+	return &strict
 }
 
 // check reads the body, leaves it to be read again, and decodes it.

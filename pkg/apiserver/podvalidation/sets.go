@@ -82,6 +82,8 @@ type judge struct {
 type judged struct {
 	ref           v1alpha1.SandboxTemplateRef
 	patch, claims [sha256.Size]byte
+	// unservable: its sandboxes can have no Services.
+	unservable bool
 }
 
 func newJudge(lookup podtemplate.Lookup, template *v1alpha1.SandboxTemplate) *judge {
@@ -116,6 +118,7 @@ func (j *judge) uses(ctx context.Context, set *v1alpha1.SandboxSet) bool {
 // false where that is not found out, because the request has cost enough.
 func (j *judge) whyNot(ctx context.Context, set *v1alpha1.SandboxSet) (string, bool) {
 	key := judged{ref: *set.Spec.TemplateRef, claims: sumOf(set.Spec.VolumeClaimTemplates...)}
+	key.unservable = (&podtemplate.Resolved{Service: new(true)}).CheckService(set.Name) != nil
 	cost := 0
 	if set.Spec.Patch != nil {
 		key.patch, cost = sumOf(*set.Spec.Patch), len(set.Spec.Patch.Raw)
@@ -149,6 +152,9 @@ func verdict(set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, err error
 	errs = append(errs, validation.ValidateMounted(resolved.Template, set.Spec.VolumeClaimTemplates, claimsPath)...)
 	if len(errs) > 0 {
 		return errs.ToAggregate().Error()
+	}
+	if err := resolved.CheckService(set.Name); err != nil {
+		return "it gives each sandbox a Service: " + err.Error()
 	}
 	return ""
 }

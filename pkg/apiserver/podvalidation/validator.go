@@ -62,6 +62,8 @@ func (v *Validator) ValidateSet(ctx context.Context, set *v1alpha1.SandboxSet) (
 		namespace: set.Namespace,
 		who:       fmt.Sprintf("SandboxSet %s/%s", set.Namespace, set.Name),
 		embedded:  &set.Spec.EmbeddedSandboxTemplate,
+		volumes:   set.Spec.VolumeClaimTemplates,
+		pool:      set.Name,
 		patch:     set.Spec.Patch,
 		missing:   missing,
 		resolve: func(ctx context.Context, patch *runtime.RawExtension) (*podtemplate.Resolved, error) {
@@ -89,7 +91,11 @@ func (v *Validator) ValidateTemplate(ctx context.Context, template *v1alpha1.San
 type subject struct {
 	namespace, who string
 	embedded       *v1alpha1.EmbeddedSandboxTemplate
-	patch          *runtime.RawExtension
+	// volumes are those that a container must mount.
+	volumes []runtime.RawExtension
+	// pool is the name of the set whose sandboxes may have Services; empty for a template.
+	pool  string
+	patch *runtime.RawExtension
 	// missing ends the warning about a reference to what does not exist.
 	missing string
 	// resolve follows the reference and applies a patch.
@@ -100,7 +106,7 @@ func (v *Validator) validate(ctx context.Context, s *subject) (field.ErrorList, 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if s.embedded.Template != nil {
-		result := v.ask(ctx, s, s.embedded.Template)
+		result := v.ask(ctx, s, podtemplate.Inline(s.embedded.Template))
 		return under(templatePath, result.Causes), about(templatePath, result.Warnings)
 	}
 	resolved, err := s.resolve(ctx, s.patch)
@@ -108,22 +114,27 @@ func (v *Validator) validate(ctx context.Context, s *subject) (field.ErrorList, 
 		return s.unresolved(err)
 	}
 	if errs := validation.ValidatePodTemplate(resolved.Template, patchPath); len(errs) > 0 {
-		if v.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool {
-			return len(validation.ValidatePodTemplate(plain, nil)) == 0
+		if v.spoiltByPatch(ctx, s, func(plain *podtemplate.Resolved) bool {
+			return len(validation.ValidatePodTemplate(plain.Template, nil)) == 0
 		}) {
 			return errs, nil
 		}
 		return s.badReference(moved(errs, patchPath, field.NewPath("template"))), nil
 	}
-	if errs := validation.ValidateMounted(resolved.Template, s.embedded.VolumeClaimTemplates, claimsPath); len(errs) > 0 {
+	if errs := validation.ValidateMounted(resolved.Template, s.volumes, claimsPath); len(errs) > 0 {
 		return errs, nil
 	}
-	return v.validateResolved(ctx, s, resolved.Template)
+	if s.pool != "" {
+		if err := resolved.CheckService(s.pool); err != nil {
+			return field.ErrorList{field.Invalid(refPath, s.embedded.TemplateRef.Name, "gives each sandbox a Service: "+err.Error())}, nil
+		}
+	}
+	return v.validateResolved(ctx, s, resolved)
 }
 
 // validateResolved asks the cluster about a template at the end of references.
-func (v *Validator) validateResolved(ctx context.Context, s *subject, template *runtime.RawExtension) (field.ErrorList, []string) {
-	result := v.ask(ctx, s, template)
+func (v *Validator) validateResolved(ctx context.Context, s *subject, resolved *podtemplate.Resolved) (field.ErrorList, []string) {
+	result := v.ask(ctx, s, resolved)
 	at := refPath
 	if s.patch != nil {
 		at = patchPath
@@ -131,31 +142,31 @@ func (v *Validator) validateResolved(ctx context.Context, s *subject, template *
 	if len(result.Causes) == 0 {
 		return nil, about(at, result.Warnings)
 	}
-	if v.spoiltByPatch(ctx, s, func(plain *runtime.RawExtension) bool { return len(v.ask(ctx, s, plain).Causes) == 0 }) {
+	if v.spoiltByPatch(ctx, s, func(plain *podtemplate.Resolved) bool { return len(v.ask(ctx, s, plain).Causes) == 0 }) {
 		return under(patchPath, result.Causes), about(at, result.Warnings)
 	}
 	return s.badReference(under(field.NewPath("template"), result.Causes)), about(at, result.Warnings)
 }
 
 // spoiltByPatch reports whether a bad template is good without its patch.
-func (v *Validator) spoiltByPatch(ctx context.Context, s *subject, good func(*runtime.RawExtension) bool) bool {
+func (v *Validator) spoiltByPatch(ctx context.Context, s *subject, good func(*podtemplate.Resolved) bool) bool {
 	if s.patch == nil {
 		return false
 	}
 	plain, err := s.resolve(ctx, nil)
-	return err == nil && good(plain.Template)
+	return err == nil && good(plain)
 }
 
-// ask makes a pod of a template and asks the cluster about it. Whose template it is
-// makes no difference, so that the result is remembered for all who share it.
-func (v *Validator) ask(ctx context.Context, s *subject, template *runtime.RawExtension) Result {
+// ask makes a pod of a template with its volumes and asks the cluster about it. Whose
+// template it is makes no difference, so that the result is remembered for all who share it.
+func (v *Validator) ask(ctx context.Context, s *subject, resolved *podtemplate.Resolved) Result {
 	if v.Pods == nil {
 		return Result{}
 	}
 	sandbox := &v1alpha1.Sandbox{}
 	sandbox.Namespace, sandbox.Name = s.namespace, dryRunPrefix[:len(dryRunPrefix)-1]
-	sandbox.Spec.Template = template
-	sandbox.Spec.VolumeClaimTemplates = s.embedded.VolumeClaimTemplates
+	sandbox.Spec.Template = resolved.Template
+	sandbox.Spec.VolumeClaimTemplates = resolved.WithVolumes(s.embedded.VolumeClaimTemplates)
 	pod, err := podtemplate.Pod(sandbox, "dry-run")
 	if err != nil {
 		return Result{Warnings: []string{"no pod can be made from it: " + err.Error()}}
@@ -176,7 +187,8 @@ func (s *subject) unresolved(err error) (field.ErrorList, []string) {
 		return nil, []string{fmt.Sprintf("%s: %s; %s", refPath, why, s.missing)}
 	case errors.Is(err, podtemplate.ErrPatch):
 		return field.ErrorList{field.Invalid(patchPath, field.OmitValueType{}, why)}, nil
-	case errors.Is(err, podtemplate.ErrTemplateCycle), errors.Is(err, podtemplate.ErrTemplateKind), errors.Is(err, podtemplate.ErrNoTemplate):
+	case errors.Is(err, podtemplate.ErrTemplateCycle), errors.Is(err, podtemplate.ErrTemplateKind),
+		errors.Is(err, podtemplate.ErrNoTemplate), errors.Is(err, podtemplate.ErrVolumes):
 		return field.ErrorList{field.Invalid(refPath, name, why)}, nil
 	}
 	return nil, []string{fmt.Sprintf("%s: could not be looked up, and is not checked: %s", refPath, why)}

@@ -206,6 +206,59 @@ func TestValidateSet(t *testing.T) {
 	}
 }
 
+// TestServicesOfTheTemplate: a set whose sandboxes cannot have the Services that its template
+// gives them is refused, and warned of where the template comes to say so.
+func TestServicesOfTheTemplate(t *testing.T) {
+	lookup := newStore()
+	pool := set("plain", "")
+	pool.Name = "py3.12"
+	wanted := lookup.sandboxTemplates["plain"].DeepCopy()
+	wanted.Spec.Service = new(true)
+	sets := func(context.Context, string) ([]*v1alpha1.SandboxSet, error) {
+		return []*v1alpha1.SandboxSet{pool, set("plain", "")}, nil
+	}
+	expect(t, New(Options{Lookup: lookup, Sets: sets}).WarnOfSets(t.Context(), wanted), []string{
+		"SandboxSet py3.12 cannot follow this change, and keeps its sandboxes as they are: it gives each sandbox a Service: no Service can have the name",
+	})
+	expect(t, flat(New(Options{Lookup: lookup}).ValidateSet(t.Context(), pool)), nil)
+	lookup.sandboxTemplates["plain"] = wanted
+	expect(t, flat(New(Options{Lookup: lookup}).ValidateSet(t.Context(), pool)), []string{
+		`spec.templateRef: Invalid value: "plain": gives each sandbox a Service: no Service can have the name "py3.12-`,
+	})
+}
+
+// TestVolumesOfTheTemplate: the cluster is asked about pods with the volumes of the template
+// that a set, or another template, refers to, whether or not a container mounts them.
+func TestVolumesOfTheTemplate(t *testing.T) {
+	lookup := newStore()
+	volumes := []runtime.RawExtension{*raw(`{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`)}
+	lookup.sandboxTemplates["plain"].Spec.VolumeClaimTemplates = volumes
+	own := template("own", plain)
+	own.Spec.VolumeClaimTemplates = volumes
+	for name, validate := range map[string]func(*Validator) (field.ErrorList, []string){
+		"a set":      func(v *Validator) (field.ErrorList, []string) { return v.ValidateSet(t.Context(), set("link", "")) },
+		"a template": func(v *Validator) (field.ErrorList, []string) { return v.ValidateTemplate(t.Context(), own) },
+		"one that refers": func(v *Validator) (field.ErrorList, []string) {
+			return v.ValidateTemplate(t.Context(), lookup.sandboxTemplates["link"])
+		},
+		"one that repeats": func(v *Validator) (field.ErrorList, []string) {
+			repeats := referring("repeats", v1alpha1.SandboxTemplateRef{Name: "plain"})
+			repeats.Spec.VolumeClaimTemplates = volumes
+			return v.ValidateTemplate(t.Context(), repeats)
+		},
+	} {
+		asked := &cluster{}
+		expect(t, flat(validate(New(Options{Lookup: lookup, Pods: asked}))), nil)
+		if len(asked.pods) != 1 {
+			t.Fatalf("%s: the cluster was asked about %d pods", name, len(asked.pods))
+		}
+		inPod, _, _ := unstructured.NestedSlice(asked.pods[0].Object, "spec", "volumes")
+		if len(inPod) != 1 || inPod[0].(map[string]any)["name"] != "data" {
+			t.Errorf("%s: volumes of the pod: %v", name, inPod)
+		}
+	}
+}
+
 func TestValidateInline(t *testing.T) {
 	s := set("", "")
 	s.Spec.TemplateRef, s.Spec.Template = nil, raw(`{"spec":{"nodeName":"x","hostname":"y","containers":[{"name":"main","image":"busybox:1"}]}}`)

@@ -43,6 +43,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &sandboxv1alpha1.SandboxApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"):
 		return &sandboxv1alpha1.SandboxClaimApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimDefaults"):
+		return &sandboxv1alpha1.SandboxClaimDefaultsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimEnvVar"):
 		return &sandboxv1alpha1.SandboxClaimEnvVarApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimInplaceUpdateOptions"):

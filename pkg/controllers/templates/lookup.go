@@ -73,6 +73,7 @@ var reasons = []struct {
 	{podtemplate.ErrTemplateKind, v1alpha1.ReasonTemplateKindWrong},
 	{podtemplate.ErrPatch, v1alpha1.ReasonInvalidPatch},
 	{podtemplate.ErrNoTemplate, v1alpha1.ReasonInvalidTemplate},
+	{podtemplate.ErrVolumes, v1alpha1.ReasonInvalidTemplate},
 	{podtemplate.ErrRevision, v1alpha1.ReasonInvalidTemplate},
 	{ErrInvalid, v1alpha1.ReasonInvalidTemplate},
 }

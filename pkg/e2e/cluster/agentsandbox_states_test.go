@@ -59,7 +59,11 @@ func livesAt(ns string, pod, service bool) func(*unstructured.Unstructured) erro
 		if is, fqdn := text(sandbox, "status", "service"), text(sandbox, "status", "serviceFQDN"); is != wantService || fqdn != wantFQDN {
 			return fmt.Errorf("its Service is %q, %q", is, fqdn)
 		}
-		if got, want := text(sandbox, "status", "selector"), v1alpha1.AgentLabelNameHash+"="+v1alpha1.NameHash(name); got != want {
+		want := v1alpha1.AgentLabelNameHash + "=" + v1alpha1.NameHash(name)
+		if ready := agentCondition(sandbox, "Ready"); ready != nil && ready.Reason == v1alpha1.ReasonSandboxExpired {
+			want = ""
+		}
+		if got := text(sandbox, "status", "selector"); got != want {
 			return fmt.Errorf("its selector is %q, want %q", got, want)
 		}
 		return nil
@@ -120,7 +124,8 @@ func TestAgentSandboxStates(t *testing.T) {
 	nextSecond() // times of conditions are whole seconds
 	change("box", `{"operatingMode": "Suspended"}`)
 	await("box", isAgentCondition("Ready", "False SandboxSuspended: Sandbox is suspending"),
-		isAgentCondition("Suspended", "False PodTerminating: Pod is terminating. Sandbox is suspending"))
+		isAgentCondition("Suspended", "False PodTerminating: Pod is terminating. Sandbox is suspending"),
+		isAgentCondition("PodScheduled", agentScheduled))
 	finalizers("null")
 	suspended := await("box", agentIs(map[string]string{"Ready": "False SandboxSuspended: Sandbox is suspended", "Suspended": down}), livesAt(ns, false, true))
 	c.awaitNoPod(t, ns, "box")
@@ -177,10 +182,7 @@ func TestAgentSandboxStates(t *testing.T) {
 	blocked["operatingMode"] = "Suspended"
 	c.makeAgent(t, agentSandboxes, ns, newAgent(agentSandboxes, "Sandbox", "blocked", blocked))
 	await("blocked", func(sandbox *unstructured.Unstructured) error {
-		if is := agentCondition(sandbox, "Suspended"); is == nil || is.Status != metav1.ConditionFalse || is.Reason != "PodNotOwned" {
-			return fmt.Errorf("Suspended is %+v", is)
-		}
-		return nil
+		return isAgentCondition("Suspended", "False PodNotOwned: Refused to delete pod because it is not owned by this sandbox")(sandbox)
 	})
 }
 
@@ -199,6 +201,9 @@ func (c *clients) ownedInAgents(t testing.TB, ns string, sandbox *unstructured.U
 		owner := metav1.GetControllerOf(object)
 		if owner == nil || owner.APIVersion != agentSandboxes.GroupVersion().String() || owner.Kind != "Sandbox" || owner.UID != sandbox.GetUID() {
 			t.Errorf("the %s of a sandbox of agent-sandbox belongs to %v", kind, object.GetOwnerReferences())
+		}
+		if owner != nil && (owner.BlockOwnerDeletion == nil || !*owner.BlockOwnerDeletion) {
+			t.Errorf("the %s does not block the deletion of its owner", kind)
 		}
 		if got, want := object.GetLabels()[v1alpha1.AgentLabelNameHash], v1alpha1.NameHash(name); got != want {
 			t.Errorf("the %s says %q for the hash of the name, want %q", kind, got, want)

@@ -45,6 +45,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		extensionsv1alpha1.SandboxWarmPool{}.OpenAPIModelName():                 schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPool(ref),
 		extensionsv1alpha1.SandboxWarmPoolList{}.OpenAPIModelName():             schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPoolList(ref),
 		extensionsv1alpha1.SandboxWarmPoolSpec{}.OpenAPIModelName():             schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPoolSpec(ref),
+		extensionsv1beta1.ClaimDefaults{}.OpenAPIModelName():                    schema_sandlot_apis_extensions_v1beta1_ClaimDefaults(ref),
 		extensionsv1beta1.ClaimedSandbox{}.OpenAPIModelName():                   schema_sandlot_apis_extensions_v1beta1_ClaimedSandbox(ref),
 		extensionsv1beta1.EnvVar{}.OpenAPIModelName():                           schema_sandlot_apis_extensions_v1beta1_EnvVar(ref),
 		extensionsv1beta1.Lifecycle{}.OpenAPIModelName():                        schema_sandlot_apis_extensions_v1beta1_Lifecycle(ref),
@@ -76,6 +77,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName():                      schema_sandlot_apis_sandbox_v1alpha1_RuntimeConfig(ref),
 		sandboxv1alpha1.Sandbox{}.OpenAPIModelName():                            schema_sandlot_apis_sandbox_v1alpha1_Sandbox(ref),
 		sandboxv1alpha1.SandboxClaim{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_SandboxClaim(ref),
+		sandboxv1alpha1.SandboxClaimDefaults{}.OpenAPIModelName():               schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimDefaults(ref),
 		sandboxv1alpha1.SandboxClaimEnvVar{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimEnvVar(ref),
 		sandboxv1alpha1.SandboxClaimInplaceUpdateOptions{}.OpenAPIModelName():   schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateOptions(ref),
 		sandboxv1alpha1.SandboxClaimInplaceUpdateResources{}.OpenAPIModelName(): schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimInplaceUpdateResources(ref),
@@ -1246,6 +1248,27 @@ func schema_sandlot_apis_extensions_v1alpha1_SandboxWarmPoolSpec(ref common.Refe
 	}
 }
 
+func schema_sandlot_apis_extensions_v1beta1_ClaimDefaults(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimDefaults is what a pool gives to claims that do not say it themselves.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"lifecycle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lifecycle is that of claims without one. It has no shutdownTime: claims that are made after it would end at once.",
+							Ref:         ref(extensionsv1beta1.Lifecycle{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			extensionsv1beta1.Lifecycle{}.OpenAPIModelName()},
+	}
+}
+
 func schema_sandlot_apis_extensions_v1beta1_ClaimedSandbox(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -2018,12 +2041,18 @@ func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolSpec(ref common.Refer
 							Ref:         ref(extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName()),
 						},
 					},
+					"claimDefaults": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimDefaults is what claims get that are given a sandbox of this pool and do not say it themselves. It is copied to the claim then, and never to one that has its sandbox.",
+							Ref:         ref(extensionsv1beta1.ClaimDefaults{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"sandboxTemplateRef"},
 			},
 		},
 		Dependencies: []string{
-			extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName(), extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName()},
+			extensionsv1beta1.ClaimDefaults{}.OpenAPIModelName(), extensionsv1beta1.SandboxTemplateRef{}.OpenAPIModelName(), extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName()},
 	}
 }
 
@@ -2063,9 +2092,32 @@ func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolStatus(ref common.Ref
 							Format:      "int64",
 						},
 					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions say whether the pool can be kept as it should be. Available is false, with the reason, while no sandbox can be claimed; TemplateResolved is false while the template cannot be used.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -2633,6 +2685,27 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaim(ref common.ReferenceCallb
 		},
 		Dependencies: []string{
 			sandboxv1alpha1.SandboxClaimSpec{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimDefaults(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxClaimDefaults is what a set gives to claims that do not say it themselves.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"lifecycle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lifecycle is that of claims without one. It has no shutdownTime: claims that are made after it would end at once.",
+							Ref:         ref(sandboxv1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			sandboxv1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName()},
 	}
 }
 
@@ -3948,12 +4021,18 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 							Format:      "int32",
 						},
 					},
+					"claimDefaults": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimDefaults is what claims of the API of agent-sandbox get that are given a sandbox of this set and do not say it themselves. It is copied to the claim then, and never to one that has its sandbox. It has no effect on claims of this API.",
+							Ref:         ref(sandboxv1alpha1.SandboxClaimDefaults{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"replicas"},
 			},
 		},
 		Dependencies: []string{
-			sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName(), sandboxv1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName(), sandboxv1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName(), sandboxv1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName(), sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			sandboxv1alpha1.PauseStrategy{}.OpenAPIModelName(), sandboxv1alpha1.PodMetadataPolicy{}.OpenAPIModelName(), sandboxv1alpha1.RuntimeConfig{}.OpenAPIModelName(), sandboxv1alpha1.SandboxClaimDefaults{}.OpenAPIModelName(), sandboxv1alpha1.SandboxSetScaleStrategy{}.OpenAPIModelName(), sandboxv1alpha1.SandboxSetUpdateStrategy{}.OpenAPIModelName(), sandboxv1alpha1.SandboxTemplateRef{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -4451,7 +4530,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxTemplateSpec(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template takes its pod template and service from here; volumeClaimTemplates, persistentContents, runtimes and pauseStrategy are always the set's own.",
+				Description: "SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template takes its pod template, volumeClaimTemplates and service from here; persistentContents, runtimes and pauseStrategy are always the set's own.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"templateRef": {

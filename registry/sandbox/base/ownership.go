@@ -48,7 +48,9 @@ var (
 		{"spec.replicas", "spec.replicas"}, {"spec.templateRef.name", "spec.sandboxTemplateRef.name"},
 		{"spec.updateStrategy.type", "spec.updateStrategy.type"}, {"status.replicas", "status.replicas"},
 		{"status.availableReplicas", "status.readyReplicas"}, {"status.observedGeneration", "status.observedGeneration"},
+		{"status.conditions", "status.conditions"},
 	}
+	poolFieldsNow = append(slices.Clone(poolFields), [2]string{"spec.claimDefaults", "spec.claimDefaults"})
 	sandboxFields = sharedFields{
 		{"spec.template", "spec.podTemplate"}, {"spec.volumeClaimTemplates", "spec.volumeClaimTemplates"}, {"spec.service", "spec.service"},
 		{"spec.shutdownTime", "spec.shutdownTime"},
@@ -67,7 +69,10 @@ func fieldsOf(obj runtime.Object, version schema.GroupVersion) sharedFields {
 	case *v1alpha1.SandboxTemplate:
 		return templateFields
 	case *v1alpha1.SandboxSet:
-		return poolFields
+		if old {
+			return poolFields
+		}
+		return poolFieldsNow
 	case *v1alpha1.Sandbox:
 		if old {
 			return append(slices.Clone(sandboxFields), [2]string{"spec.paused", "spec.replicas"})

@@ -40,6 +40,8 @@ type REST struct {
 	// category, where it would be listed twice, and see Watch.
 	OfAgentSandbox bool
 	shortName      string
+	// sharesName: a kind of agent-sandbox has the same name.
+	sharesName bool
 }
 
 var (
@@ -54,8 +56,29 @@ func NewREST(store *genericregistry.Store, shortName string) *REST {
 	return &REST{Store: store, shortName: shortName}
 }
 
-// ShortNames are the names that kubectl takes for the resource.
-func (r *REST) ShortNames() []string { return []string{r.shortName} }
+// NewSharedREST returns what is served of a kind whose name a kind of agent-sandbox has, too.
+func NewSharedREST(store *genericregistry.Store, shortName string) *REST {
+	return &REST{Store: store, shortName: shortName, sharesName: true}
+}
+
+// ShortNames are the names that kubectl takes for the resource. A name that a kind of
+// agent-sandbox has is a mere short name of ours: where both are served, kubectl takes it for
+// the singular of that kind, which comes before all short names.
+func (r *REST) ShortNames() []string {
+	if r.sharesName {
+		return []string{r.shortName, r.Store.GetSingularName()}
+	}
+	return []string{r.shortName}
+}
+
+// GetSingularName is the name of one object. It is not one that kubectl may take for that of
+// a kind of agent-sandbox; without any, kubectl would guess it.
+func (r *REST) GetSingularName() string {
+	if r.sharesName {
+		return r.shortName
+	}
+	return r.Store.GetSingularName()
+}
 
 // Categories are the names that kubectl takes for several resources. None of them may be
 // the name of a kind: kubectl takes a name for a category first.

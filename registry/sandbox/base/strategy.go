@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/apiserver/pkg/warning"
@@ -42,9 +43,10 @@ func (Strategy) NamespaceScoped() bool { return true }
 // into being through PUT would go past the call that binds its sandboxes.
 func (Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
-// AllowUnconditionalUpdate is true: a merge patch that names no
-// resourceVersion, and an update by `kubectl replace`, mean the latest object.
-func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+// AllowUnconditionalUpdate is false, as for custom resources: an update without a
+// resourceVersion would undo what others, and the controllers, have written since the
+// client read the object. Patches and server-side apply need none.
+func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 // Canonicalize does nothing. Raw JSON is canonicalized before validation, in
 // PrepareForCreate and PrepareForUpdate, because the generation depends on it.
@@ -111,6 +113,14 @@ func ForbidVersion(meta *metav1.ObjectMeta) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), storage.ErrResourceVersionSetOnCreate.Error())}
+}
+
+// ForgetVersionOfPatch takes the resourceVersion from an object that a server-side apply
+// creates: of such a one the API server stores any other kind without it, too.
+func ForgetVersionOfPatch(ctx context.Context, meta *metav1.ObjectMeta) {
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
+		meta.ResourceVersion = ""
+	}
 }
 
 // Warn tells the client of what is no error.

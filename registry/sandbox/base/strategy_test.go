@@ -23,8 +23,8 @@ var now = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 
 func TestBase(t *testing.T) {
 	base := NewStrategy(runtime.NewScheme())
-	if !base.NamespaceScoped() || base.AllowCreateOnUpdate(t.Context()) || !base.AllowUnconditionalUpdate(t.Context()) {
-		t.Error("the group is namespaced, PUT does not create, and needs no resourceVersion")
+	if !base.NamespaceScoped() || base.AllowCreateOnUpdate(t.Context()) || base.AllowUnconditionalUpdate(t.Context()) {
+		t.Error("the group is namespaced, PUT does not create, and needs a resourceVersion")
 	}
 	if name := base.GenerateName("a-"); len(name) <= len("a-") {
 		t.Errorf("generated name is %q", name)

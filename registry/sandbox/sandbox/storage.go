@@ -48,7 +48,7 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
-		Sandbox: rights.NewREST(base.NewREST(store, "sbx"), &rights.Guard{
+		Sandbox: rights.NewREST(base.NewSharedREST(store, "sbx"), &rights.Guard{
 			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 		}),
 		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),

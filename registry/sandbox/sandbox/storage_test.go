@@ -47,13 +47,13 @@ func TestConventions(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	rest := newStorage(t, registrytest.New(t)).Sandbox
-	if diff := cmp.Diff([]string{"sbx"}, rest.ShortNames()); diff != "" {
+	if diff := cmp.Diff([]string{"sbx", "sandbox"}, rest.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"sandlot"}, rest.Categories()); diff != "" {
 		t.Error(diff)
 	}
-	if got := rest.GetSingularName(); got != "sandbox" {
+	if got := rest.GetSingularName(); got != "sbx" {
 		t.Errorf("singular is %q", got)
 	}
 }

@@ -49,15 +49,11 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.Sandbox] {
 	}
 }
 
-// AllowUnconditionalUpdate is false, as for custom resources: an update without a
-// resourceVersion would undo what claims and controllers have written since the
-// client read the sandbox. Patches and server-side apply need none.
-func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
-
 // PrepareForCreate replaces the client's status with that of every sandbox at its birth.
 func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	sandbox := obj.(*v1alpha1.Sandbox)
 	base.SetAPI(ctx, sandbox)
+	base.ForgetVersionOfPatch(ctx, &sandbox.ObjectMeta)
 	sandbox.Generation = 1
 	canonicalize(&sandbox.Spec)
 	labelTemplate(sandbox)

@@ -229,13 +229,13 @@ func (g brokenGetter) GetRESTOptions(schema.GroupResource, runtime.Object) (gene
 
 func TestNames(t *testing.T) {
 	r := newTestREST(t, &fakeBinder{})
-	if diff := cmp.Diff([]string{"sbc"}, r.ShortNames()); diff != "" {
+	if diff := cmp.Diff([]string{"sbc", "sandboxclaim"}, r.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"sandlot"}, r.Categories()); diff != "" {
 		t.Error(diff)
 	}
-	if got := r.GetSingularName(); got != "sandboxclaim" {
+	if got := r.GetSingularName(); got != "sbc" {
 		t.Errorf("singular is %q", got)
 	}
 }

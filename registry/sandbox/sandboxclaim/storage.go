@@ -57,7 +57,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 		return Storage{}, err
 	}
 	return Storage{
-		SandboxClaim: &REST{REST: base.NewREST(store, "sbc"), binder: binder},
+		SandboxClaim: &REST{REST: base.NewSharedREST(store, "sbc"), binder: binder},
 		Status:       base.NewStatusREST(store, NewStatusStrategy(strategy)),
 	}, nil
 }

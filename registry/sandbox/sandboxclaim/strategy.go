@@ -66,6 +66,7 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 // claim.
 func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	claim := obj.(*v1alpha1.SandboxClaim)
+	base.ForgetVersionOfPatch(ctx, &claim.ObjectMeta)
 	claim.UID = timed(claim.UID, s.clock.Now())
 	claim.Status = v1alpha1.SandboxClaimStatus{}
 	claim.Generation = 1

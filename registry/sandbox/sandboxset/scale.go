@@ -190,8 +190,9 @@ func (i *scaledObjectInfo) UpdatedObject(ctx context.Context, old runtime.Object
 	}
 
 	set.Spec.Replicas = new(wanted.Spec.Replicas)
-	// The store compares it with the one stored, and takes none as "whatever is".
-	set.ResourceVersion = wanted.ResourceVersion
+	if wanted.ResourceVersion != "" { // the store compares it with the one stored
+		set.ResourceVersion = wanted.ResourceVersion
+	}
 	if set.ManagedFields, err = ownership.ToParent(wanted.ManagedFields); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("managed fields of the scale: %v", err))
 	}

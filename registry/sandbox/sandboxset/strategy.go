@@ -57,8 +57,9 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxSet] {
 
 // PrepareForCreate drops the client's status: it counts what the controller
 // has seen, and it has seen nothing of this set yet.
-func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	set := obj.(*v1alpha1.SandboxSet)
+	base.ForgetVersionOfPatch(ctx, &set.ObjectMeta)
 	set.Status = v1alpha1.SandboxSetStatus{}
 	set.Generation = 1
 	canonicalize(&set.Spec)

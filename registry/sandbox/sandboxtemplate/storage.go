@@ -40,7 +40,7 @@ func NewREST(
 	strategy := NewStrategy(scheme, pods)
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
-	main := base.NewREST(&served, "sbt")
+	main := base.NewSharedREST(&served, "sbt")
 	main.Leaves = newLeaves(pods)
 	return rights.NewREST(main, &rights.Guard{
 		Resource: "sandboxtemplates", Authorizer: may, Owners: owners, Needed: rightsNeeded,

@@ -46,13 +46,13 @@ func TestConventions(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	storage := newStorage(t, registrytest.New(t))
-	if diff := cmp.Diff([]string{"sbt"}, storage.ShortNames()); diff != "" {
+	if diff := cmp.Diff([]string{"sbt", "sandboxtemplate"}, storage.ShortNames()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"sandlot"}, storage.Categories()); diff != "" {
 		t.Error(diff)
 	}
-	if got := storage.GetSingularName(); got != "sandboxtemplate" {
+	if got := storage.GetSingularName(); got != "sbt" {
 		t.Errorf("singular is %q", got)
 	}
 }

@@ -8,10 +8,12 @@ package sandboxtemplate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
@@ -44,8 +46,9 @@ func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
 }
 
 // PrepareForCreate starts the count of changes.
-func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	template := obj.(*v1alpha1.SandboxTemplate)
+	base.ForgetVersionOfPatch(ctx, &template.ObjectMeta)
 	template.Generation = 1
 	canonicalize(&template.Spec)
 }
@@ -120,7 +123,8 @@ func (Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string
 }
 
 func warnings(spec *v1alpha1.SandboxTemplateSpec) []string {
-	return append(validation.NetworkPolicyWarnings(spec), validation.PersistenceWarnings(spec.PersistentContents)...)
+	return slices.Concat(validation.NetworkPolicyWarnings(spec), validation.PersistenceWarnings(spec.PersistentContents),
+		validation.UnmountedWarnings(&spec.EmbeddedSandboxTemplate))
 }
 
 // WarningsOnUpdate warns as for a create, and of sets that cannot follow the change.
@@ -131,7 +135,7 @@ func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object)
 		return nil
 	}
 	told := append(warnings(&template.Spec), validation.NetworkPolicyUpdateWarnings(&template.Spec, &stored.Spec)...)
-	if s.pods == nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) {
+	if s.pods == nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) && ptr.Equal(template.Spec.Service, stored.Spec.Service) {
 		return told
 	}
 	return append(told, s.pods.WarnOfSets(ctx, template)...)

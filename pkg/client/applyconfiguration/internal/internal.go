@@ -195,6 +195,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: io.kruise.agents.v1alpha1.SandboxClaimStatus
       default: {}
+- name: io.kruise.agents.v1alpha1.SandboxClaimDefaults
+  map:
+    fields:
+    - name: lifecycle
+      type:
+        namedType: io.kruise.agents.v1alpha1.SandboxClaimLifecycle
 - name: io.kruise.agents.v1alpha1.SandboxClaimEnvVar
   map:
     fields:
@@ -471,6 +477,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.kruise.agents.v1alpha1.SandboxSetSpec
   map:
     fields:
+    - name: claimDefaults
+      type:
+        namedType: io.kruise.agents.v1alpha1.SandboxClaimDefaults
     - name: maxFreshSandboxes
       type:
         scalar: numeric

@@ -23,7 +23,7 @@ type resolver struct {
 	keepUnused bool
 }
 
-// whole returns a sandbox with its pod template in it, wherever that stands. What
+// whole returns a sandbox with its pod template and volumes in it, wherever they stand. What
 // it returns is not to be changed. A template that cannot be used is a
 // templateError.
 func (r *resolver) whole(ctx context.Context, sandbox *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
@@ -44,7 +44,7 @@ func (r *resolver) whole(ctx context.Context, sandbox *v1alpha1.Sandbox) (*v1alp
 		return nil, err
 	}
 	full := *sandbox
-	full.Spec.Template = resolved.Template
+	full.Spec.Template, full.Spec.VolumeClaimTemplates = resolved.Template, resolved.WithVolumes(sandbox.Spec.VolumeClaimTemplates)
 	return &full, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +54,7 @@ func controllerWith(cache, server shelf) *Controller {
 func TestWhole(t *testing.T) {
 	template := &v1alpha1.SandboxTemplate{}
 	template.Spec.Template = newSandbox().Spec.Template
+	template.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(`{"metadata":{"name":"data"}}`)}}
 	there := shelf{templates: map[string]*v1alpha1.SandboxTemplate{"base": template}}
 	for name, c := range map[string]*Controller{
 		"in the cache":         controllerWith(there, shelf{err: errors.New("was asked")}),
@@ -63,7 +65,10 @@ func TestWhole(t *testing.T) {
 		if err != nil || string(got.Spec.Template.Raw) != string(template.Spec.Template.Raw) || got.Name != sandbox.Name {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
-		if sandbox.Spec.Template != nil {
+		if err == nil && len(got.Spec.VolumeClaimTemplates) != 1 {
+			t.Errorf("%s: without the volumes of the template: %+v", name, got.Spec)
+		}
+		if sandbox.Spec.Template != nil || sandbox.Spec.VolumeClaimTemplates != nil {
 			t.Errorf("%s: the sandbox has changed", name)
 		}
 	}

@@ -29,14 +29,12 @@ func CachedServices() cache.ByObject {
 // serviceOf returns the Service of a sandbox whose pods have this spec. The sandbox has a
 // name that a Service can have, so it is the value of a label, too.
 func serviceOf(sandbox *v1alpha1.Sandbox, spec *corev1.PodSpec) *corev1.Service {
-	owner := v1alpha1.OwnedBySandbox(sandbox)
-	owner.BlockOwnerDeletion = new(false)
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       sandbox.Namespace,
 			Name:            sandbox.Name,
 			Labels:          labelsOf(sandbox),
-			OwnerReferences: []metav1.OwnerReference{*owner},
+			OwnerReferences: []metav1.OwnerReference{*v1alpha1.OwnedBySandbox(sandbox)},
 		},
 		Spec: corev1.ServiceSpec{
 			Type:      corev1.ServiceTypeClusterIP,

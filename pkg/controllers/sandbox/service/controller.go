@@ -6,12 +6,10 @@ package service
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,8 +135,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return c.tell(ctx, sandbox)
 	}
-	if problems := validation.IsDNS1123Label(sandbox.Name); len(problems) > 0 {
-		c.services().Warn(sandbox, "Failed", "No Service can have the name of this sandbox: "+strings.Join(problems, ", "))
+	if err := v1alpha1.CheckServiceName(sandbox.Spec.Service, sandbox.Name); err != nil {
+		c.services().Warn(sandbox, "Failed", err.Error())
 		return reconcile.Result{}, nil
 	}
 	result, err := c.ensure(ctx, sandbox)

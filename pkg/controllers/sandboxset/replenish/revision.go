@@ -4,6 +4,7 @@
 package replenish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ type revisions struct {
 func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targetRevision, error) {
 	revision, resolved, err := r.resolve(ctx, set)
 	if reason := templates.ReasonFor(err); reason != "" {
-		return r.lastTarget(ctx, set, newProblem(reason, err))
+		return r.lastTarget(ctx, set, newProblem(reason, withoutSet(err)))
 	}
 	if err != nil {
 		return targetRevision{}, err
@@ -91,6 +92,10 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	}
 	return t, nil
 }
+
+// withoutSet is an error of ResolveSet without the set, which both APIs call otherwise, and
+// whose condition says it.
+func withoutSet(err error) error { return cmp.Or(errors.Unwrap(err), err) }
 
 // targetWithoutTemplate is the target where the SandboxTemplate for what the spec asks
 // for could not be created: what the pool consisted of until now.
@@ -150,7 +155,7 @@ func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (stri
 		return revision, found, nil
 	}
 	key := client.ObjectKeyFromObject(set)
-	input := resolvedInput{generation: set.Generation, template: found.Template, managed: found.NetworkManaged}
+	input := resolvedInput{generation: set.Generation, template: found.Template, volumes: found.SumOfVolumes(), managed: found.NetworkManaged}
 	if found.Service != nil {
 		input.service = strconv.FormatBool(*found.Service)
 	}
@@ -171,7 +176,10 @@ func validRevision(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) (strin
 	errs = append(errs, validation.ValidateMounted(
 		found.Template, set.Spec.VolumeClaimTemplates, field.NewPath("spec", "volumeClaimTemplates"))...)
 	if err := errs.ToAggregate(); err != nil {
-		return "", fmt.Errorf("SandboxSet %s/%s: %w: %w", set.Namespace, set.Name, templates.ErrInvalid, err)
+		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
+	}
+	if err := found.CheckService(set.Name); err != nil {
+		return "", fmt.Errorf("%w: the template gives each sandbox a Service: %w", templates.ErrInvalid, err)
 	}
 	// Metadata that no sandbox can inherit, say.
 	if _, err := podtemplate.NewSandbox(set, "", found); err != nil {

@@ -4,6 +4,7 @@
 package replenish
 
 import (
+	"crypto/sha256"
 	"sync"
 	"time"
 
@@ -110,6 +111,7 @@ type resolvedRevision struct {
 type resolvedInput struct {
 	generation int64
 	template   *runtime.RawExtension
+	volumes    [sha256.Size]byte
 	service    string
 	managed    bool
 }

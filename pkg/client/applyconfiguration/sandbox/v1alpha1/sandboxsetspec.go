@@ -51,6 +51,10 @@ type SandboxSetSpecApplyConfiguration struct {
 	// that no sandbox uses any more, for a look at them and for a way back. The oldest
 	// go first. From 0 to 100; 10 where it is not set.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+	// claimDefaults is what claims of the API of agent-sandbox get that are given a sandbox
+	// of this set and do not say it themselves. It is copied to the claim then, and never to
+	// one that has its sandbox. It has no effect on claims of this API.
+	ClaimDefaults *SandboxClaimDefaultsApplyConfiguration `json:"claimDefaults,omitempty"`
 }
 
 // SandboxSetSpecApplyConfiguration constructs a declarative configuration of the SandboxSetSpec type for use with
@@ -169,5 +173,13 @@ func (b *SandboxSetSpecApplyConfiguration) WithUpdateStrategy(value *SandboxSetU
 // If called multiple times, the RevisionHistoryLimit field is set to the value of the last call.
 func (b *SandboxSetSpecApplyConfiguration) WithRevisionHistoryLimit(value int32) *SandboxSetSpecApplyConfiguration {
 	b.RevisionHistoryLimit = &value
+	return b
+}
+
+// WithClaimDefaults sets the ClaimDefaults field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClaimDefaults field is set to the value of the last call.
+func (b *SandboxSetSpecApplyConfiguration) WithClaimDefaults(value *SandboxClaimDefaultsApplyConfiguration) *SandboxSetSpecApplyConfiguration {
+	b.ClaimDefaults = value
 	return b
 }

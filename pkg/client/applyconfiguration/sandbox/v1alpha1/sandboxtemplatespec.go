@@ -14,7 +14,7 @@ import (
 // with apply.
 //
 // SandboxTemplateSpec describes a sandbox. A SandboxSet that refers to a template
-// takes its pod template and service from here; volumeClaimTemplates,
+// takes its pod template, volumeClaimTemplates and service from here;
 // persistentContents, runtimes and pauseStrategy are always the set's own.
 type SandboxTemplateSpecApplyConfiguration struct {
 	EmbeddedSandboxTemplateApplyConfiguration `json:",inline"`
