@@ -133,7 +133,7 @@ func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
 	if steps == Done {
 		progress, why = a.setupProgress(sb, a.runtimes)
 	}
-	late := a.expired || !continuous && !a.Now.Before(readyBy(a.claim, sb))
+	late := a.expired || !continuous && !v1alpha1.IsGated(sb) && !a.Now.Before(readyBy(a.claim, sb))
 	switch {
 	case progress == Done:
 		a.ready = append(a.ready, sb)
@@ -281,7 +281,7 @@ func (a *Assessment) until() time.Time {
 		return until // what it has may start for as long as that takes
 	}
 	for _, sb := range a.waiting {
-		if t := readyBy(a.claim, sb); t.Before(until) {
+		if t := readyBy(a.claim, sb); t.Before(until) && !v1alpha1.IsGated(sb) {
 			until = t
 		}
 	}

@@ -50,8 +50,8 @@ func (a *Assessment) fail(failures []failure) {
 		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.Now)
 		if f.setup != nil {
 			a.setupFailed(next, f.setup)
-		} else if a.endImage(next) {
-			a.imageFails = true
+		} else {
+			a.endImage(next)
 		}
 		f.sb = next
 		a.released = append(a.released, next)

@@ -55,11 +55,17 @@ func (a *Assessment) tryEditedImage() {
 	}
 }
 
+// lacksItsImage reports whether a sandbox could not be given the image that the claim asks
+// for now. What became of another image, before the claim was edited, says nothing of this.
+func (a *Assessment) lacksItsImage(sb *v1alpha1.Sandbox) bool {
+	return inplace.LacksImage(sb) && (!asksForImage(a.claim) || inplace.HasImage(sb.Spec.Template, a.claim.Spec.InplaceUpdate.Image))
+}
+
 // endImage notes on a sandbox that is let go that it could not be given its image, also
-// where the node was still trying. It reports whether that is why the sandbox failed.
-func (a *Assessment) endImage(failed *v1alpha1.Sandbox) bool {
+// where the node was still trying.
+func (a *Assessment) endImage(failed *v1alpha1.Sandbox) {
 	if progressOf(failed, a.Now) == Pending && inplace.InProgress(failed) && inplace.GoalOf(failed).Image {
 		inplace.GiveUpImage(failed, a.Now)
 	}
-	return inplace.LacksImage(failed)
+	a.imageFails = a.imageFails || a.lacksItsImage(failed)
 }

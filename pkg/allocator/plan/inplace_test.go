@@ -25,6 +25,7 @@ func reserves(c *v1alpha1.SandboxClaim) { c.Spec.ReserveFailedSandbox = true }
 
 // lacksImage is a sandbox that could not be given the image.
 func lacksImage(sb *v1alpha1.Sandbox) {
+	sb.Spec.Template = podTemplateWith("two")
 	setResized(sb, "no such image")
 	setReady(sb, metav1.ConditionFalse)
 	setImageFailed(sb)
@@ -32,6 +33,7 @@ func lacksImage(sb *v1alpha1.Sandbox) {
 
 // isPulling is a sandbox whose node has failed to pull the image, and tries again.
 func isPulling(sb *v1alpha1.Sandbox) {
+	sb.Spec.Template = podTemplateWith("two")
 	sb.Annotations[v1alpha1.AnnotationInplaceUpdate] = `{"image":true}`
 	meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.SandboxConditionInplaceUpdate, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInplaceUpdating, Message: "not found",
@@ -129,8 +131,8 @@ func templateFor(claim *v1alpha1.SandboxClaim) *runtime.RawExtension {
 func TestImageIsTried(t *testing.T) {
 	hasImage := func(image string, changes ...held) held {
 		return func(sb *v1alpha1.Sandbox) {
-			sb.Spec.Template = podTemplateWith(image)
 			all(changes...)(sb)
+			sb.Spec.Template = podTemplateWith(image)
 		}
 	}
 	pulledTooLong := all(isPulling, func(sb *v1alpha1.Sandbox) {
@@ -161,6 +163,7 @@ func TestImageIsTried(t *testing.T) {
 		"the first was pulled too long": {held: []held{hasImage("two", pulledTooLong)}, takes: 0, told: true},
 		"the first lacked it":           {claim: []change{failed}, takes: 0, told: true},
 		"the claim is edited since":     {claim: []change{failed, edited}, takes: 1},
+		"it lacked the image of before": {held: []held{hasImage("one", lacksImage)}, takes: 1},
 		"the second lacks it":           {claim: []change{lists(0, "a")}, held: []held{hasImage("two", counts), hasImage("two", lacksImage)}, takes: 4, told: true},
 		"all or nothing":                {claim: []change{atOnce}, takes: 5},
 		"all or nothing, it lacked it":  {claim: []change{atOnce, failed}, takes: 0, told: true},
