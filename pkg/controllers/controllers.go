@@ -57,6 +57,9 @@ type Options struct {
 	// EnableWarmPoolEviction lets the cluster autoscaler evict the pods of unused sandboxes
 	// of warm pools: sets with an update type of agent-sandbox.
 	EnableWarmPoolEviction bool
+	// MaxPendingTimeout is for how long a sandbox of a pool may be Pending before it counts
+	// as one that fails to start.
+	MaxPendingTimeout time.Duration
 	// RecycleTimeout is how long it may take to recycle a sandbox.
 	RecycleTimeout time.Duration
 	// ClaimEvents is which claims get events in a cluster.
@@ -101,6 +104,7 @@ func DefaultOptions() Options {
 		PodWorkers:          32,
 		RefillConcurrency:   16,
 		QuietPeriod:         100 * time.Millisecond,
+		MaxPendingTimeout:   replenish.DefaultMaxPendingTimeout,
 		RecycleTimeout:      recycle.DefaultTimeout,
 		ClaimEvents:         ClaimEventsWaiting,
 		Namespace:           DefaultNamespace,
@@ -121,7 +125,8 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	all := []Controller{
 		replenish.New(c, clk, replenish.Options{
 			Workers: o.SandboxSetWorkers, RefillConcurrency: o.RefillConcurrency, QuietPeriod: quiet, Lookup: lookup,
-			Events: !o.Simulate, // without a cluster there is no API for them
+			MaxPendingTimeout: o.MaxPendingTimeout,
+			Events:            !o.Simulate, // without a cluster there is no API for them
 		}),
 		ttl.New(c, clk, o.SandboxClaimWorkers, !o.Simulate && o.ClaimEvents == ClaimEventsAll),
 		follow.New(c, reader, clk, o.SandboxClaimWorkers),

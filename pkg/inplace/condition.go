@@ -95,6 +95,21 @@ func LacksImage(sb *v1alpha1.Sandbox) bool {
 	return meta.IsStatusConditionFalse(sb.Status.Conditions, v1alpha1.SandboxConditionImageUpdated)
 }
 
+// GiveUpImage notes on a sandbox whose image is still to come that it is not waited for any
+// more. The conditions say what the node said last.
+func GiveUpImage(sb *v1alpha1.Sandbox, now time.Time) {
+	p := imageFailed("the image did not run in time")
+	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
+	if update.Message != v1alpha1.InplaceUpdatingMessage {
+		p.Message = cmp.Or(update.Message, p.Message)
+	}
+	generation := update.ObservedGeneration
+	for _, c := range []metav1.Condition{p.Condition(), *p.ImageCondition()} {
+		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&sb.Status.Conditions, c)
+	}
+}
+
 // Failed is the progress of a resize that failed.
 func Failed(why string) Progress {
 	return Progress{Step: StepFailed, Message: v1alpha1.ResizeFailedMessage(why)}

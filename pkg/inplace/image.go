@@ -50,6 +50,7 @@ func stateOf(pod *corev1.Pod) state {
 // template says:
 //
 //	the spec says another one, and nobody asked  StepPatch
+//	the image was not pulled, and will be tried  StepWait
 //	the container waits for what may never come  StepFailed
 //	it was made anew, runs and is ready          StepDone
 //	anything else                                StepWait
@@ -73,6 +74,8 @@ func imageOf(pod *corev1.Pod, template *runtime.RawExtension, resizeRefused stri
 	switch {
 	case status == nil:
 		return Progress{Step: StepWait}
+	case isRetried(status.State.Waiting):
+		return Progress{Step: StepWait, Message: cmp.Or(status.State.Waiting.Message, status.State.Waiting.Reason)}
 	case Stuck(status.State.Waiting):
 		return Progress{Step: StepFailed, Image: ImageFailed, Message: cmp.Or(status.State.Waiting.Message, status.State.Waiting.Reason)}
 	case known.Image == first.Image && !anew(known.LastContainerStatuses[first.Name], status, first.Image):
@@ -90,6 +93,12 @@ func anew(before instance, now *corev1.ContainerStatus, image string) bool {
 		return now.ContainerID != "" && now.ContainerID != before.ContainerID
 	}
 	return now.ContainerID != "" || now.Image == image || now.ImageID != before.ImageID
+}
+
+// HasImage reports whether the first container of a pod template has an image.
+func HasImage(template *runtime.RawExtension, image string) bool {
+	first, err := firstOf(template)
+	return err == nil && first.Image == image
 }
 
 // askImage is the patch that asks for an image.
@@ -124,6 +133,16 @@ var startSteps = []string{"", "ContainerCreating", "PodInitializing"}
 // image that cannot be pulled. nil is one that does not wait.
 func Stuck(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && !slices.Contains(startSteps, waiting.Reason)
+}
+
+// retried are the reasons for which a node could not pull an image and tries again, after
+// a back-off.
+var retried = []string{"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"}
+
+// isRetried reports whether a container waits for an image that its node goes on trying to
+// pull. nil is one that does not wait.
+func isRetried(waiting *corev1.ContainerStateWaiting) bool {
+	return waiting != nil && slices.Contains(retried, waiting.Reason)
 }
 
 func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {

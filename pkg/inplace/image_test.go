@@ -90,8 +90,12 @@ func TestProgressOfAnImage(t *testing.T) {
 		"had it before, and is not ready":       {pod: onePod(runs("two", "two", "id-1"), notReady), is: waiting},
 		"a node that tells no IDs, not yet":     {pod: onePod(runs("two", "one", ""), asked("two", "")), is: waiting},
 		"a node that tells no IDs":              {pod: onePod(runs("two", "two", ""), asked("two", "")), is: done},
-		"cannot be pulled": {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("ImagePullBackOff", `Back-off pulling image "two"`)),
-			is: failed(`Back-off pulling image "two"`)},
+		"cannot be pulled at first": {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("ErrImagePull", "timeout")),
+			is: Progress{Step: StepWait, Message: "timeout"}},
+		"cannot be pulled for now": {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("ImagePullBackOff", `Back-off pulling image "two"`)),
+			is: Progress{Step: StepWait, Message: `Back-off pulling image "two"`}},
+		"its registry is not there": {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("RegistryUnavailable", "")),
+			is: Progress{Step: StepWait, Message: "RegistryUnavailable"}},
 		"is no image":         {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("InvalidImageName", "")), is: failed("InvalidImageName")},
 		"is not there":        {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("ErrImageNeverPull", "absent")), is: failed("absent")},
 		"cannot be created":   {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), waits("CreateContainerConfigError", "no secret")), is: failed("no secret")},
@@ -132,7 +136,7 @@ func TestProgressOfAnImage(t *testing.T) {
 		},
 		"and resources that come later": {pod: onePod(runs("two", "two", "id-2"), asked("two", "id-1"), has(four)), requests: four, limits: four,
 			is: Progress{Step: StepWait, Image: ImageDone}},
-		"fails, whatever becomes of the resources": {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), has(four), waits("ErrImagePull", "no")),
+		"fails, whatever becomes of the resources": {pod: onePod(runs("two", "one", ""), asked("two", "id-1"), has(four), waits("InvalidImageName", "no")),
 			requests: four, limits: four, is: failed("no")},
 	}
 	for name, tc := range tests {

@@ -79,7 +79,7 @@ func ProgressOf(pod *corev1.Pod, template *runtime.RawExtension, goal Goal, told
 	case asks, image.Step == StepFailed:
 		return image
 	case image.Step == StepWait:
-		return Progress{Step: StepWait, Message: resize.Message}
+		return Progress{Step: StepWait, Message: cmp.Or(image.Message, resize.Message)}
 	}
 	resize.Image = image.Image
 	return resize

@@ -95,6 +95,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.PodWorkers, defaults.PodWorkers)
 	orDefault(&o.RefillConcurrency, defaults.RefillConcurrency)
 	orDefault(&o.QuietPeriod, defaults.QuietPeriod)
+	orDefault(&o.MaxPendingTimeout, defaults.MaxPendingTimeout)
 	orDefault(&o.RecycleTimeout, defaults.RecycleTimeout)
 	orDefault(&o.ClaimEvents, defaults.ClaimEvents)
 	orDefault(&o.ClusterDomain, defaults.ClusterDomain)
@@ -143,6 +144,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long claims on a set must pause before its refill begins, while half of the pool is left, but at most five seconds. Negative is no time.")
 	fs.BoolVar(&o.EnableWarmPoolEviction, "enable-warm-pool-eviction", o.EnableWarmPoolEviction,
 		"Let the cluster autoscaler evict the pods of unused sandboxes, unless their template says otherwise, of sets whose update type is Recreate or OnReplenish. Those of other sets keep their nodes.")
+	fs.DurationVar(&o.MaxPendingTimeout, "max-pending-timeout", o.MaxPendingTimeout,
+		"For how long a sandbox of a pool may be Pending before it counts as one that fails to start, for scaleStrategy.maxUnavailable and the condition ScalingLimited. From 15s to 3590s; other values are brought into these bounds.")
 	fs.DurationVar(&o.RecycleTimeout, "recycle-timeout", o.RecycleTimeout,
 		"How long it may take to recycle a sandbox, from the request until its new pod is ready. One that takes longer is given up.")
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),

@@ -93,10 +93,22 @@ const (
 	// is meant to have none. While it is false and sandboxes cannot start, the message says
 	// how many, and why the first of them.
 	SetConditionAvailable = "Available"
+	// SetConditionScalingLimited is true while sandboxes that fail to start use up
+	// scaleStrategy.maxUnavailable, or where that is not set are the whole pool. What sets
+	// the size of a pool should not raise it then.
+	SetConditionScalingLimited = "ScalingLimited"
 	// SetConditionRolledOut is true when all sandboxes of the pool are of the current
 	// revision and available, and stays so until the spec or the revision changes: claims
 	// that take sandboxes away do not change it.
 	SetConditionRolledOut = "RolledOut"
+)
+
+// Reasons of the condition ScalingLimited of a SandboxSet.
+const (
+	// ReasonStartupBudgetAvailable goes with ScalingLimited false.
+	ReasonStartupBudgetAvailable = "StartupBudgetAvailable"
+	// ReasonStartupBudgetExhausted goes with ScalingLimited true.
+	ReasonStartupBudgetExhausted = "StartupBudgetExhausted"
 )
 
 // Reasons of the conditions Available and RolledOut of a SandboxSet.
@@ -159,6 +171,9 @@ const (
 	// SandboxConditionImageUpdated tells of an update in place that was to change the image
 	// whether it did, once that is known: a failed InplaceUpdate may be about the cpu alone.
 	SandboxConditionImageUpdated = "ImageUpdated"
+	// SandboxConditionSchedulingGated is true while the pod waits behind a scheduling gate,
+	// and false since the gates were removed. A sandbox whose pod had none does not have it.
+	SandboxConditionSchedulingGated = "SchedulingGated"
 	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
 	// the claim. While a sandbox is resumed it is about the new pod, and the sandbox is
 	// Resuming for as long as it is False/Pending.
@@ -181,6 +196,10 @@ const (
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
 	ReasonPodCreateFailed = "PodCreateFailed"
+	// ReasonSchedulingGated means that the pod waits behind a scheduling gate, and
+	// ReasonGatesRemoved that it does not any more.
+	ReasonSchedulingGated = "SchedulingGated"
+	ReasonGatesRemoved    = "GatesRemoved"
 	// ReasonUnschedulable means that no node takes the pod. The message is the
 	// scheduler's.
 	ReasonUnschedulable = "Unschedulable"

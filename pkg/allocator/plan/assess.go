@@ -40,6 +40,8 @@ type Assessment struct {
 	// mayHave is how many more sandboxes the claim may have, so that no more can fail than
 	// may.
 	mayHave int
+	// imageFails is whether a sandbox is let go because it could not be given its image.
+	imageFails bool
 	// runtimes are known to be in pod templates, or not.
 	runtimes agentRuntimes
 }
@@ -71,6 +73,7 @@ func Assess(s State) *Assessment {
 		next.Status.ClaimStartTime = &metav1.Time{Time: s.Start}
 	}
 	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
+	a.tryEditedImage()
 	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
@@ -80,7 +83,7 @@ func Assess(s State) *Assessment {
 	reportOn(a, nil)
 	onTheWay := a.starting - len(a.counted) - len(a.released)
 	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
-	a.mayHave = a.credit(onTheWay)
+	a.mayHave = a.whileTried(a.credit(onTheWay), onTheWay)
 	return a
 }
 
@@ -130,7 +133,7 @@ func (a *Assessment) judge(sb *v1alpha1.Sandbox) *failure {
 	if steps == Done {
 		progress, why = a.setupProgress(sb, a.runtimes)
 	}
-	late := a.expired || !continuous && !a.Now.Before(readyBy(a.claim, sb))
+	late := a.expired || !continuous && !v1alpha1.IsGated(sb) && !a.Now.Before(readyBy(a.claim, sb))
 	switch {
 	case progress == Done:
 		a.ready = append(a.ready, sb)
@@ -278,7 +281,7 @@ func (a *Assessment) until() time.Time {
 		return until // what it has may start for as long as that takes
 	}
 	for _, sb := range a.waiting {
-		if t := readyBy(a.claim, sb); t.Before(until) {
+		if t := readyBy(a.claim, sb); t.Before(until) && !v1alpha1.IsGated(sb) {
 			until = t
 		}
 	}

@@ -50,7 +50,10 @@ func (a *Assessment) fail(failures []failure) {
 		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.Now)
 		if f.setup != nil {
 			a.setupFailed(next, f.setup)
+		} else {
+			a.endImage(next)
 		}
+		f.sb = next
 		a.released = append(a.released, next)
 		a.claim.Status.FailedReplicas++
 		if len(causes) < namedCauses {

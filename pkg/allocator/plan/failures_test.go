@@ -67,6 +67,42 @@ func TestLongCauses(t *testing.T) {
 	}
 }
 
+// TestGatedSandboxesAreWaitedFor: a sandbox whose pod waits behind a scheduling gate has the
+// time of its claim, and from the moment when the gates are removed the time of a start.
+func TestGatedSandboxesAreWaitedFor(t *testing.T) {
+	gated := func(status metav1.ConditionStatus, since time.Duration) held {
+		return all(isTooLate, func(sb *v1alpha1.Sandbox) {
+			sb.Status.Conditions = append(sb.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.SandboxConditionSchedulingGated, Status: status, LastTransitionTime: metav1.NewTime(birth.Add(passed - since)),
+			})
+		})
+	}
+	for name, tc := range map[string]struct {
+		held    held
+		expired bool
+		lets    string
+		until   time.Duration
+	}{
+		"no gate":              {held: isTooLate, lets: "a", until: time.Minute},
+		"behind a gate":        {held: gated(metav1.ConditionTrue, time.Hour), until: time.Minute},
+		"at the end":           {held: gated(metav1.ConditionTrue, time.Hour), expired: true, lets: "a", until: time.Minute},
+		"gates removed":        {held: gated(metav1.ConditionFalse, 5*time.Second), until: passed + 26*time.Second},
+		"removed too long ago": {held: gated(metav1.ConditionFalse, 31*time.Second), lets: "a", until: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stateOf(of(1))
+			s.holds(t, "a", tc.held)
+			if tc.expired {
+				expire(&s)
+			}
+			p := s.next(t, Offer{}, "", "")
+			if got := namesOf(p.Released); got != tc.lets || !p.Until.Equal(birth.Add(tc.until)) {
+				t.Errorf("lets go of %q, goes on until %v", got, p.Until)
+			}
+		})
+	}
+}
+
 // TestWhyTheyFail: a cause is told for what fails without a setup, too.
 func TestWhyTheyFail(t *testing.T) {
 	cannotStart := func(sb *v1alpha1.Sandbox) {

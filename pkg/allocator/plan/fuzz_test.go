@@ -114,9 +114,11 @@ func (w *world) turn(lost bool) (p *Plan, written bool) {
 		}
 		return p, true
 	}
-	// There is something new where all or nothing begins again, and where the template is
-	// asked because what was on its way has been let go.
-	news := claims.AllOrNothing(w.claim) && len(p.Released) > 0 || s.Refused == nil && w.state().Refused != nil
+	// There is something new where all or nothing begins again, where the template is
+	// asked because what was on its way has been let go, and where the first sandbox with
+	// the image of the claim counts.
+	news := claims.AllOrNothing(w.claim) && len(p.Released) > 0 || s.Refused == nil && w.state().Refused != nil ||
+		asksForImage(w.claim) && len(p.Bound) > 0
 	if len(all) < s.Room-1 && !news { // a new claim leaves room for a guard
 		if again := w.plan(); again != nil && again.Changes() {
 			w.Errorf("writes again with nothing new:\n%s", cmp.Diff(shown(p), shown(again)))

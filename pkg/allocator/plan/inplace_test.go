@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
@@ -24,13 +25,24 @@ func reserves(c *v1alpha1.SandboxClaim) { c.Spec.ReserveFailedSandbox = true }
 
 // lacksImage is a sandbox that could not be given the image.
 func lacksImage(sb *v1alpha1.Sandbox) {
+	sb.Spec.Template = podTemplateWith("two")
 	setResized(sb, "no such image")
 	setReady(sb, metav1.ConditionFalse)
 	setImageFailed(sb)
 }
 
-// TestImageThatFails: a sandbox without the image is let go at once, or kept, and another
-// takes its place while time remains. The claim tells why.
+// isPulling is a sandbox whose node has failed to pull the image, and tries again.
+func isPulling(sb *v1alpha1.Sandbox) {
+	sb.Spec.Template = podTemplateWith("two")
+	sb.Annotations[v1alpha1.AnnotationInplaceUpdate] = `{"image":true}`
+	meta.SetStatusCondition(&sb.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.SandboxConditionInplaceUpdate, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInplaceUpdating, Message: "not found",
+	})
+	setReady(sb, metav1.ConditionFalse)
+}
+
+// TestImageThatFails: a sandbox without the image is let go at once, or kept, and no other
+// takes its place as long as none has the image. The claim tells why.
 func TestImageThatFails(t *testing.T) {
 	const why = "False Failed: 1 of 1 sandboxes could not be updated in place: a: no such image"
 	before := func(c *v1alpha1.SandboxClaim) {
@@ -48,10 +60,13 @@ func TestImageThatFails(t *testing.T) {
 	}{
 		"let go": {claim: []change{of(1), inPlace}, held: lacksImage, told: why, released: 1},
 		"kept":   {claim: []change{of(1), inPlace, reserves}, held: lacksImage, told: why, released: 1, keptFailed: true},
-		"replaced": {
-			claim: []change{of(1), inPlace}, held: lacksImage, released: 1, bound: 1,
+		"not replaced": {
+			claim: []change{of(1), inPlace}, held: lacksImage, told: why, released: 1,
 			found: []Candidate{{Sandbox: stocked("b"), Template: pooled.Spec.Template, InPlace: inplace.Goal{Image: true}}},
-			told:  "False InplaceUpdating: Updating 1 sandboxes in place",
+		},
+		"still pulled at the end": {
+			claim: []change{of(1), inPlace}, held: isPulling, expired: true, released: 1, ends: true,
+			told: "False Failed: 1 of 1 sandboxes could not be updated in place: a: not found",
 		},
 		"let go at the end":       {claim: []change{of(1), inPlace}, held: lacksImage, expired: true, told: why, released: 1, ends: true},
 		"kept at the end":         {claim: []change{of(1), inPlace, reserves}, held: lacksImage, expired: true, told: why, released: 1, ends: true, keptFailed: true},
@@ -93,6 +108,84 @@ func TestImageThatFails(t *testing.T) {
 			}
 			if timedOut := meta.IsStatusConditionTrue(p.Claim.Status.Conditions, v1alpha1.ClaimConditionTimedOut); timedOut != tc.expired {
 				t.Errorf("timed out: %v", timedOut)
+			}
+		})
+	}
+}
+
+// podTemplateWith is a pod template whose first container has an image.
+func podTemplateWith(image string) *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"containers":[{"name":"c","image":%q}]}}`, image)}
+}
+
+// templateFor is the pod template of the sandboxes that a claim gets.
+func templateFor(claim *v1alpha1.SandboxClaim) *runtime.RawExtension {
+	if asksForImage(claim) {
+		return podTemplateWith(claim.Spec.InplaceUpdate.Image)
+	}
+	return pooled.Spec.Template
+}
+
+// TestImageIsTried: a claim that asks for an image gets one sandbox first, the others when
+// that one counts, and none when it could not have the image.
+func TestImageIsTried(t *testing.T) {
+	hasImage := func(image string, changes ...held) held {
+		return func(sb *v1alpha1.Sandbox) {
+			all(changes...)(sb)
+			sb.Spec.Template = podTemplateWith(image)
+		}
+	}
+	pulledTooLong := all(isPulling, func(sb *v1alpha1.Sandbox) {
+		sb.Annotations[v1alpha1.AnnotationClaimTimestamp] = birth.Add(passed - 31*time.Second).Format(time.RFC3339)
+	})
+	failed := func(c *v1alpha1.SandboxClaim) {
+		c.Status.ObservedGeneration = c.Generation
+		condition(c, birth, v1alpha1.ClaimConditionInplaceUpdate, metav1.ConditionFalse, v1alpha1.ReasonFailed, "no such image")
+	}
+	edited := func(c *v1alpha1.SandboxClaim) { c.Generation++ }
+	noImage := func(c *v1alpha1.SandboxClaim) { c.Spec.InplaceUpdate = nil }
+	tests := map[string]struct {
+		claim []change
+		held  []held
+		takes int
+		// told is whether the claim says that the image failed.
+		told bool
+	}{
+		"no other image":                {claim: []change{noImage}, takes: 5},
+		"at first":                      {takes: 1},
+		"the first starts":              {held: []held{hasImage("two", isResizing)}, takes: 0},
+		"the first is pulled":           {held: []held{hasImage("two", isPulling)}, takes: 0},
+		"the first counts":              {claim: []change{lists(0, "a")}, held: []held{hasImage("two", counts)}, takes: 4},
+		"the first comes to count":      {held: []held{hasImage("two")}, takes: 4},
+		"the first has another image":   {claim: []change{lists(0, "a")}, held: []held{hasImage("one", counts)}, takes: 1},
+		"the first is ended otherwise":  {held: []held{hasImage("two", isResizing, hasEnded(v1alpha1.SandboxFailed))}, takes: 1},
+		"the first lacks it":            {held: []held{hasImage("two", lacksImage)}, takes: 0, told: true},
+		"the first was pulled too long": {held: []held{hasImage("two", pulledTooLong)}, takes: 0, told: true},
+		"the first lacked it":           {claim: []change{failed}, takes: 0, told: true},
+		"the claim is edited since":     {claim: []change{failed, edited}, takes: 1},
+		"it lacked the image of before": {held: []held{hasImage("one", lacksImage)}, takes: 1},
+		"the second lacks it":           {claim: []change{lists(0, "a")}, held: []held{hasImage("two", counts), hasImage("two", lacksImage)}, takes: 4, told: true},
+		"all or nothing":                {claim: []change{atOnce}, takes: 5},
+		"all or nothing, it lacked it":  {claim: []change{atOnce, failed}, takes: 0, told: true},
+		"rather fails than waits":       {claim: []change{orFails}, takes: 5},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := stateOf(append([]change{of(5), inPlace}, tc.claim...)...)
+			for i, is := range tc.held {
+				s.holds(t, string("ab"[i]), is)
+			}
+			a := Assess(s)
+			if got := a.Needs().Take; got != tc.takes {
+				t.Errorf("looks for %d sandboxes, want %d", got, tc.takes)
+			}
+			p := s.next(t, Offer{}, "", "")
+			told := meta.FindStatusCondition(p.Claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
+			if got := told != nil && told.Reason == v1alpha1.ReasonFailed; got != tc.told {
+				t.Errorf("the claim says %+v", told)
+			}
+			if p.Wants.Need != tc.takes {
+				t.Errorf("waits for %d sandboxes, want %d", p.Wants.Need, tc.takes)
 			}
 		})
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
-	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // Next works out the next true state that can be written now: what the claim holds,
@@ -132,7 +131,7 @@ func settle(a *Assessment, p *Plan) {
 	var lost resizes
 	for _, sb := range p.Released {
 		leaving[sb.Name] = true
-		if inplace.LacksImage(sb) {
+		if a.lacksItsImage(sb) {
 			lost.add(sb)
 		}
 	}

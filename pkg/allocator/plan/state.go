@@ -165,8 +165,14 @@ func (e *RefusedError) Error() string { return e.Message }
 
 // readyBy is when a sandbox that a claim holds has failed if it is not ready. The
 // time at which it became the claim's is known to the second, so there is one more.
+// The time that its pod has waited behind a scheduling gate does not count, and while it
+// does the sandbox has the time of the claim: another one would wait in the same way.
 func readyBy(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) time.Time {
-	return boundAt(sb).Add(durationOr(claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout) + time.Second)
+	since := boundAt(sb)
+	if removed := v1alpha1.GatesRemovedAt(sb); removed.After(since) {
+		since = removed
+	}
+	return since.Add(durationOr(claim.Spec.WaitReadyTimeout, v1alpha1.DefaultWaitReadyTimeout) + time.Second)
 }
 
 // boundAt is when a sandbox became its claim's: when it was made for it, or taken

@@ -312,7 +312,7 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 		stock = nil
 	}
 	for _, sb := range stock[:min(len(stock), needs.Take)] {
-		c := Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: "lock"}
+		c := Candidate{Sandbox: sb, Template: templateFor(a.Claim), Lock: "lock"}
 		switch sb.Name[2] { // always the same of a sandbox
 		case '0', '1':
 			c.Resize = true
@@ -330,6 +330,7 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 		w.names++
 		name := fmt.Sprintf("f%03d", (w.names*37)%1000)
 		model := stocked("model")
+		model.Spec.Template = templateFor(a.Claim)
 		if w.names%2 == 0 {
 			hasRuntime(model)
 		}

@@ -205,7 +205,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 		says     string
 	}{
 		"removed":  {image: "ImagePullBackOff", says: waits},
-		"reserved": {image: "ErrImagePull", reserved: true, says: waits},
+		"reserved": {image: "InvalidImageName", reserved: true, says: waits},
 		"never":    {image: controlplane.ImageNever},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,19 +252,34 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	}
 }
 
-// TestImageFailsOnOneNode claims two sandboxes, one of which cannot have the image:
+// TestOneBadImageTakesOneSandbox claims one sandbox of a full pool with an image that no node
+// can pull: the claim ends when its time is up, and has taken no other sandbox.
+func TestOneBadImageTakesOneSandbox(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	c.makeInPlace(t, ns, "pool", manyContainers("", "ErrImagePull"), 4)
+	claim := inPlace("pool", "busybox:2", "", "")
+	claim.Spec.ClaimTimeout = &metav1.Duration{Duration: 15 * time.Second}
+	claim.Spec.WaitReadyTimeout = &metav1.Duration{Duration: 2 * time.Second}
+	done := c.ended(t, claim, ns)
+	if done.Status.FailedReplicas != 1 || !meta.IsStatusConditionTrue(done.Status.Conditions, v1alpha1.ClaimConditionTimedOut) {
+		t.Errorf("the claim ends with %+v", done.Status)
+	}
+}
+
+// TestImageFailsOnOneNode claims two sandboxes at once, one of which cannot have the image:
 // another one of the pool takes its place.
 func TestImageFailsOnOneNode(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	c.makeInPlace(t, ns, "pool", manyContainers("", ""), 2)
 	bad := c.unusedOf(t, ns, "pool")[0]
-	note := fmt.Sprintf(`{"metadata":{"annotations":{%q:"ErrImagePull"}}}`, controlplane.AnnotationImage)
+	note := fmt.Sprintf(`{"metadata":{"annotations":{%q:"InvalidImageName"}}}`, controlplane.AnnotationImage)
 	if _, err := c.kube.CoreV1().Pods(ns).Patch(t.Context(), bad, types.MergePatchType, []byte(note), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	claim := inPlace("pool", "busybox:2", "", "")
-	claim.Spec.Replicas = new(int32(2))
+	claim.Spec.Replicas, claim.Spec.Allocation = new(int32(2)), v1alpha1.AllocationAllOrNothing
 	done := c.claimAll(t, ns, claim)
 	for _, claimed := range done.Status.Sandboxes {
 		if claimed.Name == bad {

@@ -3875,7 +3875,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref common.Ref
 				Properties: map[string]spec.Schema{
 					"maxUnavailable": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maxUnavailable is how many sandboxes may be starting at a time: a number, or a percentage of replicas, rounded up, with those of a burst among the replicas. 0 stops the pool from growing. Unset means no limit.",
+							Description: "maxUnavailable is how many sandboxes may fail to start before no more are made: a number, or a percentage of replicas, rounded up, with those of a burst among the replicas. Those count that cannot start and those that are Pending for longer than the controller manager's --max-pending-timeout; healthy ones that are starting do not. 0 stops the pool from growing. Unset means no limit.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},

@@ -38,12 +38,3 @@ func ignoredResources(spec, old *v1alpha1.SandboxClaimSpec) []string {
 	}
 	return warnings
 }
-
-// lateInplaceUpdate warns of a changed inplaceUpdate of a claim that gets no more
-// sandboxes.
-func lateInplaceUpdate(spec, old *v1alpha1.SandboxClaimSpec) []string {
-	if apiequality.Semantic.DeepEqual(spec.InplaceUpdate, old.InplaceUpdate) {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s: has no effect any more: the claim is Completed, and its sandboxes stay as they are", inplaceUpdatePath)}
-}

@@ -146,11 +146,7 @@ func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []stri
 // WarningsOnUpdate does so for what is new.
 func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
 	claim, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
-	warnings := s.warnings(&claim.Spec, &stored.Spec)
-	if stored.Status.Phase == v1alpha1.SandboxClaimPhaseCompleted {
-		warnings = append(warnings, lateInplaceUpdate(&claim.Spec, &stored.Spec)...)
-	}
-	return warnings
+	return append(s.warnings(&claim.Spec, &stored.Spec), lateEdits(claim, stored)...)
 }
 
 func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {

@@ -44,7 +44,9 @@ func TestDecideImage(t *testing.T) {
 		s.Annotations = map[string]string{v1alpha1.AnnotationInplaceUpdate: `{"image":true,"cpu":true}`}
 	}
 	updating := []func(*v1alpha1.Sandbox){phase("Running"), addressed, held(readyUpdating, isUpdating), wants}
-	waiting := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}
+	waiting := func(reason string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "no such image"}}}
+	}
 	tests := map[string]struct {
 		sandbox       *v1alpha1.Sandbox
 		pod           *corev1.Pod
@@ -81,8 +83,12 @@ func TestDecideImage(t *testing.T) {
 			told: inplace.Answers{ResizeRefused: "quota"},
 			want: []metav1.Condition{isReady, updateFailed("in-place resource resize failed: quota"), imageUpdated},
 		},
-		"cannot be pulled": {
-			sandbox: newSandbox(updating...), pod: newPod(runs("False"), withImage("two", true, waiting)), cores: "2",
+		"cannot be pulled yet": {
+			sandbox: newSandbox(updating...), pod: newPod(runs("False"), withImage("two", true, waiting("ImagePullBackOff"))), cores: "2",
+			want: []metav1.Condition{readyUpdating, cond("InplaceUpdate", no, "InplaceUpdating", "no such image")},
+		},
+		"is no image": {
+			sandbox: newSandbox(updating...), pod: newPod(runs("False"), withImage("two", true, waiting("InvalidImageName"))), cores: "2",
 			want: []metav1.Condition{ready("StartContainerFailed", "no such image"), updateFailed("no such image"), imageFailed("no such image")},
 		},
 		"refused by the API": {

@@ -227,6 +227,7 @@ func (o *observation) follow(p *plan, starting bool) {
 	if podtemplate.PodMetadataOutdated(o.pod.Labels, o.revision) {
 		p.action = label
 	}
+	o.noteGates(p)
 	if starting && !o.hasStarted(p.status.Phase) {
 		o.waiting(p)
 		return
@@ -276,6 +277,19 @@ func (o *observation) waiting(p *plan) {
 		o.setReady(p, metav1.ConditionFalse, reason, message)
 	} else {
 		o.setReady(p, metav1.ConditionFalse, v1alpha1.ReasonPodReady, startingMessage(p.status.Phase))
+	}
+}
+
+// noteGates tells whether the pod waits behind a scheduling gate, and since when it does not
+// any more.
+func (o *observation) noteGates(p *plan) {
+	const kind = v1alpha1.SandboxConditionSchedulingGated
+	scheduled := podCondition(o.pod, corev1.PodScheduled)
+	switch {
+	case scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonSchedulingGated:
+		o.setCondition(p, kind, metav1.ConditionTrue, v1alpha1.ReasonSchedulingGated, scheduled.Message)
+	case isTrue(p.status.Conditions, kind):
+		o.setCondition(p, kind, metav1.ConditionFalse, v1alpha1.ReasonGatesRemoved, "")
 	}
 }
 

@@ -111,6 +111,10 @@ func ready(reason, message string) metav1.Condition {
 	return cond("Ready", metav1.ConditionFalse, reason, message)
 }
 
+func gated(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return cond("SchedulingGated", status, reason, message)
+}
+
 const (
 	yes = metav1.ConditionTrue
 	no  = metav1.ConditionFalse
@@ -208,7 +212,17 @@ func TestDecide(t *testing.T) {
 		},
 		"gated": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(unscheduled("SchedulingGated", "Scheduling is blocked")),
-			want: want{phase: "Pending", conditions: []metav1.Condition{ready("SchedulingGated", "Scheduling is blocked")}},
+			want: want{phase: "Pending", conditions: []metav1.Condition{
+				ready("SchedulingGated", "Scheduling is blocked"), gated("True", "SchedulingGated", "Scheduling is blocked"),
+			}},
+		},
+		"its gates are removed": {
+			sandbox: newSandbox(phase("Pending"), held(gated("True", "SchedulingGated", "Scheduling is blocked"))), pod: newPod(unscheduled("Unschedulable", "full")),
+			want: want{phase: "Pending", conditions: []metav1.Condition{gated("False", "GatesRemoved", ""), ready("Unschedulable", "full")}},
+		},
+		"its gates were removed": {
+			sandbox: newSandbox(phase("Pending"), held(gated("False", "GatesRemoved", ""))), pod: newPod(),
+			want: want{phase: "Pending", conditions: []metav1.Condition{gated("False", "GatesRemoved", ""), ready("PodReady", "")}},
 		},
 		"not scheduled, with no reason that a condition takes": {
 			sandbox: newSandbox(phase("Pending")), pod: newPod(unscheduled("no room", "full")),

@@ -31,6 +31,9 @@ type Options struct {
 	// half of the pool is there. It is also how long changes of sandboxes are gathered
 	// before the set is counted again.
 	QuietPeriod time.Duration
+	// MaxPendingTimeout is for how long a sandbox may be Pending before it counts as one
+	// that fails to start.
+	MaxPendingTimeout time.Duration
 	// Events are recorded on the sets.
 	Events bool
 	// Lookup finds the templates that sets refer to. Required.

@@ -138,7 +138,10 @@ func testFillsInStep(_ *testing.T, f *fixture) {
 	f.wantPooled(maxUnobserved)
 	again(expectationTTL + time.Second) // the cache shows none of them
 	f.sync()
-	again(0) // until some are looked at
+	// until some are looked at, or are Pending for too long
+	if after := f.reconcile().RequeueAfter; after > minPendingTimeout {
+		f.Errorf("the set is looked at again after %s", after)
+	}
 	pooled := f.wantPooled(maxUnobserved)
 	for _, sandbox := range pooled[:100] {
 		meta.SetStatusCondition(&sandbox.Status.Conditions, metav1.Condition{

@@ -348,11 +348,15 @@ func (f *fixture) wantStatus(replicas, available, updated, updatedAvailable int3
 	}
 }
 
-// wantConditions compares the conditions of the set, sorted by type.
+// wantConditions compares the conditions of the set, sorted by type, but for
+// ScalingLimited, see TestScalingLimited.
 func (f *fixture) wantConditions(want ...string) {
 	f.Helper()
 	var got []string
 	for _, c := range f.set().Status.Conditions {
+		if c.Type == v1alpha1.SetConditionScalingLimited {
+			continue
+		}
 		got = append(got, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 	}
 	slices.Sort(got)

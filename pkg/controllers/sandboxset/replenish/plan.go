@@ -46,6 +46,8 @@ type observation struct {
 	failing bool
 	// alike are older revisions that differ from the target in metadata alone, see stale.
 	alike sets.Set[string]
+	// maxPending is for how long a sandbox may be Pending before it counts as blocked.
+	maxPending time.Duration
 	// refusal is the server's answer to the create of a sandbox, see refusalOf.
 	refusal string
 }
@@ -76,9 +78,9 @@ type plan struct {
 
 // plan decides.
 //
-//   - Too few, with those that claims wait for: create the missing ones, but no more at
-//     a time than scaleStrategy.maxUnavailable lets be unavailable, and no more than
-//     are taken up (see maxUnobserved).
+//   - Too few, with those that claims wait for: create the missing ones, but none while
+//     those that fail to start use up scaleStrategy.maxUnavailable (see blocked), and no
+//     more than are taken up (see maxUnobserved).
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
 //     was created for claims that waited is left alone for a while (see surgeMemory).
 //   - Older revision: replace (see outdated).
@@ -138,12 +140,13 @@ func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
 	if n <= 0 || !o.canCreate() {
 		return 0, false, nil
 	}
-	if limit := o.set.Spec.ScaleStrategy.MaxUnavailable; limit != nil {
-		maxUnavailable, err := scaled(limit, o.desired())
-		if err != nil {
-			return 0, false, fmt.Errorf("spec.scaleStrategy.maxUnavailable: %w", err)
-		}
-		n = min(n, max(maxUnavailable-len(c.creating)-c.pending, 0))
+	budget, limited, err := o.startBudget()
+	if err != nil {
+		return 0, false, err
+	}
+	if limited {
+		b := o.blocked(c)
+		n = min(n, max(budget-b.total()-c.pending, 0))
 	}
 	if room := max(maxUnobserved-c.unobserved-c.pending, 0); o.cluster && room < n {
 		return room, true, nil

@@ -41,7 +41,8 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 	}
 	if limit := o.set.Spec.ScaleStrategy.MaxUnavailable; limit != nil {
 		maxUnavailable, err := scaled(limit, replicas+o.surge.wanted)
-		if room := max(maxUnavailable-len(c.creating)-c.pending, 0); err != nil || p.create > room {
+		b := o.blocked(c)
+		if room := max(maxUnavailable-b.total()-c.pending, 0); err != nil || p.create > room {
 			return fmt.Sprintf("creates %d with room for %d, %v", p.create, room, err)
 		}
 	}

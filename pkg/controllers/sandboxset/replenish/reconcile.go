@@ -67,6 +67,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	after := o.requeueAfter(p, delays, finished, wrote, c.options.QuietPeriod)
+	after = earlier(after, o.blocked(&counts).next)
 	return reconcile.Result{RequeueAfter: earlier(after, tellAfter)}, nil
 }
 
@@ -114,7 +115,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 		return nil, err
 	}
 	target.retry = earlier(target.retry, again)
-	o := &observation{set: set, targetRevision: target, cluster: c.options.Lookup.Cluster, now: now}
+	o := &observation{set: set, targetRevision: target, cluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now}
 	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
 		o.creates, o.deletes = s.expectations.snapshot(now)
 		o.taken = s.burst.taken

@@ -60,6 +60,7 @@ func (o *observation) status(c *poolCounts, failure *problem) v1alpha1.SandboxSe
 	o.setAccepted(&status, c.updatedAvailable)
 	o.setAvailable(&status, c, o.findTrouble(c))
 	o.setRolledOut(&status, c)
+	o.setScalingLimited(&status, c)
 	if failure == nil {
 		meta.RemoveStatusCondition(&status.Conditions, conditionReplicaFailure)
 	} else {

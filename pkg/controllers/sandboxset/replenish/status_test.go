@@ -106,7 +106,7 @@ func TestStatus(t *testing.T) {
 	}
 	c := o.count(o.revision, o.now)
 	got := o.status(&c, nil)
-	got.Conditions = nil // see TestAvailable and TestRolledOut
+	got.Conditions = nil // see TestAvailable, TestRolledOut and TestScalingLimited
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

@@ -23,7 +23,7 @@ import (
 // types. Other sets wait for their sandboxes as long as it takes, as OpenKruise's do.
 const (
 	// progressDeadline is how long a sandbox of a warm pool may be not ready before it is
-	// replaced.
+	// replaced, without the time that its pod waits behind a scheduling gate.
 	progressDeadline = 5 * time.Minute
 	// heldRecheck is after what time one that no node takes is looked at again.
 	heldRecheck = time.Minute
@@ -33,11 +33,15 @@ const (
 type slowStarts struct {
 	// replace are those for which another one may do better.
 	replace []*v1alpha1.Sandbox
-	// held is how many no node takes: another one would wait in the same way.
+	// held is how many have no node because none takes them, or because their pods wait
+	// behind a scheduling gate: another one would wait in the same way.
 	held int
 	// next is after what time there may be more; 0 is never.
 	next time.Duration
 }
+
+// withoutNode are the reasons for which a pod has no node yet.
+var withoutNode = []string{unschedulable, corev1.PodReasonSchedulingGated, corev1.PodReasonSchedulerError}
 
 // slow returns the sandboxes of a warm pool that have not been ready for too long.
 func (o *observation) slow(c *poolCounts) slowStarts {
@@ -47,10 +51,10 @@ func (o *observation) slow(c *poolCounts) slowStarts {
 	}
 	for _, sandbox := range c.creating {
 		left := notReadySince(sandbox).Add(progressDeadline).Sub(o.now)
-		switch reason, _, _ := troubleOf(sandbox); {
+		switch reason, _, known := troubleOf(sandbox); {
 		case left > 0:
 			s.next = earlier(s.next, left)
-		case reason == unschedulable:
+		case v1alpha1.IsGated(sandbox), known && slices.Contains(withoutNode, reason):
 			s.held++
 			s.next = earlier(s.next, heldRecheck)
 		default:
@@ -60,13 +64,15 @@ func (o *observation) slow(c *poolCounts) slowStarts {
 	return s
 }
 
-// notReadySince is since when a sandbox has not been ready.
+// notReadySince is since when a sandbox has not been ready, without the time that its pod
+// has waited behind a scheduling gate.
 func notReadySince(sandbox *v1alpha1.Sandbox) time.Time {
+	since := later(sandbox.CreationTimestamp.Time, v1alpha1.GatesRemovedAt(sandbox))
 	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
-		return sandbox.CreationTimestamp.Time
+		return since
 	}
-	return later(sandbox.CreationTimestamp.Time, ready.LastTransitionTime.Time)
+	return later(since, ready.LastTransitionTime.Time)
 }
 
 // stale returns the sandboxes that a set with the update type Recreate replaces at once:
@@ -143,15 +149,15 @@ func (s *setState) noteCompared(pair [2]string, same bool) {
 	s.compared[pair] = same
 }
 
-// tellProgress tells when a warm pool begins to be held because no node takes its
-// sandboxes, and when that is over.
+// tellProgress tells when a warm pool begins to be held because its sandboxes have no
+// node, and when that is over.
 func (c *Controller) tellProgress(set *v1alpha1.SandboxSet, held int) {
 	var was bool
 	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { was, s.held = s.held, held > 0 })
 	switch {
 	case held > 0 && !was:
 		c.report.event(set, corev1.EventTypeWarning, eventNotProgressing, "Reconciling", fmt.Sprintf(
-			"%d sandboxes have not been ready for %s because no node takes their pods; they are kept until one does", held, progressDeadline))
+			"%d sandboxes have not been ready for %s because no node takes their pods, or scheduling gates hold them; they are kept until they have a node", held, progressDeadline))
 	case held == 0 && was:
 		c.report.event(set, corev1.EventTypeNormal, eventProgressing, "Reconciling", "No sandbox waits for a node for too long any more")
 	}

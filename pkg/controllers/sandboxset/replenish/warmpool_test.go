@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -32,6 +33,14 @@ func notReadyFor(name string, since time.Duration, reason, message string) build
 	return b
 }
 
+// gated is a sandbox whose pod waits behind a scheduling gate, or did, since some time.
+func (b builder) gated(status metav1.ConditionStatus, since time.Duration) builder {
+	b.Status.Conditions = append(b.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.SandboxConditionSchedulingGated, Status: status, LastTransitionTime: metav1.NewTime(epoch.Add(-since)),
+	})
+	return b
+}
+
 // TestPlanOfWarmPools: OnReplenish keeps what is stale, Recreate removes all of it at once,
 // below any floor. Labels and annotations make nothing stale, another template does.
 func TestPlanOfWarmPools(t *testing.T) {
@@ -46,6 +55,9 @@ func TestPlanOfWarmPools(t *testing.T) {
 		notReadyFor("c", long, v1alpha1.ReasonUnschedulable, "0/3 nodes"), notReadyFor("d", long, v1alpha1.ReasonPodReady, "Unschedulable: 0/3 nodes"),
 		of("pool", available("e")),
 	}
+	gated := notReadyFor("f", 100*long, corev1.PodReasonSchedulingGated, "Scheduling is blocked").gated(metav1.ConditionTrue, 100*long)
+	released := notReadyFor("f", 100*long, v1alpha1.ReasonPodReady, "").gated(metav1.ConditionFalse, short)
+	releasedLong := notReadyFor("f", 100*long, v1alpha1.ReasonPodReady, "").gated(metav1.ConditionFalse, long)
 	broken := targetRevision{revision: current, current: "pool-" + current}
 	tests := map[string]struct {
 		kind   v1alpha1.SandboxSetUpdateType
@@ -64,6 +76,11 @@ func TestPlanOfWarmPools(t *testing.T) {
 		"slow, OnReplenish":      {kind: v1alpha1.SetUpdateOnReplenish, pool: slow, remove: []string{"a"}, held: 2, after: time.Second},
 		"slow, Recreate":         {kind: v1alpha1.SetUpdateRecreate, pool: slow, remove: []string{"a"}, held: 2, after: time.Second},
 		"slow, without template": {kind: v1alpha1.SetUpdateOnReplenish, pool: slow, target: &broken},
+		"gated":                  {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{gated}, held: 1, after: heldRecheck},
+		"not told to be gated":   {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{notReadyFor("f", long, corev1.PodReasonSchedulingGated, "Scheduling is blocked")}, held: 1, after: heldRecheck},
+		"scheduler fails":        {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{notReadyFor("f", long, corev1.PodReasonSchedulerError, "no")}, held: 1, after: heldRecheck},
+		"gates just removed":     {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{released}, after: time.Second},
+		"gates removed long ago": {kind: v1alpha1.SetUpdateOnReplenish, pool: []builder{releasedLong}, remove: []string{"f"}},
 		"held only":              {kind: v1alpha1.SetUpdateOnReplenish, pool: append(slices.Clone(slow[2:]), pool[:2]...), held: 2, after: heldRecheck},
 	}
 	for name, test := range tests {
@@ -189,7 +206,7 @@ func testNotProgressing(t *testing.T, f *fixture) {
 		}
 	}
 	f.wantPooled(1)
-	events.want("held", "Warning WarmPoolNotProgressing: 1 sandboxes have not been ready for 5m0s because no node takes their pods; they are kept until one does")
+	events.want("held", "Warning WarmPoolNotProgressing: 1 sandboxes have not been ready for 5m0s because no node takes their pods, or scheduling gates hold them; they are kept until they have a node")
 	f.start(f.pooled()...)
 	f.sync()
 	f.reconcile()
