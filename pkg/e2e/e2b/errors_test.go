@@ -43,7 +43,7 @@ func TestErrors(t *testing.T) {
 		"POST /sandboxes []":                                                   400,
 		"POST /sandboxes {}":                                                   400,
 		`POST /sandboxes {"templateID":"none"}`:                                400,
-		`POST /sandboxes {"templateID":"empty","timeout":1}`:                   400,
+		`POST /sandboxes {"templateID":"empty","timeout":0}`:                   400,
 		`POST /sandboxes {"templateID":"empty","timeout":99999999}`:            400,
 		`POST /sandboxes {"templateID":"empty","metadata":{"a b":"c"}}`:        400,
 		`POST /sandboxes {"templateID":"empty","autoResume":{"enabled":true}}`: 400,

@@ -19,9 +19,10 @@ func TestSDK(t *testing.T) {
 		env      []string
 	}{
 		"lifecycle":  {file: "lifecycle", replicas: 1},
-		"timeouts":   {file: "timeouts", replicas: 2},
+		"timeouts":   {file: "timeouts", replicas: 3},
 		"list":       {file: "list", replicas: 6},
 		"storm":      {file: "storm", replicas: 40},
+		"unserved":   {file: "unserved", replicas: 1},
 		"keys":       {file: "keys", replicas: 1, env: []string{"OTHER_KEY=" + g.otherKey}},
 		"commands":   {file: "commands", replicas: 1},
 		"forms":      {file: "forms", replicas: 1},

@@ -124,17 +124,20 @@ func withPath(r *http.Request, path string) *http.Request {
 // handler authenticates and bounds what a route does.
 func (a *API) handler(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if route.open {
+		var caller keys.Caller
+		if !route.keyless {
+			var err error
+			if caller, err = a.caller(r); err != nil {
+				writeError(w, err)
+				return
+			}
+		}
+		switch {
+		case route.Unserved != "":
+			writeError(w, &Error{Code: http.StatusNotImplemented, Message: (&mapping.UnservedError{What: route.Unserved}).Error()})
+			return
+		case route.serve == nil:
 			writeEmpty(w, http.StatusOK)
-			return
-		}
-		caller, err := a.caller(r)
-		if err != nil {
-			writeError(w, err)
-			return
-		}
-		if route.Unserved != "" {
-			writeError(w, &Error{Code: http.StatusNotImplemented, Message: route.Unserved + " is not served by Sandlot"})
 			return
 		}
 		release, ok := a.places.Take(caller.Team)

@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -91,6 +92,38 @@ func TestAPI(t *testing.T) {
 		w.want(http.StatusNotFound, key, "DELETE", "/sandboxes/"+id, "/sandboxes/{id}", "")
 		w.want(http.StatusNotFound, key, "GET", "/sandboxes/"+id, "/sandboxes/{id}", "")
 		w.want(http.StatusNotFound, key, "POST", "/sandboxes/"+id+"/connect", "/sandboxes/{id}/connect", "{}")
+	})
+
+	sub("timeouts of 0", func(w *world) {
+		id := w.create(key, `{"templateID":"base","timeout":1000}`)
+		end := w.info(key, id).EndAt
+		w.want(http.StatusOK, key, "POST", "/v2/sandboxes/"+id+"/connect", "/v2/sandboxes/{id}/connect", `{"timeout":0}`)
+		w.want(http.StatusNoContent, key, "POST", "/sandboxes/"+id+"/refreshes", "/sandboxes/{id}/refreshes", `{"duration":0}`)
+		if now := w.info(key, id).EndAt; now != end {
+			t.Errorf("the end is moved from %s to %s", end, now)
+		}
+		for _, request := range []string{"connect", "resume"} {
+			w.want(http.StatusNoContent, key, "POST", "/sandboxes/"+id+"/pause", "/sandboxes/{id}/pause", ``)
+			asked := time.Now()
+			w.want(http.StatusCreated, key, "POST", "/sandboxes/"+id+"/"+request, "/sandboxes/{id}/"+request, `{"timeout":0}`)
+			if end := w.sandbox(id).Spec.ShutdownTime; end.Before(&metav1.Time{Time: asked.Add(299 * time.Second)}) || end.After(asked.Add(time.Hour)) {
+				t.Errorf("one that is resumed ends at %s", end)
+			}
+		}
+		for _, request := range []string{"connect", "resume", "timeout"} {
+			w.want(http.StatusBadRequest, key, "POST", "/sandboxes/"+id+"/"+request, "/sandboxes/{id}/"+request, `{"timeout":-1}`)
+		}
+		w.want(http.StatusNoContent, key, "DELETE", "/sandboxes/"+id, "/sandboxes/{id}", "")
+	})
+
+	sub("short timeouts", func(w *world) {
+		w.pool("team-short", "base", 4)
+		key := w.key("team-short")
+		for _, path := range []string{"/sandboxes", "/v2/sandboxes"} {
+			for _, seconds := range []string{"1", "29"} {
+				w.want(http.StatusCreated, key, "POST", path, path, `{"templateID":"base","timeout":`+seconds+`}`)
+			}
+		}
 	})
 
 	sub("never", func(w *world) {
@@ -258,6 +291,20 @@ func TestAPI(t *testing.T) {
 		}
 		w.want(http.StatusOK, key, "GET", "/templates/base", "/templates/{id}", "")
 		w.want(http.StatusNotFound, key, "GET", "/templates/a%2Fb", "/templates/{id}", "")
+		const alias = "/templates/aliases/{alias}"
+		if a := w.want(http.StatusOK, key, "GET", "/templates/aliases/base", alias, ""); string(a.body) != `{"templateID":"base","public":true}` {
+			t.Errorf("%s", a.body)
+		}
+		template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}
+		template.Spec.Template = builders.PodTemplateOf("image")
+		if _, err := w.server.Client.AgentsV1alpha1().SandboxTemplates("team-a").Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.want(http.StatusOK, key, "GET", "/templates/aliases/alone", alias, "")
+		for _, none := range []string{"none", "base:v1", "a%2Fb", "tags"} {
+			w.want(http.StatusNotFound, key, "GET", "/templates/aliases/"+none, alias, "")
+		}
+		w.want(http.StatusNotFound, other, "GET", "/templates/aliases/base", alias, "")
 		w.want(http.StatusForbidden, key, "DELETE", "/templates/base", "/templates/{id}", "")
 		if a := w.want(http.StatusOK, key, "GET", "/teams", "/teams", ""); string(a.body) != `[{"teamID":"team-a","name":"team-a","isDefault":true}]` {
 			t.Errorf("%s", a.body)
@@ -298,7 +345,7 @@ func TestAPI(t *testing.T) {
 			{400, key, "POST", "/sandboxes", `{`, "JSON"},
 			{400, key, "POST", "/sandboxes", ``, "templateID"},
 			{400, key, "POST", "/sandboxes", `{"templateID":"none"}`, "Template or Checkpoint not found"},
-			{400, key, "POST", "/sandboxes", `{"templateID":"base","timeout":1}`, "timeout"},
+			{400, key, "POST", "/sandboxes", `{"templateID":"base","timeout":0}`, "timeout"},
 			{400, key, "POST", "/sandboxes", `{"templateID":"base","metadata":{"label:x":"not a label!"}}`, "label"},
 			{413, key, "POST", "/sandboxes", `{"templateID":"` + strings.Repeat("x", 1<<20) + `"}`, "longer"},
 			{501, key, "POST", "/sandboxes", `{"templateID":"base","mcp":{"a":{}}}`, "mcp"},

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,6 +47,8 @@ type world struct {
 	// before, if set, is called before each request of the API to the cluster. Its error is
 	// the answer.
 	before *atomic.Pointer[func(*http.Request) error]
+	// stop stops the controllers.
+	stop func()
 }
 
 func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
@@ -58,17 +61,18 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the manager ended: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	kept, err := keys.OpenFile(t.TempDir(), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}}
+	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, stop: stop}
 	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -43,13 +43,13 @@ func (c *call) seconds(given *int64, otherwise int64) (time.Duration, error) {
 	if given != nil {
 		n = *given
 	}
-	if n < 1 || n > c.api.Limits.MaxTimeout {
-		return 0, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("timeout %d: must be from 1 to %d seconds", n, c.api.Limits.MaxTimeout)}
+	if n < 0 || n > c.api.Limits.MaxTimeout {
+		return 0, &Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("timeout %d: must be from 0 to %d seconds", n, c.api.Limits.MaxTimeout)}
 	}
 	return time.Duration(n) * time.Second, nil
 }
 
-// setTimeout lets the timeout begin anew, longer or shorter.
+// setTimeout lets the timeout begin anew, longer or shorter. 0 ends a sandbox at once.
 func (c *call) setTimeout() error {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
@@ -58,18 +58,14 @@ func (c *call) setTimeout() error {
 	if body.Timeout == nil {
 		return &Error{Code: http.StatusBadRequest, Message: "timeout is required, in seconds"}
 	}
-	// 0 ends a sandbox at once, as E2B does it.
-	timeout := time.Duration(0)
-	if *body.Timeout != 0 {
-		var err error
-		if timeout, err = c.seconds(body.Timeout, 0); err != nil {
-			return err
-		}
+	timeout, err := c.seconds(body.Timeout, 0)
+	if err != nil {
+		return err
 	}
 	return c.retime(func(sb *v1alpha1.Sandbox) *mapping.Change { return mapping.SetTimeout(sb, c.now().Add(timeout)) })
 }
 
-// refresh makes a sandbox live longer, as SDKs of the first days do.
+// refresh makes a sandbox live longer, as SDKs of the first days do. 0 leaves its end.
 func (c *call) refresh() error {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
@@ -79,14 +75,15 @@ func (c *call) refresh() error {
 	if err != nil {
 		return err
 	}
-	return c.retime(func(sb *v1alpha1.Sandbox) *mapping.Change { return mapping.Extend(sb, c.now().Add(timeout)) })
+	return c.retime(func(sb *v1alpha1.Sandbox) *mapping.Change { return c.extended(sb, timeout) })
 }
 
-// retime changes the timeout of a sandbox that runs.
+// retime changes the timeout of a sandbox whose pod runs. One that is not ready keeps its
+// timeout in the hands of its client.
 func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
 	_, _, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
-		if mapping.StateOf(sb, c.now()) != mapping.StateRunning {
-			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is paused: connect to it first"}
+		if !mapping.IsStarted(sb) {
+			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox does not run: connect to it first"}
 		}
 		return change(sb), nil
 	})
@@ -97,7 +94,8 @@ func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
 	return nil
 }
 
-// pause pauses a sandbox, and returns when that is done.
+// pause pauses a sandbox, and returns when its pod is gone. A sandbox that is being paused is
+// waited for as well.
 func (c *call) pause() error {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
@@ -110,8 +108,11 @@ func (c *call) pause() error {
 		}
 	}
 	_, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
-		if mapping.StateOf(sb, c.now()) == mapping.StatePaused {
+		switch {
+		case mapping.IsPaused(sb):
 			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is paused already"}
+		case sb.Spec.Paused && retention == "":
+			return mapping.Nothing(sb), nil // it is kept for as long as the first pause has said
 		}
 		return mapping.Pause(sb, retention, c.now()), nil
 	})
@@ -121,8 +122,10 @@ func (c *call) pause() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
 	defer cancel()
 	_, err = c.settle(ctx, sb, isDown)
-	// A pause that takes long is under way all the same.
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox is being paused and its pod has not stopped yet: pause again to wait for it", RetryAfter: time.Second}
+	}
+	if err != nil {
 		return err
 	}
 	c.stopped()
@@ -139,57 +142,68 @@ func (c *call) forHowLong() (time.Duration, error) {
 	return c.seconds(body.Timeout, mapping.DefaultTimeout)
 }
 
-// resume is connect of SDKs before 2.8: it is for paused sandboxes alone.
+// resume is connect of SDKs before 2.8, which call it for a sandbox that does not run.
 func (c *call) resume() error {
 	timeout, err := c.forHowLong()
 	if err != nil {
 		return err
 	}
-	_, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
+	before, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
 		if mapping.StateOf(sb, c.now()) == mapping.StateRunning {
 			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is running already"}
 		}
-		return c.resumed(sb, timeout), nil
+		return c.connected(sb, timeout), nil
 	})
 	if err != nil {
 		return err
 	}
-	return c.awake(sb)
+	return c.awake(before, sb)
 }
 
-// connect resumes a sandbox that is paused, and never shortens the time of one that runs.
+// connect resumes a sandbox that is paused, waits until it can be used, and never shortens
+// the time of one that is to run.
 func (c *call) connect() error {
 	timeout, err := c.forHowLong()
 	if err != nil {
 		return err
 	}
-	before, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
-		if mapping.StateOf(sb, c.now()) == mapping.StatePaused {
-			return c.resumed(sb, timeout), nil
-		}
-		return mapping.Extend(sb, c.now().Add(timeout)), nil
-	})
+	before, sb, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) { return c.connected(sb, timeout), nil })
 	if err != nil {
 		return err
 	}
-	if before.Spec.Paused {
-		return c.awake(sb)
+	return c.awake(before, sb)
+}
+
+// connected resumes a sandbox that is paused, or is being paused. One that is to run
+// already has its end moved, if that is later.
+func (c *call) connected(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
+	if sb.Spec.Paused {
+		return mapping.Resume(sb, c.now().Add(max(timeout, resumedAtLeast)))
 	}
-	return c.tell(http.StatusOK, sb)
+	return c.extended(sb, timeout)
 }
 
-func (c *call) resumed(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
-	return mapping.Resume(sb, c.now().Add(max(timeout, resumedAtLeast)))
+// extended moves the end of a sandbox to a timeout from now, if that is later. 0 leaves it
+// where it is, and one that has passed too.
+func (c *call) extended(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
+	if timeout == 0 {
+		return mapping.Nothing(sb)
+	}
+	return mapping.Extend(sb, c.now().Add(timeout))
 }
 
-// awake tells of a sandbox that was resumed when it runs.
-func (c *call) awake(sb *v1alpha1.Sandbox) error {
+// awake tells of a sandbox when it can be used: 200 if it could be before, 201 if it was
+// waited for.
+func (c *call) awake(before, sb *v1alpha1.Sandbox) error {
+	if mapping.StateOf(before, c.now()) == mapping.StateRunning {
+		return c.tell(http.StatusOK, sb)
+	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
 	defer cancel()
 	sb, err := c.settle(ctx, sb, isUp)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox is being resumed and does not run yet: connect again", RetryAfter: time.Second}
+		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox does not run yet, or is not ready: connect again to wait for it", RetryAfter: time.Second}
 	case err != nil:
 		return err
 	case sb.Spec.Paused:
@@ -208,14 +222,14 @@ func (c *call) tell(code int, sb *v1alpha1.Sandbox) error {
 	return nil
 }
 
-// isDown reports whether a sandbox is paused, or resumed by others.
+// isDown reports whether the pause of a sandbox is complete, or it was resumed by others.
 func isDown(sb *v1alpha1.Sandbox, _ time.Time) bool {
-	return sb.Status.Phase == v1alpha1.SandboxPaused || !sb.Spec.Paused
+	return mapping.IsPaused(sb) || !sb.Spec.Paused
 }
 
-// isUp reports whether a sandbox runs and can be used, or never will again.
+// isUp reports whether a sandbox can be used, or was paused by others.
 func isUp(sb *v1alpha1.Sandbox, now time.Time) bool {
-	return v1alpha1.StateOf(sb, now) == v1alpha1.StateRunning || sb.Spec.Paused
+	return mapping.StateOf(sb, now) == mapping.StateRunning || sb.Spec.Paused
 }
 
 // settle waits until a sandbox is as it should be, and returns it. One that ends meanwhile is

@@ -137,7 +137,7 @@ func TestDocumentHasAllFields(t *testing.T) {
 	for name, kind := range map[string]reflect.Type{
 		"NewSandbox": reflect.TypeFor[mapping.NewSandbox](), "Made": reflect.TypeFor[mapping.Made](),
 		"Info": reflect.TypeFor[mapping.Info](), "Template": reflect.TypeFor[mapping.Template](),
-		"VolumeMount": reflect.TypeFor[mapping.VolumeMount](),
+		"VolumeMount": reflect.TypeFor[mapping.VolumeMount](), "Alias": reflect.TypeFor[mapping.Alias](),
 	} {
 		var fields, written []string
 		for field := range kind.Fields() {

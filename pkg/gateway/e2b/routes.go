@@ -16,13 +16,14 @@ type Route struct {
 	Unserved string
 
 	serve func(*call) error
-	open  bool // needs no key
+	// keyless reports whether a request needs no API key.
+	keyless bool
 }
 
 // Routes returns all routes. Each is served below Prefix too.
 func Routes() []Route {
 	routes := []Route{
-		{Method: http.MethodGet, Path: "/health", open: true},
+		{Method: http.MethodGet, Path: "/health", keyless: true},
 		{Method: http.MethodPost, Path: "/sandboxes", serve: (*call).create},
 		{Method: http.MethodPost, Path: "/v2/sandboxes", serve: (*call).create},
 		{Method: http.MethodGet, Path: "/sandboxes", serve: (*call).listAll},
@@ -38,11 +39,19 @@ func Routes() []Route {
 		{Method: http.MethodGet, Path: "/templates", serve: (*call).listTemplates},
 		{Method: http.MethodGet, Path: "/templates/{id}", serve: (*call).getTemplate},
 		{Method: http.MethodDelete, Path: "/templates/{id}", serve: (*call).deleteTemplate},
+		{Method: http.MethodGet, Path: "/templates/aliases/{alias}", serve: (*call).getAlias},
 		{Method: http.MethodGet, Path: "/teams", serve: (*call).listTeams},
 		{Method: http.MethodGet, Path: "/api-keys", serve: (*call).listKeys},
 		{Method: http.MethodPost, Path: "/api-keys", serve: (*call).createKey},
 		{Method: http.MethodDelete, Path: "/api-keys/{id}", serve: (*call).deleteKey},
 	}
+	return append(routes, unserved()...)
+}
+
+// unserved returns the routes of E2B and of OpenKruise Agents that are not served. Each is
+// answered 501: SDKs take 404 for an object that is not there.
+func unserved() []Route {
+	var routes []Route
 	for _, u := range []struct{ what, route string }{
 		{"a snapshot of a sandbox", "POST /sandboxes/{id}/snapshots"},
 		{"a snapshot of a sandbox", "POST /sandboxes/{id}/checkpoint"},
@@ -61,12 +70,32 @@ func Routes() []Route {
 		{"a build of a template", "POST /templates"},
 		{"a build of a template", "POST /v2/templates"},
 		{"a build of a template", "POST /v3/templates"},
+		{"a build of a template", "POST /templates/{id}"},
+		{"a build of a template", "POST /templates/{id}/builds/{build}"},
+		{"a build of a template", "POST /v2/templates/{id}/builds/{build}"},
 		{"a change of a template", "PATCH /templates/{id}"},
+		{"a change of a template", "PATCH /v2/templates/{id}"},
+		{"a list of templates by pages", "GET /v2/templates"},
+		// The mux refuses a route for each next to GET /templates/aliases/{alias}.
+		{"tags, files, and the status and logs of builds of a template", "GET /templates/{id}/{what...}"},
+		{"a tag of a template", "POST /templates/tags"},
+		{"a tag of a template", "DELETE /templates/tags"},
+		{"a list of secrets", "GET /secrets"},
+		{"a secret", "POST /secrets"},
+		{"a secret", "GET /secrets/{id}"},
+		{"a secret", "POST /secrets/{id}"},
+		{"a secret", "DELETE /secrets/{id}"},
+		{"metrics of a team", "GET /teams/{id}/metrics"},
+		{"metrics of a team", "GET /teams/{id}/metrics/max"},
 		{"a list of keys of another format", "GET /api-keys/compatible"},
 		{"a browser's address", "GET /browser/{id}/json/version"},
 	} {
 		method, path, _ := strings.Cut(u.route, " ")
 		routes = append(routes, Route{Method: method, Path: path, Unserved: u.what})
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		// SDKs show the token of a volume here, and no API key.
+		routes = append(routes, Route{Method: method, Path: "/volumecontent/{path...}", Unserved: "the content of a volume", keyless: true})
 	}
 	return routes
 }

@@ -58,6 +58,28 @@ func (c *call) getTemplate() error {
 	return nil
 }
 
+// getAlias answers whether a sandbox can be made of a template of a name: there is a
+// SandboxSet or a SandboxTemplate.
+func (c *call) getAlias() error {
+	alias := c.r.PathValue("alias")
+	missing := &Error{Code: http.StatusNotFound, Message: "there is no template " + quoted(alias)}
+	if len(validation.IsDNS1123Subdomain(alias)) > 0 {
+		return missing
+	}
+	_, err := c.agents.SandboxSets(c.caller.Team).Get(c.r.Context(), alias, getOptions)
+	if apierrors.IsNotFound(err) {
+		_, err = c.agents.SandboxTemplates(c.caller.Team).Get(c.r.Context(), alias, getOptions)
+	}
+	if apierrors.IsNotFound(err) {
+		return missing
+	}
+	if err != nil {
+		return err
+	}
+	writeJSON(c.w, http.StatusOK, mapping.Alias{TemplateID: alias, Public: true})
+	return nil
+}
+
 // deleteTemplate refuses: a SandboxSet is its platform team's.
 func (c *call) deleteTemplate() error {
 	return &Error{Code: http.StatusForbidden, Message: "templates are SandboxSets, and are deleted by those who may delete these"}

@@ -15,12 +15,12 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Timeouts in seconds, as OpenKruise Agents has them.
+// Timeouts in seconds.
 const (
 	// DefaultTimeout is that of a request that names none.
 	DefaultTimeout = 300
 	// MinTimeout is the shortest with which a sandbox is made.
-	MinTimeout = 30
+	MinTimeout = 1
 	// DefaultMaxTimeout is the longest, where the gateway has no other limit.
 	DefaultMaxTimeout = 30 * 24 * 3600
 	// MaxWait is how long a create may wait at most.

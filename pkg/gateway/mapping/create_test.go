@@ -148,7 +148,8 @@ func TestNewOrderRefuses(t *testing.T) {
 	const e = "e2b.agents.kruise.io/"
 	for body, says := range map[string]string{
 		`{}`:                                   "templateID",
-		`{"templateID":"base","timeout":29}`:   "timeout 29",
+		`{"templateID":"base","timeout":0}`:    "timeout 0",
+		`{"templateID":"base","timeout":-1}`:   "timeout -1",
 		`{"templateID":"base","timeout":3601}`: "3600",
 		`{"templateID":"base","autoResume":{"enabled":true}}`: "autoResume needs autoPause",
 		`{"templateID":"base","volumeMounts":[{"name":"a"}]}`: "volumeMounts",

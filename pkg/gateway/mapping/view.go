@@ -15,31 +15,6 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// State is what the E2B API tells of a sandbox.
-type State string
-
-// The states. A sandbox that has ended or is being deleted has none: it is not found.
-const (
-	StateRunning State = "running"
-	StatePaused  State = "paused"
-	StateGone    State = ""
-)
-
-// StateOf returns the state of a sandbox.
-func StateOf(sb *v1alpha1.Sandbox, now time.Time) State {
-	if sb.DeletionTimestamp != nil || sb.Spec.ShutdownTime != nil && !now.Before(sb.Spec.ShutdownTime.Time) {
-		return StateGone
-	}
-	switch sb.Status.Phase {
-	case v1alpha1.SandboxSucceeded, v1alpha1.SandboxFailed, v1alpha1.SandboxTerminating, v1alpha1.SandboxRecycling:
-		return StateGone
-	}
-	if sb.Spec.Paused {
-		return StatePaused
-	}
-	return StateRunning
-}
-
 // Made is the answer to create, connect and resume.
 type Made struct {
 	TemplateID         string  `json:"templateID"`
@@ -203,6 +178,12 @@ type Template struct {
 	BuildCount  int64    `json:"buildCount"`
 	BuildStatus string   `json:"buildStatus"`
 	EnvdVersion string   `json:"envdVersion"`
+}
+
+// Alias is the answer to whether there is a template of a name.
+type Alias struct {
+	TemplateID string `json:"templateID"`
+	Public     bool   `json:"public"`
 }
 
 // TemplateOf tells of a SandboxSet.

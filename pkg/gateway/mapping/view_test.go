@@ -33,6 +33,7 @@ func sandbox(change func(*v1alpha1.Sandbox)) *v1alpha1.Sandbox {
 {"name":"a","resources":{"requests":{"cpu":"500m","memory":"1Gi"},"limits":{"memory":"1500Mi"}}},
 {"name":"b","resources":{"limits":{"cpu":"1","ephemeral-storage":"1G"}}}]}}`)}
 	sb.Status.Phase, sb.Status.PodInfo.PodIP = v1alpha1.SandboxRunning, "10.1.2.3"
+	sb.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}}
 	if change != nil {
 		change(sb)
 	}
@@ -65,28 +66,6 @@ func TestInfoOf(t *testing.T) {
 	for _, date := range []string{endless.StartedAt, endless.EndAt} {
 		if _, err := time.Parse(time.RFC3339, date); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// TestStateOf: what has ended has none.
-func TestStateOf(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*v1alpha1.Sandbox)
-		want   State
-	}{
-		"running":         {nil, StateRunning},
-		"paused":          {func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true }, StatePaused},
-		"being resumed":   {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxResuming }, StateRunning},
-		"failed":          {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxFailed }, StateGone},
-		"recycling":       {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxRecycling }, StateGone},
-		"being deleted":   {func(sb *v1alpha1.Sandbox) { sb.DeletionTimestamp = at(0) }, StateGone},
-		"its time is up":  {func(sb *v1alpha1.Sandbox) { sb.Spec.ShutdownTime = at(0) }, StateGone},
-		"it is not, yet":  {func(sb *v1alpha1.Sandbox) { sb.Spec.ShutdownTime = at(time.Second) }, StateRunning},
-		"paused and dead": {func(sb *v1alpha1.Sandbox) { sb.Spec.Paused, sb.Status.Phase = true, v1alpha1.SandboxFailed }, StateGone},
-	} {
-		if got := StateOf(sandbox(tc.change), now); got != tc.want {
-			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
