@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -172,12 +173,14 @@ func sameSource(a, b *v1alpha1.EmbeddedSandboxTemplate) bool {
 	if !reflect.DeepEqual(a.TemplateRef, b.TemplateRef) {
 		return false
 	}
-	if a.Template == nil || b.Template == nil {
-		return a.Template == b.Template
-	}
-	return sameJSON(*a.Template, *b.Template)
+	return v1alpha1.SamePodTemplate(a.Template, b.Template)
 }
 
 func sameClaims(a, b *v1alpha1.EmbeddedSandboxTemplate) bool {
-	return slices.EqualFunc(a.VolumeClaimTemplates, b.VolumeClaimTemplates, sameJSON)
+	return sameVolumeClaims(a.VolumeClaimTemplates, b.VolumeClaimTemplates)
+}
+
+// sameVolumeClaims reports whether two lists of volume claim templates decode to the same.
+func sameVolumeClaims(a, b []runtime.RawExtension) bool {
+	return slices.EqualFunc(a, b, func(a, b runtime.RawExtension) bool { return v1alpha1.SameVolumeClaimTemplate(&a, &b) })
 }
