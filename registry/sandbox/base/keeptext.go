@@ -14,12 +14,14 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// keptText is an update by which a PUT keeps the stored text of each pod template and volume
+// KeepText returns an update by which a PUT keeps the stored text of each pod template and volume
 // claim template that decodes to the same. Typed clients cannot send what they have read:
 // their types add "resources": {} and "status": {}. Such a PUT changes nothing, so it must
 // not write anything, change an owner of a field or make a new revision of a pool.
 //
 // A patch or an apply says what it changes, so the new text is stored.
+func KeepText(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo { return &keptText{info} }
+
 type keptText struct {
 	rest.UpdatedObjectInfo
 }
