@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // rawStructs calls f for each struct type that a pod template or a volume claim consists of.
@@ -167,5 +168,31 @@ func TestDropEmptyStrings(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, template); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUnknownPodTemplateFields(t *testing.T) {
+	path := field.NewPath("spec", "podTemplate")
+	texts := func(errs []error) (all []string) {
+		for _, err := range errs {
+			all = append(all, err.Error())
+		}
+		return all
+	}
+	raw := &runtime.RawExtension{Raw: []byte(`{"x":1,"spec":{"hostIPC":true,"hostIPC":true,"containers":[{"name":"a"},{"Name":"b"}]}}`)}
+	want := []string{
+		`unknown field "spec.podTemplate.x"`, `duplicate field "spec.podTemplate.spec.hostIPC"`, `unknown field "spec.podTemplate.spec.containers[1].Name"`,
+	}
+	if diff := cmp.Diff(want, texts(UnknownPodTemplateFields(raw, path))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	claims := []runtime.RawExtension{{Raw: []byte(`{}`)}, {Raw: []byte(`{"spec":{"x":1}}`)}}
+	if diff := cmp.Diff([]string{`unknown field "spec.claims[1].spec.x"`}, texts(UnknownVolumeClaimFields(claims, field.NewPath("spec", "claims")))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, none := range []*runtime.RawExtension{nil, {Raw: []byte(`7`)}, {Raw: []byte(`{"spec":{"hostIPC":7,"x":1}}`)}} {
+		if got := UnknownPodTemplateFields(none, path); got != nil {
+			t.Errorf("%v", got)
+		}
 	}
 }

@@ -335,7 +335,7 @@ func schema_sandlot_apis_agents_v1alpha1_SandboxSpec(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -545,7 +545,7 @@ func schema_sandlot_apis_agents_v1beta1_SandboxBlueprint(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -641,7 +641,7 @@ func schema_sandlot_apis_agents_v1beta1_SandboxSpec(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1049,7 +1049,7 @@ func schema_sandlot_apis_extensions_v1alpha1_SandboxTemplateSpec(ref common.Refe
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1800,7 +1800,7 @@ func schema_sandlot_apis_extensions_v1beta1_SandboxTemplateSpec(ref common.Refer
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
