@@ -106,6 +106,10 @@ func TestWordsOfAgentSandbox(t *testing.T) {
 	t.Run("tables", func(t *testing.T) { testAgentTables(t, w) })
 	t.Run("metadata", func(t *testing.T) { testAgentMetadata(t, w) })
 	t.Run("discovery", func(t *testing.T) { testAgentDiscovery(t, w) })
+	t.Run("what typed clients send back", func(t *testing.T) { testTypedPuts(t, w) })
+	t.Run("typos in templates", func(t *testing.T) { testTemplateTypos(t, w) })
+	t.Run("apply merges containers", func(t *testing.T) { testApplyMergesContainers(t, w) })
+	t.Run("the templates of members are shown", func(t *testing.T) { testShownTemplates(t, w) })
 	t.Run("delete collection", func(t *testing.T) { testAgentDeleteCollection(t, w) })
 }
 

@@ -22,7 +22,7 @@ const (
 // testSandboxScale: in v1alpha1 a sandbox is suspended, and let run again, by its scale.
 func testSandboxScale(t *testing.T, w *words) {
 	w.must(t, http.MethodPatch, oldSandboxes+"/box?fieldManager=owner", string(types.ApplyYAMLPatchType),
-		`{"apiVersion":"agents.x-k8s.io/v1alpha1","kind":"Sandbox","metadata":{"name":"box"},"spec":{"replicas":1,"podTemplate":`+pod+`}}`)
+		`{"apiVersion":"agents.x-k8s.io/v1alpha1","kind":"Sandbox","metadata":{"name":"box"},"spec":{"replicas":1,"podTemplate":{"spec":{"containers":[{"name":"main","image":"python"}]}}}}`)
 	scalePath := oldSandboxes + "/box/scale"
 	scale := w.must(t, http.MethodGet, scalePath, contentJSON, "")
 	want := v1alpha1.AgentLabelNameHash + "=" + v1alpha1.NameHash("box")

@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -184,11 +185,11 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	s := &Server{GenericAPIServer: generic}
 
-	storage, err := c.storage(s)
+	storage, templates, err := c.storage(s)
 	if err != nil {
 		return nil, fmt.Errorf("storage in etcd at %v: %w", c.etcdServers(), err)
 	}
-	if err := c.install(s, storage); err != nil {
+	if err := c.install(s, storage, templates); err != nil {
 		return nil, err
 	}
 	return s, c.addEtcdMetrics(s)
@@ -211,27 +212,27 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 }
 
 // storage builds what answers for each resource, with the allocation that makes
-// the create of a claim bind.
-func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
+// the create of a claim bind, and what finds the templates that objects refer to.
+func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, podtemplate.Lookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
 	stores, err := sandboxrest.NewStores(scheme, getter)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	makeDeletable(stores.Sandboxes)
 	cluster, err := newCluster(c.cluster, c.genericConfig.SharedInformerFactory)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster.core()}
 	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
 	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), c.extraConfig)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	gate := cluster.newGate()
 	if err := addGate(gate, s.GenericAPIServer); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pods := newPodValidator(gate, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
@@ -239,19 +240,19 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, error) {
 		Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
 	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.extraConfig.ServeSnapshots {
 		s.GenericAPIServer.Handler.NonGoRestfulMux.Handle(snapshot.Path, &snapshot.Handler{Etcd: etcd})
 	}
 	if err := c.addRuntimeCertificates(s.GenericAPIServer); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return storage, s.allocation.addTo(s.GenericAPIServer)
+	return storage, lookup, s.allocation.addTo(s.GenericAPIServer)
 }
 
 // LoopbackClientConfig returns the configuration of a client in this process

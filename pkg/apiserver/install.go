@@ -16,14 +16,17 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // install serves storage as our group, and in the words of agent-sandbox. All groups are
 // installed together, so that server-side apply in one of them knows the types of all.
-func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage) error {
-	provider := agentsandbox.Provider{Scheme: scheme, Stored: storage, StrictClaims: c.extraConfig.StrictAgentSandboxClaims}
+func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage, templates podtemplate.Lookup) error {
+	provider := agentsandbox.Provider{
+		Scheme: scheme, Stored: storage, Templates: templates, StrictClaims: c.extraConfig.StrictAgentSandboxClaims,
+	}
 	served, err := provider.NewStorage()
 	if err != nil {
 		return err

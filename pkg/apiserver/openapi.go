@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -98,8 +99,9 @@ func withoutInternal(names func(string) (string, spec.Extensions)) func(string) 
 }
 
 // GetOpenAPIDefinitions returns the generated definitions with one change: where
-// a field of our kinds holds raw JSON, its schema is put in place as an object
-// of unknown fields.
+// a field of our kinds holds raw JSON, its schema is put in place. That of pod templates and
+// volume claim templates is made from the types of Kubernetes (see podSchemas); all others
+// are objects of unknown fields.
 //
 // The generated schema is a reference to RawExtension, an object without any
 // fields. Server-side apply, which goes by the schema, would drop all that a
@@ -108,30 +110,38 @@ func withoutInternal(names func(string) (string, spec.Extensions)) func(string) 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	raw := ref(runtime.RawExtension{}.OpenAPIModelName())
 	definitions := openapi.GetOpenAPIDefinitions(ref)
-	for name, definition := range definitions {
+	schemas := podSchemas{ref: ref, definitions: definitions}
+	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		if isModel(name) {
-			inlineRaw(&definition.Schema, raw.String())
+			definition := definitions[name]
+			needs := map[string]bool{}
+			schemas.inlineRaw(&definition.Schema, "", raw.String(), needs)
+			definition.Dependencies = append(definition.Dependencies, slices.Sorted(maps.Keys(needs))...)
 			definitions[name] = definition
 		}
 	}
 	return definitions
 }
 
-// inlineRaw replaces references to raw within schema.
-func inlineRaw(schema *spec.Schema, raw string) {
+// inlineRaw replaces references to raw within the schema of the field of a name.
+func (p *podSchemas) inlineRaw(schema *spec.Schema, field, raw string, needs map[string]bool) {
 	if schema.Ref.String() == raw {
-		*schema = *new(spec.Schema).Typed("object", "").WithDescription(schema.Description)
-		schema.AddExtension("x-kubernetes-preserve-unknown-fields", true)
+		description := schema.Description
+		*schema = anything()
+		if model, ok := rawModels[field]; ok {
+			*schema = p.refTo(p.name(model), needs)
+		}
+		schema.Description = description
 		return
 	}
 	for name, property := range schema.Properties {
-		inlineRaw(&property, raw)
+		p.inlineRaw(&property, name, raw, needs)
 		schema.Properties[name] = property
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
-		inlineRaw(schema.Items.Schema, raw)
+		p.inlineRaw(schema.Items.Schema, field, raw, needs)
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		inlineRaw(schema.AdditionalProperties.Schema, raw)
+		p.inlineRaw(schema.AdditionalProperties.Schema, field, raw, needs)
 	}
 }

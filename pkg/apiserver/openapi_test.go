@@ -44,6 +44,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 func TestRawJSONKeepsItsFields(t *testing.T) {
 	raw := runtime.RawExtension{}.OpenAPIModelName()
 	kept := map[string]bool{}
+	definitions := GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
 	eachSchema(t, func(t *testing.T, name string, schema spec.Schema) {
 		for property, s := range schema.Properties {
 			for _, part := range []*spec.Schema{&s, items(s)} {
@@ -52,6 +53,9 @@ func TestRawJSONKeepsItsFields(t *testing.T) {
 				}
 				if strings.Contains(part.Ref.String(), raw) {
 					t.Errorf("%s.%s refers to %s", name, property, raw)
+				}
+				if name, ok := strings.CutPrefix(part.Ref.String(), "#/definitions/"+podModels); ok {
+					part = new(definitions[podModels+name].Schema)
 				}
 				if keep, _ := part.Extensions.GetBool("x-kubernetes-preserve-unknown-fields"); keep {
 					kept[name+"."+property] = part.Type.Contains("object")
@@ -71,6 +75,46 @@ func TestRawJSONKeepsItsFields(t *testing.T) {
 				t.Errorf("%s%s is not an object of unknown fields", prefix, field)
 			}
 		}
+	}
+}
+
+// Every object within a pod template keeps the fields that are not known, every list says how
+// it is merged, and every field says what it is.
+func TestSchemaOfPodTemplates(t *testing.T) {
+	checked := 0
+	definitions := GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
+	for name, definition := range definitions {
+		if !strings.HasPrefix(name, podModels) {
+			continue
+		}
+		checked++
+		if keep, _ := definition.Schema.Extensions.GetBool(preserveUnknown); !keep {
+			t.Errorf("%s does not keep unknown fields", name)
+		}
+		for _, needed := range definition.Dependencies {
+			if _, ok := definitions[needed]; !ok {
+				t.Errorf("%s needs %s, which is not there", name, needed)
+			}
+		}
+		for property, s := range definition.Schema.Properties {
+			if s.Type.Contains("array") != (s.Extensions["x-kubernetes-list-type"] != nil) {
+				t.Errorf("%s.%s has the list type %v", name, property, s.Extensions["x-kubernetes-list-type"])
+			}
+			keys, _ := s.Extensions["x-kubernetes-list-map-keys"].([]any)
+			for _, key := range keys {
+				of := definitions[strings.TrimPrefix(s.Items.Schema.Ref.String(), "#/definitions/")]
+				if of.Schema.Properties[key.(string)].Default == nil {
+					t.Errorf("an element of %s.%s without %s keeps the object from being applied to", name, property, key)
+				}
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("there are %d definitions", checked)
+	}
+	containers := definitions[podModels+"api.core.v1.PodSpec"].Schema.Properties["containers"]
+	if keys := fmt.Sprint(containers.Extensions["x-kubernetes-list-map-keys"]); keys != "[name]" || containers.Description == "" {
+		t.Errorf("containers are merged by %s: %s", keys, containers.Description)
 	}
 }
 

@@ -21,12 +21,15 @@ func SameButMetadata(a, b *v1alpha1.SandboxTemplate) bool {
 	return errA == nil && errB == nil && bytes.Equal(blueprintA, blueprintB)
 }
 
-// blueprintOf is what a spec says beside metadata, in canonical JSON.
+// blueprintOf is what a spec says beside metadata, whatever it is written like.
 func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
 	bare := content{
 		PersistentContents: spec.PersistentContents, Runtimes: spec.Runtimes, PauseStrategy: spec.PauseStrategy, Service: spec.Service,
 	}
-	template, err := decode(spec.Template)
+	if spec.Template == nil {
+		return nil, ErrNoTemplate
+	}
+	template, err := asObject(v1alpha1.PodTemplateMeaning(spec.Template))
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +42,7 @@ func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		claim, err := decode(&spec.VolumeClaimTemplates[i])
+		claim, err := asObject(v1alpha1.VolumeClaimTemplateMeaning(&spec.VolumeClaimTemplates[i]))
 		if err != nil {
 			return nil, err
 		}
@@ -51,6 +54,17 @@ func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
 		bare.VolumeClaimTemplates = append(bare.VolumeClaimTemplates, *raw)
 	}
 	return canonical(&bare)
+}
+
+func asObject(value any, err error) (map[string]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, errNotAnObject
+	}
+	return object, nil
 }
 
 func encoded(object map[string]any) (*runtime.RawExtension, error) {

@@ -14,32 +14,36 @@ import (
 )
 
 // NewMember makes a sandbox like those that a set makes now for its pool, by NewSandbox:
-// of the revision that the status of the set names. That comes out of the spec of the set
-// or, where the spec asks for another by now or cannot be resolved, out of the
+// of the revision that the status of the set names. That comes out of the spec of the set,
+// which may be written otherwise by now (see AsHeld), or, where the spec asks for another by now or cannot be resolved, out of the
 // SandboxTemplate that holds the revision. It is the caller's to keep and change.
 //
 // If there is no such template it returns ErrRevision, or the error of ResolveSet.
 func (c *Cache) NewMember(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup) (*v1alpha1.Sandbox, error) {
 	revision := set.Status.UpdateRevision
 	resolved, unresolved := c.ResolveSet(ctx, set, lookup)
+	is := ""
 	if unresolved == nil {
-		is, err := SetRevision(set, resolved)
-		if err != nil {
+		var err error
+		if is, err = SetRevision(set, resolved); err != nil {
 			return nil, err
 		}
 		if is == revision {
 			return NewSandbox(set, revision, resolved)
 		}
 	}
-	if set.Spec.Template == nil {
-		held, err := c.Holder(ctx, set, lookup)
-		if err != nil {
-			return nil, err
+	held, err := c.Holder(ctx, set, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if held != nil && unresolved == nil {
+		if then, found, same := c.AsHeld(set, is, resolved, held); same {
+			return NewSandbox(then, revision, found)
 		}
-		if held != nil {
-			then, resolved := AtRevision(set, held)
-			return NewSandbox(then, revision, resolved)
-		}
+	}
+	if held != nil && set.Spec.Template == nil {
+		then, resolved := AtRevision(set, held)
+		return NewSandbox(then, revision, resolved)
 	}
 	return nil, cmp.Or(unresolved, fmt.Errorf("SandboxSet %s/%s: %w", set.Namespace, set.Name, ErrRevision))
 }

@@ -77,6 +77,17 @@ func TestNewMember(t *testing.T) {
 	check("inline", inline, ofInline, nil)
 	check("refers", refers, ofRefers, nil)
 
+	rewritten := inline.DeepCopy()
+	template, err := v1alpha1.PodTemplate(inline.Spec.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.Spec.Containers[0].Env = []corev1.EnvVar{}
+	if rewritten.Spec.Template, err = v1alpha1.RawTemplate(*template); err != nil {
+		t.Fatal(err)
+	}
+	check("inline, and the spec is written otherwise", rewritten, ofInline, nil)
+
 	changed := inline.DeepCopy()
 	changed.Spec.Template = builders.PodTemplateOf("other")
 	check("inline, and the spec asks for another", changed, nil, podtemplate.ErrRevision)

@@ -24,6 +24,8 @@ import (
 //     runs in a sandbox is not to be trusted with the API.
 //  4. Each volume claim template is a volume of its name, instead of one that the
 //     template has under that name.
+//  5. Optional strings that are empty, such as a runtimeClassName, are left out: the API
+//     server refuses them.
 func Pod(sandbox *v1alpha1.Sandbox, revision string) (*unstructured.Unstructured, error) {
 	return PodWithRuntimes(sandbox, sandbox.Spec.Template, revision)
 }
@@ -50,6 +52,7 @@ func newPod(sandbox *v1alpha1.Sandbox, injected *runtime.RawExtension, revision 
 	if !ok {
 		return nil, fmt.Errorf("spec of the template: %w", errNotAnObject)
 	}
+	v1alpha1.DropEmptyStrings(template)
 	if spec["automountServiceAccountToken"] == nil {
 		spec["automountServiceAccountToken"] = false
 	}

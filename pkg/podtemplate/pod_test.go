@@ -86,6 +86,10 @@ func TestPod(t *testing.T) {
 			template: `{"spec":{"future":{"n":9007199254740993,"list":[1,2.5,"x",null]},` + oneContainer + `}}`,
 			want:     pod(boxOnly, `"future":{"n":9007199254740993,"list":[1,2.5,"x",null]},`+oneContainer+noToken),
 		},
+		"empty strings that the API server refuses": {
+			template: `{"spec":{"runtimeClassName":"","hostname":"","containers":[{"name":"c","image":"i","volumeMounts":[{"name":"v","mountPath":"/v","mountPropagation":""}]}]}}`,
+			want:     pod(boxOnly, `"hostname":"","containers":[{"name":"c","image":"i","volumeMounts":[{"name":"v","mountPath":"/v"}]}]`+noToken),
+		},
 		"volumes": {
 			template: `{"spec":{` + oneContainer + `,"volumes":[{"name":"tmp","emptyDir":{}},{"name":"data","emptyDir":{}}]}}`,
 			claims:   []string{`{"metadata":{"name":"data"},"spec":{}}`, `{"metadata":{"name":"more"},"spec":{}}`},
@@ -219,6 +223,10 @@ func TestVolumeClaims(t *testing.T) {
 		"defaults": {
 			template: `{"metadata":{"name":"data"},"spec":{` + request + `}}`,
 			want:     claim(labels, request+`,"accessModes":["ReadWriteOnce"],"volumeMode":"Filesystem"`),
+		},
+		"empty strings": {
+			template: `{"metadata":{"name":"data"},"spec":{` + request + `,"volumeMode":"","storageClassName":""}}`,
+			want:     claim(labels, request+`,"accessModes":["ReadWriteOnce"],"volumeMode":"Filesystem","storageClassName":""`),
 		},
 		"said otherwise": {
 			template: `{"metadata":{"name":"data"},"spec":{` + request + `,"accessModes":["ReadWriteMany"],"volumeMode":"Block","future":1}}`,

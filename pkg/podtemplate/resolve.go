@@ -135,11 +135,14 @@ const heldSize = 8192
 type Cache struct {
 	done    *lru.Cache
 	held    *lru.Cache // of bool, by heldKey
+	alike   *lru.Cache // of bool, by pairs of revisions: see AsHeld
 	patches atomic.Int64
 }
 
 // NewCache returns an empty Cache.
-func NewCache() *Cache { return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize)} }
+func NewCache() *Cache {
+	return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize), alike: lru.New(alikeSize)}
+}
 
 // Patches is how many patches have been applied so far, for tests and benchmarks.
 func (c *Cache) Patches() int64 { return c.patches.Load() }

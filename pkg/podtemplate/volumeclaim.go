@@ -130,6 +130,7 @@ func volumeClaim(sandbox *v1alpha1.Sandbox, raw *runtime.RawExtension) (*unstruc
 	if !ok {
 		return nil, fmt.Errorf("spec: %w", errNotAnObject)
 	}
+	v1alpha1.DropEmptyClaimStrings(template)
 	if modes, _ := spec["accessModes"].([]any); len(modes) == 0 {
 		spec["accessModes"] = []any{string(corev1.ReadWriteOnce)}
 	}

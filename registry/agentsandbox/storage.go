@@ -15,6 +15,7 @@ import (
 
 	extensions "github.com/sandlot-io/sandlot/apis/extensions/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
@@ -27,6 +28,8 @@ type Provider struct {
 	Scheme *runtime.Scheme
 	// Stored is what is served in agents.kruise.io, by resource and subresource.
 	Stored map[string]rest.Storage
+	// Templates finds what sandboxes refer to.
+	Templates podtemplate.Lookup
 	// StrictClaims refuses claims that are stored with a condition otherwise.
 	StrictClaims bool
 }
@@ -115,27 +118,38 @@ func (p Provider) addSandboxes(to map[string]rest.Storage) error {
 	if err != nil {
 		return err
 	}
-	to["sandboxes"] = stored.In(served)
+	templates := newPodTemplates(p.Templates)
+	to["sandboxes"] = &sandboxREST{stored.In(served), templates}
 	scale, err := storedAs[*sandboxset.ScaleREST](p.Stored, "sandboxsets/scale")
 	if err != nil {
 		return err
 	}
 	to[sandboxScale] = &scaleREST{TableConvertor: scale.TableConvertor, store: served.Store}
-	return p.addStatus(to, "sandboxes", "sandboxes", o)
-}
-
-func (p Provider) addStatus(to map[string]rest.Storage, resource, stored string, o cohabit.Options) error {
-	status, err := storedAs[*base.StatusREST](p.Stored, stored+"/status")
+	status, err := p.status("sandboxes", o)
 	if err != nil {
 		return err
 	}
-	o.Check = nil // it is of the spec
-	served, err := cohabit.NewStatusREST(status, o)
+	to["sandboxes/status"] = &sandboxStatusREST{status, templates}
+	return nil
+}
+
+func (p Provider) addStatus(to map[string]rest.Storage, resource, stored string, o cohabit.Options) error {
+	served, err := p.status(stored, o)
 	if err != nil {
 		return err
 	}
 	to[resource+"/status"] = served
 	return nil
+}
+
+// status returns the status subresource of what is stored as a resource.
+func (p Provider) status(stored string, o cohabit.Options) (*base.StatusREST, error) {
+	status, err := storedAs[*base.StatusREST](p.Stored, stored+"/status")
+	if err != nil {
+		return nil, err
+	}
+	o.Check = nil // it is of the spec
+	return cohabit.NewStatusREST(status, o)
 }
 
 // serve returns a main resource as the second group serves it.

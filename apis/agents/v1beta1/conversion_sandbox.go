@@ -22,7 +22,7 @@ func SandboxToHub(in *Sandbox, out *hub.Sandbox) {
 }
 
 // SandboxFromHub converts a stored sandbox. One that refers to its template instead of
-// having it, as those of a pool do, has no podTemplate.
+// having it, as those of a pool do, has no podTemplate: the storage fills it in before.
 func SandboxFromHub(in *hub.Sandbox, out *Sandbox) {
 	out.ObjectMeta = in.ObjectMeta
 	spec := &out.Spec

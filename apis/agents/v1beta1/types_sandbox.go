@@ -30,8 +30,8 @@ type Sandbox struct {
 // SandboxBlueprint is what a Sandbox and a SandboxTemplate have in common.
 type SandboxBlueprint struct {
 	// podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields
-	// that this server does not know are kept. A sandbox that waits in a pool shows none:
-	// it refers to what its pool holds.
+	// that this server does not know are kept. A sandbox of a pool shows the template that
+	// its pool holds for all of them.
 	// +optional
 	PodTemplate *runtime.RawExtension `json:"podTemplate,omitempty"`
 

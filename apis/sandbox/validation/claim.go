@@ -6,7 +6,6 @@ package validation
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -289,7 +288,7 @@ func validateInjectionUnchanged(spec, old *v1alpha1.SandboxClaimSpec, path *fiel
 	if len(spec.Env)+len(old.Env) > 0 && !reflect.DeepEqual(spec.Env, old.Env) {
 		errs = append(errs, field.Forbidden(path.Child("env"), "is immutable"))
 	}
-	if !slices.EqualFunc(spec.VolumeClaimTemplates, old.VolumeClaimTemplates, sameJSON) {
+	if !sameVolumeClaims(spec.VolumeClaimTemplates, old.VolumeClaimTemplates) {
 		errs = append(errs, field.Forbidden(path.Child("volumeClaimTemplates"), "is immutable"))
 	}
 	return errs

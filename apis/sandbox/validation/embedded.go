@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -43,10 +44,29 @@ func validateEmbeddedTemplate(embedded *v1alpha1.EmbeddedSandboxTemplate, path *
 }
 
 func validateChangedTemplate(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
-	if sameSource(embedded, old) {
+	if sameSource(embedded, old) && !growsTooLarge(sizeOf(embedded.Template), sizeOf(old.Template)) {
 		return nil
 	}
 	return validateEmbeddedTemplate(embedded, path)
+}
+
+// growsTooLarge reports whether a text has become too large. One of the same meaning may be
+// longer: a quantity may have any number of zeros in front.
+func growsTooLarge(size, old int) bool { return size > maxTemplateSize && size > old }
+
+func sizeOf(raw *runtime.RawExtension) int {
+	if raw == nil {
+		return 0
+	}
+	return len(raw.Raw)
+}
+
+func sizeOfAll(list []runtime.RawExtension) int {
+	size := 0
+	for i := range list {
+		size += len(list[i].Raw)
+	}
+	return size
 }
 
 // validateTemplateRef takes the two kinds that hold a pod template, each by its
@@ -69,7 +89,7 @@ func validateTemplateRef(ref *v1alpha1.SandboxTemplateRef, path *field.Path) fie
 }
 
 func validateChangedClaims(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path) field.ErrorList {
-	if sameClaims(embedded, old) {
+	if sameClaims(embedded, old) && !growsTooLarge(sizeOfAll(embedded.VolumeClaimTemplates), sizeOfAll(old.VolumeClaimTemplates)) {
 		return nil
 	}
 	return ValidateVolumeClaimTemplates(embedded.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))
@@ -172,12 +192,14 @@ func sameSource(a, b *v1alpha1.EmbeddedSandboxTemplate) bool {
 	if !reflect.DeepEqual(a.TemplateRef, b.TemplateRef) {
 		return false
 	}
-	if a.Template == nil || b.Template == nil {
-		return a.Template == b.Template
-	}
-	return sameJSON(*a.Template, *b.Template)
+	return v1alpha1.SamePodTemplate(a.Template, b.Template)
 }
 
 func sameClaims(a, b *v1alpha1.EmbeddedSandboxTemplate) bool {
-	return slices.EqualFunc(a.VolumeClaimTemplates, b.VolumeClaimTemplates, sameJSON)
+	return sameVolumeClaims(a.VolumeClaimTemplates, b.VolumeClaimTemplates)
+}
+
+// sameVolumeClaims reports whether two lists of volume claim templates decode to the same.
+func sameVolumeClaims(a, b []runtime.RawExtension) bool {
+	return slices.EqualFunc(a, b, func(a, b runtime.RawExtension) bool { return v1alpha1.SameVolumeClaimTemplate(&a, &b) })
 }

@@ -168,12 +168,21 @@ func sameTemplate(a, b *runtime.RawExtension) bool {
 	if bytes.Equal(a.Raw, b.Raw) {
 		return true
 	}
-	x, okX := decodeRaw(a).(map[string]any)
-	y, okY := decodeRaw(b).(map[string]any)
-	if !okX || !okY {
-		return false
+	x, y := exceptMetadata(a), exceptMetadata(b)
+	return x != nil && y != nil && reflect.DeepEqual(x, y)
+}
+
+// exceptMetadata returns what a pod template says beside its metadata; nil if it cannot be
+// read.
+func exceptMetadata(raw *runtime.RawExtension) map[string]any {
+	meaning, err := v1alpha1.PodTemplateMeaning(raw)
+	if err != nil {
+		return nil
 	}
-	delete(x, "metadata")
-	delete(y, "metadata")
-	return reflect.DeepEqual(x, y)
+	says, ok := meaning.(map[string]any)
+	if !ok {
+		return nil
+	}
+	delete(says, "metadata")
+	return says
 }

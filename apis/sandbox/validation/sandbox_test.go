@@ -4,6 +4,8 @@
 package validation
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -288,4 +290,32 @@ func TestValidateSandboxStatusUpdate(t *testing.T) {
 			expect(t, ValidateSandboxStatusUpdate(changed, sandbox(t, nil)), tc.want)
 		})
 	}
+}
+
+// Whatever decodes to the same is no change: what typed clients add is not refused.
+func TestTypedUpdatesAreNoChange(t *testing.T) {
+	const claim = `{"metadata":{"name":"data"},"spec":{"resources":{"requests":{"storage":"1Gi"}}%s}%s}`
+	const container = `{"name":"a","image":"b","volumeMounts":[{"name":"data","mountPath":"/d"}]%s}`
+	old := sandbox(t, func(s *v1alpha1.Sandbox) {
+		s.Spec.Template = rawJSON(`{"spec":{"containers":[` + fmt.Sprintf(container, "") + `]}}`)
+		s.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(fmt.Sprintf(claim, "", ""))}
+	})
+	typed := old.DeepCopy()
+	typed.Spec.Template = rawJSON(`{"metadata":{"creationTimestamp":null},"spec":{"containers":[` + fmt.Sprintf(container, `,"resources":{},"env":null`) + `]}}`)
+	typed.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(fmt.Sprintf(claim, `,"accessModes":null`, `,"status":{}`))}
+	expect(t, ValidateSandboxUpdate(typed, old), nil)
+	expect(t, ValidateSandboxUpdate(old, typed), nil)
+
+	// The same may be written at any length.
+	limits := func(cpu string) *runtime.RawExtension {
+		return rawJSON(`{"spec":{"containers":[` + fmt.Sprintf(container, `,"resources":{"limits":{"cpu":"`+cpu+`"}}`) + `]}}`)
+	}
+	short, long := old.DeepCopy(), old.DeepCopy()
+	short.Spec.Template, long.Spec.Template = limits("1"), limits(strings.Repeat("0", maxTemplateSize)+"1")
+	expect(t, ValidateSandboxUpdate(long, short), []string{"spec.template: Too long"})
+
+	changed := typed.DeepCopy()
+	changed.Spec.Template = rawJSON(`{"spec":{"containers":[` + fmt.Sprintf(container, `,"resources":{"limits":{"cpu":"1"}}`) + `]}}`)
+	changed.Spec.VolumeClaimTemplates = []runtime.RawExtension{*rawJSON(fmt.Sprintf(claim, `,"accessModes":["ReadWriteOnce"]`, ""))}
+	expect(t, ValidateSandboxUpdate(changed, old), []string{"spec.template: ", "spec.volumeClaimTemplates: "})
 }

@@ -208,7 +208,7 @@ func checkUnknown(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionK
 	if err != nil {
 		return nil //nolint:nilerr // the caller has its own error for that
 	}
-	return errors.Join(unknown...)
+	return errors.Join(append(unknown, unknownInTemplates(obj, kind.Group)...)...)
 }
 
 // checkFields decodes data, JSON or YAML, field by field and returns an error

@@ -21,7 +21,13 @@ import (
 // of encoding/json often do not: those of types that decode themselves, like
 // durations and times, have no path.
 func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
-	return fieldNamingSerializer{withoutProtobuf(s), scheme}
+	text := withoutProtobuf(s)
+	for i := range text.mediaTypes {
+		if strict := text.mediaTypes[i].StrictSerializer; strict != nil {
+			text.mediaTypes[i].StrictSerializer = strictSerializer{strict}
+		}
+	}
+	return fieldNamingSerializer{text, scheme}
 }
 
 type fieldNamingSerializer struct {

@@ -29,10 +29,12 @@ func TestSandboxIsAPod(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	const template = `{"metadata":{"labels":{"app":"x"},"annotations":{"note":"n"}},
-		"spec":{"containers":[{"name":"main","image":"busybox:1","volumeMounts":[{"name":"data","mountPath":"/data"}]}]}}`
+		"spec":{"runtimeClassName":"","preemptionPolicy":"","hostnameOverride":"","securityContext":{"fsGroupChangePolicy":""},
+			"containers":[{"name":"main","image":"busybox:1","securityContext":{"procMount":""},
+				"volumeMounts":[{"name":"data","mountPath":"/data","mountPropagation":"","recursiveReadOnly":""}]}]}}` // as charts render it
 	sandbox := c.makeSandbox(t, ns, "box", template, func(s *v1alpha1.Sandbox) {
 		s.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(
-			`{"metadata":{"name":"data"},"spec":{"storageClassName":"","resources":{"requests":{"storage":"1Gi"}}}}`)}}
+			`{"metadata":{"name":"data"},"spec":{"storageClassName":"","volumeMode":"","resources":{"requests":{"storage":"1Gi"}}}}`)}}
 	})
 
 	// No volume fits yet: the sandbox says so.

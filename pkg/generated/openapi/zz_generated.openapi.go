@@ -337,7 +337,7 @@ func schema_sandlot_apis_agents_v1alpha1_SandboxSpec(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -547,7 +547,7 @@ func schema_sandlot_apis_agents_v1beta1_SandboxBlueprint(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -643,7 +643,7 @@ func schema_sandlot_apis_agents_v1beta1_SandboxSpec(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1051,7 +1051,7 @@ func schema_sandlot_apis_extensions_v1alpha1_SandboxTemplateSpec(ref common.Refe
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1823,7 +1823,7 @@ func schema_sandlot_apis_extensions_v1beta1_SandboxTemplateSpec(ref common.Refer
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox that waits in a pool shows none: it refers to what its pool holds.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},

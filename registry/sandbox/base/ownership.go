@@ -124,7 +124,7 @@ type foreign struct {
 // InOneVersion returns an update that sees what all managers own in the words of the version
 // of its request, and loses nothing of what it does not see.
 func InOneVersion(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
-	return &inOneVersion{info}
+	return &inOneVersion{KeepText(info)}
 }
 
 type inOneVersion struct {

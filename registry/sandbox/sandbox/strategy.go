@@ -115,21 +115,23 @@ func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field
 	return validation.ValidateSandboxUpdate(obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox))
 }
 
-// WarningsOnCreate warns of times that have passed, and of what a pause does not
-// keep.
-func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+// WarningsOnCreate warns of times that have passed, of fields that are not known, and of
+// what a pause does not keep.
+func (s Strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
 	sandbox := obj.(*v1alpha1.Sandbox)
 	warnings := s.warnings(sandbox, &v1alpha1.SandboxSpec{})
 	if metav1.GetControllerOfNoCopy(sandbox) != nil {
 		return warnings // what it is a copy of was warned of
 	}
+	warnings = append(warnings, base.UnknownFieldWarnings(ctx, &sandbox.Spec.EmbeddedSandboxTemplate, &v1alpha1.EmbeddedSandboxTemplate{})...)
 	return append(warnings, validation.PersistenceWarnings(sandbox.Spec.PersistentContents)...)
 }
 
 // WarningsOnUpdate warns likewise of what is new.
-func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	spec, stored := &obj.(*v1alpha1.Sandbox).Spec, &old.(*v1alpha1.Sandbox).Spec
 	warnings := s.warnings(obj.(*v1alpha1.Sandbox), stored)
+	warnings = append(warnings, base.UnknownFieldWarnings(ctx, &spec.EmbeddedSandboxTemplate, &stored.EmbeddedSandboxTemplate)...)
 	if slices.Equal(spec.PersistentContents, stored.PersistentContents) {
 		return warnings // controllers write it often
 	}

@@ -138,15 +138,17 @@ func (s Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) fie
 }
 
 // WarningsOnCreate warns of what is allowed and does not do what it seems to.
-func (s Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+func (s Strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
 	claim := obj.(*v1alpha1.SandboxClaim)
-	return append(s.warnings(&claim.Spec, &v1alpha1.SandboxClaimSpec{}), appliedWarnings(claim, field.NewPath("spec"))...)
+	warnings := append(s.warnings(&claim.Spec, &v1alpha1.SandboxClaimSpec{}), appliedWarnings(claim, field.NewPath("spec"))...)
+	return append(warnings, base.UnknownClaimFieldWarnings(ctx, claim.Spec.VolumeClaimTemplates, nil)...)
 }
 
 // WarningsOnUpdate does so for what is new.
-func (s Strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	claim, stored := obj.(*v1alpha1.SandboxClaim), old.(*v1alpha1.SandboxClaim)
-	return append(s.warnings(&claim.Spec, &stored.Spec), lateEdits(claim, stored)...)
+	warnings := append(s.warnings(&claim.Spec, &stored.Spec), lateEdits(claim, stored)...)
+	return append(warnings, base.UnknownClaimFieldWarnings(ctx, claim.Spec.VolumeClaimTemplates, stored.Spec.VolumeClaimTemplates)...)
 }
 
 func (s Strategy) warnings(spec, old *v1alpha1.SandboxClaimSpec) []string {

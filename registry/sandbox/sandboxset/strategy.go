@@ -120,12 +120,14 @@ func (s Strategy) validatePods(ctx context.Context, set *v1alpha1.SandboxSet) fi
 	return errs
 }
 
-// WarningsOnCreate warns of what a pause does not keep.
-func (Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return validation.PersistenceWarnings(obj.(*v1alpha1.SandboxSet).Spec.PersistentContents)
+// WarningsOnCreate warns of what a pause does not keep, and of fields that are not known.
+func (s Strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	return s.WarningsOnUpdate(ctx, obj, &v1alpha1.SandboxSet{})
 }
 
 // WarningsOnUpdate warns as for a create.
-func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) []string {
-	return s.WarningsOnCreate(ctx, obj)
+func (Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	spec, stored := &obj.(*v1alpha1.SandboxSet).Spec, &old.(*v1alpha1.SandboxSet).Spec
+	return append(validation.PersistenceWarnings(spec.PersistentContents),
+		base.UnknownFieldWarnings(ctx, &spec.EmbeddedSandboxTemplate, &stored.EmbeddedSandboxTemplate)...)
 }

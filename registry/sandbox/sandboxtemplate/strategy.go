@@ -114,12 +114,13 @@ func (s Strategy) validatePods(ctx context.Context, template *v1alpha1.SandboxTe
 
 // WarningsOnCreate warns of what a template asks for and does not get. The
 // revision of a set is a copy of what was warned of.
-func (Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+func (Strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
 	template := obj.(*v1alpha1.SandboxTemplate)
 	if isRevision(template) {
 		return nil
 	}
-	return warnings(&template.Spec)
+	unknown := base.UnknownFieldWarnings(ctx, &template.Spec.EmbeddedSandboxTemplate, &v1alpha1.EmbeddedSandboxTemplate{})
+	return append(warnings(&template.Spec), unknown...)
 }
 
 func warnings(spec *v1alpha1.SandboxTemplateSpec) []string {
@@ -135,6 +136,7 @@ func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object)
 		return nil
 	}
 	told := append(warnings(&template.Spec), validation.NetworkPolicyUpdateWarnings(&template.Spec, &stored.Spec)...)
+	told = append(told, base.UnknownFieldWarnings(ctx, &template.Spec.EmbeddedSandboxTemplate, &stored.Spec.EmbeddedSandboxTemplate)...)
 	if s.pods == nil || validation.SamePodsOfTemplates(&template.Spec, &stored.Spec) && ptr.Equal(template.Spec.Service, stored.Spec.Service) {
 		return told
 	}

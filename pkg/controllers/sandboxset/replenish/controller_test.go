@@ -87,6 +87,8 @@ func TestController(t *testing.T) {
 		"refills under the old name":       testRefillsUnderOldName,
 		"another network":                  testAnotherNetwork,
 		"a network later":                  testNetworkLater,
+		"written otherwise":                testWrittenOtherwise,
+		"refers to the same":               testRefersToTheSame,
 		"name is taken by a template":      testNameIsTakenInline,
 		"holder cannot be made":            testHolderCannotBeMade,
 	} {

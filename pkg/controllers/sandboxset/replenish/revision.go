@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -76,18 +77,22 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	if err != nil {
 		return targetRevision{}, err
 	}
+	from := set
+	if from, revision, resolved, err = r.asHeld(set, revision, resolved); err != nil {
+		return targetRevision{}, err
+	}
 	t := targetRevision{
-		revision: revision, current: podtemplate.CurrentRevision(set, revision),
-		from: set, resolved: resolved, chain: resolved.Chain,
+		revision: revision, current: podtemplate.CurrentRevision(from, revision),
+		from: from, resolved: resolved, chain: resolved.Chain,
 	}
 	if set.Spec.Template != nil {
 		// Its sandboxes do not need the SandboxTemplate.
-		if t.retry = r.templates.ensureInline(ctx, set, revision, resolved); t.retry > 0 {
+		if t.retry = r.templates.ensureInline(ctx, from, revision, resolved); t.retry > 0 {
 			t.current = set.Status.CurrentRevision
 		}
 		return t, nil
 	}
-	if err := r.templates.ensure(ctx, set, revision, resolved); err != nil {
+	if err := r.templates.ensure(ctx, from, revision, resolved); err != nil {
 		return r.targetWithoutTemplate(ctx, set, resolved, err)
 	}
 	return t, nil
@@ -96,6 +101,42 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 // withoutSet is an error of ResolveSet without the set, which both APIs call otherwise, and
 // whose condition says it.
 func withoutSet(err error) error { return cmp.Or(errors.Unwrap(err), err) }
+
+// asHeld returns a set, its revision and its pod template in the text of a revision that is
+// held already and decodes to the same: that of the status first, so that no pool is replaced
+// because its template was only written otherwise.
+func (r *revisions) asHeld(
+	set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
+) (*v1alpha1.SandboxSet, string, *podtemplate.Resolved, error) {
+	if revision == set.Status.UpdateRevision {
+		return set, revision, resolved, nil
+	}
+	owned, err := r.templates.caches.revisionsOf(set)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	prefer := func(template *v1alpha1.SandboxTemplate) int {
+		switch template.Labels[v1alpha1.LabelTemplateHash] {
+		case set.Status.UpdateRevision:
+			return 0
+		case revision:
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(owned, func(a, b *v1alpha1.SandboxTemplate) int {
+		return cmp.Or(cmp.Compare(prefer(a), prefer(b)), byLastUse(b, a))
+	})
+	for _, template := range owned {
+		if !podtemplate.IsRevision(template) || template.DeletionTimestamp != nil {
+			continue
+		}
+		if from, found, same := r.podTemplates.AsHeld(set, revision, resolved, template); same {
+			return from, template.Labels[v1alpha1.LabelTemplateHash], found, nil
+		}
+	}
+	return set, revision, resolved, nil
+}
 
 // targetWithoutTemplate is the target where the SandboxTemplate for what the spec asks
 // for could not be created: what the pool consisted of until now.

@@ -828,3 +828,73 @@ func testNetworkLater(_ *testing.T, f *fixture) {
 		f.Errorf("revision %s after %s", now, revision)
 	}
 }
+
+// typedPodOf is podOf as a client with Go types writes it.
+func typedPodOf(image string) *runtime.RawExtension {
+	return raw(fmt.Sprintf(`{"metadata":{"creationTimestamp":null,"labels":{"app":"x"}},"spec":{"containers":[{"name":"c","image":%q,"env":null,"resources":{}}]}}`, image))
+}
+
+// wantKept reconciles, and wants the revision and the sandboxes that there were.
+func (f *fixture) wantKept(revision string, pool []*v1alpha1.Sandbox) {
+	f.Helper()
+	for range 2 {
+		f.pass(maxTurn)
+		f.reconcile()
+		f.sync()
+	}
+	if got := f.set().Status.UpdateRevision; got != revision {
+		f.Errorf("revision %s, want %s", got, revision)
+	}
+	for i, sandbox := range f.wantPooled(len(pool)) {
+		if sandbox.UID != pool[i].UID {
+			f.Errorf("%s is replaced by %s", pool[i].Name, sandbox.Name)
+		}
+	}
+}
+
+// A pool keeps its revision, and its sandboxes, while its template means the same.
+func testWrittenOtherwise(_ *testing.T, f *fixture) {
+	f.createSet(2)
+	f.fill()
+	revision, before := f.set().Status.UpdateRevision, f.pooled()
+	f.changeSet(func(set *v1alpha1.SandboxSet) {
+		template, err := v1alpha1.PodTemplate(set.Spec.Template)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if set.Spec.Template, err = v1alpha1.RawTemplate(*template); err != nil {
+			f.Fatal(err)
+		}
+	})
+	f.wantKept(revision, before)
+}
+
+// So it does if it refers to another template that means the same, and if it comes back to
+// such a one. What it makes then is of that revision, too.
+func testRefersToTheSame(_ *testing.T, f *fixture) {
+	f.createTemplate("base", podOf("busybox"))
+	f.createTemplate("typed", typedPodOf("busybox"))
+	f.createTemplate("other", typedPodOf("other"))
+	f.createReferring(2, "")
+	f.fill()
+	revision, before := f.set().Status.UpdateRevision, f.pooled()
+	f.refer("typed")
+	f.wantKept(revision, before)
+	f.claim(f.pooled()[0])
+	f.sync()
+	f.pass(maxTurn)
+	f.reconcile()
+	for _, sandbox := range f.wantPooled(2) {
+		if sandbox.Labels[v1alpha1.LabelTemplateHash] != revision || !strings.HasSuffix(sandbox.Spec.TemplateRef.Name, "-"+revision) {
+			f.Errorf("%s is of %s and refers to %s", sandbox.Name, sandbox.Labels[v1alpha1.LabelTemplateHash], sandbox.Spec.TemplateRef.Name)
+		}
+	}
+	f.refer("other")
+	if got := f.set().Status.UpdateRevision; got == revision {
+		f.Error("another image has the same revision")
+	}
+	f.refer("typed")
+	if got := f.set().Status.UpdateRevision; got != revision {
+		f.Errorf("back at revision %s, want %s", got, revision)
+	}
+}

@@ -1,0 +1,194 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// The schema of pod templates and volume claim templates, which are raw JSON in our types, is
+// made from the Go types of Kubernetes: kubectl explain knows their fields, and server-side
+// apply merges containers by name. Each object of it keeps the fields that the types lack.
+
+// podModels begins the OpenAPI names of these types. They are not those of Kubernetes, whose
+// schemas do not keep unknown fields: an aggregator serves both.
+const podModels = "io.sandlot.podtemplate."
+
+const preserveUnknown = "x-kubernetes-preserve-unknown-fields"
+
+// rawModels are the types of the fields of raw JSON, by the names of the fields.
+var rawModels = map[string]reflect.Type{
+	"template":             reflect.TypeFor[corev1.PodTemplateSpec](),
+	"podTemplate":          reflect.TypeFor[corev1.PodTemplateSpec](),
+	"volumeClaimTemplates": reflect.TypeFor[corev1.PersistentVolumeClaim](),
+}
+
+// listKeys are the keys of lists where they are more than the merge key of the Go type, which
+// is of strategic merge patches.
+var listKeys = map[string][]string{
+	"Container.ports":                   {"containerPort", "protocol"},
+	"EphemeralContainerCommon.ports":    {"containerPort", "protocol"},
+	"PodSpec.topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
+}
+
+// keyDefaults are what the keys of lists are where they are not set, where that is not the
+// empty value.
+var keyDefaults = map[string]any{"protocol": string(corev1.ProtocolTCP)}
+
+// podSchemas adds the definitions of types to others that are there already.
+type podSchemas struct {
+	ref         common.ReferenceCallback
+	definitions map[string]common.OpenAPIDefinition
+}
+
+// name adds the definition of a struct type, and returns its name.
+func (p *podSchemas) name(t reflect.Type) string {
+	name := podModels + strings.NewReplacer("k8s.io/", "", "/", ".").Replace(t.PkgPath()) + "." + t.Name()
+	if _, ok := p.definitions[name]; ok {
+		return name
+	}
+	p.definitions[name] = common.OpenAPIDefinition{} // types may be recursive
+	schema := spec.Schema{SchemaProps: spec.SchemaProps{
+		Type: []string{"object"}, Properties: map[string]spec.Schema{}, Description: docOf(t)[""],
+	}}
+	schema.AddExtension(preserveUnknown, true)
+	needs := map[string]bool{}
+	p.addFields(&schema, t, needs)
+	p.definitions[name] = common.OpenAPIDefinition{Schema: schema, Dependencies: slices.Sorted(maps.Keys(needs))}
+	return name
+}
+
+// docOf is what Kubernetes says of the fields of a type.
+func docOf(t reflect.Type) map[string]string {
+	documented, ok := reflect.Zero(t).Interface().(interface{ SwaggerDoc() map[string]string })
+	if !ok {
+		return nil
+	}
+	return documented.SwaggerDoc()
+}
+
+func (p *podSchemas) addFields(to *spec.Schema, t reflect.Type, needs map[string]bool) {
+	docs := docOf(t)
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case name == "" && field.Anonymous:
+			p.addFields(to, field.Type, needs)
+		case name != "":
+			property := p.schemaOf(field.Type, needs)
+			property.Description = docs[name]
+			if property.Type.Contains("array") {
+				p.listType(&property, t, field, name)
+			}
+			to.Properties[name] = property
+		}
+	}
+}
+
+// listType says how server-side apply merges a list.
+func (p *podSchemas) listType(list *spec.Schema, t reflect.Type, field reflect.StructField, name string) {
+	keys := listKeys[t.Name()+"."+name]
+	if key := field.Tag.Get("patchMergeKey"); keys == nil && key != "" {
+		keys = []string{key}
+	}
+	switch {
+	case keys != nil:
+		list.AddExtension("x-kubernetes-list-type", "map")
+		list.AddExtension("x-kubernetes-list-map-keys", asAny(keys))
+		p.defaultKeys(field.Type.Elem(), keys)
+	case field.Tag.Get("patchStrategy") == "merge":
+		list.AddExtension("x-kubernetes-list-type", "set")
+	default:
+		list.AddExtension("x-kubernetes-list-type", "atomic")
+	}
+}
+
+func asAny(names []string) []any {
+	all := make([]any, len(names))
+	for i, name := range names {
+		all[i] = name
+	}
+	return all
+}
+
+// defaultKeys gives the keys of the elements of a list a default: an element without one must
+// not keep what is stored from being applied to.
+func (p *podSchemas) defaultKeys(element reflect.Type, keys []string) {
+	definition := p.definitions[p.name(element)]
+	for _, key := range keys {
+		property := definition.Schema.Properties[key]
+		switch known, ok := keyDefaults[key]; {
+		case ok:
+			property.Default = known
+		case property.Type.Contains("integer"):
+			property.Default = 0
+		default:
+			property.Default = ""
+		}
+		definition.Schema.Properties[key] = property
+	}
+}
+
+var decodesItself = reflect.TypeFor[json.Unmarshaler]()
+
+func (p *podSchemas) schemaOf(t reflect.Type, needs map[string]bool) spec.Schema {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(decodesItself) {
+		return p.leaf(t, needs)
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return p.refTo(p.name(t), needs)
+	case reflect.Map:
+		return *spec.MapProperty(new(p.schemaOf(t.Elem(), needs)))
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return *new(spec.Schema).Typed("string", "byte")
+		}
+		return *spec.ArrayProperty(new(p.schemaOf(t.Elem(), needs)))
+	case reflect.String:
+		return *new(spec.Schema).Typed("string", "")
+	case reflect.Bool:
+		return *new(spec.Schema).Typed("boolean", "")
+	case reflect.Int64:
+		return *new(spec.Schema).Typed("integer", "int64")
+	case reflect.Int32:
+		return *new(spec.Schema).Typed("integer", "int32")
+	}
+	return anything()
+}
+
+// leaf is the schema of a type that decodes itself, such as a quantity or a time.
+func (p *podSchemas) leaf(t reflect.Type, needs map[string]bool) spec.Schema {
+	if named, ok := reflect.Zero(t).Interface().(util.OpenAPIModelNamer); ok {
+		if name := named.OpenAPIModelName(); p.definitions[name].Schema.Type != nil || p.definitions[name].Schema.OneOf != nil {
+			return p.refTo(name, needs)
+		}
+	}
+	return anything()
+}
+
+func (p *podSchemas) refTo(name string, needs map[string]bool) spec.Schema {
+	needs[name] = true
+	return spec.Schema{SchemaProps: spec.SchemaProps{Ref: p.ref(name)}}
+}
+
+// anything is the schema of an object of unknown fields.
+func anything() spec.Schema {
+	schema := *new(spec.Schema).Typed("object", "")
+	schema.AddExtension(preserveUnknown, true)
+	return schema
+}

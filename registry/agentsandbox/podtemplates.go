@@ -1,0 +1,220 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentsandbox
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
+)
+
+// A sandbox of a pool refers to the template that the pool holds, for all of its sandboxes.
+// In agent-sandbox each has a podTemplate, and its clients, whose types cannot leave the
+// containers out, write back what they read. So here a sandbox is shown with the template
+// that it refers to, and a write that changes nothing of it leaves the reference.
+
+// podTemplates shows sandboxes with the pod templates that they refer to.
+type podTemplates struct {
+	cache  *podtemplate.Cache
+	lookup podtemplate.Lookup
+}
+
+func newPodTemplates(lookup podtemplate.Lookup) *podTemplates {
+	return &podTemplates{cache: podtemplate.NewCache(), lookup: sandboxTemplatesOnly{lookup}}
+}
+
+// sandboxTemplatesOnly finds no PodTemplate: no read of a sandbox asks the cluster.
+type sandboxTemplatesOnly struct{ podtemplate.Lookup }
+
+// PodTemplate implements podtemplate.Lookup.
+func (sandboxTemplatesOnly) PodTemplate(context.Context, string, string) (*corev1.PodTemplate, error) {
+	return nil, nil
+}
+
+// refers reports whether a sandbox has its template by reference alone.
+func refers(sandbox *v1alpha1.Sandbox) bool {
+	return sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef != nil
+}
+
+// of returns the template that a sandbox refers to; nil where that is not there, or no
+// template of a sandbox.
+func (p *podTemplates) of(ctx context.Context, sandbox *v1alpha1.Sandbox) *runtime.RawExtension {
+	resolved, err := p.cache.ResolveSandbox(ctx, sandbox, p.lookup)
+	if err != nil {
+		return nil // its status says why, and it is shown as it is
+	}
+	return resolved.Template
+}
+
+// shown returns a sandbox as it is shown. It shares its parts with the one that is given,
+// which is not changed: it may be in a cache.
+func (p *podTemplates) shown(ctx context.Context, sandbox *v1alpha1.Sandbox) *v1alpha1.Sandbox {
+	if !refers(sandbox) {
+		return sandbox
+	}
+	shown := *sandbox
+	shown.Spec.Template = p.of(ctx, sandbox)
+	return &shown
+}
+
+// show returns an answer as it is shown: a sandbox, a list of them, or something else.
+func (p *podTemplates) show(ctx context.Context, answer runtime.Object) runtime.Object {
+	switch answer := answer.(type) {
+	case *v1alpha1.Sandbox:
+		return p.shown(ctx, answer)
+	case *v1alpha1.SandboxList:
+		known := map[podTemplateKey]*runtime.RawExtension{}
+		for i := range answer.Items {
+			sandbox := &answer.Items[i]
+			if !refers(sandbox) {
+				continue
+			}
+			key := podTemplateKey{sandbox.Namespace, sandbox.Labels[v1alpha1.LabelTemplateHash], *sandbox.Spec.TemplateRef}
+			template, ok := known[key]
+			if !ok {
+				template = p.of(ctx, sandbox)
+				known[key] = template
+			}
+			sandbox.Spec.Template = template
+		}
+	}
+	return answer
+}
+
+// podTemplateKey is all that the template of a sandbox depends on in one list: those of a
+// pool have the same.
+type podTemplateKey struct {
+	namespace, revision string
+	ref                 v1alpha1.SandboxTemplateRef
+}
+
+// showEvents returns a watch whose sandboxes are as they are shown.
+func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) watch.Interface {
+	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+		obj := event.Object
+		if cached, ok := obj.(runtime.CacheableObject); ok {
+			obj = cached.GetObject()
+		}
+		if sandbox, ok := obj.(*v1alpha1.Sandbox); ok && refers(sandbox) {
+			event.Object = p.shown(ctx, sandbox)
+		}
+		return event, true
+	})
+}
+
+// updating returns an update that starts from a sandbox as it is shown, and leaves the
+// template out that it is shown with.
+func (p *podTemplates) updating(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
+	return &shownUpdate{base.KeepText(info), p}
+}
+
+type shownUpdate struct {
+	rest.UpdatedObjectInfo
+	templates *podTemplates
+}
+
+// nothing is what a typed client sends that was shown no template.
+var nothing = &runtime.RawExtension{Raw: []byte(`{}`)}
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (u *shownUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	stored, ok := old.(*v1alpha1.Sandbox)
+	if !ok || !refers(stored) {
+		return u.UpdatedObjectInfo.UpdatedObject(ctx, old)
+	}
+	shown := u.templates.shown(ctx, stored)
+	updated, err := u.UpdatedObjectInfo.UpdatedObject(ctx, shown)
+	if err != nil {
+		return nil, err
+	}
+	sandbox, ok := updated.(*v1alpha1.Sandbox)
+	if !ok || sandbox.Spec.Template == nil {
+		return updated, nil
+	}
+	seen := shown.Spec.Template
+	if seen == nil {
+		seen = nothing
+	}
+	if v1alpha1.SamePodTemplate(sandbox.Spec.Template, seen) {
+		sandbox.Spec.Template = nil
+	}
+	return sandbox, nil
+}
+
+// sandboxREST serves sandboxes with the templates that they refer to.
+type sandboxREST struct {
+	*rights.REST
+	templates *podTemplates
+}
+
+// Get returns a sandbox.
+func (r *sandboxREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := r.REST.Get(ctx, name, options)
+	return r.templates.show(ctx, obj), err
+}
+
+// List returns sandboxes.
+func (r *sandboxREST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	obj, err := r.REST.List(ctx, options)
+	return r.templates.show(ctx, obj), err
+}
+
+// Watch watches sandboxes.
+func (r *sandboxREST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	events, err := r.REST.Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return r.templates.showEvents(ctx, events), nil
+}
+
+// Update changes a sandbox, or, for server-side apply, creates it.
+func (r *sandboxREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	obj, created, err := r.REST.Update(ctx, name, r.templates.updating(objInfo), createValidation, updateValidation, forceAllowCreate, options)
+	return r.templates.show(ctx, obj), created, err
+}
+
+// Delete deletes a sandbox.
+func (r *sandboxREST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	obj, gone, err := r.REST.Delete(ctx, name, deleteValidation, options)
+	return r.templates.show(ctx, obj), gone, err
+}
+
+// DeleteCollection deletes the sandboxes that are selected.
+func (r *sandboxREST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
+	obj, err := r.REST.DeleteCollection(ctx, deleteValidation, options, listOptions)
+	return r.templates.show(ctx, obj), err
+}
+
+// sandboxStatusREST serves the status of sandboxes likewise.
+type sandboxStatusREST struct {
+	*base.StatusREST
+	templates *podTemplates
+}
+
+// Get returns a sandbox.
+func (r *sandboxStatusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := r.StatusREST.Get(ctx, name, options)
+	return r.templates.show(ctx, obj), err
+}
+
+// Update changes the status of a sandbox.
+func (r *sandboxStatusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	obj, created, err := r.StatusREST.Update(ctx, name, objInfo, createValidation, updateValidation, forceAllowCreate, options)
+	return r.templates.show(ctx, obj), created, err
+}

@@ -1,0 +1,97 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package base
+
+import (
+	"bytes"
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// KeepText returns an update by which a PUT keeps the stored text of each pod template and volume
+// claim template that decodes to the same. Typed clients cannot send what they have read:
+// their types add "resources": {} and "status": {}. Such a PUT changes nothing, so it must
+// not write anything, change an owner of a field or make a new revision of a pool.
+//
+// A patch or an apply says what it changes, so the new text is stored.
+func KeepText(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo { return &keptText{info} }
+
+type keptText struct {
+	rest.UpdatedObjectInfo
+}
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (u *keptText) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	updated, err := u.UpdatedObjectInfo.UpdatedObject(ctx, old)
+	if err != nil || !isPut(ctx) {
+		return updated, err
+	}
+	rewritten := old.DeepCopyObject()
+	if !takeTexts(rewritten, updated) {
+		return updated, nil
+	}
+	// The managed fields are of the difference to the object that the update starts from.
+	if updated, err = u.UpdatedObjectInfo.UpdatedObject(ctx, rewritten); err != nil {
+		return nil, err
+	}
+	takeTexts(updated, old)
+	return updated, nil
+}
+
+func isPut(ctx context.Context) bool {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	return ok && info.Verb == "update"
+}
+
+// takeTexts replaces the templates of an object by those of another where they decode to the
+// same and are written differently. It reports whether there are any.
+func takeTexts(into, from runtime.Object) bool {
+	template, claims := rawTemplates(into)
+	fromTemplate, fromClaims := rawTemplates(from)
+	taken := false
+	if template != nil && fromTemplate != nil && rewritten(*template, *fromTemplate, v1alpha1.SamePodTemplate) {
+		*template, taken = (*fromTemplate).DeepCopy(), true
+	}
+	for i := range min(len(claims), len(fromClaims)) {
+		if rewritten(&claims[i], &fromClaims[i], v1alpha1.SameVolumeClaimTemplate) {
+			fromClaims[i].DeepCopyInto(&claims[i])
+			taken = true
+		}
+	}
+	return taken
+}
+
+// rawTemplates returns the field of an object that holds a pod template, or nil, and its
+// volume claim templates.
+func rawTemplates(obj runtime.Object) (**runtime.RawExtension, []runtime.RawExtension) {
+	switch obj := obj.(type) {
+	case *v1alpha1.Sandbox:
+		return &obj.Spec.Template, obj.Spec.VolumeClaimTemplates
+	case *v1alpha1.SandboxSet:
+		return &obj.Spec.Template, obj.Spec.VolumeClaimTemplates
+	case *v1alpha1.SandboxTemplate:
+		return &obj.Spec.Template, obj.Spec.VolumeClaimTemplates
+	case *v1alpha1.SandboxClaim:
+		return nil, obj.Spec.VolumeClaimTemplates
+	}
+	return nil, nil
+}
+
+// rewritten reports whether two texts differ, by more than the order of keys and white space,
+// and decode to the same.
+func rewritten(a, b *runtime.RawExtension, same func(a, b *runtime.RawExtension) bool) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	canonicalA, canonicalB := CanonicalExtension(a), CanonicalExtension(b)
+	if canonicalA == nil || canonicalB == nil || bytes.Equal(canonicalA.Raw, canonicalB.Raw) {
+		return false
+	}
+	return same(a, b)
+}
