@@ -9,6 +9,7 @@ var (
 	planner   = []string{"./pkg/allocator/plan"}
 	lines     = []string{"./pkg/allocator/queue"}
 	allocator = []string{"./pkg/allocator"}
+	base      = []string{"./registry/sandbox/base"}
 )
 
 var mutations = []mutation{
@@ -236,4 +237,13 @@ var mutations = []mutation{
 		"\tits := t.teams[team]\n", "\tteam = \"\"\n\tits := t.teams[team]\n", []string{"./pkg/gateway/keys"}, "TestIssueWaits"},
 	{"apiserver: a paused sandbox cannot be deleted in a full etcd", "pkg/apiserver/config.go",
 		"\tmakeDeletable(stores.Sandboxes)\n", "", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
+
+	{"base: managed fields are not ordered after an apply", "registry/sandbox/base/ownership.go",
+		"\tslices.SortFunc(entries, compareEntries)\n", "", base, "TestApplyInOneVersion"},
+	{"base: an apply hides managers whose fields have no words", "registry/sandbox/base/ownership.go",
+		"\t\tshown := entry\n", "\t\tif len(other.told) == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tshown := entry\n", base, "TestApplyInOneVersion"},
+	{"base: other writes than applies see translated managed fields", "registry/sandbox/base/ownership.go",
+		"!isApply(ctx) || ", "", base, "TestOtherWritesSeeAllVersions"},
+	{"base: a scale that changes nothing takes the field", "registry/sandbox/base/scaleownership.go",
+		"if at >= 0 {", "if at < -1 {", base, "TestScaleOwnership"},
 }

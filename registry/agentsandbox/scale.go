@@ -11,10 +11,8 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -34,10 +32,10 @@ var (
 
 	// runsPaths is where the field that a scale writes stands in a sandbox, in each version
 	// that sandboxes are served in, so that its ownership moves along.
-	runsPaths = managedfields.ResourcePathMappings{
-		v1alpha1.SchemeGroupVersion.String():      fieldpath.MakePathOrDie("spec", "paused"),
-		agentsv1beta1.SchemeGroupVersion.String(): fieldpath.MakePathOrDie("spec", "operatingMode"),
-		agents.SchemeGroupVersion.String():        fieldpath.MakePathOrDie("spec", "replicas"),
+	runsPaths = base.ScaledField{
+		v1alpha1.SchemeGroupVersion:      fieldpath.MakePathOrDie("spec", "paused"),
+		agentsv1beta1.SchemeGroupVersion: fieldpath.MakePathOrDie("spec", "operatingMode"),
+		agents.SchemeGroupVersion:        fieldpath.MakePathOrDie("spec", "replicas"),
 	}
 )
 
@@ -144,10 +142,10 @@ func (i *scaledSandbox) UpdatedObject(ctx context.Context, old runtime.Object) (
 		return nil, apierrors.NewNotFound(resource, i.name)
 	}
 
-	ownership := managedfields.NewScaleHandler(sandbox.ManagedFields, base.GroupOf(ctx), runsPaths)
+	ownership := base.NewScaleOwnership(ctx, sandbox.ManagedFields, runsPaths)
 	stored := scaleOf(sandbox)
 	var err error
-	if stored.ManagedFields, err = ownership.ToSubresource(); err != nil {
+	if stored.ManagedFields, err = ownership.OfScale(); err != nil {
 		return nil, fmt.Errorf("reading managed fields of sandbox %s: %w", i.name, err)
 	}
 	obj, err := i.scale.UpdatedObject(ctx, stored)
@@ -170,7 +168,7 @@ func (i *scaledSandbox) UpdatedObject(ctx context.Context, old runtime.Object) (
 	if wanted.ResourceVersion != "" { // the store compares it with the one stored
 		sandbox.ResourceVersion = wanted.ResourceVersion
 	}
-	if sandbox.ManagedFields, err = ownership.ToParent(wanted.ManagedFields); err != nil {
+	if sandbox.ManagedFields, err = ownership.OfObject(wanted.ManagedFields); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("managed fields of the scale: %v", err))
 	}
 	return sandbox, nil
@@ -178,9 +176,8 @@ func (i *scaledSandbox) UpdatedObject(ctx context.Context, old runtime.Object) (
 
 // validateScale validates the fields of a scale.
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
-	errs := metav1validation.ValidateManagedFields(scale.ManagedFields, field.NewPath("metadata", "managedFields"))
 	if n := scale.Spec.Replicas; n != 0 && n != 1 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), n, "must be 1, or 0 to suspend the sandbox"))
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), n, "must be 1, or 0 to suspend the sandbox")}
 	}
-	return errs
+	return nil
 }

@@ -22,6 +22,14 @@ func GroupOf(ctx context.Context) schema.GroupVersion {
 	return v1alpha1.SchemeGroupVersion
 }
 
+// subresourceOf is the subresource that a request names; empty for none.
+func subresourceOf(ctx context.Context) string {
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok {
+		return info.Subresource
+	}
+	return ""
+}
+
 // OfAgentSandbox reports whether a request is made in a group of agent-sandbox.
 func OfAgentSandbox(ctx context.Context) bool {
 	group := GroupOf(ctx).Group

@@ -4,6 +4,7 @@
 package base
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,14 +19,18 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Server-side apply compares what managers own in the version of each, and converts the
-// object to it. A group that cannot say all that another can would lose, on that way, what
-// the others own. So for the time of one request all that is owned is told in the words of
-// its version, and what these cannot say is put aside.
+// Server-side apply prunes in the versions of all managers, and converts the object from one to
+// the next. A version that cannot say all that another can would lose, on that way, what the
+// others own. So for the time of one apply all that is owned is told in the words of its
+// version, and what these cannot say is put aside.
 //
 //	owned in agents.kruise.io             spec.templateRef.name, spec.patch
-//	in a request to agent-sandbox's pools spec.sandboxTemplateRef.name
+//	in an apply to agent-sandbox's pools  spec.sandboxTemplateRef.name
 //	after it                              spec.templateRef.name, spec.patch
+//
+// All other writes only compare the object before and after them, in the version of each
+// manager, which loses nothing. They see managed fields as they are stored, which is also how
+// an update of all of the object carries them.
 
 // sharedFields are the fields that have the same meaning in all versions, by group and kind:
 // the path in the group that objects are stored in, and the one in that version. What is
@@ -112,30 +117,46 @@ func move(path fieldpath.Path, fields sharedFields, version schema.GroupVersion,
 	return nil
 }
 
-// foreign is what a manager owns in another version than that of a request.
+// foreign is what a manager owns in another version than that of an apply.
 type foreign struct {
 	entry metav1.ManagedFieldsEntry
-	// shown is how it is called for the time of the request.
+	from  schema.GroupVersion
+	// shown is how it is called for the time of the apply.
 	shown string
-	told  *fieldpath.Set
+	// told are its fields in the words of the apply, by the path in its own.
+	told []toldField
+	// aside are its fields that have no words there.
 	aside *fieldpath.Set
 }
 
-// InOneVersion returns an update that sees what all managers own in the words of the version
-// of its request, and loses nothing of what it does not see.
-func InOneVersion(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
-	return &inOneVersion{KeepText(info)}
+type toldField struct{ is, shown fieldpath.Path }
+
+type applyKey struct{}
+
+// WithApply returns the context of a request that is a server-side apply.
+func WithApply(ctx context.Context) context.Context { return context.WithValue(ctx, applyKey{}, true) }
+
+func isApply(ctx context.Context) bool {
+	is, _ := ctx.Value(applyKey{}).(bool)
+	return is
+}
+
+// InOneVersion returns an update that, if it is an apply, sees what all managers own in the
+// words of the version of its request, and loses nothing of what it does not see.
+func InOneVersion(info rest.UpdatedObjectInfo, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
+	return &inOneVersion{KeepText(info), options}
 }
 
 type inOneVersion struct {
 	rest.UpdatedObjectInfo
+	options *metav1.UpdateOptions
 }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
 func (u *inOneVersion) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	before, ok := old.(Object)
 	version := GroupOf(ctx)
-	if !ok || !slices.ContainsFunc(before.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != version.String() }) {
+	if !ok || !isApply(ctx) || !slices.ContainsFunc(before.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != version.String() }) {
 		return u.UpdatedObjectInfo.UpdatedObject(ctx, old)
 	}
 	before = before.DeepCopyObject().(Object)
@@ -153,10 +174,8 @@ func (u *inOneVersion) UpdatedObject(ctx context.Context, old runtime.Object) (r
 		return updated, nil
 	}
 	after = after.DeepCopyObject().(Object)
-	if len(after.GetManagedFields()) == 0 {
-		return after, nil // a client takes all away
-	}
-	return after, restore(after, others, version)
+	applied := metav1.ManagedFieldsEntry{Manager: u.options.FieldManager, Operation: metav1.ManagedFieldsOperationApply, Subresource: subresourceOf(ctx)}
+	return after, restore(after, others, version, &applied)
 }
 
 // tell returns the entries of an object in the words of a version, and how they were.
@@ -165,33 +184,32 @@ func tell(obj Object, version schema.GroupVersion) ([]metav1.ManagedFieldsEntry,
 	var others []foreign
 	for _, entry := range obj.GetManagedFields() {
 		from, err := schema.ParseGroupVersion(entry.APIVersion)
-		if err != nil || entry.APIVersion == version.String() || entry.FieldsV1 == nil || !slices.Contains(v1alpha1.ServedVersions, from) {
+		if err != nil || from == version || entry.FieldsV1 == nil || !slices.Contains(v1alpha1.ServedVersions, from) {
 			entries = append(entries, entry)
 			continue
 		}
-		other := foreign{entry: entry, shown: entry.Manager, told: fieldpath.NewSet(), aside: fieldpath.NewSet()}
+		owned, err := decoded(&entry)
+		if err != nil {
+			return nil, nil, err
+		}
+		other := foreign{entry: entry, from: from, shown: entry.Manager, aside: fieldpath.NewSet()}
 		// Who updates in two versions has an entry in each.
 		if entry.Operation == metav1.ManagedFieldsOperationUpdate {
-			other.shown += " in " + entry.APIVersion
-		}
-		owned := &fieldpath.Set{}
-		if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-			return nil, nil, fmt.Errorf("reading what %s owns: %w", entry.Manager, err)
+			other.shown = inVersion(&entry)
 		}
 		owned.Iterate(func(path fieldpath.Path) {
 			if moved := translate(path, obj, from, version); moved != nil {
-				other.told.Insert(moved.Copy())
+				other.told = append(other.told, toldField{path.Copy(), moved.Copy()})
 			} else {
 				other.aside.Insert(path.Copy())
 			}
 		})
 		others = append(others, other)
-		if other.told.Empty() {
-			continue
-		}
+		// An entry without fields is shown, too: an object without entries has no managers
+		// yet, and an apply would make one up that owns all of it.
 		shown := entry
 		shown.Manager, shown.APIVersion = other.shown, version.String()
-		if shown.FieldsV1, err = encoded(other.told); err != nil {
+		if shown.FieldsV1, err = encoded(other.shownFields()); err != nil {
 			return nil, nil, err
 		}
 		entries = append(entries, shown)
@@ -199,50 +217,130 @@ func tell(obj Object, version schema.GroupVersion) ([]metav1.ManagedFieldsEntry,
 	return entries, others, nil
 }
 
+func (f *foreign) shownFields() *fieldpath.Set {
+	shown := fieldpath.NewSet()
+	for _, field := range f.told {
+		shown.Insert(field.shown)
+	}
+	return shown
+}
+
 // restore gives the managers of other versions their words back, with what was put aside.
-func restore(obj Object, others []foreign, version schema.GroupVersion) error {
+// applied is the entry of who applies.
+func restore(obj Object, others []foreign, version schema.GroupVersion, applied *metav1.ManagedFieldsEntry) error {
 	entries := obj.GetManagedFields()
 	for _, other := range others {
+		entry, left := other.entry, fieldpath.NewSet()
 		at := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
-			return e.Manager == other.shown && e.Operation == other.entry.Operation && e.Subresource == other.entry.Subresource && e.APIVersion == version.String()
+			return e.Manager == other.shown && e.Operation == entry.Operation && e.Subresource == entry.Subresource && e.APIVersion == version.String()
 		})
-		owned := other.aside
 		if at >= 0 {
-			is := &fieldpath.Set{}
-			if err := is.FromJSON(entries[at].FieldsV1.GetRawReader()); err != nil {
-				return fmt.Errorf("reading what %s owns: %w", other.entry.Manager, err)
-			}
-			if !is.Difference(other.told).Empty() || appliedAnew(&entries[at], &other) {
-				continue // it has applied in this version now, and owns what it has applied
-			}
-			from, err := schema.ParseGroupVersion(other.entry.APIVersion)
-			if err != nil {
+			var err error
+			if left, err = decoded(&entries[at]); err != nil {
 				return err
 			}
-			is.Iterate(func(path fieldpath.Path) {
-				if moved := translate(path, obj, version, from); moved != nil {
-					owned.Insert(moved.Copy())
-				}
-			})
+		}
+		owned := other.left(left)
+		if at >= 0 && sameManager(&entry, applied) && (!left.Equals(other.shownFields()) || !entries[at].Time.Equal(entry.Time)) {
+			if owned = other.appliedAnew(left, obj, version); owned == nil {
+				continue
+			}
+			entry.Time = entries[at].Time
+		}
+		if at >= 0 {
 			entries = slices.Delete(entries, at, at+1)
 		}
 		if owned.Empty() {
 			continue
 		}
-		entry := other.entry
 		var err error
 		if entry.FieldsV1, err = encoded(owned); err != nil {
 			return err
 		}
 		entries = append(entries, entry)
 	}
+	slices.SortFunc(entries, compareEntries)
 	obj.SetManagedFields(entries)
 	return nil
 }
 
-// appliedAnew reports whether a manager has applied in this request.
-func appliedAnew(is *metav1.ManagedFieldsEntry, was *foreign) bool {
-	return is.Operation == metav1.ManagedFieldsOperationApply && !is.Time.Equal(was.entry.Time)
+// left returns what a manager that has not applied still owns. A field whose parts have become
+// fields, or that has become a part of one, as schemas differ, is left.
+func (f *foreign) left(shown *fieldpath.Set) *fieldpath.Set {
+	owned := f.aside.Union(fieldpath.NewSet())
+	for _, field := range f.told {
+		if covers(shown, field.shown) {
+			owned.Insert(field.is)
+		}
+	}
+	return owned
+}
+
+func covers(set *fieldpath.Set, path fieldpath.Path) bool {
+	for n := 1; n <= len(path); n++ {
+		if set.Has(path[:n]) {
+			return true
+		}
+	}
+	for _, element := range path {
+		set = set.WithPrefix(element)
+	}
+	return !set.Empty()
+}
+
+// appliedAnew returns what a manager owns, in the words that it had, that has applied something
+// else in the version of a request. It returns nil if the manager owns just what it has applied,
+// in that version: that is so, as in other groups, unless some of its fields have no words there.
+// Those would have no owner any more, and would never be removed.
+func (f *foreign) appliedAnew(now *fieldpath.Set, obj Object, version schema.GroupVersion) *fieldpath.Set {
+	if f.aside.Empty() {
+		return nil
+	}
+	owned := f.aside.Union(fieldpath.NewSet())
+	has := true
+	now.Iterate(func(path fieldpath.Path) {
+		moved := translate(path, obj, version, f.from)
+		if moved == nil {
+			has = false
+			return
+		}
+		owned.Insert(moved.Copy())
+	})
+	if !has {
+		return nil
+	}
+	return owned
+}
+
+// inVersion is how a manager is called beside itself in another version.
+func inVersion(entry *metav1.ManagedFieldsEntry) string {
+	return entry.Manager + " in " + entry.APIVersion
+}
+
+func sameManager(a, b *metav1.ManagedFieldsEntry) bool {
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
+}
+
+// compareEntries orders entries as the field manager of the generic server writes them, so that
+// one that changes nothing does not change their order.
+func compareEntries(a, b metav1.ManagedFieldsEntry) int {
+	return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(seconds(a.Time), seconds(b.Time)),
+		cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Subresource, b.Subresource))
+}
+
+func seconds(t *metav1.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.Unix()
+}
+
+func decoded(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	owned := &fieldpath.Set{}
+	if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+		return nil, fmt.Errorf("reading what %s owns: %w", entry.Manager, err)
+	}
+	return owned, nil
 }
 
 func encoded(set *fieldpath.Set) (*metav1.FieldsV1, error) {

@@ -10,11 +10,9 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -31,12 +29,12 @@ var (
 
 	// replicasPaths is where the field that a scale writes stands in a set, in each version
 	// that sets are served in, so that its ownership moves along when a set is scaled.
-	replicasPaths = managedfields.ResourcePathMappings{}
+	replicasPaths = base.ScaledField{}
 )
 
 func init() {
 	for _, version := range v1alpha1.ServedVersions {
-		replicasPaths[version.String()] = fieldpath.MakePathOrDie("spec", "replicas")
+		replicasPaths[version] = fieldpath.MakePathOrDie("spec", "replicas")
 	}
 }
 
@@ -166,10 +164,10 @@ func (i *scaledObjectInfo) UpdatedObject(ctx context.Context, old runtime.Object
 		return nil, apierrors.NewNotFound(i.resource(), i.name)
 	}
 
-	ownership := managedfields.NewScaleHandler(set.ManagedFields, base.GroupOf(ctx), replicasPaths)
+	ownership := base.NewScaleOwnership(ctx, set.ManagedFields, replicasPaths)
 	stored := i.scales.scaleOf(set)
 	var err error
-	if stored.ManagedFields, err = ownership.ToSubresource(); err != nil {
+	if stored.ManagedFields, err = ownership.OfScale(); err != nil {
 		return nil, fmt.Errorf("reading managed fields of sandboxset %s: %w", i.name, err)
 	}
 
@@ -193,7 +191,7 @@ func (i *scaledObjectInfo) UpdatedObject(ctx context.Context, old runtime.Object
 	if wanted.ResourceVersion != "" { // the store compares it with the one stored
 		set.ResourceVersion = wanted.ResourceVersion
 	}
-	if set.ManagedFields, err = ownership.ToParent(wanted.ManagedFields); err != nil {
+	if set.ManagedFields, err = ownership.OfObject(wanted.ManagedFields); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("managed fields of the scale: %v", err))
 	}
 	return set, nil
@@ -202,11 +200,10 @@ func (i *scaledObjectInfo) UpdatedObject(ctx context.Context, old runtime.Object
 // validateScale validates the fields of a scale. The field it names is the
 // scale's, which is what the client wrote.
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
-	errs := metav1validation.ValidateManagedFields(scale.ManagedFields, field.NewPath("metadata", "managedFields"))
 	if scale.Spec.Replicas < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0"))
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")}
 	}
-	return errs
+	return nil
 }
 
 // AddScaleToScheme registers autoscaling/v1 Scale, in its own version and in the
