@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,7 +136,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return c.tell(ctx, sandbox)
 	}
-	if problems := validation.IsDNS1123Label(sandbox.Name); len(problems) > 0 {
+	if problems := NameProblems(sandbox.Name); len(problems) > 0 {
 		c.services().Warn(sandbox, "Failed", "No Service can have the name of this sandbox: "+strings.Join(problems, ", "))
 		return reconcile.Result{}, nil
 	}
