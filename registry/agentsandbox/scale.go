@@ -84,11 +84,11 @@ func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 // admission of the sandbox run too, and admission of the scale sees scales. A sandbox does
 // not come into being by being scaled.
 func (r *scaleREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	if updateValidation == nil {
 		updateValidation = rest.ValidateAllObjectUpdateFunc
 	}
-	info := &scaledSandbox{name: name, scale: objInfo, resource: r.store.DefaultQualifiedResource}
+	info := &scaledSandbox{name: name, scale: base.SharingEqual(objInfo, forceAllowCreate, options), resource: r.store.DefaultQualifiedResource}
 	obj, _, err := r.store.Update(ctx, name, info, rest.ValidateAllObjectFunc,
 		func(ctx context.Context, obj, old runtime.Object) error {
 			return updateValidation(ctx, scaleOf(obj.(*v1alpha1.Sandbox)), scaleOf(old.(*v1alpha1.Sandbox)))

@@ -82,11 +82,11 @@ func (r *StatusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 	return r.store.Get(ctx, name, options)
 }
 
-// Update changes the status of an object. forceAllowCreate is dropped: nothing
-// comes into being through its status, not even by server-side apply.
+// Update changes the status of an object. Nothing comes into being
+// through its status, not even by server-side apply.
 func (r *StatusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, InOneVersion(objInfo, options), createValidation, updateValidation, false, options)
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.store.Update(ctx, name, SharingEqual(InOneVersion(objInfo, options), forceAllowCreate, options), createValidation, updateValidation, false, options)
 }
 
 // GetResetFields names the fields that server-side apply does not own here.

@@ -83,13 +83,13 @@ func (r *ScaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 
 // Update writes the replicas of a set, and nothing else of it. Validation and
 // admission of the set run too, and admission of the scale sees scales.
-// forceAllowCreate is dropped: a set does not come into being by being scaled.
+// A set does not come into being by being scaled.
 func (r *ScaleREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	if updateValidation == nil {
 		updateValidation = rest.ValidateAllObjectUpdateFunc
 	}
-	obj, _, err := r.store.Update(ctx, name, &scaledObjectInfo{name: name, scale: objInfo, scales: r}, rest.ValidateAllObjectFunc,
+	obj, _, err := r.store.Update(ctx, name, &scaledObjectInfo{name: name, scale: base.SharingEqual(objInfo, forceAllowCreate, options), scales: r}, rest.ValidateAllObjectFunc,
 		func(ctx context.Context, obj, old runtime.Object) error {
 			return updateValidation(ctx, r.scaleOf(obj.(*v1alpha1.SandboxSet)), r.scaleOf(old.(*v1alpha1.SandboxSet)))
 		}, false, options)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
@@ -89,10 +90,11 @@ func decide(o *observation) plan {
 	case o.sandbox.DeletionTimestamp != nil:
 		return plan{status: o.sandbox.Status}
 	case hasEnded(phase) && !o.goesOn():
-		return plan{status: o.sandbox.Status, again: o.untilExpiry()}
+		p := plan{status: *o.sandbox.Status.DeepCopy(), again: o.untilExpiry()}
+		claims.Observe(&p.status, o.sandbox.Generation)
+		return p
 	}
 	p := plan{status: *o.sandbox.Status.DeepCopy()}
-	p.status.ObservedGeneration = o.sandbox.Generation
 	p.status.UpdateRevision = o.revision
 	if phase == "" {
 		p.status.Phase = v1alpha1.SandboxPending
@@ -122,6 +124,7 @@ func decide(o *observation) plan {
 
 // complete adds what follows from the status, and when to look again.
 func (o *observation) complete(p *plan) {
+	claims.Observe(&p.status, o.sandbox.Generation)
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	p.podName = o.podName(&p.status)
 	if left := o.untilExpiry(); left > 0 && (p.again == 0 || left < p.again) {

@@ -601,7 +601,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What has ended, or is being deleted, is left alone.
+// What has ended, or is being deleted, is left alone once its spec is observed.
 func TestDecideLeavesAlone(t *testing.T) {
 	for name, sandbox := range map[string]*v1alpha1.Sandbox{
 		"failed":           newSandbox(phase("Failed")),
@@ -611,6 +611,7 @@ func TestDecideLeavesAlone(t *testing.T) {
 		"deleted, paused":  newSandbox(phase("Paused"), paused, func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.NewTime(now)) }),
 		"deleted, pending": newSandbox(phase("Pending"), func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.NewTime(now)) }),
 	} {
+		sandbox.Status.ObservedGeneration = sandbox.Generation
 		for _, pod := range []*corev1.Pod{nil, newPod(), newPod(runs("True")), newPod(foreign)} {
 			o := observation{sandbox: sandbox, pod: pod, revision: revision, now: now}
 			if diff := cmp.Diff(plan{status: sandbox.Status}, decide(&o), cmp.AllowUnexported(plan{})); diff != "" {

@@ -76,21 +76,21 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		WithOptions(queue.Options[reconcile.Request](c.options.Workers)).
-		Watches(&v1alpha1.Sandbox{}, c.events(), builder.WithPredicates(predicate.Funcs{CreateFunc: hasStep})).
-		Watches(&v1alpha1.SandboxTemplate{}, users.Events(enqueueStarting)).
+		Watches(&v1alpha1.Sandbox{}, c.events(), builder.WithPredicates(predicate.Funcs{CreateFunc: c.hasStep})).
+		Watches(&v1alpha1.SandboxTemplate{}, users.Events(c.enqueueStarting)).
 		Complete(c)
 }
 
 // hasStep reports whether there is anything to do for a sandbox that is seen for the first
 // time, of which there may be very many.
-func hasStep(e event.CreateEvent) bool {
+func (c *Controller) hasStep(e event.CreateEvent) bool {
 	sandbox, ok := e.Object.(*v1alpha1.Sandbox)
-	return ok && stepOf(sandbox) != none
+	return ok && stepOf(sandbox, c.clock.Now()) != none
 }
 
-// events queues a sandbox for its next step. One that runs and is to run is not queued,
-// unless its spec has changed and the status has not: a claim writes the observed
-// generation itself, so the writes of claims cost nothing here.
+// events queues a sandbox for its next step. One that has none is not queued, and an update
+// that leaves the step as it was queues only a sandbox whose new generation is not observed.
+// A claim writes the observed generation itself, so the writes of claims cost nothing here.
 //
 // Times in objects have whole seconds only, so a delay counts from when the event was
 // seen. For sandboxes that were there before this program, the time in the object has to
@@ -102,7 +102,7 @@ func (c *Controller) events() handler.EventHandler {
 			if !ok {
 				return
 			}
-			switch step := stepOf(sandbox); {
+			switch step := stepOf(sandbox, c.clock.Now()); {
 			case step == start && !e.IsInInitialList:
 				q.AddAfter(queue.RequestFor(sandbox), c.options.StartDelay)
 			case step == start:
@@ -116,10 +116,16 @@ func (c *Controller) events() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue.Interface) {
 			before, okBefore := e.ObjectOld.(*v1alpha1.Sandbox)
 			after, okAfter := e.ObjectNew.(*v1alpha1.Sandbox)
-			if !okBefore || !okAfter || stepOf(before) == stepOf(after) && before.UID == after.UID {
+			if !okBefore || !okAfter {
 				return
 			}
-			switch stepOf(after) {
+			now := c.clock.Now()
+			next := stepOf(after, now)
+			edited := before.Generation != after.Generation && !claims.IsObserved(&after.Status, after.Generation)
+			if next == stepOf(before, now) && before.UID == after.UID && !edited {
+				return
+			}
+			switch next {
 			case start:
 				q.AddAfter(queue.RequestFor(after), c.options.StartDelay)
 			case settingUp:
@@ -140,7 +146,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("getting Sandbox %s: %w", req, err)
 	}
-	step := stepOf(sandbox)
+	step := stepOf(sandbox, c.clock.Now())
 	if step == none {
 		return reconcile.Result{}, nil
 	}
@@ -250,8 +256,8 @@ func (c *Controller) patchStatus(ctx context.Context, sandbox *v1alpha1.Sandbox,
 }
 
 // enqueueStarting queues a sandbox that may be waiting for a template that changed.
-func enqueueStarting(user client.Object, q queue.Interface) {
-	if sandbox, ok := user.(*v1alpha1.Sandbox); ok && stepOf(sandbox) == start {
+func (c *Controller) enqueueStarting(user client.Object, q queue.Interface) {
+	if sandbox, ok := user.(*v1alpha1.Sandbox); ok && stepOf(sandbox, c.clock.Now()) == start {
 		q.Add(queue.RequestFor(sandbox))
 	}
 }

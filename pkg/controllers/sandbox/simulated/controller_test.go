@@ -151,6 +151,7 @@ func TestController(t *testing.T) {
 			t.Error("looks again before there is anything new")
 		}
 		var q counting
+		enqueueStarting := New(nil, nil, clocktesting.NewFakePassiveClock(time.Now()), Options{}).enqueueStarting
 		if enqueueStarting(waiting, &q); q.added != 1 {
 			t.Error("the template does not wake it")
 		}
@@ -288,7 +289,7 @@ func TestController(t *testing.T) {
 		}
 		// The write of this, and of a claim, that observes what it changes itself.
 		claimed := got.DeepCopy()
-		claimed.Generation, claimed.Status.ObservedGeneration = 3, 3
+		claimed.Generation, claimed.Status.ObservedGeneration, claimed.Status.Conditions[0].ObservedGeneration = 3, 3, 3
 		if due := queued(sandbox, got) + queued(got, claimed); due != 0 {
 			t.Errorf("queued %d times for nothing", due)
 		}

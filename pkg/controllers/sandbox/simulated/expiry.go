@@ -18,8 +18,8 @@ import (
 )
 
 // NewExpiry returns a controller that plays what happens to sandboxes that are kept at their
-// shutdownTime: they lose the pod that they do not have. One whose shutdownTime is taken away
-// again is resumed.
+// shutdownTime: they lose the pod that they do not have. One whose shutdownTime is moved or
+// taken away is resumed.
 func NewExpiry(c client.Client, clk clock.PassiveClock, workers int) *lifetime.Timer[*v1alpha1.Sandbox] {
 	return &lifetime.Timer[*v1alpha1.Sandbox]{
 		Controller: "simulated-expiry", Kind: "Sandbox", Client: c, Clock: clk, Workers: workers,

@@ -102,7 +102,7 @@ func TestResize(t *testing.T) {
 			revision: "rev", resources: four, change: func(s *v1alpha1.Sandbox) { s.Spec.Paused = true },
 			want: []metav1.Condition{
 				cond("Ready", metav1.ConditionFalse, "PodReady", "The sandbox is paused"),
-				updating("InplaceUpdate"),
+				cond("InplaceUpdate", metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage),
 				cond("SandboxPaused", metav1.ConditionTrue, "StopPauseSucceed", ""),
 			},
 		},
@@ -160,7 +160,7 @@ func TestResizeOverAPause(t *testing.T) {
 		inplace.Begin(sandbox, inplace.Goal{}, time.Unix(1, 0))
 		sandbox.Spec.Paused = true
 		for _, next := range []step{pause, resume, start} {
-			if got := stepOf(sandbox); got != next {
+			if got := stepOf(sandbox, time.Now()); got != next {
 				t.Fatalf("image %s: the next step is %d, want %d", image, got, next)
 			}
 			status, err := statusAfter(next, sandbox, sandbox.Spec.Template, time.Unix(2, 0))
@@ -170,7 +170,7 @@ func TestResizeOverAPause(t *testing.T) {
 			sandbox.Status, sandbox.Spec.Paused = status, false
 		}
 		got := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)
-		if goesOn := stepOf(sandbox) == resized; got == nil || got.Reason != want || goesOn != (want == v1alpha1.ReasonInplaceUpdating) {
+		if goesOn := stepOf(sandbox, time.Now()) == resized; got == nil || got.Reason != want || goesOn != (want == v1alpha1.ReasonInplaceUpdating) {
 			t.Errorf("image %s: goes on: %t, with %+v", image, goesOn, got)
 		}
 	}

@@ -32,7 +32,7 @@ func TestAResumeWaitsForTheRuntime(t *testing.T) {
 		sandbox.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionRuntimeInitialized, Status: metav1.ConditionTrue}}
 		take := func(want step) {
 			t.Helper()
-			if got := stepOf(sandbox); got != want {
+			if got := stepOf(sandbox, time.Now()); got != want {
 				t.Fatalf("%s: step %d, want %d", name, got, want)
 			}
 			status, err := statusAfter(want, sandbox, sandbox.Spec.Template, now)

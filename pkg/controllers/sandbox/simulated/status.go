@@ -46,9 +46,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	set := setter(&status, sandbox.Generation, now)
 	switch s {
 	case observe:
-		for i := range status.Conditions {
-			status.Conditions[i].ObservedGeneration = sandbox.Generation
-		}
+		tellService(&status, sandbox)
 		return status, nil
 	case start:
 		return statusStarted(&status, sandbox, template, now)
@@ -58,6 +56,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
+		tellService(&status, sandbox)
 		return status, nil
 	case clean:
 		recycle.Clean(&status, sandbox.Generation, now)
@@ -122,11 +121,24 @@ func runs(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, now time.Ti
 	case v1alpha1.SandboxRecycling:
 		recycle.Finish(status, &sandbox.Spec, sandbox.Generation, now)
 	}
-	if wanted := sandbox.Spec.Service; wanted != nil && *wanted {
-		status.ServiceFQDN = service.FQDN(sandbox, "")
-	}
 	status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
 	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
+	tellService(status, sandbox)
+}
+
+// tellService tells the name of the Service that the sandbox would have in a cluster. One
+// that has expired has none, and without a spec.service it keeps what it has.
+func tellService(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox) {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionReady)
+	switch wanted := sandbox.Spec.Service; {
+	case ready != nil && ready.Reason == v1alpha1.ReasonSandboxExpired:
+		status.ServiceFQDN = ""
+	case wanted == nil:
+	case *wanted && v1alpha1.CheckServiceName(wanted, sandbox.Name) == nil:
+		status.ServiceFQDN = service.FQDN(sandbox, "")
+	default:
+		status.ServiceFQDN = ""
+	}
 }
 
 // addressed gives a sandbox an address.
@@ -154,7 +166,7 @@ func observed(sandbox *v1alpha1.Sandbox) (v1alpha1.SandboxStatus, error) {
 		return v1alpha1.SandboxStatus{}, err
 	}
 	status := *sandbox.Status.DeepCopy()
-	status.ObservedGeneration = sandbox.Generation
+	claims.Observe(&status, sandbox.Generation)
 	status.UpdateRevision = revision
 	return status, nil
 }

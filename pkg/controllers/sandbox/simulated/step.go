@@ -4,6 +4,8 @@
 package simulated
 
 import (
+	"time"
+
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -26,7 +28,7 @@ const (
 	resumed
 	// resized: it runs, and gets the resources and the image that its claim asks for.
 	resized
-	// observe: it runs, and its spec has changed in fields without an effect here.
+	// observe: its spec has changed in fields without an effect here, whatever state it is in.
 	observe
 	// clean: it is being recycled, and is still as it was.
 	clean
@@ -34,7 +36,18 @@ const (
 	release
 )
 
-func stepOf(sandbox *v1alpha1.Sandbox) step {
+// stepOf returns the next step of a sandbox. Where there is nothing else to do, also when the
+// sandbox is paused or has ended, its status still follows the generation of its spec.
+func stepOf(sandbox *v1alpha1.Sandbox, now time.Time) step {
+	next := actionOf(sandbox, now)
+	if next == none && sandbox.DeletionTimestamp == nil && !claims.IsObserved(&sandbox.Status, sandbox.Generation) {
+		return observe
+	}
+	return next
+}
+
+// actionOf returns the next step that changes what a sandbox is.
+func actionOf(sandbox *v1alpha1.Sandbox, now time.Time) step {
 	if sandbox.DeletionTimestamp != nil {
 		if controllerutil.ContainsFinalizer(sandbox, v1alpha1.FinalizerSandbox) {
 			return release
@@ -45,7 +58,7 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		return none
 	}
 	switch phase := sandbox.Status.Phase; {
-	case isOver(sandbox):
+	case isOver(sandbox, now):
 		return none
 	case phase == v1alpha1.SandboxRecycling:
 		return recyclingStep(sandbox)
@@ -55,30 +68,20 @@ func stepOf(sandbox *v1alpha1.Sandbox) step {
 		return resumingStep(sandbox)
 	case phase == "" || phase == v1alpha1.SandboxPending:
 		return start
-	case phase == v1alpha1.SandboxRunning:
-		return runningStep(sandbox)
+	case phase == v1alpha1.SandboxRunning && inplace.InProgress(sandbox):
+		return resized
 	}
 	return none
 }
 
-// isOver reports whether a sandbox has ended, or was kept past its shutdownTime (expiry.go).
-func isOver(sandbox *v1alpha1.Sandbox) bool {
+// isOver reports whether a sandbox has ended, or is kept past its shutdownTime (expiry.go).
+// One whose time has been moved since then is not.
+func isOver(sandbox *v1alpha1.Sandbox, now time.Time) bool {
 	switch sandbox.Status.Phase {
 	case v1alpha1.SandboxSucceeded, v1alpha1.SandboxFailed:
 		return true
 	}
-	return v1alpha1.SandboxExpired(sandbox) && sandbox.Spec.ShutdownTime != nil
-}
-
-// runningStep returns the next step of a sandbox that runs and is to go on.
-func runningStep(sandbox *v1alpha1.Sandbox) step {
-	switch {
-	case inplace.InProgress(sandbox):
-		return resized
-	case sandbox.Status.ObservedGeneration != sandbox.Generation:
-		return observe
-	}
-	return none
+	return v1alpha1.SandboxExpired(sandbox) && v1alpha1.KeptAtShutdown(sandbox) && v1alpha1.ShutdownDue(sandbox, now)
 }
 
 // resumingStep returns the next step of a sandbox that is resumed.
@@ -111,6 +114,8 @@ func pauseStep(sandbox *v1alpha1.Sandbox) step {
 		return pause
 	case !sandbox.Spec.Paused:
 		return resume
+	case v1alpha1.SandboxExpired(sandbox): // and is not expired any more, but paused
+		return pause
 	}
 	return none
 }

@@ -26,13 +26,15 @@ func isFollowed(claim *v1alpha1.SandboxClaim) bool {
 
 // conditionsOf returns what the conditions of a claim that is Completed should be.
 //
-//   - One that has expired keeps what it says: its sandboxes go because of that.
+//   - One that has expired keeps what it says, of the generation that it is at: its sandboxes
+//     go because of that.
 //   - Finished, once true, stays as it is, and so does its time. One of the E2B API is
 //     Finished when its sandbox is gone, too: nobody else ends such a claim.
 //   - One that ended with less than it asked for is never ready, and says why it ended.
 func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []metav1.Condition {
 	conditions := slices.Clone(claim.Status.Conditions)
 	if v1alpha1.HasExpired(claim) {
+		observe(conditions, claim)
 		return conditions
 	}
 	if claims.Continuous(claim) {
@@ -58,6 +60,19 @@ func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []m
 		set(v1alpha1.ClaimConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllReplicasClaimed, recoveredMessage)
 	}
 	return conditions
+}
+
+// observe brings the conditions that have a generation to that of a claim, once the status
+// has reached it: nothing else looks at a claim that has expired.
+func observe(conditions []metav1.Condition, claim *v1alpha1.SandboxClaim) {
+	if claim.Status.ObservedGeneration != claim.Generation {
+		return
+	}
+	for i := range conditions {
+		if c := &conditions[i]; c.ObservedGeneration > 0 {
+			c.ObservedGeneration = claim.Generation
+		}
+	}
 }
 
 // endedShort reports whether a claim ended with less than it asked for, and why, as the
