@@ -23,6 +23,7 @@ var (
 )
 
 // rawField is one field of a struct type as it is called in JSON.
+// +k8s:openapi-gen=false
 type rawField struct {
 	typ reflect.Type
 	// emptyMeansAbsent is set for optional strings. The API server refuses most of them
