@@ -309,7 +309,7 @@ type unfinishedClaims struct {
 	namespaces claimsByNamespace
 
 	// mu is held for no longer than it takes to look at one claim: each create, event and
-	// turn needs it. It is locked after that of a part of namespaces.
+	// turn needs it. It is locked after that of the claims of a namespace.
 	mu    sync.Mutex
 	byUID map[types.UID]*unfinished
 	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
@@ -343,7 +343,8 @@ func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClai
 
 // put adds a claim, unless there is one of its UID.
 func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
-	defer c.namespaces.lock(u.key.Namespace).mu.Unlock()
+	of := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, of)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byUID[uid] != nil {
@@ -351,7 +352,7 @@ func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
 	}
 	c.byUID[uid] = u
 	c.byName[u.key] = append(c.byName[u.key], uid)
-	c.namespaces.put(u, uid)
+	of.byUID[uid] = u
 }
 
 // worksAt notes whether this server works at a claim.
@@ -436,7 +437,8 @@ func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 
 // remove removes a claim.
 func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
-	defer c.namespaces.lock(u.key.Namespace).mu.Unlock()
+	of := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, of)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byUID, uid)
@@ -445,7 +447,7 @@ func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
 	} else {
 		delete(c.byName, u.key)
 	}
-	c.namespaces.remove(u, uid)
+	delete(of.byUID, uid)
 }
 
 // wakeNamed begins a turn of the claims of a name: a sandbox can be made under it now.
