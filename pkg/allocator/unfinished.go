@@ -32,12 +32,12 @@ import (
 type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
-	// seen is when this server first heard of the claim, and born reports whether the watch
-	// told of it then because it had just been created.
-	seen   time.Time
-	born   bool
-	clock  clock.PassiveClock
-	waiter *queue.Waiter
+	// seen is when this server first heard of the claim, and sawCreation reports whether it
+	// did so by the event of its creation.
+	seen        time.Time
+	sawCreation bool
+	clock       clock.PassiveClock
+	waiter      *queue.Waiter
 	// key is the name of the claim.
 	key types.NamespacedName
 	// done is closed when the claim is at its end.
@@ -136,7 +136,7 @@ func (u *unfinished) claimIs(claim *v1alpha1.SandboxClaim) bool {
 	if u.claim != nil && version(claim) <= version(u.claim) {
 		return false
 	}
-	u.begins(claim)
+	u.noteStart(claim)
 	// Whoever wrote it may have bound sandboxes to it, of which the other watch may not
 	// have told yet.
 	u.claim, u.complete = claim, false
@@ -225,7 +225,7 @@ func (u *unfinished) wrote(seen view, claim *v1alpha1.SandboxClaim, sandboxes []
 		}
 	}
 	if u.claim == nil || version(u.claim) <= version(claim) {
-		u.begins(claim)
+		u.noteStart(claim)
 		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
 }
@@ -374,16 +374,16 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 	c.turns.Add(uid)
 }
 
-// adopt adds a claim that this server has come to know of, and begins a turn of it.
+// adopt adds a claim that was there before, and begins a turn of it.
 func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) { c.add(claim, false) }
 
-// adoptNew does so for one that the watch has told of when it was created.
+// adoptNew adds a claim of whose creation the watch has just told, and begins a turn of it.
 func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim, true) }
 
-func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, born bool) {
+func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 	u := c.newUnfinished(claim)
-	u.claim, u.born = claim, born
-	u.begins(claim)
+	u.claim, u.sawCreation = claim, sawCreation
+	u.noteStart(claim)
 	c.put(u, claim.UID)
 	c.turns.Add(claim.UID)
 }
