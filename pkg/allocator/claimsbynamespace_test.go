@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,12 +110,22 @@ func TestClaimsByNamespace(t *testing.T) {
 }
 
 // TestNamespacesDoNotWaitForEachOther checks that a claim is added, and removed, while the
-// claims of other namespaces are locked, whichever part these are in.
+// claims of another namespace are locked, and more callers wait for these, whichever part
+// they are in.
 func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	d := newDesk(t)
 	known := d.worker.known
 	busy, others := known.namespaces.lock("busy"), map[*claimsPart]string{}
+	var waits sync.WaitGroup
+	defer waits.Wait()
 	defer known.namespaces.unlock("busy", busy)
+	waits.Go(func() { known.namespaces.in("busy") })
+	users := func() int {
+		p := known.namespaces.part("busy")
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return busy.users
+	}
 	for i := 0; len(others) < len(known.namespaces.parts); i++ {
 		namespace := fmt.Sprint("other-", i)
 		others[known.namespaces.part(namespace)] = namespace
@@ -121,6 +133,9 @@ func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		for users() < 2 {
+			runtime.Gosched()
+		}
 		for _, namespace := range others {
 			uid := types.UID(namespace)
 			known.adopt(claimAt(uid, 5, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = namespace }))
