@@ -196,7 +196,7 @@ var mutations = []mutation{
 	{"replenish: all claims that wait are looked at", "pkg/controllers/sandboxset/replenish/demand.go",
 		"if total >= most {", "if false {", []string{"./pkg/controllers/sandboxset/replenish"}, "TestAskingForLooksAtFew"},
 	{"quietperiod: bursts that are over are remembered", "pkg/controllers/quietperiod/tracker.go",
-		"\tt.turn(now)\n\tb := t.of(set)\n", "\tb := t.of(set)\n", []string{"./pkg/controllers/quietperiod"}, "TestBurstsAreForgotten"},
+		"\tt.rotate(now)\n\tb := t.of(set)\n", "\tb := t.of(set)\n", []string{"./pkg/controllers/quietperiod"}, "TestBurstsAreForgotten"},
 	{"allocator: the clock of another server says whose a claim is", "pkg/allocator/began.go",
 		"if since = u.seen; !u.sawCreation && ", "if since = u.seen; ", allocator, "TestClocksOfOtherServers"},
 	{"allocator: no server works at a claim that begins in the future", "pkg/allocator/began.go",
