@@ -23,18 +23,19 @@ func storedStart(claim *v1alpha1.SandboxClaim) time.Time {
 	return claim.CreationTimestamp.Time
 }
 
-// begins takes in when a claim began as of its current state, which this server hears of
-// now. u.mu is held, or there is no other user of u yet.
-func (u *unfinished) begins(claim *v1alpha1.SandboxClaim) {
+// noteStart notes when a claim began as of its current state, which this server hears of
+// now. What is known stays where a client has removed the start from the status. u.mu is
+// held, or there is no other user of u yet.
+func (u *unfinished) noteStart(claim *v1alpha1.SandboxClaim) {
 	now, stored, first := u.clock.Now(), storedStart(claim), u.started.IsZero()
-	if !first && stored.Equal(u.stored) {
+	if !first && (claim.Status.ClaimStartTime == nil || stored.Equal(u.stored)) {
 		return
 	}
 	u.stored = stored
 	switch {
 	case !u.created.IsZero() && stored.Equal(u.created.Truncate(time.Second)):
 		u.started = u.created
-	case first && u.born, stored.After(now):
+	case first && u.sawCreation, stored.After(now):
 		u.started = now
 	default:
 		u.started = stored
@@ -56,7 +57,7 @@ func (w *worker) youngUntil(u *unfinished) time.Time {
 		if plan.WasReopened(claim) {
 			return time.Time{}
 		}
-		if since = u.seen; !u.born && claim.CreationTimestamp.Time.Before(since) {
+		if since = u.seen; !u.sawCreation && claim.CreationTimestamp.Time.Before(since) {
 			since = claim.CreationTimestamp.Time
 		}
 	}

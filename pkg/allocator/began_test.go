@@ -75,15 +75,22 @@ func TestStartOfAClaim(t *testing.T) {
 	d := newDesk(t)
 	now := d.clock.Now()
 	begun := func(at time.Time) func(*v1alpha1.SandboxClaim) {
-		return func(c *v1alpha1.SandboxClaim) { c.Status.ClaimStartTime = &metav1.Time{Time: at} }
+		return func(c *v1alpha1.SandboxClaim) {
+			c.CreationTimestamp.Time = now.Add(-24 * time.Hour) // by another clock
+			if c.Status.ClaimStartTime = nil; !at.IsZero() {
+				c.Status.ClaimStartTime = &metav1.Time{Time: at}
+			}
+		}
 	}
 	for name, tc := range map[string]struct {
 		created bool
-		then    time.Time // of a status that is written a minute later
+		then    time.Time // of a status that is written a minute later; zero if it has no start
 		want    time.Time
 	}{
 		"as this server wrote it": {true, now, now.Add(300 * time.Millisecond)},
 		"as another wrote it":     {false, now, now.Add(300 * time.Millisecond)},
+		"removed by a client":     {false, time.Time{}, now.Add(300 * time.Millisecond)},
+		"removed, created here":   {true, time.Time{}, now.Add(300 * time.Millisecond)},
 		"an hour ago":             {true, now.Add(-time.Hour), now.Add(-time.Hour)},
 		"a moment ago":            {false, now.Add(50 * time.Second), now.Add(50 * time.Second)},
 		"in an hour":              {false, now.Add(time.Hour), now.Add(time.Minute)},

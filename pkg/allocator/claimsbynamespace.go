@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claimsByNamespace find the unfinished claims of a namespace, so that news of a set or a
-// template cost what the claims of its namespace do, however many others have. They are in
-// parts, each with a lock of its own, as the halls of the queue are: while the claims of a
-// namespace are gathered, others do not wait for them.
+// claimsByNamespace finds the unfinished claims of a namespace, so that an event of a set or
+// a template costs what the claims of its namespace cost, however many others have. Each
+// namespace has a lock of its own: while the claims of one are copied, claims of the others
+// do not wait.
 type claimsByNamespace struct {
 	seed  maphash.Seed
 	parts [64]claimsPart
@@ -24,9 +24,19 @@ type claimsByNamespace struct {
 	looks atomic.Int64
 }
 
+// claimsPart has some of the namespaces. Its lock is held for one lookup at a time.
 type claimsPart struct {
 	mu sync.Mutex
-	of map[string]map[types.UID]*unfinished
+	of map[string]*namespaceClaims
+}
+
+// namespaceClaims are the claims of one namespace.
+type namespaceClaims struct {
+	// users is how many callers have, or wait for, the lock. It is guarded by that of the part.
+	users int
+
+	mu    sync.Mutex
+	byUID map[types.UID]*unfinished
 }
 
 func newClaimsByNamespace() claimsByNamespace { return claimsByNamespace{seed: maphash.MakeSeed()} }
@@ -36,40 +46,41 @@ func (c *claimsByNamespace) part(namespace string) *claimsPart {
 	return &c.parts[maphash.String(c.seed, namespace)%uint64(len(c.parts))]
 }
 
-// lock returns the part that a namespace is in, locked.
-func (c *claimsByNamespace) lock(namespace string) *claimsPart {
+// lock returns the claims of a namespace, locked.
+func (c *claimsByNamespace) lock(namespace string) *namespaceClaims {
 	p := c.part(namespace)
 	p.mu.Lock()
-	return p
+	n := p.of[namespace]
+	if n == nil {
+		n = &namespaceClaims{byUID: map[types.UID]*unfinished{}}
+		if p.of == nil {
+			p.of = map[string]*namespaceClaims{}
+		}
+		p.of[namespace] = n
+	}
+	n.users++
+	p.mu.Unlock()
+	n.mu.Lock()
+	return n
 }
 
-// put adds a claim. The lock of its part is held.
-func (c *claimsByNamespace) put(u *unfinished, uid types.UID) {
-	p := c.part(u.key.Namespace)
-	if p.of == nil {
-		p.of = map[string]map[types.UID]*unfinished{}
-	}
-	if p.of[u.key.Namespace] == nil {
-		p.of[u.key.Namespace] = map[types.UID]*unfinished{}
-	}
-	p.of[u.key.Namespace][uid] = u
-}
-
-// remove removes a claim. The lock of its part is held.
-func (c *claimsByNamespace) remove(u *unfinished, uid types.UID) {
-	p := c.part(u.key.Namespace)
-	delete(p.of[u.key.Namespace], uid)
-	if len(p.of[u.key.Namespace]) == 0 {
-		delete(p.of, u.key.Namespace)
+// unlock undoes lock. A namespace that has no claims is forgotten.
+func (c *claimsByNamespace) unlock(namespace string, n *namespaceClaims) {
+	n.mu.Unlock()
+	p := c.part(namespace)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n.users--; n.users == 0 && len(n.byUID) == 0 {
+		delete(p.of, namespace)
 	}
 }
 
 // in returns the claims of a namespace.
 func (c *claimsByNamespace) in(namespace string) map[types.UID]*unfinished {
-	p := c.lock(namespace)
-	defer p.mu.Unlock()
-	c.looks.Add(int64(len(p.of[namespace])))
-	return maps.Clone(p.of[namespace])
+	n := c.lock(namespace)
+	defer c.unlock(namespace, n)
+	c.looks.Add(int64(len(n.byUID)))
+	return maps.Clone(n.byUID)
 }
 
 // all returns the claims of all namespaces, one namespace after the other.

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,6 +105,54 @@ func TestClaimsByNamespace(t *testing.T) {
 	for i := range known.namespaces.parts {
 		if left := known.namespaces.parts[i].of; len(left) > 0 {
 			t.Errorf("left of claims that have ended: %v", left)
+		}
+	}
+}
+
+// TestNamespacesDoNotWaitForEachOther checks that a claim is added, and removed, while the
+// claims of another namespace are locked, and more callers wait for these, whichever part
+// they are in.
+func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
+	d := newDesk(t)
+	known := d.worker.known
+	busy, others := known.namespaces.lock("busy"), map[*claimsPart]string{}
+	var waits sync.WaitGroup
+	defer waits.Wait()
+	defer known.namespaces.unlock("busy", busy)
+	waits.Go(func() { known.namespaces.in("busy") })
+	users := func() int {
+		p := known.namespaces.part("busy")
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return busy.users
+	}
+	for i := 0; len(others) < len(known.namespaces.parts); i++ {
+		namespace := fmt.Sprint("other-", i)
+		others[known.namespaces.part(namespace)] = namespace
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for users() < 2 {
+			runtime.Gosched()
+		}
+		for _, namespace := range others {
+			uid := types.UID(namespace)
+			known.adopt(claimAt(uid, 5, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = namespace }))
+			known.forget(known.of(uid), uid)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("a claim waits for those of another namespace")
+	}
+	for i := range known.namespaces.parts {
+		p := &known.namespaces.parts[i]
+		for _, namespace := range p.names() {
+			if namespace != "busy" {
+				t.Errorf("left of claims that have ended: %s", namespace)
+			}
 		}
 	}
 }

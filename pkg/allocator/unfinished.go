@@ -32,12 +32,12 @@ import (
 type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
-	// seen is when this server first heard of the claim, and born reports whether the watch
-	// told of it then because it had just been created.
-	seen   time.Time
-	born   bool
-	clock  clock.PassiveClock
-	waiter *queue.Waiter
+	// seen is when this server first heard of the claim, and sawCreation reports whether it
+	// did so by the event of its creation.
+	seen        time.Time
+	sawCreation bool
+	clock       clock.PassiveClock
+	waiter      *queue.Waiter
 	// key is the name of the claim.
 	key types.NamespacedName
 	// done is closed when the claim is at its end.
@@ -136,7 +136,7 @@ func (u *unfinished) claimIs(claim *v1alpha1.SandboxClaim) bool {
 	if u.claim != nil && version(claim) <= version(u.claim) {
 		return false
 	}
-	u.begins(claim)
+	u.noteStart(claim)
 	// Whoever wrote it may have bound sandboxes to it, of which the other watch may not
 	// have told yet.
 	u.claim, u.complete = claim, false
@@ -225,7 +225,7 @@ func (u *unfinished) wrote(seen view, claim *v1alpha1.SandboxClaim, sandboxes []
 		}
 	}
 	if u.claim == nil || version(u.claim) <= version(claim) {
-		u.begins(claim)
+		u.noteStart(claim)
 		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
 }
@@ -309,7 +309,7 @@ type unfinishedClaims struct {
 	namespaces claimsByNamespace
 
 	// mu is held for no longer than it takes to look at one claim: each create, event and
-	// turn needs it. It is locked after that of a part of namespaces.
+	// turn needs it. It is locked after that of the claims of a namespace.
 	mu    sync.Mutex
 	byUID map[types.UID]*unfinished
 	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
@@ -343,7 +343,8 @@ func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClai
 
 // put adds a claim, unless there is one of its UID.
 func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
-	defer c.namespaces.lock(u.key.Namespace).mu.Unlock()
+	of := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, of)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byUID[uid] != nil {
@@ -351,7 +352,7 @@ func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
 	}
 	c.byUID[uid] = u
 	c.byName[u.key] = append(c.byName[u.key], uid)
-	c.namespaces.put(u, uid)
+	of.byUID[uid] = u
 }
 
 // worksAt notes whether this server works at a claim.
@@ -373,16 +374,16 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 	c.turns.Add(uid)
 }
 
-// adopt adds a claim that this server has come to know of, and begins a turn of it.
+// adopt adds a claim that was there before, and begins a turn of it.
 func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) { c.add(claim, false) }
 
-// adoptNew does so for one that the watch has told of when it was created.
+// adoptNew adds a claim of whose creation the watch has just told, and begins a turn of it.
 func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim, true) }
 
-func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, born bool) {
+func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 	u := c.newUnfinished(claim)
-	u.claim, u.born = claim, born
-	u.begins(claim)
+	u.claim, u.sawCreation = claim, sawCreation
+	u.noteStart(claim)
 	c.put(u, claim.UID)
 	c.turns.Add(claim.UID)
 }
@@ -436,7 +437,8 @@ func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 
 // remove removes a claim.
 func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
-	defer c.namespaces.lock(u.key.Namespace).mu.Unlock()
+	of := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, of)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byUID, uid)
@@ -445,7 +447,7 @@ func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
 	} else {
 		delete(c.byName, u.key)
 	}
-	c.namespaces.remove(u, uid)
+	delete(of.byUID, uid)
 }
 
 // wakeNamed begins a turn of the claims of a name: a sandbox can be made under it now.

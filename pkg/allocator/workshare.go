@@ -38,8 +38,8 @@ type share struct {
 	// turns is how many turns the namespace has, and woken how many more it will have if
 	// those begin that one call of wake wakes.
 	turns, woken int
-	// later are the turns that were put off.
-	later map[types.UID]struct{}
+	// putOff are the turns that were put off.
+	putOff map[types.UID]struct{}
 }
 
 // newWorkShare returns what shares out workers. add lets a turn that was put off be tried
@@ -58,17 +58,17 @@ func (s *workShare) begin(namespace string, uid types.UID) bool {
 	defer s.mu.Unlock()
 	of := s.shares[namespace]
 	if of == nil {
-		of = &share{namespace: namespace, later: map[types.UID]struct{}{}}
+		of = &share{namespace: namespace, putOff: map[types.UID]struct{}{}}
 		s.shares[namespace] = of
 	}
-	may := s.may(of, s.busy)
+	may := s.mayBegin(of, s.busy)
 	s.change(of, func() {
 		if may {
 			s.busy++
 			of.turns++
-			delete(of.later, uid)
+			delete(of.putOff, uid)
 		} else {
-			of.later[uid] = struct{}{}
+			of.putOff[uid] = struct{}{}
 		}
 	})
 	return may
@@ -101,12 +101,12 @@ func (s *workShare) due() []types.UID {
 	var woken []*share
 	for {
 		of, ok := s.waiting.Min()
-		if !ok || !s.may(of, s.busy+len(due)) {
+		if !ok || !s.mayBegin(of, s.busy+len(due)) {
 			break
 		}
 		s.change(of, func() {
-			for uid := range of.later {
-				delete(of.later, uid)
+			for uid := range of.putOff {
+				delete(of.putOff, uid)
 				due = append(due, uid)
 				break
 			}
@@ -120,22 +120,22 @@ func (s *workShare) due() []types.UID {
 	return due
 }
 
-// may reports whether a namespace may have one more turn while so many workers are busy.
-func (s *workShare) may(of *share, busy int) bool {
+// mayBegin reports whether a namespace may have one more turn while so many workers are busy.
+func (s *workShare) mayBegin(of *share, busy int) bool {
 	has := of.turns + of.woken
 	return has == 0 || has < s.workers-busy-1
 }
 
 // change changes a share, and keeps those that wait in their order.
 func (s *workShare) change(of *share, change func()) {
-	if len(of.later) > 0 {
+	if len(of.putOff) > 0 {
 		s.waiting.Delete(of)
 	}
 	change()
-	if len(of.later) > 0 {
+	if len(of.putOff) > 0 {
 		s.waiting.ReplaceOrInsert(of)
 	}
-	if of.turns+of.woken+len(of.later) == 0 {
+	if of.turns+of.woken+len(of.putOff) == 0 {
 		delete(s.shares, of.namespace)
 	}
 }

@@ -53,8 +53,8 @@ func TestOneNamespaceLeavesWorkers(t *testing.T) {
 		t.Errorf("%d of %d workers are idle, and turns of four namespaces wait", free, s.workers)
 	}
 	for namespace, of := range s.shares {
-		if s.may(of, s.busy) && len(of.later) > 0 {
-			t.Errorf("%d turns of %s wait that may begin", len(of.later), namespace)
+		if s.mayBegin(of, s.busy) && len(of.putOff) > 0 {
+			t.Errorf("%d turns of %s wait that may begin", len(of.putOff), namespace)
 		}
 	}
 }
@@ -117,8 +117,8 @@ func TestPutOffTurnsAtRandom(t *testing.T) {
 				s.end(namespaceOf(uid))
 			}
 			for namespace, of := range s.shares {
-				if len(due) == 0 && len(of.later) > 0 && s.may(of, s.busy) {
-					t.Fatalf("seed %d: of %d workers %d are busy, %s has %d, and %v wait", seed, s.workers, s.busy, namespace, of.turns, of.later)
+				if len(due) == 0 && len(of.putOff) > 0 && s.mayBegin(of, s.busy) {
+					t.Fatalf("seed %d: of %d workers %d are busy, %s has %d, and %v wait", seed, s.workers, s.busy, namespace, of.turns, of.putOff)
 				}
 			}
 		}
@@ -165,7 +165,7 @@ func TestTurnsOfWhatIsGonePassOn(t *testing.T) {
 			for of.len() > 0 {
 				of.next()
 			}
-			if left := s.shares["a"].later; len(left) > 0 {
+			if left := s.shares["a"].putOff; len(left) > 0 {
 				t.Errorf("%v still wait, and %d of %d workers are idle", left, s.workers-s.busy, s.workers)
 			}
 		})

@@ -49,10 +49,10 @@ type Tracker struct {
 	quiet time.Duration
 
 	mu sync.Mutex
-	// bursts are of the sets that were claimed from since turned, and before of those that
-	// were claimed from last in the quiet period before that. What is older is over.
-	bursts, before map[types.NamespacedName]*Burst
-	turned         time.Time
+	// bursts are those of the sets that were claimed from since rotated, and previous those
+	// of the sets that were last claimed from before that. Older bursts are over.
+	bursts, previous map[types.NamespacedName]*Burst
+	rotated          time.Time
 }
 
 // New returns a Tracker by which a burst ends when no claim takes from a set for the
@@ -68,28 +68,28 @@ func (t *Tracker) Claimed(set types.NamespacedName, now time.Time) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn(now)
+	t.rotate(now)
 	b := t.of(set)
 	if b == nil {
 		b = &Burst{}
 	}
 	b.Claimed(t.quiet, now)
 	t.bursts[set] = b
-	delete(t.before, set)
+	delete(t.previous, set)
 }
 
-// turn forgets the bursts that are over, whether work waits for their end or not. Each is
-// looked at no more than once.
-func (t *Tracker) turn(now time.Time) {
-	since := now.Sub(t.turned)
+// rotate forgets bursts that are over, also those of sets that no work waits for. It drops
+// a whole map at a time, at most one in a quiet period.
+func (t *Tracker) rotate(now time.Time) {
+	since := now.Sub(t.rotated)
 	if since < t.quiet {
 		return
 	}
-	t.before = t.bursts
+	t.previous = t.bursts
 	if since >= 2*t.quiet {
-		t.before = nil
+		t.previous = nil
 	}
-	t.bursts, t.turned = map[types.NamespacedName]*Burst{}, now
+	t.bursts, t.rotated = map[types.NamespacedName]*Burst{}, now
 }
 
 // of returns the burst of a set; nil if there is none.
@@ -97,15 +97,18 @@ func (t *Tracker) of(set types.NamespacedName) *Burst {
 	if b := t.bursts[set]; b != nil {
 		return b
 	}
-	return t.before[set]
+	return t.previous[set]
 }
 
 // Wait returns for how long work about a set should wait, unless more claims come;
 // 0 is not at all.
 func (t *Tracker) Wait(set types.NamespacedName, now time.Time) time.Duration {
+	if t.quiet == 0 {
+		return 0
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn(now)
+	t.rotate(now)
 	if b := t.of(set); b != nil {
 		return b.Wait(t.quiet, now)
 	}

@@ -61,7 +61,7 @@ func TestWait(t *testing.T) {
 			if got := tracker.Wait(types.NamespacedName{Namespace: "other", Name: "pool"}, at(test.now)); got != 0 {
 				t.Errorf("another set waits %s", got)
 			}
-			if tracker.Wait(pool, at(test.now+1000)); len(tracker.bursts)+len(tracker.before) != 0 {
+			if tracker.Wait(pool, at(test.now+1000)); len(tracker.bursts)+len(tracker.previous) != 0 {
 				t.Error("a set is remembered whose claims have paused")
 			}
 		})
@@ -81,12 +81,12 @@ func TestBurstsAreForgotten(t *testing.T) {
 		const sets, perQuiet = 10000, 100
 		for i := range sets {
 			tracker.Claimed(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("set-", i)}, epoch.Add(time.Duration(i)*time.Millisecond))
-			if n := len(tracker.bursts) + len(tracker.before); n > 2*perQuiet {
+			if n := len(tracker.bursts) + len(tracker.previous); n > 2*perQuiet {
 				t.Fatalf("%d sets are remembered, and claims on %d were within the quiet period", n, perQuiet)
 			}
 		}
 		tracker.Claimed(pool, epoch.Add(24*time.Hour))
-		if n := len(tracker.bursts) + len(tracker.before); n > 1 {
+		if n := len(tracker.bursts) + len(tracker.previous); n > 1 {
 			t.Errorf("%d sets are remembered a day later", n)
 		}
 	}
