@@ -239,6 +239,11 @@ var mutations = []mutation{
 		[]string{"./pkg/embeddedetcd"}, "TestFullAndNotDefragmented"},
 	{"keys: teams wait for each other", "pkg/gateway/keys/turns.go",
 		"\tits := t.teams[team]\n", "\tteam = \"\"\n\tits := t.teams[team]\n", []string{"./pkg/gateway/keys"}, "TestIssueWaits"},
+	{"gateway: a sandbox is said to run when it is to run", "pkg/gateway/mapping/state.go",
+		"case v1alpha1.StateOf(sb, now) == v1alpha1.StateRunning:", "case !sb.Spec.Paused:",
+		[]string{"./pkg/gateway/mapping", "./pkg/gateway/e2b"}, "TestRunningCanBeUsed|TestStatesInBetween"},
+	{"gateway: requests that wait hold the places of others", "pkg/gateway/e2b/lifecycle.go",
+		"\tc.release()\n", "", []string{"./pkg/gateway/e2b"}, "TestWaitsAtOnce"},
 	{"apiserver: a paused sandbox cannot be deleted in a full etcd", "pkg/apiserver/config.go",
 		"\tmakeDeletable(stores.Sandboxes)\n", "", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
 

@@ -58,8 +58,9 @@ type Options struct {
 // API serves the E2B API.
 type API struct {
 	Options
-	// places are those of requests, and lists those of requests that read lists.
-	places, lists *share.Places
+	// places are those of requests, lists those of requests that read lists, and waits those of
+	// requests that wait for a sandbox, which have given back their place among places.
+	places, lists, waits *share.Places
 
 	mux *http.ServeMux
 	// readTimeout is readTimeout, but for tests.
@@ -68,7 +69,7 @@ type API struct {
 
 // New returns an API.
 func New(options Options) *API {
-	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), lists: share.New(listsAtOnce, listsPerTeam), mux: http.NewServeMux(), readTimeout: readTimeout}
+	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), lists: share.New(listsAtOnce, listsPerTeam), waits: share.New(options.MaxInFlight, options.MaxInFlight), mux: http.NewServeMux(), readTimeout: readTimeout}
 	for _, route := range Routes() {
 		a.mux.Handle(route.Method+" "+route.Path, a.handler(route))
 	}
@@ -151,7 +152,7 @@ func (a *API) handler(route Route) http.Handler {
 			writeError(w, internal(r, err))
 			return
 		}
-		c := &call{api: a, w: w, r: r, caller: caller, agents: client.AgentsV1alpha1()}
+		c := &call{api: a, w: w, r: r, caller: caller, agents: client.AgentsV1alpha1(), release: release}
 		if err := route.serve(c); err != nil {
 			c.fail(err)
 		}

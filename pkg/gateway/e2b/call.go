@@ -33,6 +33,8 @@ type call struct {
 	caller keys.Caller
 	// agents acts for the team.
 	agents typed.AgentsV1alpha1Interface
+	// release gives back the place of the request, before its end if it is called earlier.
+	release func()
 }
 
 // stopped is called when a sandbox was paused or has ended, before that is answered: whoever

@@ -104,6 +104,47 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// TestWaitsAtOnce: a request that waits for a sandbox takes no place from others of its team.
+// Where no more may wait, a request has its effect, and is answered that it takes longer.
+func TestWaitsAtOnce(t *testing.T) {
+	w := newWorld(t, func(o *e2b.Options) { o.MaxInFlight = 2 }) // of which a team alone has one
+	w.pool("team", "base", 2)
+	key := w.key("team")
+	first, second := w.create(key, `{"templateID":"base"}`), w.create(key, `{"templateID":"base"}`)
+	const pause = "/sandboxes/{id}/pause"
+	for _, id := range []string{first, second} {
+		w.want(http.StatusNoContent, key, "POST", "/sandboxes/"+id+"/pause", pause, ``)
+	}
+	name := w.sandbox(first).Name
+	waits, goOn := make(chan struct{}, 1), make(chan struct{})
+	before := func(r *http.Request) error {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/sandboxes/"+name) {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+			<-goOn
+		}
+		return r.Context().Err()
+	}
+	w.before.Store(&before)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		w.want(http.StatusCreated, key, "POST", "/sandboxes/"+first+"/connect", "/sandboxes/{id}/connect", ``)
+	})
+	<-waits
+	w.info(key, second)
+	if a := w.want(http.StatusServiceUnavailable, key, "POST", "/sandboxes/"+second+"/connect", "/sandboxes/{id}/connect", ``); a.header.Get("Retry-After") == "" {
+		t.Error("it does not say when to come again")
+	}
+	if w.sandbox(second).Spec.Paused {
+		t.Error("a sandbox for which nothing may wait is not resumed")
+	}
+	w.before.Store(nil)
+	close(goOn)
+	waiting.Wait()
+}
+
 // TestListsAtOnce: lists have places of their own, so that no team keeps all memory with them.
 func TestListsAtOnce(t *testing.T) {
 	w := newWorld(t)

@@ -119,13 +119,7 @@ func (c *call) pause() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
-	defer cancel()
-	_, err = c.settle(ctx, sb, isDown)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox is being paused and its pod has not stopped yet: pause again to wait for it", RetryAfter: time.Second}
-	}
-	if err != nil {
+	if _, err = c.await(sb, isDown, "the sandbox is being paused and its pod has not stopped yet: pause again to wait for it"); err != nil {
 		return err
 	}
 	c.stopped()
@@ -198,12 +192,8 @@ func (c *call) awake(before, sb *v1alpha1.Sandbox) error {
 	if mapping.StateOf(before, c.now()) == mapping.StateRunning {
 		return c.tell(http.StatusOK, sb)
 	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
-	defer cancel()
-	sb, err := c.settle(ctx, sb, isUp)
+	sb, err := c.await(sb, isUp, "the sandbox does not run yet, or is not ready: connect again to wait for it")
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{Code: http.StatusServiceUnavailable, Message: "the sandbox does not run yet, or is not ready: connect again to wait for it", RetryAfter: time.Second}
 	case err != nil:
 		return err
 	case sb.Spec.Paused:
@@ -230,6 +220,29 @@ func isDown(sb *v1alpha1.Sandbox, _ time.Time) bool {
 // isUp reports whether a sandbox can be used, or was paused by others.
 func isUp(sb *v1alpha1.Sandbox, now time.Time) bool {
 	return mapping.StateOf(sb, now) == mapping.StateRunning || sb.Spec.Paused
+}
+
+// await waits until a sandbox is as it should be, and returns it. Where that takes too long, or
+// as many requests wait as may, the answer is 503 with a message. A request that waits holds
+// no place that other requests of its team need.
+func (c *call) await(sb *v1alpha1.Sandbox, is func(*v1alpha1.Sandbox, time.Time) bool, message string) (*v1alpha1.Sandbox, error) {
+	if is(sb, c.now()) {
+		return sb, nil
+	}
+	later := &Error{Code: http.StatusServiceUnavailable, Message: message, RetryAfter: time.Second}
+	end, ok := c.api.waits.Take(c.caller.Team)
+	if !ok {
+		return nil, later
+	}
+	defer end()
+	c.release()
+	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
+	defer cancel()
+	sb, err := c.settle(ctx, sb, is)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, later
+	}
+	return sb, err
 }
 
 // settle waits until a sandbox is as it should be, and returns it. One that ends meanwhile is
