@@ -177,8 +177,8 @@ func (c *call) connected(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.C
 	return c.extended(sb, timeout)
 }
 
-// extended moves the end of a sandbox to a timeout from now, if that is later. 0 leaves it
-// where it is, and one that has passed too.
+// extended moves the end of a sandbox to a timeout from now, if that is later. 0 leaves the end
+// where it is, even if it has passed.
 func (c *call) extended(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
 	if timeout == 0 {
 		return mapping.Nothing(sb)
