@@ -5,12 +5,12 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -150,7 +150,16 @@ func TestServicesOfSandboxes(t *testing.T) {
 	expect.FullPool(t, c, ns, "pool", 2)
 }
 
-// TestServicesThatCannotBe are told of, and nothing of anybody else is touched.
+// wantNoService checks that a write was refused because of the Service it asks for.
+func wantNoService(t testing.TB, err error) {
+	t.Helper()
+	if details, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid); !apierrors.IsInvalid(err) || !ok || details.Field != "spec.service" {
+		t.Errorf("a Service that no sandbox of this name can have is answered %v", err)
+	}
+}
+
+// TestServicesThatCannotBe are told of, or refused where the name of the sandbox is none of
+// a Service, and nothing of anybody else is touched.
 func TestServicesThatCannotBe(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
@@ -166,9 +175,14 @@ func TestServicesThatCannotBe(t *testing.T) {
 	}
 	taken := c.makeSandbox(t, ns, "taken", "", serves)
 	c.awaitEvent(t, taken, corev1.EventTypeWarning, "ServiceNameTaken")
-	dotted := c.makeSandbox(t, ns, "a.b", "", serves)
-	c.awaitEvent(t, dotted, corev1.EventTypeWarning, "ServiceFailed")
+	c.makeSandbox(t, ns, "a.b", portsTemplate)
 	c.awaitSandbox(t, ns, "a.b", isReady)
+	_, err = c.Sandboxes(ns).Patch(t.Context(), "a.b", types.MergePatchType, []byte(`{"spec":{"service":true}}`), metav1.PatchOptions{})
+	wantNoService(t, err)
+	dotted := builders.Sandbox("c.d")
+	serves(dotted)
+	_, err = c.Sandboxes(ns).Create(t.Context(), dotted, metav1.CreateOptions{})
+	wantNoService(t, err)
 	c.patchSandbox(t, ns, "taken", `{"spec":{"service":false}}`)
 
 	// When the other one is gone, the sandbox gets its own.
@@ -182,7 +196,4 @@ func TestServicesThatCannotBe(t *testing.T) {
 	}
 	c.patchSandbox(t, ns, "taken", `{"spec":{"service":true}}`)
 	c.awaitService(t, ns, "taken")
-	if _, err := c.kube.CoreV1().Services(ns).Get(t.Context(), "a.b", metav1.GetOptions{}); gone(err) != nil {
-		t.Error(errors.Join(errors.New("a Service of a name with a dot"), err))
-	}
 }
