@@ -79,13 +79,25 @@ func (of *Guards) take() *guard {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if len(of.free) == 0 {
-		of.made++
-		return &guard{of: of, key: fmt.Sprintf("%s%d", of.prefix, of.made)}
+		return &guard{of: of, key: of.newKey()}
 	}
 	last := len(of.free) - 1
 	g := of.free[last]
 	of.free = of.free[:last]
 	return g
+}
+
+// newKey returns a key that was never used. of.mu is held.
+func (of *Guards) newKey() string {
+	of.made++
+	return fmt.Sprintf("%s%d", of.prefix, of.made)
+}
+
+// replaceKey gives a guard a key that was never used.
+func (g *guard) replaceKey() {
+	g.of.mu.Lock()
+	defer g.of.mu.Unlock()
+	g.key = g.of.newKey()
 }
 
 // grant returns the lease for new keys, after making another one, to be renewed at
@@ -134,7 +146,8 @@ func (g *guard) renew(ctx context.Context) error {
 }
 
 // put writes the key, so that the transaction can expect it. The transaction is not sent
-// before that, so an error means that it was not written.
+// before that, so an error means that it was not written. The put may still be written later,
+// over the token of a transaction, so the key is not used again.
 func (g *guard) put(ctx context.Context, kv clientv3.KV) error {
 	try := func() (*clientv3.PutResponse, error) { return kv.Put(ctx, g.key, "", clientv3.WithLease(g.lease)) }
 	written, err := try()
@@ -145,7 +158,9 @@ func (g *guard) put(ctx context.Context, kv clientv3.KV) error {
 		written, err = try()
 	}
 	if err != nil {
-		return refusal("writing "+g.key, err)
+		err = refusal("writing "+g.key, err)
+		g.replaceKey()
+		return err
 	}
 	g.isAt(written.Header.Revision)
 	return nil

@@ -47,8 +47,9 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Objec
 			if err != nil {
 				return false, fmt.Errorf("reading %s: %w", w.key, err)
 			}
-			if len(resp.Kvs) == 0 {
-				break // deleted, by this transaction's winner or by another client: ask the next
+			// The object was deleted, and another may have its name since: look at the next.
+			if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision > w.at {
+				break
 			}
 			kv := resp.Kvs[0]
 			if kv.ModRevision != w.at {

@@ -130,11 +130,25 @@ func TestSettleByAnObject(t *testing.T) {
 		u.boxes.remove(t, u.box(0))
 		u.expectSettled(true)
 	})
-	t.Run("deleted, and made again", func(t *testing.T) {
-		u := newUnanswered(t, etcd, after, 1, nil)
+	t.Run("deleted, and another of its name made, written, by the next", func(t *testing.T) {
+		u := newUnanswered(t, etcd, after, 2, nil)
 		u.boxes.remove(t, u.box(0))
 		u.boxes.create(t, etcdtxn.NewClient(etcd.KV), u.box(0))
-		u.expectSettled(false) // isOurs has only what is there to judge by
+		u.expectSettled(true)
+	})
+	t.Run("deleted, and another of its name made, and nothing else is left", func(t *testing.T) {
+		for _, loses := range []string{before, after} {
+			u := newUnanswered(t, etcd, loses, 1, nil)
+			u.boxes.remove(t, u.box(0))
+			u.boxes.create(t, etcdtxn.NewClient(etcd.KV), u.box(0))
+			if written, err := u.Settle(t.Context(), u.isOurs); written || !errors.Is(err, etcdtxn.ErrNotSettled) {
+				t.Errorf("Settle() = %t, %v", written, err)
+			}
+			u.boxes.remove(t, u.box(0))
+			if loses == after {
+				u.claims.remove(t, u.name)
+			}
+		}
 	})
 	t.Run("nothing is left", func(t *testing.T) {
 		u := newUnanswered(t, etcd, after, 2, nil)
@@ -370,6 +384,47 @@ func TestGuardsEnd(t *testing.T) {
 			if err != nil || len(resp.Kvs) != 1 || resp.Kvs[0].Lease == 0 {
 				t.Errorf("there are %v, %v, want one key with a lease", resp.Kvs, err)
 			}
+		})
+	}
+}
+
+// TestLatePutOfAGuard: a guard that etcd writes after it did not answer hides nothing that
+// a transaction wrote.
+func TestLatePutOfAGuard(t *testing.T) {
+	etcd, _ := start(t)
+	claims := newKind(t, etcd, kindOptions{resource: "/claims"})
+	for _, again := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the same transaction: %t", again), func(t *testing.T) {
+			kv := &forgetful{KV: etcd.KV, losesPut: true}
+			guards := etcdtxn.NewGuards(etcd.Lease, "/guards/"+t.Name()+"/")
+			begin := func(name string) *etcdtxn.Txn {
+				txn := etcdtxn.NewClient(kv).Txn()
+				mustAdd(t, txn.Create(t.Context(), claims.Resource, claims.key(name), pod(name)))
+				mustAdd(t, txn.Guard(t.Context(), guards, "token-of-"+name, time.Now()))
+				return txn
+			}
+			name := fmt.Sprint("put-", again)
+			txn := begin(name)
+			if err := txn.Commit(t.Context()); !errors.Is(err, errLost) || errors.Is(err, etcdtxn.ErrUnknownOutcome) {
+				t.Fatalf("Commit() = %v, want that nothing was written", err)
+			}
+			if !again {
+				txn.Release(guards)
+				txn = begin(name)
+			}
+			kv.loses = after
+			if err := txn.Commit(t.Context()); !errors.Is(err, etcdtxn.ErrUnknownOutcome) {
+				t.Fatalf("Commit() = %v", err)
+			}
+			kv.loses = ""
+			if err := kv.latePut(); err != nil {
+				t.Fatal(err)
+			}
+			claims.remove(t, name)
+			if written, err := txn.Settle(t.Context(), nil); !written || err != nil {
+				t.Errorf("Settle() = %t, %v, want that it was written", written, err)
+			}
+			txn.Release(guards)
 		})
 	}
 }

@@ -119,6 +119,9 @@ type forgetful struct {
 	committed int
 	// late is the last that was not sent, and may be yet.
 	late clientv3.Txn
+	// losesPut has the next Put get no answer. latePut sends it.
+	losesPut bool
+	latePut  func() error
 }
 
 const before, after = "before", "after"
@@ -127,6 +130,18 @@ var errLost = status.Error(codes.Unavailable, "error reading from server: EOF")
 
 func (f *forgetful) Txn(ctx context.Context) clientv3.Txn {
 	return &forgetfulTxn{f.KV.Txn(ctx), f}
+}
+
+func (f *forgetful) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	if !f.losesPut {
+		return f.KV.Put(ctx, key, value, opts...)
+	}
+	f.losesPut = false
+	f.latePut = func() error {
+		_, err := f.KV.Put(ctx, key, value, opts...)
+		return err
+	}
+	return nil, errLost
 }
 
 type forgetfulTxn struct {
