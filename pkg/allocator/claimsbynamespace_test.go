@@ -44,7 +44,7 @@ func looksOfEvents(t *testing.T, others int) map[string]int64 {
 		before.Namespace = "quiet"
 		d.Feeds().SetChanged(before)
 		object := reflect.New(method.Type.In(1).Elem())
-		if set, ok := object.Interface().(*v1alpha1.SandboxSet); ok {
+		if set, ok := reflect.TypeAssert[*v1alpha1.SandboxSet](object); ok {
 			*set = *before.DeepCopy()
 			set.Generation = 2
 			set.Status.Conditions = []metav1.Condition{{

@@ -84,7 +84,7 @@ func TestUnknownOutcome(t *testing.T) {
 					return false
 				}
 			})
-			if !errors.Is(err, tc.err) || errors.Is(err, ErrUnknownOutcome) != (tc.err == ErrUnknownOutcome) || (err == nil) != (stored != nil && stored.UID == "claim-uid") || tries != 2 {
+			if !errors.Is(err, tc.err) || errors.Is(err, ErrUnknownOutcome) != errors.Is(tc.err, ErrUnknownOutcome) || (err == nil) != (stored != nil && stored.UID == "claim-uid") || tries != 2 {
 				t.Errorf("%v, %v after %d tries", stored, err, tries)
 			}
 			if len(first.taken) != tc.taken || d.left("a") != 0 || guarded {

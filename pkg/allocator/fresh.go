@@ -266,12 +266,17 @@ type errRefused struct{ message string }
 // refusedTemplate reports, as an error, that the template that a set refers to can be
 // resolved, and was found to be no good.
 func refusedTemplate(set *v1alpha1.SandboxSet) error {
-	resolution := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
-	if resolution == nil || resolution.Status != metav1.ConditionFalse || resolution.ObservedGeneration != set.Generation ||
-		resolution.Reason != v1alpha1.ReasonInvalidTemplate {
+	if !isRefused(set) {
 		return nil
 	}
-	return errRefused{resolution.Message}
+	return errRefused{meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved).Message}
+}
+
+// isRefused reports whether the set has given up on its template.
+func isRefused(set *v1alpha1.SandboxSet) bool {
+	resolution := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
+	return resolution != nil && resolution.Status == metav1.ConditionFalse && resolution.ObservedGeneration == set.Generation &&
+		resolution.Reason == v1alpha1.ReasonInvalidTemplate
 }
 
 func (e errRefused) Error() string { return e.message }

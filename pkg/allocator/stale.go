@@ -70,8 +70,8 @@ func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *
 	case err != nil:
 		return false, err
 	}
-	if refusedTemplate(set) != nil {
-		return false, nil // the pool goes on with what it has
+	if isRefused(set) { // the pool serves on with what it has
+		return false, nil
 	}
 	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {
 		return true, nil

@@ -93,9 +93,9 @@ func textsOf(t *testing.T, of reflect.Type, path []string) []text {
 		all := []text{at(map[string]any{}, nil, true)}
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			switch {
-			case name == "-":
-			case name == "":
+			switch name {
+			case "-":
+			case "":
 				all = append(all, textsOf(t, field.Type, path)[1:]...)
 			default:
 				all = append(all, textsOf(t, field.Type, append(slices.Clone(path), name))...)
@@ -257,9 +257,10 @@ func testManifests(t *testing.T, m *manifests, scheme *runtime.Scheme, version s
 		t.Fatalf("minimalSpecs says nothing of %s", main.kind)
 	}
 	part := "Spec"
-	if m.subresource == "" {
+	switch m.subresource {
+	case "":
 		m = &main
-	} else if m.subresource == "status" {
+	case "status":
 		part = "Status"
 	}
 	field, ok := reflect.TypeOf(typed).Elem().FieldByName(part)

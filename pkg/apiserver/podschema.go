@@ -70,7 +70,7 @@ func (p *podSchemas) name(t reflect.Type) string {
 
 // docOf is what Kubernetes says of the fields of a type.
 func docOf(t reflect.Type) map[string]string {
-	documented, ok := reflect.Zero(t).Interface().(interface{ SwaggerDoc() map[string]string })
+	documented, ok := reflect.TypeAssert[interface{ SwaggerDoc() map[string]string }](reflect.Zero(t))
 	if !ok {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (p *podSchemas) schemaOf(t reflect.Type, needs map[string]bool) spec.Schema
 
 // leaf is the schema of a type that decodes itself, such as a quantity or a time.
 func (p *podSchemas) leaf(t reflect.Type, needs map[string]bool) spec.Schema {
-	if named, ok := reflect.Zero(t).Interface().(util.OpenAPIModelNamer); ok {
+	if named, ok := reflect.TypeAssert[util.OpenAPIModelNamer](reflect.Zero(t)); ok {
 		if name := named.OpenAPIModelName(); p.definitions[name].Schema.Type != nil || p.definitions[name].Schema.OneOf != nil {
 			return p.refTo(name, needs)
 		}

@@ -51,7 +51,8 @@ func testTemplateTypos(t *testing.T, w *words) {
 		{ownPath + "sandboxsets", "SandboxSet", "template", `"replicas":0,`},
 	} {
 		t.Run(tc.path, func(t *testing.T) {
-			apiVersion := strings.TrimPrefix(tc.path[:strings.Index(tc.path, "/namespaces")], "/apis/")
+			groupVersion, _, _ := strings.Cut(tc.path, "/namespaces")
+			apiVersion := strings.TrimPrefix(groupVersion, "/apis/")
 			body := func(name string) string {
 				return `{"apiVersion":"` + apiVersion + `","kind":"` + tc.kind + `","metadata":{"name":"` + name + `"},"spec":{` +
 					tc.more + claims + `,"` + tc.field + `":{"spec":` + spec + `}}}`
@@ -105,7 +106,8 @@ func testApplyMergesContainers(t *testing.T, w *words) {
 		{"/apis/extensions.agents.x-k8s.io/v1alpha1/namespaces/default/sandboxtemplates", "SandboxTemplate", "podTemplate"},
 		{"/apis/agents.kruise.io/v1alpha1/namespaces/default/sandboxtemplates", "SandboxTemplate", "template"},
 	} {
-		apiVersion := strings.TrimPrefix(tc.path[:strings.Index(tc.path, "/namespaces")], "/apis/")
+		groupVersion, _, _ := strings.Cut(tc.path, "/namespaces")
+		apiVersion := strings.TrimPrefix(groupVersion, "/apis/")
 		name := "merged-" + strings.ToLower(tc.field+tc.kind)
 		apply := func(manager, spec string) {
 			t.Helper()

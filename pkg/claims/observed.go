@@ -19,7 +19,7 @@ func Observe(status *v1alpha1.SandboxStatus, generation int64) {
 	status.ObservedGeneration = generation
 	pending := SetupPending(status)
 	for i := range status.Conditions {
-		if c := &status.Conditions[i]; !(pending && isOfSetup(c)) {
+		if c := &status.Conditions[i]; !pending || !isOfSetup(c) {
 			c.ObservedGeneration = max(c.ObservedGeneration, generation)
 		}
 	}
@@ -32,7 +32,7 @@ func IsObserved(status *v1alpha1.SandboxStatus, generation int64) bool {
 	}
 	pending := SetupPending(status)
 	for i := range status.Conditions {
-		if c := &status.Conditions[i]; c.ObservedGeneration < generation && !(pending && isOfSetup(c)) {
+		if c := &status.Conditions[i]; c.ObservedGeneration < generation && (!pending || !isOfSetup(c)) {
 			return false
 		}
 	}

@@ -124,21 +124,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 			return err
 		}
 	}
-	compares := make([]clientv3.Cmp, 0, len(t.writes)+1)
-	puts := make([]clientv3.Op, 0, len(t.writes)+1)
-	reads := make([]clientv3.Op, 0, len(t.writes)+1)
-	for _, w := range t.writes {
-		compares = append(compares, clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at))
-		if w.obj != nil {
-			puts = append(puts, clientv3.OpPut(w.key, string(w.data)))
-		}
-		reads = append(reads, clientv3.OpGet(w.key, clientv3.WithKeysOnly()))
-	}
-	if g := t.guard; g != nil {
-		compares = append(compares, clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at))
-		puts = append(puts, clientv3.OpPut(g.key, g.token, clientv3.WithLease(g.lease)))
-		reads = append(reads, clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
-	}
+	compares, puts, reads := t.operations()
 	resp, err := t.client.kv.Txn(ctx).If(compares...).Then(puts...).Else(reads...).Commit()
 	if t.guard != nil && errors.Is(err, rpctypes.ErrLeaseNotFound) { // nothing was written
 		if err := t.guard.renew(ctx); err != nil {
@@ -170,6 +156,27 @@ func (t *Txn) Commit(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// operations returns what the transaction compares, what it writes then, and what it reads
+// else.
+func (t *Txn) operations() (compares []clientv3.Cmp, puts, reads []clientv3.Op) {
+	compares = make([]clientv3.Cmp, 0, len(t.writes)+1)
+	puts = make([]clientv3.Op, 0, len(t.writes)+1)
+	reads = make([]clientv3.Op, 0, len(t.writes)+1)
+	for _, w := range t.writes {
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(w.key), "=", w.at))
+		if w.obj != nil {
+			puts = append(puts, clientv3.OpPut(w.key, string(w.data)))
+		}
+		reads = append(reads, clientv3.OpGet(w.key, clientv3.WithKeysOnly()))
+	}
+	if g := t.guard; g != nil {
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at))
+		puts = append(puts, clientv3.OpPut(g.key, g.token, clientv3.WithLease(g.lease)))
+		reads = append(reads, clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
+	}
+	return compares, puts, reads
 }
 
 func (t *Txn) conflict(resp *clientv3.TxnResponse) *ConflictError {

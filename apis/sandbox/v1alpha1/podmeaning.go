@@ -156,10 +156,10 @@ func meaningOfLeaf(value any, t reflect.Type) (any, bool) {
 		return value, false
 	}
 	absent := decoded.Elem().IsZero()
-	if zeroer, ok := decoded.Interface().(interface{ IsZero() bool }); ok {
+	if zeroer, ok := reflect.TypeAssert[interface{ IsZero() bool }](decoded); ok {
 		absent = zeroer.IsZero()
 	}
-	if quantity, ok := decoded.Interface().(*resource.Quantity); ok {
+	if quantity, ok := reflect.TypeAssert[*resource.Quantity](decoded); ok {
 		quantity.Format = resource.DecimalExponent // 1Gi and 1073741824 are one quantity
 		number, exponent := quantity.CanonicalizeBytes(nil)
 		return string(number) + string(exponent), absent

@@ -54,12 +54,12 @@ func unknownInTemplates(obj runtime.Object, group string) []error {
 	var unknown []error
 	path := field.NewPath("spec")
 	if template := spec.FieldByName("PodTemplate"); template.IsValid() {
-		if raw, ok := template.Interface().(*runtime.RawExtension); ok {
+		if raw, ok := reflect.TypeAssert[*runtime.RawExtension](template); ok {
 			unknown = v1alpha1.UnknownPodTemplateFields(raw, path.Child("podTemplate"))
 		}
 	}
 	if claims := spec.FieldByName("VolumeClaimTemplates"); claims.IsValid() {
-		if raw, ok := claims.Interface().([]runtime.RawExtension); ok && len(raw) > 0 {
+		if raw, ok := reflect.TypeAssert[[]runtime.RawExtension](claims); ok && len(raw) > 0 {
 			unknown = append(unknown, v1alpha1.UnknownVolumeClaimFields(raw, path.Child("volumeClaimTemplates"))...)
 		}
 	}

@@ -35,8 +35,8 @@ func TestWarningsOfLateEdits(t *testing.T) {
 		"env envVars volumeClaimTemplates dynamicVolumesMount skipInitRuntime "
 	others := strings.Fields(effective + immutable + "runtimes")
 	spec := reflect.TypeFor[v1alpha1.SandboxClaimSpec]()
-	for i := range spec.NumField() {
-		name, _, _ := strings.Cut(spec.Field(i).Tag.Get("json"), ",")
+	for field := range spec.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		change := warned[name]
 		if change == nil {
 			if !slices.Contains(others, name) {

@@ -77,8 +77,8 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	if err != nil {
 		return targetRevision{}, err
 	}
-	from := set
-	if from, revision, resolved, err = r.asHeld(set, revision, resolved); err != nil {
+	from, revision, resolved, err := r.asHeld(set, revision, resolved)
+	if err != nil {
 		return targetRevision{}, err
 	}
 	t := targetRevision{
