@@ -391,7 +391,7 @@ func testAgentTables(t *testing.T, w *words) {
 	for resource, want := range map[string][]string{
 		agentClaims:    {"Name", "Ready", "Sandbox", "Reason", "Age"},
 		agentTemplates: {"Name", "Age"},
-		agentPools:     {"Name", "Ready", "Desired", "Age"},
+		agentPools:     {"Name", "Ready", "Desired", "Age", "Reason", "Message"},
 		"/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes": {"Name", "Ready", "Reason", "Age"},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.server.Config.Host+resource+"?includeObject=Object", nil)

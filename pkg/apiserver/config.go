@@ -159,7 +159,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = decoding.WithPatchRules(handler, decoding.PatchOptions{
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
-		handler = withStrictClaims(withApply(handler))
+		handler = withStrictClaims(handler)
 		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})

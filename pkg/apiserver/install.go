@@ -6,12 +6,10 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -20,7 +18,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
-	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -95,18 +92,6 @@ func withStrictClaims(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get(strictHeader) == "true" {
 			req = req.WithContext(sandboxclaim.WithStrict(req.Context()))
-		}
-		handler.ServeHTTP(w, req)
-	})
-}
-
-// withApply notes on a request that it is a server-side apply, where the generic handlers take
-// it for one.
-func withApply(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
-		if is := types.PatchType(mediaType); req.Method == http.MethodPatch && (is == types.ApplyYAMLPatchType || is == types.ApplyCBORPatchType) {
-			req = req.WithContext(base.WithApply(req.Context()))
 		}
 		handler.ServeHTTP(w, req)
 	})

@@ -83,6 +83,8 @@ func (w *words) applyAll(t *testing.T, v *view, name string, n int, applied map[
 		switch subresource {
 		case "":
 			body["metadata"] = map[string]any{"name": name, "labels": map[string]any{fmt.Sprint("apply-", n): "x"}}
+			// An apply names no field that its group does not know.
+			unstructured.RemoveNestedField(object.Object, "spec", "podTemplate", "spec", "fromTheFuture")
 			body["spec"] = object.Object["spec"]
 		case "scale":
 			body["spec"] = object.Object["spec"]

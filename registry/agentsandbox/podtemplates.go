@@ -7,11 +7,13 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -124,6 +126,8 @@ type shownUpdate struct {
 	templates *podTemplates
 }
 
+var podTemplatePath = fieldpath.MakePathOrDie("spec", "podTemplate")
+
 // nothing is what a typed client sends that was shown no template.
 var nothing = &runtime.RawExtension{Raw: []byte(`{}`)}
 
@@ -146,8 +150,13 @@ func (u *shownUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 	if seen == nil {
 		seen = nothing
 	}
-	if v1alpha1.SamePodTemplate(sandbox.Spec.Template, seen) {
-		sandbox.Spec.Template = nil
+	if !v1alpha1.SamePodTemplate(sandbox.Spec.Template, seen) {
+		return sandbox, nil
+	}
+	sandbox.Spec.Template = nil
+	// The first apply to an object without managers makes one up that owns all that it sees.
+	if err := base.DisownUpdates(sandbox, v1alpha1.AgentsGroup, podTemplatePath); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return sandbox, nil
 }

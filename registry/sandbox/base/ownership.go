@@ -4,9 +4,7 @@
 package base
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -131,32 +129,19 @@ type foreign struct {
 
 type toldField struct{ is, shown fieldpath.Path }
 
-type applyKey struct{}
-
-// WithApply returns the context of a request that is a server-side apply.
-func WithApply(ctx context.Context) context.Context { return context.WithValue(ctx, applyKey{}, true) }
-
-func isApply(ctx context.Context) bool {
-	is, _ := ctx.Value(applyKey{}).(bool)
-	return is
-}
-
-// InOneVersion returns an update that, if it is an apply, sees what all managers own in the
-// words of the version of its request, and loses nothing of what it does not see.
-func InOneVersion(info rest.UpdatedObjectInfo, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
-	return &inOneVersion{KeepText(info), options}
-}
-
+// inOneVersion is an apply that sees what all managers own in the words of the version of its
+// request, and loses nothing of what it does not see.
 type inOneVersion struct {
 	rest.UpdatedObjectInfo
-	options *metav1.UpdateOptions
+	// manager is the manager that applies.
+	manager string
 }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
 func (u *inOneVersion) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	before, ok := old.(Object)
 	version := GroupOf(ctx)
-	if !ok || !isApply(ctx) || !slices.ContainsFunc(before.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != version.String() }) {
+	if !ok || !slices.ContainsFunc(before.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != version.String() }) {
 		return u.UpdatedObjectInfo.UpdatedObject(ctx, old)
 	}
 	before = before.DeepCopyObject().(Object)
@@ -174,8 +159,7 @@ func (u *inOneVersion) UpdatedObject(ctx context.Context, old runtime.Object) (r
 		return updated, nil
 	}
 	after = after.DeepCopyObject().(Object)
-	applied := metav1.ManagedFieldsEntry{Manager: u.options.FieldManager, Operation: metav1.ManagedFieldsOperationApply, Subresource: subresourceOf(ctx)}
-	return after, restore(after, others, version, &applied)
+	return after, restore(after, others, version, applier(ctx, u.manager))
 }
 
 // tell returns the entries of an object in the words of a version, and how they were.
@@ -259,7 +243,7 @@ func restore(obj Object, others []foreign, version schema.GroupVersion, applied 
 		}
 		entries = append(entries, entry)
 	}
-	slices.SortFunc(entries, compareEntries)
+	sortEntries(entries)
 	obj.SetManagedFields(entries)
 	return nil
 }
@@ -315,38 +299,4 @@ func (f *foreign) appliedAnew(now *fieldpath.Set, obj Object, version schema.Gro
 // inVersion is how a manager is called beside itself in another version.
 func inVersion(entry *metav1.ManagedFieldsEntry) string {
 	return entry.Manager + " in " + entry.APIVersion
-}
-
-func sameManager(a, b *metav1.ManagedFieldsEntry) bool {
-	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
-}
-
-// compareEntries orders entries as the field manager of the generic server writes them, so that
-// one that changes nothing does not change their order.
-func compareEntries(a, b metav1.ManagedFieldsEntry) int {
-	return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(seconds(a.Time), seconds(b.Time)),
-		cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Subresource, b.Subresource))
-}
-
-func seconds(t *metav1.Time) int64 {
-	if t == nil {
-		return 0
-	}
-	return t.Unix()
-}
-
-func decoded(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
-	owned := &fieldpath.Set{}
-	if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-		return nil, fmt.Errorf("reading what %s owns: %w", entry.Manager, err)
-	}
-	return owned, nil
-}
-
-func encoded(set *fieldpath.Set) (*metav1.FieldsV1, error) {
-	raw, err := set.ToJSON()
-	if err != nil {
-		return nil, fmt.Errorf("writing what a manager owns: %w", err)
-	}
-	return metav1.NewFieldsV1(string(raw)), nil
 }

@@ -49,11 +49,12 @@ func updating(change func(entries []metav1.ManagedFieldsEntry) []metav1.ManagedF
 	})
 }
 
-func managedBy(t *testing.T, ctx context.Context, manager string, stored []metav1.ManagedFieldsEntry,
+// applied returns what an apply of a manager leaves of the managed fields.
+func applied(t *testing.T, manager string, stored []metav1.ManagedFieldsEntry,
 	change func([]metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	t.Helper()
 	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: stored}}
-	obj, err := InOneVersion(updating(change), &metav1.UpdateOptions{FieldManager: manager}).UpdatedObject(ctx, set)
+	obj, err := (&inOneVersion{updating(change), manager}).UpdatedObject(requestIn(theirs), set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestApplyInOneVersion(t *testing.T) {
 	for n := range stored {
 		only := stored[n : n+1]
 		for _, before := range [][]metav1.ManagedFieldsEntry{only, stored} {
-			after := managedBy(t, WithApply(requestIn(theirs)), "applier", before, func(shown []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+			after := applied(t, "applier", before, func(shown []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 				if len(shown) != len(before) {
 					t.Errorf("shown are %+v", shown)
 				}
@@ -97,7 +98,7 @@ func TestApplyInOneVersion(t *testing.T) {
 func TestAppliedAnew(t *testing.T) {
 	later := metav1.NewTime(time.Unix(1800000000, 0))
 	apply := func(before metav1.ManagedFieldsEntry, fields string, at *metav1.Time) []metav1.ManagedFieldsEntry {
-		return managedBy(t, WithApply(requestIn(theirs)), "m", []metav1.ManagedFieldsEntry{before}, func([]metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+		return applied(t, "m", []metav1.ManagedFieldsEntry{before}, func([]metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 			entry := entryOf("m", isApplied, theirs, fields)
 			entry.Time = at
 			return []metav1.ManagedFieldsEntry{entry}
@@ -132,13 +133,18 @@ func TestAppliedAnew(t *testing.T) {
 // All other writes see managed fields as they are stored, and can take them away.
 func TestOtherWritesSeeAllVersions(t *testing.T) {
 	stored := []metav1.ManagedFieldsEntry{entryOf("m", isApplied, ours, `{"f:spec":{"f:patch":{}}}`)}
-	after := managedBy(t, requestIn(theirs), "m", stored, func(shown []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	change := func(shown []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 		if diff := cmp.Diff(stored, shown); diff != "" {
 			t.Errorf("(-stored +shown)\n%s", diff)
 		}
 		return nil
-	})
-	if len(after) > 0 {
+	}
+	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: stored}}
+	obj, err := TrackOwners(updating(change), false, &metav1.UpdateOptions{FieldManager: "m"}).UpdatedObject(requestIn(theirs), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := obj.(*v1alpha1.SandboxSet).ManagedFields; len(after) > 0 {
 		t.Errorf("left are %+v", after)
 	}
 }
@@ -170,7 +176,7 @@ func TestOrderOfEntries(t *testing.T) {
 	if err != nil || len(want) != len(entries) {
 		t.Fatalf("%d of %d entries, %v", len(want), len(entries), err)
 	}
-	slices.SortFunc(entries, compareEntries)
+	sortEntries(entries)
 	if diff := cmp.Diff(want, entries); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -185,7 +191,7 @@ func TestScaleOwnership(t *testing.T) {
 		entryOf("one", isUpdated, theirs, `{"f:spec":{"f:a":{},"f:replicas":{}}}`),
 		entryOf("other", isUpdated, ours, `{"f:spec":{"f:patch":{}}}`),
 	}
-	slices.SortFunc(stored, compareEntries)
+	sortEntries(stored)
 	for _, version := range []schema.GroupVersion{ours, theirs} {
 		ownership := NewScaleOwnership(requestIn(version), stored, field)
 		shown, err := ownership.OfScale()

@@ -94,7 +94,7 @@ func (o *ScaleOwnership) OfObject(scale []metav1.ManagedFieldsEntry) ([]metav1.M
 		}
 		entries = append(entries, entry)
 	}
-	slices.SortFunc(entries, compareEntries)
+	sortEntries(entries)
 	return entries, nil
 }
 

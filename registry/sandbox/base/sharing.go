@@ -4,7 +4,6 @@
 package base
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -97,7 +95,7 @@ func (u *sharingEqual) disowned(ctx context.Context, object Object, some func(*f
 		if u.isOwn(ctx, entry) || entry.FieldsV1 == nil {
 			continue
 		}
-		owned, err := ownedBy(entry)
+		owned, err := decoded(entry)
 		if err != nil {
 			return nil, err
 		}
@@ -115,11 +113,7 @@ func (u *sharingEqual) disowned(ctx context.Context, object Object, some func(*f
 
 // isOwn reports whether an entry is of who applies.
 func (u *sharingEqual) isOwn(ctx context.Context, e *metav1.ManagedFieldsEntry) bool {
-	subresource := ""
-	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok {
-		subresource = info.Subresource
-	}
-	return e.Manager == u.manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == subresource
+	return sameManager(e, applier(ctx, u.manager))
 }
 
 // giveBack gives other managers the fields back that they have lost although their values are
@@ -132,14 +126,14 @@ func (u *sharingEqual) giveBack(ctx context.Context, before, after Object) error
 		if was.FieldsV1 == nil || u.isOwn(ctx, &was) {
 			continue
 		}
-		owned, err := ownedBy(&was)
+		owned, err := decoded(&was)
 		if err != nil {
 			return err
 		}
 		at := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return isEntryOf(&e, &was) })
 		left := fieldpath.NewSet()
 		if at >= 0 {
-			if left, err = ownedBy(&entries[at]); err != nil {
+			if left, err = decoded(&entries[at]); err != nil {
 				return err
 			}
 		}
@@ -172,25 +166,12 @@ func (u *sharingEqual) giveBack(ctx context.Context, before, after Object) error
 }
 
 func isEntryOf(a, b *metav1.ManagedFieldsEntry) bool {
-	return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && a.Subresource == b.Subresource
+	return sameManager(a, b) && a.APIVersion == b.APIVersion
 }
 
-// sortEntries sorts entries as the field manager of the generic server does.
-func sortEntries(entries []metav1.ManagedFieldsEntry) {
-	at := func(e *metav1.ManagedFieldsEntry) int64 {
-		if e.Time == nil {
-			return 0
-		}
-		return e.Time.Unix()
-	}
-	slices.SortStableFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
-		return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(at(&a), at(&b)), cmp.Compare(a.Manager, b.Manager),
-			cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Subresource, b.Subresource))
-	})
-}
-
-// isEqualButForTimes reports whether two objects, as they are stored, differ in the times of
-// managers at most.
+// isEqualButForTimes reports whether two objects differ at most in the times of managers, and in
+// empty values, which are not stored for every field. If an empty value is stored after all, the
+// write happens, and only the time of its manager is that of before.
 func isEqualButForTimes(before, after Object) (bool, error) {
 	var stored [2]map[string]any
 	for i, object := range []Object{before, after} {
@@ -205,16 +186,41 @@ func isEqualButForTimes(before, after Object) (bool, error) {
 		if stored[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(object); err != nil {
 			return false, fmt.Errorf("comparing objects: %w", err)
 		}
+		// Only the object counts here: a set of owned fields consists of empty values.
+		for key, part := range stored[i] {
+			if key != "metadata" {
+				stored[i][key] = withoutEmpty(part)
+			}
+		}
 	}
 	return reflect.DeepEqual(stored[0], stored[1]), nil
 }
 
-func ownedBy(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
-	owned := &fieldpath.Set{}
-	if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-		return nil, fmt.Errorf("reading what %s owns: %w", entry.Manager, err)
+// withoutEmpty returns a value without the fields that are empty; nil for one that is empty.
+func withoutEmpty(value any) any {
+	switch value := value.(type) {
+	case string:
+		if value == "" {
+			return nil
+		}
+	case []any:
+		if len(value) == 0 {
+			return nil
+		}
+		for i := range value {
+			value[i] = withoutEmpty(value[i])
+		}
+	case map[string]any:
+		for key, field := range value {
+			if value[key] = withoutEmpty(field); value[key] == nil {
+				delete(value, key)
+			}
+		}
+		if len(value) == 0 {
+			return nil
+		}
 	}
-	return owned, nil
+	return value
 }
 
 // comparison compares fields of an object before and after an update.

@@ -92,7 +92,7 @@ func (r *REST) Categories() []string {
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, SharingEqual(InOneVersion(objInfo, options), forceAllowCreate, options), createValidation, updateValidation, forceAllowCreate, options)
+	return r.Store.Update(ctx, name, TrackOwners(objInfo, forceAllowCreate, options), createValidation, updateValidation, forceAllowCreate, options)
 }
 
 // Delete deletes an object, and warns of what that leaves behind.

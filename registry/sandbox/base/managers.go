@@ -1,0 +1,94 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package base
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// TrackOwners returns an update of an object that records correctly which manager owns which
+// field, whatever versions the managers write in. isApply is set for a server-side apply, which
+// is the only update that may create: it is the forceAllowCreate of the REST interface.
+func TrackOwners(info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
+	if !isApply {
+		return KeepText(info)
+	}
+	return SharingEqual(&inOneVersion{info, options.FieldManager}, isApply, options)
+}
+
+// applier returns an entry that names the manager whose apply a request is.
+func applier(ctx context.Context, manager string) *metav1.ManagedFieldsEntry {
+	return &metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, Subresource: subresourceOf(ctx)}
+}
+
+// sameManager reports whether two entries are of the same manager, in any version.
+func sameManager(a, b *metav1.ManagedFieldsEntry) bool {
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
+}
+
+// sortEntries sorts entries as the field manager of the generic server writes them, so that a
+// write that changes nothing does not change their order.
+func sortEntries(entries []metav1.ManagedFieldsEntry) {
+	slices.SortStableFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
+		return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(seconds(a.Time), seconds(b.Time)),
+			cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Subresource, b.Subresource))
+	})
+}
+
+func seconds(t *metav1.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.Unix()
+}
+
+// DisownUpdates takes a field, with all below it, from the managers that own it by an update in
+// one of the versions of a group.
+func DisownUpdates(obj metav1.Object, group string, path fieldpath.Path) error {
+	var entries []metav1.ManagedFieldsEntry
+	for _, entry := range obj.GetManagedFields() {
+		version, err := schema.ParseGroupVersion(entry.APIVersion)
+		if err == nil && version.Group == group && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.FieldsV1 != nil {
+			owned, err := decoded(&entry)
+			if err != nil {
+				return err
+			}
+			left := owned.RecursiveDifference(fieldpath.NewSet(path))
+			if left.Empty() {
+				continue
+			}
+			if entry.FieldsV1, err = encoded(left); err != nil {
+				return err
+			}
+		}
+		entries = append(entries, entry)
+	}
+	obj.SetManagedFields(entries)
+	return nil
+}
+
+// decoded returns the fields of an entry that has some.
+func decoded(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	owned := &fieldpath.Set{}
+	if err := owned.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+		return nil, fmt.Errorf("reading what %s owns: %w", entry.Manager, err)
+	}
+	return owned, nil
+}
+
+func encoded(set *fieldpath.Set) (*metav1.FieldsV1, error) {
+	raw, err := set.ToJSON()
+	if err != nil {
+		return nil, fmt.Errorf("writing what a manager owns: %w", err)
+	}
+	return metav1.NewFieldsV1(string(raw)), nil
+}
