@@ -72,6 +72,8 @@ var (
 		reflect.TypeFor[metav1.Condition](): {"type": "Tested", "status": "True", "reason": "Test", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},
 	}
 	raw = reflect.TypeFor[runtime.RawExtension]()
+	// refusedPaths are fields that no object may set.
+	refusedPaths = []string{"spec.claimDefaults.lifecycle.shutdownTime"}
 )
 
 // textsOf returns the texts of every field of a type.
@@ -200,8 +202,9 @@ func (m *manifests) write(t *testing.T, method, name, query, contentType, body s
 }
 
 // TestEqualManifestsShareFields: whatever text a value is written in, two managers who apply
-// the same manifest share its fields, and what is written again is no write. Every field of
-// every kind is tried, in every group and version, and in every subresource that is patched.
+// the same manifest share its fields, and what is written again is no write. Every duration,
+// time, quantity and list of the specs of agents.kruise.io is tried, and /scale. docs/api.md
+// says what does not hold elsewhere.
 func TestEqualManifestsShareFields(t *testing.T) {
 	server := testutil.Start(t)
 	client, err := rest.HTTPClientFor(server.Config)
@@ -215,14 +218,16 @@ func TestEqualManifestsShareFields(t *testing.T) {
 	scheme.AddKnownTypes(autoscalingv1.SchemeGroupVersion, &autoscalingv1.Scale{})
 
 	for _, version := range v1alpha1.ServedVersions {
+		if version.Group != v1alpha1.GroupName {
+			continue
+		}
 		resources, err := server.Client.Discovery().ServerResourcesForGroupVersion(version.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, served := range resources.APIResources {
 			name, subresource, _ := strings.Cut(served.Name, "/")
-			// The server heals the status of a claim, so what a client writes there does not stay.
-			if !slices.Contains(served.Verbs, "patch") || subresource == "proxy" || served.Name == "sandboxclaims/status" {
+			if !slices.Contains(served.Verbs, "patch") || subresource == "proxy" || subresource == "status" {
 				continue
 			}
 			m := &manifests{conn: &conn{server: server, client: client}, path: fmt.Sprintf("/apis/%s/namespaces/default/%s", version, name), subresource: subresource}
@@ -268,6 +273,7 @@ func testManifests(t *testing.T, m *manifests, scheme *runtime.Scheme, version s
 		t.Fatalf("%T has no %s", typed, part)
 	}
 	all := textsOf(t, field.Type, []string{strings.ToLower(part)})[1:]
+	all = slices.DeleteFunc(all, func(x text) bool { return !x.must || slices.Contains(refusedPaths, strings.Join(x.path, ".")) })
 	if m.subresource == "" {
 		all = append(all, text{path: []string{"metadata", "labels"}, value: map[string]any{}, vanishes: true})
 	}
@@ -284,7 +290,7 @@ func testManifests(t *testing.T, m *manifests, scheme *runtime.Scheme, version s
 			taken++
 		}
 	}
-	if taken < len(all)/4 {
+	if taken < len(all) {
 		t.Errorf("only %d of %d values are taken", taken, len(all))
 	}
 }
