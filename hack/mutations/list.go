@@ -238,6 +238,10 @@ var mutations = []mutation{
 		[]string{"./pkg/embeddedetcd"}, "TestFullAndNotDefragmented"},
 	{"keys: teams wait for each other", "pkg/gateway/keys/turns.go",
 		"\tits := t.teams[team]\n", "\tteam = \"\"\n\tits := t.teams[team]\n", []string{"./pkg/gateway/keys"}, "TestIssueWaits"},
+	{"apiserver: what a server said before overwrites what it said last", "pkg/apiserver/membership.go",
+		`clientv3.ModRevision(key), "=", at)`, `clientv3.ModRevision(key), ">", min(at, 0)-1)`, []string{"./pkg/apiserver"}, "TestMembersSayTheLastThing"},
+	{"apiserver: a server that is not in the list is sure of what it said", "pkg/apiserver/membership.go",
+		"\t\t\treturn nil // still unsure", "\t\t\tm.unsure = false\n\t\t\treturn nil // still unsure", []string{"./pkg/apiserver"}, "TestMembersSayTheLastThing"},
 	{"apiserver: a paused sandbox cannot be deleted in a full etcd", "pkg/apiserver/config.go",
 		"\tmakeDeletable(stores.Sandboxes)\n", "", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
 }
