@@ -248,6 +248,10 @@ var mutations = []mutation{
 		[]string{"./pkg/gateway/mapping", "./pkg/gateway/e2b"}, "TestRunningCanBeUsed|TestStatesInBetween"},
 	{"gateway: requests that wait hold the places of others", "pkg/gateway/e2b/lifecycle.go",
 		"\tc.release()\n", "", []string{"./pkg/gateway/e2b"}, "TestWaitsAtOnce"},
+	{"apiserver: what a server said before overwrites what it said last", "pkg/apiserver/membership.go",
+		`clientv3.ModRevision(key), "=", at)`, `clientv3.ModRevision(key), ">", min(at, 0)-1)`, []string{"./pkg/apiserver"}, "TestMembersSayTheLastThing"},
+	{"apiserver: a server that is not in the list is sure of what it said", "pkg/apiserver/membership.go",
+		"\t\t\treturn nil // still unsure", "\t\t\tm.unsure = false\n\t\t\treturn nil // still unsure", []string{"./pkg/apiserver"}, "TestMembersSayTheLastThing"},
 	{"apiserver: a paused sandbox cannot be deleted in a full etcd", "pkg/apiserver/config.go",
 		"\tmakeDeletable(stores.Sandboxes)\n", "", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
 

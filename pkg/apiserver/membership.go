@@ -143,8 +143,8 @@ func (m *membership) enter(ctx context.Context, lease clientv3.LeaseID) (*client
 	defer cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, err := m.client.Put(ctx, m.prefix+m.self, m.said, clientv3.WithLease(lease)); err != nil {
-		return nil, fmt.Errorf("entering %s: %w", m.prefix+m.self, err)
+	if err := m.write(ctx, lease); err != nil {
+		return nil, err
 	}
 	list, err := m.client.Get(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
@@ -156,22 +156,49 @@ func (m *membership) enter(ctx context.Context, lease clientv3.LeaseID) (*client
 // Say implements reencryption.Servers. A server that is not in the list at this moment
 // says it when it comes back.
 func (m *membership) Say(ctx context.Context, what string) error {
+	ctx, cancel := context.WithTimeout(ctx, memberTTL*time.Second) // enter waits for m.mu
+	defer cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.said == what && !m.unsure {
 		return nil
 	}
 	m.said, m.unsure = what, true
-	key := m.prefix + m.self
-	_, err := m.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "!=", 0)).
-		Then(clientv3.OpPut(key, what, clientv3.WithIgnoreLease())).
-		Commit()
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", key, err)
+	return m.write(ctx, clientv3.NoLease)
+}
+
+// write writes what this server says into the list, under a lease; with NoLease under the
+// one that it is in the list with, or not at all if it is not there. The key must be as it
+// was just read: an earlier write that etcd did not answer, and that comes later, finds
+// that it has changed. m.mu is held.
+func (m *membership) write(ctx context.Context, lease clientv3.LeaseID) error {
+	key, under := m.prefix+m.self, clientv3.WithLease(lease)
+	if lease == clientv3.NoLease {
+		under = clientv3.WithIgnoreLease()
 	}
-	m.unsure = false
-	return nil
+	for {
+		found, err := m.client.Get(ctx, key)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", key, err)
+		}
+		var at int64
+		if len(found.Kvs) > 0 {
+			at = found.Kvs[0].ModRevision
+		} else if lease == clientv3.NoLease {
+			return nil // still unsure: an earlier write may bring the key there
+		}
+		written, err := m.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", at)).
+			Then(clientv3.OpPut(key, m.said, under)).
+			Commit()
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", key, err)
+		}
+		if written.Succeeded {
+			m.unsure = false
+			return nil
+		}
+	}
 }
 
 // Said implements reencryption.Servers.

@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -102,6 +103,124 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 	a.sees(t)
 	a.sees(t, a)
+}
+
+// losingKV keeps the next transaction from etcd, and answers that it is not known what
+// became of it. late sends it.
+type losingKV struct {
+	clientv3.KV
+	loses bool
+	late  func() error
+}
+
+func (kv *losingKV) Txn(ctx context.Context) clientv3.Txn {
+	return &losingTxn{kv.KV.Txn(context.WithoutCancel(ctx)), kv} // late is sent after the call
+}
+
+type losingTxn struct {
+	clientv3.Txn
+	kv *losingKV
+}
+
+func (t *losingTxn) If(cs ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cs...); return t }
+
+func (t *losingTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
+
+func (t *losingTxn) Commit() (*clientv3.TxnResponse, error) {
+	if !t.kv.loses {
+		return t.Txn.Commit()
+	}
+	t.kv.loses = false
+	t.kv.late = func() error { _, err := t.Txn.Commit(); return err }
+	return nil, errNoAnswer
+}
+
+var errNoAnswer = errors.New("no answer")
+
+// What a server said last stays in the list, also where etcd writes later what it said
+// before.
+func TestMembersSayTheLastThing(t *testing.T) {
+	etcd, err := embeddedetcd.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = etcd.Close() })
+	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	kv := &losingKV{KV: client.KV}
+	client.KV = kv
+	enter := func(m *membership) error {
+		lease, err := client.Grant(t.Context(), 3600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.enter(t.Context(), lease.ID)
+		return err
+	}
+	say := func(what string) func(*membership) error {
+		return func(m *membership) error { return m.Say(t.Context(), what) }
+	}
+	tests := map[string]struct {
+		before      []func(*membership) error
+		loses, last func(*membership) error
+		want        string
+	}{
+		"another thing":           {before: []func(*membership) error{enter, say("a")}, loses: say("b"), last: say("c"), want: "c"},
+		"what it had said before": {before: []func(*membership) error{enter, say("a")}, loses: say("b"), last: say("a"), want: "a"},
+		"the same again":          {before: []func(*membership) error{enter, say("a")}, loses: say("b"), last: say("b"), want: "b"},
+		"under another lease":     {before: []func(*membership) error{enter, say("a")}, loses: say("b"), last: enter, want: "b"},
+		"entered twice":           {before: []func(*membership) error{say("a")}, loses: enter, last: enter, want: "a"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := newMembership(client, "/test/"+name, func(string, []string) {})
+			for _, step := range tc.before {
+				if err := step(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			kv.loses = true
+			if err := tc.loses(m); !errors.Is(err, errNoAnswer) {
+				t.Fatalf("without an answer: %v", err)
+			}
+			if err := tc.last(m); err != nil {
+				t.Fatal(err)
+			}
+			was, err := client.Get(t.Context(), m.prefix+m.self)
+			if err != nil || len(was.Kvs) != 1 {
+				t.Fatalf("it is not in the list: %v, %v", was, err)
+			}
+			if err := kv.late(); err != nil {
+				t.Fatal(err)
+			}
+			is, err := client.Get(t.Context(), m.prefix+m.self)
+			if err != nil || len(is.Kvs) != 1 || string(is.Kvs[0].Value) != tc.want || is.Kvs[0].Lease != was.Kvs[0].Lease {
+				t.Errorf("the list has %v, %v, want %s under the same lease as %v", is, err, tc.want, was)
+			}
+		})
+	}
+	t.Run("it comes into the list after it said something", func(t *testing.T) {
+		m := newMembership(client, "/test/late", func(string, []string) {})
+		kv.loses = true
+		if err := enter(m); !errors.Is(err, errNoAnswer) {
+			t.Fatal(err)
+		}
+		if err := say("a")(m); err != nil {
+			t.Fatal(err)
+		}
+		if err := kv.late(); err != nil {
+			t.Fatal(err)
+		}
+		if err := say("a")(m); err != nil {
+			t.Fatal(err)
+		}
+		if said, self, err := m.Said(t.Context()); err != nil || said[self] != "a" {
+			t.Errorf("the list has %v, %v", said, err)
+		}
+	})
 }
 
 // A session that lasted starts the pauses over: here they would be an hour.

@@ -132,7 +132,7 @@ func TestIssueWaits(t *testing.T) {
 	}
 	backend.created = func() {
 		backend.created = nil
-		within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		within, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		for _, by := range all[1:] {
 			if err := ask(within, by); err != nil {
