@@ -5,6 +5,7 @@ package simulated
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,28 +121,44 @@ func TestMovedShutdownTime(t *testing.T) {
 	}
 }
 
-// TestServiceFollowsSpec: the Service is told of as long as the sandbox asks for one, and
-// never where a cluster could make none.
+// TestServiceFollowsSpec: the status names the Service as long as the sandbox asks for one.
 func TestServiceFollowsSpec(t *testing.T) {
 	api := testutil.Start(t).RuntimeClient(t)
 	at := time.Now().Add(time.Hour)
-	for name, want := range map[string]string{"box": "box.default.svc.cluster.local", "py3.12": ""} {
-		sandbox := newSandbox(name, "busybox")
-		if err := api.Create(t.Context(), sandbox); err != nil {
+	sandbox := newSandbox("box", "busybox")
+	if err := api.Create(t.Context(), sandbox); err != nil {
+		t.Fatal(err)
+	}
+	settleAt(t, api, sandbox, at)
+	for _, wanted := range []bool{true, false, true} {
+		sandbox.Spec.Service = &wanted
+		if err := api.Update(t.Context(), sandbox); err != nil {
 			t.Fatal(err)
 		}
 		settleAt(t, api, sandbox, at)
-		for _, wanted := range []bool{true, false} {
-			if !wanted {
-				want = ""
-			}
-			sandbox.Spec.Service = &wanted
-			if err := api.Update(t.Context(), sandbox); err != nil {
+		want := ""
+		if wanted {
+			want = "box.default.svc.cluster.local"
+		}
+		if sandbox.Status.ServiceFQDN != want {
+			t.Errorf("service %t: %q, want %q", wanted, sandbox.Status.ServiceFQDN, want)
+		}
+	}
+}
+
+// TestImpossibleService: no step names a Service that a cluster could not make. The server
+// refuses such a sandbox now, but one of an earlier version may be stored.
+func TestImpossibleService(t *testing.T) {
+	for name, want := range map[string]string{"box": "box.default.svc.cluster.local", "py3.12": "", strings.Repeat("x", 64): ""} {
+		for _, s := range []step{start, pause, resumed, observe} {
+			sandbox := newSandbox(name, "busybox")
+			sandbox.Namespace, sandbox.Spec.Service = "default", new(true)
+			status, err := statusAfter(s, sandbox, sandbox.Spec.Template, time.Unix(1, 0))
+			if err != nil {
 				t.Fatal(err)
 			}
-			settleAt(t, api, sandbox, at)
-			if sandbox.Status.ServiceFQDN != want {
-				t.Errorf("%s, service %t: %q, want %q", name, wanted, sandbox.Status.ServiceFQDN, want)
+			if status.ServiceFQDN != want {
+				t.Errorf("%s, step %d: %q, want %q", name, s, status.ServiceFQDN, want)
 			}
 		}
 	}

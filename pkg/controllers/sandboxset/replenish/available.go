@@ -223,29 +223,35 @@ func refusalOf(err error, name string) string {
 // troubleMemory spaces what is told of trouble. A controller that has forgotten it tells
 // at once.
 type troubleMemory struct {
-	// written is when a status was last written in which Available differed.
+	// written is when a status was last written in which one of spacedConditions differed.
 	written time.Time
 	// reason is that of the last event, and told when that was.
 	reason string
 	told   time.Time
 }
 
-// spaced returns a status in which Available stays as it was, where nothing else
-// differs and that was written lately, and after what time to look again.
+// spacedConditions have messages with counts that each failing sandbox changes.
+var spacedConditions = []string{v1alpha1.SetConditionAvailable, v1alpha1.SetConditionScalingLimited}
+
+// spaced returns a status in which spacedConditions stay as they were, where only their
+// reasons and messages differ and that was written lately, and after what time to look again.
 func (m *troubleMemory) spaced(before, status *v1alpha1.SandboxSetStatus, now time.Time) (*v1alpha1.SandboxSetStatus, time.Duration) {
-	was := meta.FindStatusCondition(before.Conditions, v1alpha1.SetConditionAvailable)
-	is := meta.FindStatusCondition(status.Conditions, v1alpha1.SetConditionAvailable)
-	if was == nil || is == nil || equality.Semantic.DeepEqual(was, is) {
+	same, differs := status.DeepCopy(), false
+	for _, kind := range spacedConditions {
+		was, is := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(same.Conditions, kind)
+		if was == nil || is == nil || equality.Semantic.DeepEqual(was, is) {
+			continue
+		}
+		differs = true
+		if was.Status == is.Status && was.ObservedGeneration == is.ObservedGeneration {
+			*is = *was
+		}
+	}
+	if !differs {
 		return status, 0
 	}
 	wait := m.written.Add(tellInterval).Sub(now)
-	if wait <= 0 || was.Status != is.Status {
-		m.written = now
-		return status, 0
-	}
-	same := status.DeepCopy()
-	*meta.FindStatusCondition(same.Conditions, v1alpha1.SetConditionAvailable) = *was
-	if !equality.Semantic.DeepEqual(before, same) {
+	if wait <= 0 || !equality.Semantic.DeepEqual(before, same) {
 		m.written = now
 		return status, 0
 	}

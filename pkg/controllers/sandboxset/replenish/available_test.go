@@ -5,10 +5,12 @@ package replenish
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,10 +143,18 @@ func TestRolledOut(t *testing.T) {
 
 // A text that changes alone is written at intervals; with anything else it goes along.
 func TestTroubleIsSpaced(t *testing.T) {
+	for _, kind := range spacedConditions {
+		t.Run(kind, func(t *testing.T) { testSpaced(t, kind) })
+	}
+}
+
+func testSpaced(t *testing.T, kind string) {
 	m := &troubleMemory{}
 	say := func(status metav1.ConditionStatus, message string, replicas int32) *v1alpha1.SandboxSetStatus {
-		return &v1alpha1.SandboxSetStatus{Replicas: replicas, Conditions: []metav1.Condition{{Type: "Available", Status: status, Message: message}}}
+		return &v1alpha1.SandboxSetStatus{Replicas: replicas, Conditions: []metav1.Condition{{Type: kind, Status: status, Message: message}}}
 	}
+	edited := say(metav1.ConditionTrue, "e", 2)
+	edited.Conditions[0].ObservedGeneration = 2
 	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	for i, step := range []struct {
 		after          time.Duration
@@ -158,11 +168,41 @@ func TestTroubleIsSpaced(t *testing.T) {
 		{3 * time.Second, say(no, "c", 2), say(yes, "", 2), "", 0},
 		{12 * time.Second, say(yes, "", 2), say(yes, "d", 2), "", time.Second},
 		{13 * time.Second, say(yes, "", 2), say(yes, "d", 2), "d", 0},
+		{14 * time.Second, say(yes, "d", 2), edited, "e", 0},
 	} {
 		got, wait := m.spaced(step.before, step.status, epoch.Add(step.after))
 		if got.Conditions[0].Message != step.want || wait != step.wait {
 			t.Errorf("step %d: %q, again after %s", i, got.Conditions[0].Message, wait)
 		}
+	}
+}
+
+// Each start that fails changes the counts in the messages of two conditions. A large pool
+// of which one after another fails is not written at each.
+func TestFailingPoolIsNotWrittenEachTime(t *testing.T) {
+	m, set := &troubleMemory{}, makeSet(100)
+	writes := 0
+	for failed := range 100 {
+		o := &observation{set: set, targetRevision: targetOf(current), now: epoch.Add(time.Duration(failed) * time.Millisecond), maxPending: DefaultMaxPendingTimeout}
+		var all []builder
+		for i := range 100 {
+			reason := ""
+			if i < failed {
+				reason = v1alpha1.ReasonStartContainerFailed
+			}
+			all = append(all, notReadyFor(fmt.Sprint("s", i), time.Second, reason, "").age(time.Second))
+		}
+		o.sandboxes = sandboxes(all...)
+		c := o.count(o.revision, o.now)
+		status := o.status(&c, nil)
+		next, _ := m.spaced(&set.Status, &status, o.now)
+		if !equality.Semantic.DeepEqual(&set.Status, next) {
+			writes++
+		}
+		set.Status = *next
+	}
+	if writes > 3 {
+		t.Errorf("the status is written %d times", writes)
 	}
 }
 
