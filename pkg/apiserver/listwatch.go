@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // ListerWatcher reads the objects of a kind straight from the server's watch
@@ -77,7 +78,7 @@ func listerWatcher(store *genericregistry.Store) inProcess {
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, unwrapped), nil
+			return base.Mapped(w, unwrapped), nil
 		},
 	}}
 }
@@ -90,9 +91,9 @@ func internalOptions(options metav1.ListOptions) (*metainternalversion.ListOptio
 
 // unwrapped replaces what the watch cache sends to many watchers at once, which
 // is encoded only once for all of them, by the object inside.
-func unwrapped(event watch.Event) (watch.Event, bool) {
+func unwrapped(event watch.Event) watch.Event {
 	if shared, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = shared.GetObject()
 	}
-	return event, true
+	return event
 }

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -146,9 +147,18 @@ spec:
 		"apply":       {"apply", "-f", "-"},
 		"server-side": {"apply", "--server-side", "-f", "-"},
 	}
+	feed := func(manifest string, command ...string) {
+		t.Helper()
+		stdout, stderr, code := k.run(t, manifest, command...)
+		for _, unknown := range []string{"futureTop", "spec.futureSpec", "spec.containers[0].futureContainer"} {
+			if code != 0 || !strings.Contains(stderr, fmt.Sprintf("Warning: unknown field %q\n", "spec.template."+unknown)) {
+				t.Errorf("kubectl %s ended with %d, and does not warn of %s:\n%s%s", strings.Join(command, " "), code, unknown, stdout, stderr)
+			}
+		}
+	}
 	for name, command := range ways {
 		named := strings.Replace(manifest, "NAME", name, 1)
-		k.feed(t, strings.Replace(named, "IMAGE", "busybox:1", 1), command...)
+		feed(strings.Replace(named, "IMAGE", "busybox:1", 1), command...)
 		check := func(image, path string, args ...string) {
 			t.Helper()
 			got := parse(k.do(t, append(args, "-o", "jsonpath={"+path+"}")...))
@@ -160,7 +170,7 @@ spec:
 		expect.FullPool(t, k.server.Client.AgentsV1alpha1(), k.namespace, name, 1)
 		check("busybox:1", ".items[0].spec.template", "get", "sbx", "--selector", "agents.kruise.io/sandbox-pool="+name)
 		if name != "create" { // and a change next to them
-			k.feed(t, strings.Replace(named, "IMAGE", "busybox:2", 1), command...)
+			feed(strings.Replace(named, "IMAGE", "busybox:2", 1), command...)
 			check("busybox:2", ".spec.template", "get", "sbs", name)
 		}
 	}

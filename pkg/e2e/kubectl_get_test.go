@@ -34,10 +34,10 @@ func testAPIResources(t *testing.T, k *kubectl) {
 	const verbs = "create,delete,deletecollection,get,list,patch,update,watch"
 	const gv, agents, extensions = "agents.kruise.io/v1alpha1", "agents.x-k8s.io/v1beta1", "extensions.agents.x-k8s.io/v1beta1"
 	want := [][]string{
-		{"sandboxclaims", "sbc", gv, "true", "SandboxClaim", verbs, "sandlot"},
-		{"sandboxes", "sbx", gv, "true", "Sandbox", verbs, "sandlot"},
+		{"sandboxclaims", "sbc,sandboxclaim", gv, "true", "SandboxClaim", verbs, "sandlot"},
+		{"sandboxes", "sbx,sandbox", gv, "true", "Sandbox", verbs, "sandlot"},
 		{"sandboxsets", "sbs", gv, "true", "SandboxSet", verbs, "sandlot"},
-		{"sandboxtemplates", "sbt", gv, "true", "SandboxTemplate", verbs, "sandlot"},
+		{"sandboxtemplates", "sbt,sandboxtemplate", gv, "true", "SandboxTemplate", verbs, "sandlot"},
 		// No category has an object twice.
 		{"sandboxes", "sandbox", agents, "true", "Sandbox", verbs},
 		{"sandboxclaims", "sandboxclaim", extensions, "true", "SandboxClaim", verbs},
@@ -67,7 +67,7 @@ func testColumns(t *testing.T, k *kubectl) {
 		row, wideRow string
 	}{
 		"claims": {
-			names: []string{"sandboxclaims", "sandboxclaim", "sbc"}, object: "claim",
+			names: []string{"sandboxclaims", "sandboxclaim.agents.kruise.io", "sbc"}, object: "claim",
 			columns: []string{"NAME", "PHASE", "TEMPLATE", "DESIRED", "CLAIMED", "AGE", "STATUS", "SANDBOX", "IP"},
 			wide:    []string{"CLAIMEDBY", "MESSAGE"},
 			row:     "claim Completed pool 1 1", wideRow: "Successfully claimed 1/1 sandboxes",
@@ -79,12 +79,12 @@ func testColumns(t *testing.T, k *kubectl) {
 			row:     "pool 1",
 		},
 		"templates": {
-			names: []string{"sandboxtemplates", "sandboxtemplate", "sbt"}, object: "template",
+			names: []string{"sandboxtemplates", "sandboxtemplate.agents.kruise.io", "sbt"}, object: "template",
 			columns: []string{"NAME", "SET", "REVISION", "IMAGE", "AGE"},
 			row:     "template <none> <none> busybox:1",
 		},
 		"sandboxes": {
-			names: []string{"sandboxes", "sandbox", "sbx", "sandboxes.agents.kruise.io", "sandbox.v1alpha1.agents.kruise.io"}, object: "alone",
+			names: []string{"sandboxes", "sbx", "sandboxes.agents.kruise.io", "sandbox.v1alpha1.agents.kruise.io"}, object: "alone",
 			columns: []string{"NAME", "STATUS", "AGE", "CLAIMED", "SHUTDOWN_TIME", "PAUSE_TIME", "RECYCLEDCOUNT", "MESSAGE"},
 			wide:    []string{"IP", "NODE", "POOL", "CLAIM", "CLAIMEDBY"},
 			row:     "alone Running", wideRow: "simulated",

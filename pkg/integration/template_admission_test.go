@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
@@ -74,6 +75,16 @@ func referringSet(name, template, patch string) *v1alpha1.SandboxSet {
 	return set
 }
 
+// versionOf returns the resourceVersion of a set.
+func versionOf(t *testing.T, sets typed.SandboxSetInterface, name string) string {
+	t.Helper()
+	set, err := sets.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.ResourceVersion
+}
+
 // TestSetsAreJudgedByTheirTemplates: by every verb that writes a set, dry or not,
 // and at once after the template was made.
 func TestSetsAreJudgedByTheirTemplates(t *testing.T) {
@@ -120,6 +131,7 @@ func TestSetsAreJudgedByTheirTemplates(t *testing.T) {
 					},
 					"update": func() error {
 						changed := referringSet(good.Name, tc.template, tc.patch)
+						changed.ResourceVersion = versionOf(t, sets, good.Name)
 						_, err := sets.Update(t.Context(), changed, metav1.UpdateOptions{DryRun: dry})
 						return err
 					},
@@ -150,7 +162,9 @@ func TestSetsAreJudgedByTheirTemplates(t *testing.T) {
 				} {
 					heard.take()
 					if verb == "update" { // so that it changes something
-						if _, err := sets.Update(t.Context(), referringSet(good.Name, "python", ""), metav1.UpdateOptions{}); err != nil {
+						reset := referringSet(good.Name, "python", "")
+						reset.ResourceVersion = versionOf(t, sets, good.Name)
+						if _, err := sets.Update(t.Context(), reset, metav1.UpdateOptions{}); err != nil {
 							t.Fatal(err)
 						}
 						heard.take()

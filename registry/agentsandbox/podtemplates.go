@@ -103,7 +103,7 @@ type podTemplateKey struct {
 
 // showEvents returns a watch whose sandboxes are as they are shown.
 func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) watch.Interface {
-	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+	return base.Mapped(events, func(event watch.Event) watch.Event {
 		obj := event.Object
 		if cached, ok := obj.(runtime.CacheableObject); ok {
 			obj = cached.GetObject()
@@ -111,7 +111,7 @@ func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) w
 		if sandbox, ok := obj.(*v1alpha1.Sandbox); ok && refers(sandbox) {
 			event.Object = p.shown(ctx, sandbox)
 		}
-		return event, true
+		return event
 	})
 }
 

@@ -80,39 +80,70 @@ func (r *REST) ofVersion(ctx context.Context, name string, options *metainternal
 	return obj, nil
 }
 
-// prefixed is a watch that begins with one more event.
-type prefixed struct {
+// Mapped returns a watch whose events are what a function makes of those of another watch.
+// Stop ends it, also while no one takes its events: watch.Filter would wait for that.
+func Mapped(inner watch.Interface, as func(watch.Event) watch.Event) watch.Interface {
+	w := newRelay(inner, as)
+	go func() {
+		defer close(w.events)
+		if first, ok := w.next(); ok {
+			w.run(as(first))
+		}
+	}()
+	return w
+}
+
+// relay is a watch that sends what it makes of the events of another one.
+type relay struct {
 	inner  watch.Interface
+	as     func(watch.Event) watch.Event
 	events chan watch.Event
 	stop   chan struct{}
 	once   sync.Once
 }
 
+func newRelay(inner watch.Interface, as func(watch.Event) watch.Event) *relay {
+	return &relay{inner: inner, as: as, events: make(chan watch.Event), stop: make(chan struct{})}
+}
+
+// beginWith returns a watch that begins with one more event.
 func beginWith(first watch.Event, inner watch.Interface) watch.Interface {
-	w := &prefixed{inner: inner, events: make(chan watch.Event), stop: make(chan struct{})}
-	go w.run(first)
+	w := newRelay(inner, func(event watch.Event) watch.Event { return event })
+	go func() {
+		defer close(w.events)
+		w.run(first)
+	}()
 	return w
 }
 
 // run ends when the inner watch does, or when this one is stopped.
-func (w *prefixed) run(next watch.Event) {
-	defer close(w.events)
-	for ok := true; ok; {
+func (w *relay) run(event watch.Event) {
+	for {
 		select {
-		case w.events <- next:
+		case w.events <- event:
 		case <-w.stop:
 			return
 		}
-		select {
-		case next, ok = <-w.inner.ResultChan():
-		case <-w.stop:
+		next, ok := w.next()
+		if !ok {
 			return
 		}
+		event = w.as(next)
+	}
+}
+
+// next returns the next event of the inner watch, or false if there is none any more.
+func (w *relay) next() (watch.Event, bool) {
+	select {
+	case event, ok := <-w.inner.ResultChan():
+		return event, ok
+	case <-w.stop:
+		return watch.Event{}, false
 	}
 }
 
 // Stop implements watch.Interface.
-func (w *prefixed) Stop() {
+func (w *relay) Stop() {
 	w.once.Do(func() {
 		close(w.stop)
 		w.inner.Stop()
@@ -120,4 +151,4 @@ func (w *prefixed) Stop() {
 }
 
 // ResultChan implements watch.Interface.
-func (w *prefixed) ResultChan() <-chan watch.Event { return w.events }
+func (w *relay) ResultChan() <-chan watch.Event { return w.events }
