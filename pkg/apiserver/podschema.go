@@ -14,6 +14,8 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 )
 
 // The schema of pod templates and volume claim templates, which are raw JSON in our types, is
@@ -32,18 +34,6 @@ var rawModels = map[string]reflect.Type{
 	"podTemplate":          reflect.TypeFor[corev1.PodTemplateSpec](),
 	"volumeClaimTemplates": reflect.TypeFor[corev1.PersistentVolumeClaim](),
 }
-
-// listKeys are the keys of lists where they are more than the merge key of the Go type, which
-// is of strategic merge patches.
-var listKeys = map[string][]string{
-	"Container.ports":                   {"containerPort", "protocol"},
-	"EphemeralContainerCommon.ports":    {"containerPort", "protocol"},
-	"PodSpec.topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
-}
-
-// keyDefaults are what the keys of lists are where they are not set, where that is not the
-// empty value.
-var keyDefaults = map[string]any{"protocol": string(corev1.ProtocolTCP)}
 
 // podSchemas adds the definitions of types to others that are there already.
 type podSchemas struct {
@@ -89,7 +79,7 @@ func (p *podSchemas) addFields(to *spec.Schema, t reflect.Type, needs map[string
 			property := p.schemaOf(field.Type, needs)
 			property.Description = docs[name]
 			if property.Type.Contains("array") {
-				p.listType(&property, t, field, name)
+				p.listType(&property, t, field)
 			}
 			to.Properties[name] = property
 		}
@@ -97,17 +87,14 @@ func (p *podSchemas) addFields(to *spec.Schema, t reflect.Type, needs map[string
 }
 
 // listType says how server-side apply merges a list.
-func (p *podSchemas) listType(list *spec.Schema, t reflect.Type, field reflect.StructField, name string) {
-	keys := listKeys[t.Name()+"."+name]
-	if key := field.Tag.Get("patchMergeKey"); keys == nil && key != "" {
-		keys = []string{key}
-	}
+func (p *podSchemas) listType(list *spec.Schema, t reflect.Type, field reflect.StructField) {
+	keys, set := decoding.ListMerge(t, field)
 	switch {
 	case keys != nil:
 		list.AddExtension("x-kubernetes-list-type", "map")
 		list.AddExtension("x-kubernetes-list-map-keys", asAny(keys))
 		p.defaultKeys(field.Type.Elem(), keys)
-	case field.Tag.Get("patchStrategy") == "merge":
+	case set:
 		list.AddExtension("x-kubernetes-list-type", "set")
 	default:
 		list.AddExtension("x-kubernetes-list-type", "atomic")
@@ -128,14 +115,7 @@ func (p *podSchemas) defaultKeys(element reflect.Type, keys []string) {
 	definition := p.definitions[p.name(element)]
 	for _, key := range keys {
 		property := definition.Schema.Properties[key]
-		switch known, ok := keyDefaults[key]; {
-		case ok:
-			property.Default = known
-		case property.Type.Contains("integer"):
-			property.Default = 0
-		default:
-			property.Default = ""
-		}
+		property.Default = decoding.DefaultKey(key, property.Type.Contains("integer"))
 		definition.Schema.Properties[key] = property
 	}
 }

@@ -280,7 +280,9 @@ func badTemplates() map[string]badCase {
 	add("missing", "spec.template", nil)
 	add("a string", "spec.template", "x")
 	add("a list", "spec.template", []any{})
-	add("no containers", "spec.template.spec.containers", object{"spec": object{"containers": nil}})
+	cases["template: no containers"] = badCase{
+		spec: object{"template": object{"spec": object{"containers": nil}}}, field: "spec.template.spec.containers", leavesGood: true,
+	}
 	add("container without image", "spec.template.spec.containers[0].image", container(object{"name": "a", "image": nil}))
 	add("container without name", "spec.template.spec.containers[0].name", container(object{"name": nil, "image": "a"}))
 	add("container of a bad name", "spec.template.spec.containers[0].name", container(object{"name": "A b", "image": "a"}))

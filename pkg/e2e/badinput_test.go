@@ -30,6 +30,8 @@ type badCase struct {
 	field string
 	// newOnly: it is a mistake of a new object only, or cannot be made in a patch.
 	newOnly bool
+	// leavesGood: it is no mistake to apply it to the good object.
+	leavesGood bool
 }
 
 // TestBadInput sends what is wrong in one way or another, by every verb that
@@ -161,8 +163,11 @@ func (b *badInput) runCase(t *testing.T, tc badCase) {
 		return
 	}
 	changed := encode(t, b.object("good", tc))
-	if !slices.Contains(slices.Collect(maps.Values(tc.spec)), any(nil)) { // what is not applied is left alone
-		send("apply a change", http.MethodPatch, b.path+"/good?fieldManager=tester&force=true", asApply, changed)
+	if !tc.leavesGood && !slices.Contains(slices.Collect(maps.Values(tc.spec)), any(nil)) { // what is not applied is left alone
+		t.Run("apply a change", func(t *testing.T) {
+			added := strings.Replace(tc.field, "containers[0]", "containers[1]", 1) // it has another name than that of the good one
+			b.request(t, http.MethodPatch, b.path+"/good?fieldManager=tester&force=true", asApply, changed).refused(t, added)
+		})
 	}
 	send("replace", http.MethodPut, b.path+"/good", asJSON, b.replacement(t, tc))
 	patch := object{}

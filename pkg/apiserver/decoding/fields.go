@@ -197,9 +197,9 @@ type unquoted string
 
 func (u unquoted) String() string { return string(u) }
 
-// checkUnknown returns an error that names the fields of data that the kind does
-// not have. Like checkFields it returns nil where it cannot tell.
-func checkUnknown(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind) error {
+// checkApplied returns an error that names the fields of data that the kind does not have, or
+// what server-side apply cannot merge. Like checkFields it returns nil where it cannot tell.
+func checkApplied(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind) error {
 	obj, js := newOf(scheme, data, kind)
 	if obj == nil {
 		return nil
@@ -208,7 +208,10 @@ func checkUnknown(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionK
 	if err != nil {
 		return nil //nolint:nilerr // the caller has its own error for that
 	}
-	return errors.Join(append(unknown, unknownInTemplates(obj, kind.Group)...)...)
+	if unknown = append(unknown, unknownInTemplates(obj, kind.Group)...); len(unknown) > 0 {
+		return errors.Join(unknown...)
+	}
+	return checkTemplates(obj)
 }
 
 // checkFields decodes data, JSON or YAML, field by field and returns an error

@@ -51,8 +51,9 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //     whose place our kinds stand: pod templates are raw JSON here, so their
 //     lists would silently be replaced and not merged. Clients know what to do
 //     (kubectl apply takes a JSON merge patch).
-//  2. What is applied is checked to decode, and to have no unknown fields.
-//     Server-side apply finds that out by its schema alone, and answers 500.
+//  2. What is applied is checked to decode, its templates too, and to have no unknown fields
+//     and no two elements of one key. Server-side apply finds that out by its schema alone,
+//     and answers 500.
 //  3. kubectl patch, which asks for no validation of fields, is told of unknown ones by an
 //     error: it may mean the object of its name in the other group that has it.
 //
@@ -127,7 +128,7 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	err = checkFields(o.Scheme, body, kind)
 	if err == nil && applied {
-		err = checkUnknown(o.Scheme, body, kind)
+		err = checkApplied(o.Scheme, body, kind)
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, err))
