@@ -444,6 +444,7 @@ func TestResizeStorm(t *testing.T) {
 	for i := range n {
 		g.Go(func() error {
 			claim := ofTemplate(fmt.Sprintf("storm-%d", i), "python", each, waits, timeout(expect.Patience), func(c *v1alpha1.SandboxClaim) {
+				c.Spec.WaitReadyTimeout = &metav1.Duration{Duration: expect.Patience}
 				if i%2 == 0 {
 					c.Spec.Allocation = v1alpha1.AllocationAllOrNothing
 				}
