@@ -59,7 +59,7 @@ func checkTemplates(obj runtime.Object) error {
 		if !part.IsValid() {
 			continue
 		}
-		if raw, ok := part.Interface().(*runtime.RawExtension); ok && raw != nil {
+		if raw, ok := reflect.TypeAssert[*runtime.RawExtension](part); ok && raw != nil {
 			if err := checkTemplate(raw, reflect.TypeFor[corev1.PodTemplateSpec](), field.NewPath("spec", at)); err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func checkTemplates(obj runtime.Object) error {
 	if !part.IsValid() {
 		return nil
 	}
-	claims, _ := part.Interface().([]runtime.RawExtension)
+	claims, _ := reflect.TypeAssert[[]runtime.RawExtension](part)
 	for i := range claims {
 		path := field.NewPath("spec", "volumeClaimTemplates").Index(i)
 		if err := checkTemplate(&claims[i], reflect.TypeFor[corev1.PersistentVolumeClaim](), path); err != nil {
