@@ -51,7 +51,7 @@ func inTextOf(set *v1alpha1.SandboxSet, resolved *Resolved, held *v1alpha1.Sandb
 
 func sameTexts(set *v1alpha1.SandboxSet, resolved *Resolved, held *v1alpha1.SandboxTemplate) bool {
 	return v1alpha1.SamePodTemplate(resolved.Template, held.Spec.Template) &&
-		slices.EqualFunc(set.Spec.VolumeClaimTemplates, held.Spec.VolumeClaimTemplates, func(a, b runtime.RawExtension) bool {
+		slices.EqualFunc(resolved.WithVolumes(set.Spec.VolumeClaimTemplates), held.Spec.VolumeClaimTemplates, func(a, b runtime.RawExtension) bool {
 			return v1alpha1.SameVolumeClaimTemplate(&a, &b)
 		})
 }

@@ -189,6 +189,54 @@ func TestVolumesDecideTheRevision(t *testing.T) {
 	}
 }
 
+// TestAsHeldWithVolumes: a set keeps its revision when the template that it refers to is only
+// written otherwise, also if the template brings volumes.
+func TestAsHeldWithVolumes(t *testing.T) {
+	w, cache := withVolumes(), podtemplate.NewCache()
+	set := setOf("", func(s *v1alpha1.SandboxSet) {
+		s.Spec.TemplateRef = to("outer")
+		s.Spec.VolumeClaimTemplates = []runtime.RawExtension{volumeOf("own", "3Gi")}
+	})
+	resolve := func() (*podtemplate.Resolved, string) {
+		t.Helper()
+		resolved, err := podtemplate.ResolveSet(t.Context(), set, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision, err := podtemplate.SetRevision(set, resolved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resolved, revision
+	}
+	resolved, before := resolve()
+	held := podtemplate.Materialize(set, before, resolved)
+	inner := &w.templates["inner"].Spec
+	template, err := v1alpha1.PodTemplate(inner.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inner.Template, err = v1alpha1.RawTemplate(*template); err != nil {
+		t.Fatal(err)
+	}
+	resolved, after := resolve()
+	if after == before {
+		t.Fatal("the text is the same")
+	}
+	then, found, same := cache.AsHeld(set, after, resolved, held)
+	if !same {
+		t.Fatal("what decodes to the same is another revision")
+	}
+	if is, err := podtemplate.SetRevision(then, found); err != nil || is != before {
+		t.Errorf("in the text that is held it has revision %s, want %s: %v", is, before, err)
+	}
+	inner.VolumeClaimTemplates[0] = volumeOf("data", "2Gi")
+	resolved, after = resolve()
+	if _, _, same := cache.AsHeld(set, after, resolved, held); same {
+		t.Error("another volume is the same revision")
+	}
+}
+
 // TestCheckService: sandboxes are called like their set, and their Services like them.
 func TestCheckService(t *testing.T) {
 	long := strings.Repeat("a", 63)
