@@ -261,6 +261,10 @@ var mutations = []mutation{
 		"\t\tshown := entry\n", "\t\tif len(other.told) == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tshown := entry\n", base, "TestApplyInOneVersion"},
 	{"base: other writes than applies see translated managed fields", "registry/sandbox/base/managers.go",
 		"if !isApply {", "if false {", base, "TestOtherWritesSeeAllVersions"},
+	{"base: an index of managed fields is before the list", "registry/sandbox/base/itemindex.go",
+		"*element.Index >= 0 && ", "", base, "TestValueAt"},
+	{"base: a list is read for each path", "registry/sandbox/base/itemindex.go",
+		"\t\tx[&list[0]] = index\n", "", base, "TestValueAt"},
 	{"base: a scale that changes nothing takes the field", "registry/sandbox/base/scaleownership.go",
 		"if at >= 0 {", "if at < -1 {", base, "TestScaleOwnership"},
 }

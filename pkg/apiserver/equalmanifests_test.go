@@ -85,14 +85,14 @@ func textsOf(t *testing.T, of reflect.Type, path []string) []text {
 	if values, ok := texts[of]; ok {
 		return []text{{path: path, value: values[0], other: values[1], must: true}}
 	}
-	at := func(value, other any, vanishes bool) text {
-		return text{path: path, value: value, other: other, vanishes: vanishes}
+	vanishing := func(value, other any) text {
+		return text{path: path, value: value, other: other, vanishes: true}
 	}
 	switch {
 	case of == raw || reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		return nil // kept as it is written
 	case of.Kind() == reflect.Struct:
-		all := []text{at(map[string]any{}, nil, true)}
+		all := []text{vanishing(map[string]any{}, nil)}
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			switch name {
@@ -105,7 +105,7 @@ func textsOf(t *testing.T, of reflect.Type, path []string) []text {
 		}
 		return all
 	case of.Kind() == reflect.Map:
-		all := []text{at(map[string]any{}, nil, true)}
+		all := []text{vanishing(map[string]any{}, nil)}
 		for _, deeper := range textsOf(t, of.Elem(), append(slices.Clone(path), "cpu")) {
 			if deeper.must {
 				all = append(all, deeper)
@@ -113,7 +113,7 @@ func textsOf(t *testing.T, of reflect.Type, path []string) []text {
 		}
 		return all
 	case of.Kind() == reflect.Slice:
-		all := []text{at([]any{}, nil, true)}
+		all := []text{vanishing([]any{}, nil)}
 		for _, deeper := range textsOf(t, of.Elem(), nil) {
 			if !deeper.must {
 				continue
@@ -128,11 +128,11 @@ func textsOf(t *testing.T, of reflect.Type, path []string) []text {
 		}
 		return all
 	case of.Kind() == reflect.Bool:
-		return []text{at(false, true, true)}
+		return []text{vanishing(false, true)}
 	case of.Kind() == reflect.String:
-		return []text{at("", nil, true)}
+		return []text{vanishing("", nil)}
 	default:
-		return []text{at(0, nil, true)}
+		return []text{vanishing(0, nil)}
 	}
 }
 

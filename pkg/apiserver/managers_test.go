@@ -30,11 +30,11 @@ func (w *words) apply(t *testing.T, v *view, manager, name, labels, spec string)
 	return w.do(t, http.MethodPatch, v.path(name, "")+"?fieldManager="+manager, string(types.ApplyYAMLPatchType), body)
 }
 
-// owned is the entry of a manager that applies, but for its time; empty if there is none.
-func owned(t *testing.T, object *unstructured.Unstructured, manager string) string {
+// owned is the entry of the manager "owner", which applies; empty if there is none.
+func owned(t *testing.T, object *unstructured.Unstructured) string {
 	t.Helper()
 	for _, entry := range object.GetManagedFields() {
-		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply {
+		if entry.Manager == "owner" && entry.Operation == metav1.ManagedFieldsOperationApply {
 			return marshal(t, entry)
 		}
 	}
@@ -70,7 +70,7 @@ func (w *words) checkManager(t *testing.T, owner, other *view, name string, n in
 	if code, answer := apply(owner, "owner", `{"owned":"a"}`); code != http.StatusOK {
 		t.Fatalf("%s: %d %s", what, code, answer)
 	}
-	before := owned(t, w.get(t, owner.path(name, "")), "owner")
+	before := owned(t, w.get(t, owner.path(name, "")))
 	path := other.path(name, "")
 	writes := append(w.writesOf(t, path, "other", nil),
 		write{"label", http.MethodPatch, string(types.MergePatchType), fmt.Sprintf(`{"metadata":{"labels":{"other":"%d"}}}`, n), "other"})
@@ -82,7 +82,7 @@ func (w *words) checkManager(t *testing.T, owner, other *view, name string, n in
 	if code, answer := apply(other, "shares", `{"shared":"b"}`); code != http.StatusOK {
 		t.Errorf("%s: another manager applies: %d %s", what, code, answer)
 	}
-	if after := owned(t, w.get(t, owner.path(name, "")), "owner"); before == "" || before != after {
+	if after := owned(t, w.get(t, owner.path(name, ""))); before == "" || before != after {
 		t.Errorf("%s: the manager owned\n%s\nand owns\n%s", what, before, after)
 	}
 	if code, answer := apply(other, "thief", `{"owned":"b"}`); code != http.StatusConflict || !strings.Contains(string(answer), `"owner\"`) {
@@ -163,7 +163,7 @@ func TestManagersOfWhatOthersCannotSay(t *testing.T) {
 					continue
 				}
 				seen++
-				w.checkAlone(t, other, own, name, owned(t, created, "owner"))
+				w.checkAlone(t, other, own, name, owned(t, created))
 			}
 			if seen == 0 {
 				t.Fatal("it is seen in no other group")
@@ -193,7 +193,7 @@ func (w *words) checkAlone(t *testing.T, v, own *view, name, want string) {
 		if code, answer := w.do(t, is.method, path+"?fieldManager=other", is.contentType, is.body); code != http.StatusOK {
 			t.Errorf("%s of %s: %d %s", is.name, path, code, answer)
 		}
-		if now := owned(t, w.get(t, own.path(name, "")), "owner"); want == "" || now != want {
+		if now := owned(t, w.get(t, own.path(name, ""))); want == "" || now != want {
 			t.Errorf("%s of %s: the manager owned\n%s\nand owns\n%s", is.name, path, want, now)
 		}
 	}
@@ -202,7 +202,7 @@ func (w *words) checkAlone(t *testing.T, v, own *view, name, want string) {
 			t.Errorf("applying in %s: %d %s", v, code, answer)
 		}
 		object := w.get(t, own.path(name, ""))
-		if now := owned(t, object, "owner"); now != want {
+		if now := owned(t, object); now != want {
 			t.Errorf("applying in %s: the manager owned\n%s\nand owns\n%s", v, want, now)
 		}
 		for _, entry := range object.GetManagedFields() {

@@ -255,57 +255,15 @@ func (c *comparison) same(fields *fieldpath.Set, entry *metav1.ManagedFieldsEntr
 		return nil, fmt.Errorf("reading what %s owns: %w", entry.Manager, err)
 	}
 	same := fieldpath.NewSet()
+	was, is := itemIndex{}, itemIndex{}
 	fields.Iterate(func(path fieldpath.Path) {
 		stored := path
 		if slices.Contains(v1alpha1.ServedVersions, from) {
 			stored = translate(path, c.obj, from, v1alpha1.SchemeGroupVersion)
 		}
-		if stored != nil && reflect.DeepEqual(valueAt(values[0], stored), valueAt(values[1], stored)) {
+		if stored != nil && reflect.DeepEqual(was.valueAt(values[0], stored), is.valueAt(values[1], stored)) {
 			same.Insert(path.Copy())
 		}
 	})
 	return same, nil
-}
-
-// valueAt returns the value of a path in JSON; nil if it has none.
-func valueAt(value any, path fieldpath.Path) any {
-	for _, element := range path {
-		switch {
-		case element.FieldName != nil:
-			fields, _ := value.(map[string]any)
-			value = fields[*element.FieldName]
-		case element.Index != nil:
-			list, _ := value.([]any)
-			if *element.Index >= len(list) {
-				return nil
-			}
-			value = list[*element.Index]
-		default:
-			list, _ := value.([]any)
-			at := slices.IndexFunc(list, func(item any) bool { return isElement(item, element) })
-			if at < 0 {
-				return nil
-			}
-			value = list[at]
-		}
-	}
-	return value
-}
-
-// isElement reports whether an item of a list is the one that a path names by its value, or by
-// the values of its key.
-func isElement(item any, element fieldpath.PathElement) bool {
-	if element.Value != nil {
-		return reflect.DeepEqual(item, (*element.Value).Unstructured())
-	}
-	fields, ok := item.(map[string]any)
-	if !ok || element.Key == nil {
-		return false
-	}
-	for _, key := range *element.Key {
-		if !reflect.DeepEqual(fields[key.Name], key.Value.Unstructured()) {
-			return false
-		}
-	}
-	return true
 }

@@ -1,0 +1,99 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package base
+
+import (
+	"strings"
+
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// itemIndex finds the values of paths in JSON. Clients choose how many paths there are and how
+// long the lists are, so each list is read once, and not for each path. Its keys are the first
+// items of lists.
+type itemIndex map[*any]listIndex
+
+// listIndex is the index of one list: its items by what names them in a path.
+type listIndex struct {
+	// keys are the fields that name an item, or empty where its value does. The first path to a
+	// list decides; there is nothing at paths with other keys.
+	keys  string
+	items map[string]any
+}
+
+// valueAt returns the value at a path; nil if there is none.
+func (x itemIndex) valueAt(is any, path fieldpath.Path) any {
+	for _, element := range path {
+		if element.FieldName != nil {
+			fields, _ := is.(map[string]any)
+			is = fields[*element.FieldName]
+			continue
+		}
+		list, _ := is.([]any)
+		switch {
+		case len(list) == 0:
+			return nil
+		case element.Index == nil:
+			is = x.item(list, element)
+		case *element.Index >= 0 && *element.Index < len(list):
+			is = list[*element.Index]
+		default:
+			return nil
+		}
+	}
+	return is
+}
+
+// item returns the item of a list that its key or its value names; nil if there is none.
+func (x itemIndex) item(list []any, element fieldpath.PathElement) any {
+	keys := keysOf(element)
+	index, ok := x[&list[0]]
+	if !ok {
+		index = listIndex{keys, make(map[string]any, len(list))}
+		for _, item := range list {
+			name, named := nameOf(item, element)
+			if _, taken := index.items[name]; named && !taken {
+				index.items[name] = item
+			}
+		}
+		x[&list[0]] = index
+	}
+	if index.keys != keys {
+		return nil
+	}
+	return index.items[element.String()]
+}
+
+func keysOf(element fieldpath.PathElement) string {
+	if element.Key == nil {
+		return ""
+	}
+	var names []string
+	for _, field := range *element.Key {
+		names = append(names, field.Name)
+	}
+	return strings.Join(names, "\x00")
+}
+
+// nameOf names an item in the way that an element names another one of its list.
+func nameOf(item any, as fieldpath.PathElement) (string, bool) {
+	if as.Key == nil {
+		is := value.NewValueInterface(item)
+		return fieldpath.PathElement{Value: &is}.String(), true
+	}
+	fields, ok := item.(map[string]any)
+	if !ok {
+		return "", false
+	}
+	var key value.FieldList
+	for _, field := range *as.Key {
+		is, ok := fields[field.Name]
+		if !ok {
+			return "", false
+		}
+		key = append(key, value.Field{Name: field.Name, Value: value.NewValueInterface(is)})
+	}
+	return fieldpath.PathElement{Key: &key}.String(), true
+}
