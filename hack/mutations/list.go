@@ -57,7 +57,7 @@ var mutations = []mutation{
 	{"etcdtxn: an update needs no revision", "pkg/etcdtxn/txn.go",
 		"if at <= 0 {\n\t\treturn fmt.Errorf(\"updating", "if at < 0 {\n\t\treturn fmt.Errorf(\"updating", etcdtxn, "TestRefusals"},
 	{"etcdtxn: objects get another revision", "pkg/etcdtxn/txn.go",
-		"UpdateObject(w.obj, uint64(resp.Header.Revision))", "UpdateObject(w.obj, uint64(resp.Header.Revision)+1)", etcdtxn, "TestOneRevision"},
+		"UpdateObject(w.obj, uint64(revision))", "UpdateObject(w.obj, uint64(revision)+1)", etcdtxn, "TestOneRevision"},
 	{"etcdtxn: a conflict blames the first object", "pkg/etcdtxn/txn.go",
 		"Moved{Index: i, ", "Moved{Index: i - i, ", etcdtxn, "TestConflicts"},
 	{"etcdtxn: keys are not counted", "pkg/etcdtxn/txn.go",

@@ -144,15 +144,20 @@ func (t *Txn) Commit(ctx context.Context) error {
 		}
 		return conflict
 	}
+	return t.setRevision(resp.Header.Revision)
+}
+
+// setRevision sets the revision at which the transaction was written on all that it wrote.
+func (t *Txn) setRevision(revision int64) error {
 	if t.guard != nil {
-		t.guard.isAt(resp.Header.Revision)
+		t.guard.isAt(revision)
 	}
 	for _, w := range t.writes {
 		if w.obj == nil {
 			continue
 		}
-		if err := w.resource.versioner.UpdateObject(w.obj, uint64(resp.Header.Revision)); err != nil {
-			return fmt.Errorf("%s was written at revision %d: %w", w.key, resp.Header.Revision, err)
+		if err := w.resource.versioner.UpdateObject(w.obj, uint64(revision)); err != nil {
+			return fmt.Errorf("%s was written at revision %d: %w", w.key, revision, err)
 		}
 	}
 	return nil

@@ -115,7 +115,7 @@ func TestStatesInBetween(t *testing.T) {
 					two.T = t
 					w := &two
 					id := begin(w, request)
-					if !(state.phase == v1alpha1.SandboxRunning && state.paused) { // else nothing has happened yet
+					if state.phase != v1alpha1.SandboxRunning || !state.paused { // else nothing has happened yet
 						w.once("GET", "/sandboxes/"+w.sandbox(id).Name, func() error { return w.isIn(id, v1alpha1.SandboxRunning, condition(ready, true)) })
 					}
 					w.want(http.StatusCreated, key, "POST", "/sandboxes/"+id+"/"+request, "/sandboxes/{id}/"+request, `{"timeout":60}`)
