@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
@@ -40,6 +42,9 @@ type crowd struct {
 	retries int
 	// fails makes a claim fail that finds nothing, instead of waiting for it.
 	fails bool
+	// stock is how many sandboxes of the set are available when a claim is created: it
+	// is put off until then. So claims are no faster than the machine makes pods.
+	stock int
 
 	*load.Storm
 }
@@ -55,6 +60,9 @@ func (c *clients) start(t testing.TB, crowd *crowd) *crowd {
 	crowd.Storm = &load.Storm{
 		Namespace: crowd.namespace, Clients: crowd.clients, Total: crowd.clients * crowd.each, Pause: crowd.pause, Retries: crowd.retries,
 		Claim: func(_, n int) *v1alpha1.SandboxClaim {
+			if crowd.stock > 0 {
+				c.awaitStock(t, crowd.namespace, cmp.Or(crowd.set, "pool"), crowd.stock)
+			}
 			claim := newCrowdClaim(fmt.Sprintf("%s-%04d", crowd.name, n), crowd.replicas)
 			if crowd.set != "" {
 				claim.Spec.TemplateName = crowd.set
@@ -67,6 +75,22 @@ func (c *clients) start(t testing.TB, crowd *crowd) *crowd {
 	}
 	crowd.Start(t, func() typed.AgentsV1alpha1Interface { return c })
 	return crowd
+}
+
+// awaitStock waits until so many sandboxes of a set are available. It may be called on
+// any goroutine, and ends with the test.
+func (c *clients) awaitStock(t testing.TB, ns, set string, stock int) {
+	_ = wait.PollUntilContextCancel(t.Context(), 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		available := 0
+		list, err := c.Sandboxes(ns).List(ctx, metav1.ListOptions{})
+		for i := 0; err == nil && i < len(list.Items); i++ {
+			sandbox := &list.Items[i]
+			if owner := metav1.GetControllerOf(sandbox); owner != nil && owner.Name == set && v1alpha1.StateOf(sandbox, time.Now()) == v1alpha1.StateAvailable {
+				available++
+			}
+		}
+		return available >= stock, nil
+	})
 }
 
 // newCrowdClaim returns a claim of warm sandboxes that waits for them longer than

@@ -85,8 +85,8 @@ func (c *clients) awaitRolledOut(t testing.TB, ns, name, text string) string {
 	return revision
 }
 
-// TestRollOutUnderClaims rolls a template out to a pool of 100 while claims take 20
-// a second. What the roll-out deletes never brings the pool below its floor, no
+// TestRollOutUnderClaims rolls a template out to a pool of 100 while claims take up to
+// 20 a second. What the roll-out deletes never brings the pool below its floor, no
 // claim finds nothing, and what is claimed is new as soon as there is something new.
 func TestRollOutUnderClaims(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestRollOutUnderClaims(t *testing.T) {
 	c.makeReferring(t, ns, "pool", "base", "", replicas)
 	recording := c.record(t, ns)
 
-	crowd := c.start(t, &crowd{namespace: ns, name: "load", clients: 4, replicas: 1, pause: 200 * time.Millisecond, fails: true})
+	crowd := c.start(t, &crowd{namespace: ns, name: "load", clients: 4, replicas: 1, pause: 200 * time.Millisecond, fails: true, stock: 20})
 	crowd.AwaitMore(t, 5)
 	c.editTemplate(t, ns, "base", "busybox:2")
 	crowd.AwaitMore(t, 160)
