@@ -50,7 +50,8 @@ func withOwn(t *testing.T, names ...string) *desk {
 }
 
 // TestBoundInPlace: what a claim asks for is in the template that a sandbox is bound
-// with, and marked where it is something else than before.
+// with, and marked where it is something else than before. The claim is for all or
+// nothing, since any other one gets a second sandbox only when the image runs in the first.
 func TestBoundInPlace(t *testing.T) {
 	tests := map[string]struct {
 		image, cpu string
@@ -65,7 +66,7 @@ func TestBoundInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := withOwn(t, "x", "y")
 			patches := podtemplate.Patched()
-			p := d.planned(d.newTurn(inPlaceOf(2, tc.image, tc.cpu)))
+			p := d.planned(d.newTurn(func(c *v1alpha1.SandboxClaim) { inPlaceOf(2, tc.image, tc.cpu)(c); allOrNothing(c) }))
 			if done := podtemplate.Patched() - patches; done > 1 {
 				t.Errorf("%d patches for two sandboxes that are alike", done)
 			}
