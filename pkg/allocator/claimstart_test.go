@@ -121,6 +121,6 @@ func TestReopenedClaimsAreWorkedAtAtOnce(t *testing.T) {
 	claim.CreationTimestamp.Time = d.clock.Now().Add(-time.Hour)
 	d.Feeds().ClaimChanged(claim)
 	if u := d.worker.known.of(claim.UID); !d.worker.isMine(claim.UID, u) {
-		t.Errorf("works at it after %s", d.worker.youngUntil(u).Sub(d.clock.Now()))
+		t.Errorf("works at it after %s", d.worker.creatorWorksUntil(u).Sub(d.clock.Now()))
 	}
 }
