@@ -239,7 +239,7 @@ var mutations = []mutation{
 	{"etcdtxn: a full etcd settles a commit that got no answer", "pkg/etcdtxn/txn.go",
 		"t.inFlight = t.inFlight || ", "t.inFlight = ", etcdtxn, "TestSettleInAFullEtcd"},
 	{"embeddedetcd: a failed defragmentation counts as room", "pkg/embeddedetcd/full.go",
-		"if err := s.defragment(); err != nil {", "if err := s.defragment(); errors.Is(err, errSnapshotRead) {",
+		"if err := s.defragment(); err != nil {", "if err := s.defragment(); errors.Is(err, errSnapshotInProgress) {",
 		[]string{"./pkg/embeddedetcd"}, "TestFullAndNotDefragmented"},
 	{"keys: teams wait for each other", "pkg/gateway/keys/turns.go",
 		"\tits := t.teams[team]\n", "\tteam = \"\"\n\tits := t.teams[team]\n", []string{"./pkg/gateway/keys"}, "TestIssueWaits"},
