@@ -17,7 +17,7 @@ func CheckServiceName(service *bool, name string) error {
 		return nil
 	}
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		return fmt.Errorf("no Service can have the name %q: %s", name, strings.Join(problems, ", "))
+		return fmt.Errorf("%q is not a valid name for a Service: %s", name, strings.Join(problems, ", "))
 	}
 	return nil
 }
