@@ -253,7 +253,7 @@ var mutations = []mutation{
 	{"apiserver: a server that is not in the list is sure of what it said", "pkg/apiserver/membership.go",
 		"\t\t\treturn nil // still unsure", "\t\t\tm.unsure = false\n\t\t\treturn nil // still unsure", []string{"./pkg/apiserver"}, "TestMembersSayTheLastThing"},
 	{"apiserver: a paused sandbox cannot be deleted in a full etcd", "pkg/apiserver/config.go",
-		"\tmakeDeletable(stores.Sandboxes)\n", "", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
+		"\tdeleteWhenFull(stores.Sandboxes)\n", "", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
 
 	{"base: managed fields are not ordered after an apply", "registry/sandbox/base/ownership.go",
 		"\tsortEntries(entries)\n", "", base, "TestApplyInOneVersion"},
