@@ -21,9 +21,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// looksOfEvents returns at how many claims each event of an object of the namespace quiet,
-// in which three claims wait, looks, while others wait elsewhere. Events are the methods
-// of Feeds for one object.
+// looksOfEvents returns, by method of Feeds, how many claims an event of an object in the namespace
+// quiet looks at. Three claims wait in that namespace, and others in another one.
 func looksOfEvents(t *testing.T, others int) map[string]int64 {
 	looks := map[string]int64{}
 	for method := range reflect.TypeFor[*Feeds]().Methods() {
@@ -169,8 +168,8 @@ func TestSetsOfOneNamespaceAreCompared(t *testing.T) {
 	}
 }
 
-// TestFiguresOfWhatIsMine checks that the figures are of the claims that this server works
-// at, as of their last turns.
+// TestFiguresOfWhatIsMine checks that metrics count the claims that this server works on, as of
+// their last turns.
 func TestFiguresOfWhatIsMine(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	expect := func(what string, claims, sandboxes int) {
