@@ -62,8 +62,8 @@ type Options struct {
 	PodMetadata *v1alpha1.PodMetadataPolicy
 	// Admit judges the sandboxes that are about to be made for a claim, and may change
 	// them, as the API does with all that is created; nil lets all pass. The claim is not
-	// to be changed. A quota is to be charged for charge of them: the others have what was
-	// charged for sandboxes that did not come into being.
+	// to be changed. charge is how many of them a quota has to be charged for: the others
+	// use up charges for sandboxes that were admitted earlier and never created.
 	Admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error
 	// SetUp sets up the agent-runtime of a sandbox that a claim holds: envVars and access
 	// token, and then the volumes to mount, in order. It ends with ctx, and does what can be

@@ -13,26 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claimsByNamespace finds the unfinished claims of a namespace, so that an event of a set or
-// a template costs what the claims of its namespace cost, however many others have. Each
-// namespace has a lock of its own: while the claims of one are copied, claims of the others
-// do not wait.
+// claimsByNamespace indexes the unfinished claims by namespace, so that the cost of an event
+// of a set or a template grows with the claims of its namespace and not with all claims. Each
+// namespace has its own lock: copying the claims of one namespace does not block the others.
 type claimsByNamespace struct {
-	seed  maphash.Seed
-	parts [64]claimsPart
-	// looks counts how often a claim was looked at here.
+	seed   maphash.Seed
+	shards [64]claimsShard
+	// looks counts the claims that were returned, for tests.
 	looks atomic.Int64
 }
 
-// claimsPart has some of the namespaces. Its lock is held for one lookup at a time.
-type claimsPart struct {
-	mu sync.Mutex
-	of map[string]*namespaceClaims
+// claimsShard has some of the namespaces. Its lock is held for one map lookup at a time.
+type claimsShard struct {
+	mu          sync.Mutex
+	byNamespace map[string]*namespaceClaims
 }
 
 // namespaceClaims are the claims of one namespace.
 type namespaceClaims struct {
-	// users is how many callers have, or wait for, the lock. It is guarded by that of the part.
+	// users is how many callers have, or wait for, the lock. The lock of the shard guards it.
 	users int
 
 	mu    sync.Mutex
@@ -41,41 +40,41 @@ type namespaceClaims struct {
 
 func newClaimsByNamespace() claimsByNamespace { return claimsByNamespace{seed: maphash.MakeSeed()} }
 
-// part returns the part that a namespace is in.
-func (c *claimsByNamespace) part(namespace string) *claimsPart {
-	return &c.parts[maphash.String(c.seed, namespace)%uint64(len(c.parts))]
+// shard returns the shard that a namespace is in.
+func (c *claimsByNamespace) shard(namespace string) *claimsShard {
+	return &c.shards[maphash.String(c.seed, namespace)%uint64(len(c.shards))]
 }
 
 // lock returns the claims of a namespace, locked.
 func (c *claimsByNamespace) lock(namespace string) *namespaceClaims {
-	p := c.part(namespace)
-	p.mu.Lock()
-	n := p.of[namespace]
+	s := c.shard(namespace)
+	s.mu.Lock()
+	n := s.byNamespace[namespace]
 	if n == nil {
 		n = &namespaceClaims{byUID: map[types.UID]*unfinished{}}
-		if p.of == nil {
-			p.of = map[string]*namespaceClaims{}
+		if s.byNamespace == nil {
+			s.byNamespace = map[string]*namespaceClaims{}
 		}
-		p.of[namespace] = n
+		s.byNamespace[namespace] = n
 	}
 	n.users++
-	p.mu.Unlock()
+	s.mu.Unlock()
 	n.mu.Lock()
 	return n
 }
 
-// unlock undoes lock. A namespace that has no claims is forgotten.
+// unlock undoes lock, and removes a namespace that has no claims and no other users.
 func (c *claimsByNamespace) unlock(namespace string, n *namespaceClaims) {
 	n.mu.Unlock()
-	p := c.part(namespace)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s := c.shard(namespace)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if n.users--; n.users == 0 && len(n.byUID) == 0 {
-		delete(p.of, namespace)
+		delete(s.byNamespace, namespace)
 	}
 }
 
-// in returns the claims of a namespace.
+// in returns a copy of the claims of a namespace.
 func (c *claimsByNamespace) in(namespace string) map[types.UID]*unfinished {
 	n := c.lock(namespace)
 	defer c.unlock(namespace, n)
@@ -83,11 +82,11 @@ func (c *claimsByNamespace) in(namespace string) map[types.UID]*unfinished {
 	return maps.Clone(n.byUID)
 }
 
-// all returns the claims of all namespaces, one namespace after the other.
+// all iterates over the claims of all namespaces. It copies one namespace at a time.
 func (c *claimsByNamespace) all() iter.Seq2[types.UID, *unfinished] {
 	return func(yield func(types.UID, *unfinished) bool) {
-		for i := range c.parts {
-			for _, namespace := range c.parts[i].names() {
+		for i := range c.shards {
+			for _, namespace := range c.shards[i].namespaces() {
 				for uid, u := range c.in(namespace) {
 					if !yield(uid, u) {
 						return
@@ -98,12 +97,12 @@ func (c *claimsByNamespace) all() iter.Seq2[types.UID, *unfinished] {
 	}
 }
 
-// names returns the namespaces of a part that have claims.
-func (p *claimsPart) names() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	names := make([]string, 0, len(p.of))
-	for namespace := range p.of {
+// namespaces returns the names of the namespaces of a shard.
+func (s *claimsShard) namespaces() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make([]string, 0, len(s.byNamespace))
+	for namespace := range s.byNamespace {
 		names = append(names, namespace)
 	}
 	return names

@@ -21,9 +21,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// looksOfEvents returns at how many claims each event of an object of the namespace quiet,
-// in which three claims wait, looks, while others wait elsewhere. Events are the methods
-// of Feeds for one object.
+// looksOfEvents returns, by method of Feeds, how many claims an event of an object in the namespace
+// quiet looks at. Three claims wait in that namespace, and others in another one.
 func looksOfEvents(t *testing.T, others int) map[string]int64 {
 	looks := map[string]int64{}
 	for method := range reflect.TypeFor[*Feeds]().Methods() {
@@ -102,33 +101,33 @@ func TestClaimsByNamespace(t *testing.T) {
 		u.claimIs(claimAt(uid, 6, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = u.key.Namespace }))
 		known.forget(u, uid)
 	}
-	for i := range known.namespaces.parts {
-		if left := known.namespaces.parts[i].of; len(left) > 0 {
+	for i := range known.namespaces.shards {
+		if left := known.namespaces.shards[i].byNamespace; len(left) > 0 {
 			t.Errorf("left of claims that have ended: %v", left)
 		}
 	}
 }
 
 // TestNamespacesDoNotWaitForEachOther checks that a claim is added, and removed, while the
-// claims of another namespace are locked, and more callers wait for these, whichever part
-// they are in.
+// claims of another namespace are locked and more callers wait for that lock, in whichever
+// shard they are.
 func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	d := newDesk(t)
 	known := d.worker.known
-	busy, others := known.namespaces.lock("busy"), map[*claimsPart]string{}
+	busy, others := known.namespaces.lock("busy"), map[*claimsShard]string{}
 	var waits sync.WaitGroup
 	defer waits.Wait()
 	defer known.namespaces.unlock("busy", busy)
 	waits.Go(func() { known.namespaces.in("busy") })
 	users := func() int {
-		p := known.namespaces.part("busy")
-		p.mu.Lock()
-		defer p.mu.Unlock()
+		s := known.namespaces.shard("busy")
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		return busy.users
 	}
-	for i := 0; len(others) < len(known.namespaces.parts); i++ {
+	for i := 0; len(others) < len(known.namespaces.shards); i++ {
 		namespace := fmt.Sprint("other-", i)
-		others[known.namespaces.part(namespace)] = namespace
+		others[known.namespaces.shard(namespace)] = namespace
 	}
 	done := make(chan struct{})
 	go func() {
@@ -147,9 +146,9 @@ func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a claim waits for those of another namespace")
 	}
-	for i := range known.namespaces.parts {
-		p := &known.namespaces.parts[i]
-		for _, namespace := range p.names() {
+	for i := range known.namespaces.shards {
+		s := &known.namespaces.shards[i]
+		for _, namespace := range s.namespaces() {
 			if namespace != "busy" {
 				t.Errorf("left of claims that have ended: %s", namespace)
 			}
@@ -169,8 +168,8 @@ func TestSetsOfOneNamespaceAreCompared(t *testing.T) {
 	}
 }
 
-// TestFiguresOfWhatIsMine checks that the figures are of the claims that this server works
-// at, as of their last turns.
+// TestFiguresOfWhatIsMine checks that metrics count the claims that this server works on, as of
+// their last turns.
 func TestFiguresOfWhatIsMine(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	expect := func(what string, claims, sandboxes int) {

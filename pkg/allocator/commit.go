@@ -51,8 +51,8 @@ type committer struct {
 // is found out what became of it.
 //
 // Errors: errAgain, errNotWritten, errClaimMoved, ErrClaimExists, ErrTooLarge, nothing written;
-// etcdtxn.ErrNoSpace, nothing written if isNew; ErrUnknownOutcome or etcdtxn.ErrUnknownOutcome;
-// and those of the store.
+// etcdtxn.ErrNoSpace, nothing written if isNew is true; ErrUnknownOutcome or
+// etcdtxn.ErrUnknownOutcome; and those of the store.
 func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand) (*v1alpha1.SandboxClaim, error) {
 	txn, err := c.encode(ctx, isNew, p, h)
 	if err != nil {
@@ -215,7 +215,8 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *ha
 	}
 	switch ours := stored != nil && stored.UID == p.Claim.UID; {
 	case ours:
-		// The claim may have been changed since, of which the watch of sandboxes says nothing.
+		// The claim may have been changed since. Its resourceVersion is then newer than that of
+		// its sandboxes, and the watch of sandboxes may never reach it.
 		c.written(true, p, h, created)
 		return stored, nil
 	case unsettled:
@@ -228,7 +229,8 @@ func (c *committer) tryResolve(ctx context.Context, txn Txn, p *plan.Plan, h *ha
 	case stored != nil:
 		return nil, ErrClaimExists
 	case errors.Is(unknown, etcdtxn.ErrNoSpace):
-		// To try again is in vain. Settle has moved nothing.
+		// A retry would fail in the same way. Settle has written nothing either, so the candidates
+		// are still at the revisions that the claim has seen.
 		return nil, fmt.Errorf("nothing was written: %w", etcdtxn.ErrNoSpace)
 	}
 	if len(p.Bound) > 0 {

@@ -109,10 +109,10 @@ func TestUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestWrittenBeforeItIsFoundOut: what is found out of a transaction that etcd did not
-// answer is noted at the revision of the transaction, also where the claim has been
-// changed since: at the claim's, the index would wait for what never comes, and miss the
-// sandbox if that is available again before.
+// TestWrittenBeforeItIsFoundOut: a transaction that etcd did not answer, and that was written, is
+// recorded at its own revision, also if the claim has been changed since. With the newer revision
+// of the claim the index would wait for an event that never comes, and would miss the sandbox if
+// it became available again before that revision.
 func TestWrittenBeforeItIsFoundOut(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)

@@ -33,7 +33,7 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	listed := make(map[types.UID]bool, len(all))
 	for _, claim := range all {
 		listed[claim.UID] = true
-		f.claimIs(claim, false)
+		f.observeClaim(claim, false)
 		f.healer.listed(claim)
 	}
 	for uid, u := range f.known.namespaces.all() {
@@ -45,17 +45,17 @@ func (f *Feeds) ClaimsListed(all []*v1alpha1.SandboxClaim, resourceVersion uint6
 	f.edits.listed(listed, resourceVersion)
 }
 
-// ClaimChanged takes in the current state of a claim, or that it was created.
-func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) { f.claimIs(claim, true) }
+// ClaimChanged takes in a claim that was created or changed.
+func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) { f.observeClaim(claim, true) }
 
-// claimIs takes in the state of a claim. live reports whether the watch tells of it as it
-// comes to be so, and not in a list.
-func (f *Feeds) claimIs(claim *v1alpha1.SandboxClaim, live bool) {
+// observeClaim takes in the state of a claim. isEvent is true for an event of the watch, and
+// false for an item of a list.
+func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	u := f.known.of(claim.UID)
 	isNews := u == nil || u.claimIs(claim)
 	switch {
 	case isNews && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
-		if live && !plan.WasReopened(claim) {
+		if isEvent && !plan.WasReopened(claim) {
 			f.known.adoptNew(claim)
 		} else {
 			f.known.adopt(claim)

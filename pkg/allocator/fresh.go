@@ -153,9 +153,9 @@ func (t *templates) complete(
 	return tooMany(claim, e, model.limit), nil
 }
 
-// checkService returns why the sandboxes made for a claim cannot have the Services that their
-// template gives them. One of agent-sandbox is called like the claim. A new claim that no
-// pool can serve is refused for it.
+// checkService checks that the sandboxes made for a claim can have a Service if their template
+// asks for one. The sandbox of a claim of agent-sandbox has the name of the claim. A new claim
+// that no pool can serve is refused.
 func checkService(claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *v1alpha1.Sandbox) (*RefusedError, error) {
 	name := model.GenerateName + "x"
 	if v1alpha1.OfAgentSandbox(claim) {
@@ -165,7 +165,7 @@ func checkService(claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *v1alp
 	if err == nil {
 		return nil, nil
 	}
-	err = fmt.Errorf("the template gives each sandbox a Service: %w", err)
+	err = fmt.Errorf("the template has service: true, but %w", err)
 	if len(e.Pools) > 0 || claim.ResourceVersion != "" {
 		return nil, malformed(err)
 	}
@@ -266,14 +266,15 @@ type errRefused struct{ message string }
 // refusedTemplate reports, as an error, that the template that a set refers to can be
 // resolved, and was found to be no good.
 func refusedTemplate(set *v1alpha1.SandboxSet) error {
-	if !isRefused(set) {
+	if !hasInvalidTemplate(set) {
 		return nil
 	}
 	return errRefused{meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved).Message}
 }
 
-// isRefused reports whether the set has given up on its template.
-func isRefused(set *v1alpha1.SandboxSet) bool {
+// hasInvalidTemplate reports whether the controller has found that the template of the set is
+// invalid, for the current generation of the set.
+func hasInvalidTemplate(set *v1alpha1.SandboxSet) bool {
 	resolution := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.SetConditionTemplateResolved)
 	return resolution != nil && resolution.Status == metav1.ConditionFalse && resolution.ObservedGeneration == set.Generation &&
 		resolution.Reason == v1alpha1.ReasonInvalidTemplate
@@ -352,9 +353,9 @@ func inject(
 	return nil, nil
 }
 
-// injectVolumes adds the volumes of a claim to have, those of the template. A claim of
-// agent-sandbox is stored before its volumes are validated, and may bring some that no
-// container mounts.
+// injectVolumes returns the volume claim templates in have, which are those of the template,
+// with those of a claim. A claim of agent-sandbox is stored before its volumes are validated, so
+// they are validated here, and it may bring volumes that no container mounts.
 func injectVolumes(
 	claim *v1alpha1.SandboxClaim, template *runtime.RawExtension, have []runtime.RawExtension, policies *v1alpha1.SandboxTemplateSpec,
 ) ([]runtime.RawExtension, field.ErrorList, error) {

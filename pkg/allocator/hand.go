@@ -23,9 +23,9 @@ type hand struct {
 	taken []taken
 	// made were admitted, and perhaps charged to a quota.
 	made []*v1alpha1.Sandbox
-	// charged is for how many sandboxes that are not written a quota may have been charged:
-	// those of made, and others that were dropped since the last plan. A charge is not given
-	// back, so those that are made in place of what was dropped have it.
+	// charged is the number of sandboxes that are not written yet and for which a quota may
+	// have been charged: those of made, and those that were dropped since the last plan. Charges
+	// are not given back, so sandboxes that are made instead of dropped ones use theirs.
 	charged int
 	// room is how many sandboxes a transaction may change, and refused why the claim
 	// gets no more, as far as that was found out by trying.

@@ -114,8 +114,8 @@ type Store interface {
 	// Claim returns a claim as it is in etcd now; nil, nil where there is none.
 	Claim(ctx context.Context, namespace, name string) (*v1alpha1.SandboxClaim, error)
 
-	// CreatedClaim is Claim, and returns the revision of the transaction that created the
-	// claim, too: unlike its resourceVersion, that stays when the claim is changed.
+	// CreatedClaim is like Claim, and also returns the revision of the transaction that
+	// created the claim. Unlike resourceVersion, it does not change when the claim is updated.
 	CreatedClaim(ctx context.Context, namespace, name string) (claim *v1alpha1.SandboxClaim, created uint64, err error)
 
 	// SandboxesOf returns, as they are in etcd now, the sandboxes that name

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// sharedReads lets callers share a read that begins after each of them called. At most
-// one read of a key runs at a time; callers that come meanwhile share the next one. Reads
+// sharedReads lets callers share a read that begins after each of them has called. At most one
+// read of a key runs at a time, and callers that arrive while it runs share the next one. Reads
 // of different keys never wait for each other.
 type sharedReads struct {
 	mu sync.Mutex
-	// last is the newest read of each key that has not ended.
+	// last is, by key, the newest read that has not ended.
 	last map[string]*sharedRead
 }
 
 // sharedRead is one read.
 type sharedRead struct {
-	// begun is set under the lock of sharedReads. From then on callers need another read.
+	// begun is guarded by the lock of sharedReads. New callers cannot share a read that has begun.
 	begun bool
 	// done is closed when the read has ended, with err.
 	done chan struct{}
@@ -44,8 +44,8 @@ func (r *sharedReads) join(ctx context.Context, key string, timeout time.Duratio
 	}
 }
 
-// next returns the read of key that has not begun. If there is none, it starts run in a
-// goroutine with a new one, and with the one that has to end before it, or nil.
+// next returns the read of key that has not begun yet. If there is none, it makes one and
+// starts run in a goroutine, with the read that has to end before it, or nil.
 func (r *sharedReads) next(key string, run func(shared, before *sharedRead)) *sharedRead {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *sharedReads) next(key string, run func(shared, before *sharedRead)) *sh
 	return shared
 }
 
-// run reads when the read before has ended.
+// run waits for the end of the read before, and then reads.
 func (r *sharedReads) run(ctx context.Context, key string, timeout time.Duration, read func(context.Context) error, shared, before *sharedRead) {
 	defer close(shared.done)
 	if before != nil {

@@ -70,7 +70,7 @@ func (c *candidates) isStale(ctx context.Context, set *v1alpha1.SandboxSet, sb *
 	case err != nil:
 		return false, err
 	}
-	if isRefused(set) { // the pool serves on with what it has
+	if hasInvalidTemplate(set) { // the pool keeps serving the sandboxes that it has
 		return false, nil
 	}
 	if sb.Labels[v1alpha1.LabelSandboxTemplate] != v1alpha1.TemplateLabel(podtemplate.TemplateOf(set)) {

@@ -87,15 +87,15 @@ func (s *stock) lookAgain(ctx context.Context, claim *v1alpha1.SandboxClaim, e c
 	return e, nil
 }
 
-// resume lets sandboxes of some pools of a namespace be taken again whose template could
-// not be found.
+// resume makes sandboxes available again that were suspended because their template could not
+// be found, in those pools of a namespace for which of returns true.
 func (s *stock) resume(namespace string, of func(poolindex.Pool) bool) {
 	for _, p := range s.index.Resume(namespace, of) {
 		s.queue.Stocked(p)
 	}
 }
 
-// resumeAll does so for all pools.
+// resumeAll is resume for all pools of all namespaces.
 func (s *stock) resumeAll() {
 	for _, p := range s.index.ResumeAll() {
 		s.queue.Stocked(p)

@@ -29,7 +29,7 @@ type planner struct {
 	stock *stock
 	clock clock.PassiveClock
 	// admit judges the sandboxes that are about to be made for a claim, and may change
-	// them; nil lets all pass. A quota is charged for so many of them as charge says.
+	// them; nil lets all pass. charge is how many of them a quota is charged for.
 	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error
 	// seal returns what a sandbox keeps of how its runtime is set up; nil is nothing.
 	seal func(*v1alpha1.SandboxClaim) (string, error)
@@ -104,7 +104,7 @@ func (t *turn) plan(ctx context.Context) (*plan.Plan, error) {
 		return nil, err
 	}
 	t.state.Eligible, t.state.Name = a.Eligible, a.Name
-	t.charged = len(t.made) // a charge that nothing was made for may be counted anew by now
+	t.charged = len(t.made) // the quota controller may have released charges without a sandbox by now
 	t.heldBack.Insert(t.marks.HeldBack()...)
 	t.withoutRuntime.Insert(t.marks.WithoutRuntime()...)
 	t.planLook(p)

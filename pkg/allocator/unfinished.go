@@ -32,8 +32,8 @@ import (
 type unfinished struct {
 	// created is when this server created the claim; zero if another did.
 	created time.Time
-	// seen is when this server first heard of the claim, and sawCreation reports whether it
-	// did so by the event of its creation.
+	// seen is when this server first received the claim, and sawCreation is set if that was by
+	// the event of its creation.
 	seen        time.Time
 	sawCreation bool
 	clock       clock.PassiveClock
@@ -48,8 +48,8 @@ type unfinished struct {
 	mu sync.Mutex
 	// claim is as stored, the newest that is known; nil before that.
 	claim *v1alpha1.SandboxClaim
-	// started is when the claim began by the clock of this server, and stored what the
-	// claim said of that then.
+	// started is the start of the claim by the clock of this server, and stored the start that
+	// the claim had when started was set.
 	started, stored time.Time
 	// held are the sandboxes that name the claim as their owner, the newest that is
 	// known. One that is gone has a deletionTimestamp.
@@ -89,7 +89,7 @@ type work struct {
 	span trace.Span
 	// opening: the claim is being created. Guarded by unfinishedClaims.mu.
 	opening bool
-	// mine reports whether this server works at the claim, as of its last turn.
+	// mine is set if this server works on the claim, as of its last turn.
 	mine bool
 }
 
@@ -136,7 +136,7 @@ func (u *unfinished) claimIs(claim *v1alpha1.SandboxClaim) bool {
 	if u.claim != nil && version(claim) <= version(u.claim) {
 		return false
 	}
-	u.noteStart(claim)
+	u.setStart(claim)
 	// Whoever wrote it may have bound sandboxes to it, of which the other watch may not
 	// have told yet.
 	u.claim, u.complete = claim, false
@@ -225,7 +225,7 @@ func (u *unfinished) wrote(seen view, claim *v1alpha1.SandboxClaim, sandboxes []
 		}
 	}
 	if u.claim == nil || version(u.claim) <= version(claim) {
-		u.noteStart(claim)
+		u.setStart(claim)
 		u.claim, u.complete = claim, u.doubts == seen.doubts
 	}
 }
@@ -303,13 +303,13 @@ type unfinishedClaims struct {
 	turns workqueue.TypedRateLimitingInterface[types.UID]
 	queue *queue.Queue
 	clock clock.PassiveClock
-	// mine is how many of the claims this server works at, as of their last turns.
+	// mine is how many of the claims this server works on, as of their last turns.
 	mine atomic.Int64
-	// namespaces find the claims of a namespace.
+	// namespaces has the claims of byUID by namespace.
 	namespaces claimsByNamespace
 
-	// mu is held for no longer than it takes to look at one claim: each create, event and
-	// turn needs it. It is locked after that of the claims of a namespace.
+	// mu is held for one claim at a time, because each create, event and turn needs it. Lock
+	// order: the lock of a namespace in namespaces, then mu.
 	mu    sync.Mutex
 	byUID map[types.UID]*unfinished
 	// byName are the UIDs of the claims of a name: one, and those that were deleted before.
@@ -336,15 +336,15 @@ func newTurns(c clock.WithTicker, name string) workqueue.TypedRateLimitingInterf
 func (c *unfinishedClaims) open(ctx context.Context, claim *v1alpha1.SandboxClaim, now time.Time) *unfinished {
 	u := c.newUnfinished(claim)
 	u.created, u.work.span, u.work.opening = now, trace.SpanFromContext(ctx), true
-	c.worksAt(u, true)
+	c.setMine(u, true)
 	c.put(u, claim.UID)
 	return u
 }
 
-// put adds a claim, unless there is one of its UID.
+// put adds a claim, unless there is one with its UID already.
 func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
-	of := c.namespaces.lock(u.key.Namespace)
-	defer c.namespaces.unlock(u.key.Namespace, of)
+	inNamespace := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byUID[uid] != nil {
@@ -352,11 +352,11 @@ func (c *unfinishedClaims) put(u *unfinished, uid types.UID) {
 	}
 	c.byUID[uid] = u
 	c.byName[u.key] = append(c.byName[u.key], uid)
-	of.byUID[uid] = u
+	inNamespace.byUID[uid] = u
 }
 
-// worksAt notes whether this server works at a claim.
-func (c *unfinishedClaims) worksAt(u *unfinished, mine bool) {
+// setMine sets whether this server works on a claim.
+func (c *unfinishedClaims) setMine(u *unfinished, mine bool) {
 	switch {
 	case mine && !u.work.mine:
 		c.mine.Add(1)
@@ -374,16 +374,16 @@ func (c *unfinishedClaims) begin(u *unfinished, uid types.UID) {
 	c.turns.Add(uid)
 }
 
-// adopt adds a claim that was there before, and begins a turn of it.
+// adopt adds a claim that existed before this server received it, and begins a turn of it.
 func (c *unfinishedClaims) adopt(claim *v1alpha1.SandboxClaim) { c.add(claim, false) }
 
-// adoptNew adds a claim of whose creation the watch has just told, and begins a turn of it.
+// adoptNew adds a claim whose creation the watch has just reported, and begins a turn of it.
 func (c *unfinishedClaims) adoptNew(claim *v1alpha1.SandboxClaim) { c.add(claim, true) }
 
 func (c *unfinishedClaims) add(claim *v1alpha1.SandboxClaim, sawCreation bool) {
 	u := c.newUnfinished(claim)
 	u.claim, u.sawCreation = claim, sawCreation
-	u.noteStart(claim)
+	u.setStart(claim)
 	c.put(u, claim.UID)
 	c.turns.Add(claim.UID)
 }
@@ -426,7 +426,7 @@ func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.letGo(c.queue)
 	u.work.setups.keep(nil)
 	c.queue.Leave(u.waiter)
-	c.worksAt(u, false)
+	c.setMine(u, false)
 	c.remove(u, uid)
 	c.turns.Forget(uid)
 	close(u.done)
@@ -437,8 +437,8 @@ func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 
 // remove removes a claim.
 func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
-	of := c.namespaces.lock(u.key.Namespace)
-	defer c.namespaces.unlock(u.key.Namespace, of)
+	inNamespace := c.namespaces.lock(u.key.Namespace)
+	defer c.namespaces.unlock(u.key.Namespace, inNamespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byUID, uid)
@@ -447,7 +447,7 @@ func (c *unfinishedClaims) remove(u *unfinished, uid types.UID) {
 	} else {
 		delete(c.byName, u.key)
 	}
-	delete(of.byUID, uid)
+	delete(inNamespace.byUID, uid)
 }
 
 // wakeNamed begins a turn of the claims of a name: a sandbox can be made under it now.

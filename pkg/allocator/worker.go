@@ -142,7 +142,7 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 	if u.work != nil && (u.work.setups.inHand() || w.hasMarked(u)) {
 		return true
 	}
-	if w.committer.clock.Now().Before(w.youngUntil(u)) {
+	if w.committer.clock.Now().Before(w.creatorWorksUntil(u)) {
 		return !u.created.IsZero()
 	}
 	return (*prefers)("", string(uid))
@@ -172,7 +172,7 @@ func (w *worker) next(ctx context.Context) bool {
 		return false
 	}
 	defer turns.Done(uid)
-	defer w.setupShare.wake() // it may have woken this turn, which set nothing up
+	defer w.setupShare.wake() // it may have woken this turn for a setup that is not needed
 	u := w.known.toWorkAt(uid)
 	if u == nil || ctx.Err() != nil {
 		w.share.wake()
@@ -221,7 +221,7 @@ const soon = time.Nanosecond
 func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again time.Duration, err error) {
 	now := w.committer.clock.Now()
 	seen, mine := u.look(), w.isMine(uid, u)
-	w.known.worksAt(u, mine)
+	w.known.setMine(u, mine)
 	switch {
 	case seen.deleted || seen.claim.DeletionTimestamp != nil:
 		return 0, w.abandon(ctx, uid, u, seen)
@@ -343,8 +343,8 @@ func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration)
 	if t.state.Metadata.Behind && !u.work.metadata.spacing.over(now) {
 		next = append(next, u.work.metadata.spacing.until.Sub(now))
 	}
-	if young := w.youngUntil(u).Sub(now); young > 0 {
-		next = append(next, young)
+	if left := w.creatorWorksUntil(u).Sub(now); left > 0 {
+		next = append(next, left)
 	}
 	return max(shortest, slices.Min(next))
 }
@@ -361,8 +361,8 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 		wants.Need = 0 // it has sandboxes made
 	}
 	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))
-	if young := w.youngUntil(u).Sub(now); young > 0 {
-		return max(shortest, young)
+	if left := w.creatorWorksUntil(u).Sub(now); left > 0 {
+		return max(shortest, left)
 	}
 	return 0 // until there are other servers
 }

@@ -11,23 +11,23 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
-// workShare shares workers among namespaces: one may have as many turns at a time as
-// workers are left for others then. So turns that are slow, because admission of what is
-// made for the claims of a namespace is, leave workers to all others.
+// workShare shares workers among namespaces: a namespace may have at most as many turns at a
+// time as it leaves workers free. So a namespace whose turns are slow, for instance because
+// admission of its sandboxes is slow, leaves workers to all others.
 //
-// A turn that may not begin is put off. Whenever a turn ends, of any namespace, as many
-// of those that were put off are woken as may begin now: those of the namespace with the
-// fewest turns first. A turn that is woken is asked for once more with begin. Where it is
-// not needed any more, its caller calls wake, so that others get what was meant for it.
+// A turn that may not begin is put off. Whenever a turn of any namespace ends, as many of the
+// turns that were put off are woken as may begin now, those of the namespace with the fewest
+// turns first. The caller of a woken turn calls begin again. If the turn is not needed any more,
+// it calls wake instead, so that another turn can begin.
 type workShare struct {
 	workers int
-	// add lets a turn that was put off be tried again.
+	// add queues a turn that was put off again.
 	add func(types.UID)
 
 	mu   sync.Mutex
 	busy int
-	// shares are the namespaces that have turns, or turns that were put off, and waiting
-	// those that have some that were put off, the one with the fewest turns first.
+	// shares are the namespaces that have turns or turns that were put off. waiting are those
+	// that have turns that were put off, ordered by the number of turns.
 	shares  map[string]*share
 	waiting *btree.BTree[*share]
 }
@@ -35,14 +35,14 @@ type workShare struct {
 // share is the part of the workers that one namespace has.
 type share struct {
 	namespace string
-	// turns is how many turns the namespace has, and woken how many more it will have if
-	// those begin that one call of wake wakes.
+	// turns is how many turns the namespace has. woken is how many more it will have when the
+	// turns have begun that the current call of due returns; it is 0 between calls.
 	turns, woken int
 	// putOff are the turns that were put off.
 	putOff map[types.UID]struct{}
 }
 
-// newWorkShare returns what shares out workers. add lets a turn that was put off be tried
+// newWorkShare returns a workShare for a number of workers. add queues a turn that was put off
 // again; it must not block.
 func newWorkShare(workers int, add func(types.UID)) *workShare {
 	s := &workShare{workers: workers, add: add, shares: map[string]*share{}}
@@ -56,19 +56,19 @@ func newWorkShare(workers int, add func(types.UID)) *workShare {
 func (s *workShare) begin(namespace string, uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.shares[namespace]
-	if of == nil {
-		of = &share{namespace: namespace, putOff: map[types.UID]struct{}{}}
-		s.shares[namespace] = of
+	sh := s.shares[namespace]
+	if sh == nil {
+		sh = &share{namespace: namespace, putOff: map[types.UID]struct{}{}}
+		s.shares[namespace] = sh
 	}
-	may := s.mayBegin(of, s.busy)
-	s.change(of, func() {
+	may := s.mayBegin(sh, s.busy)
+	s.change(sh, func() {
 		if may {
 			s.busy++
-			of.turns++
-			delete(of.putOff, uid)
+			sh.turns++
+			delete(sh.putOff, uid)
 		} else {
-			of.putOff[uid] = struct{}{}
+			sh.putOff[uid] = struct{}{}
 		}
 	})
 	return may
@@ -77,10 +77,10 @@ func (s *workShare) begin(namespace string, uid types.UID) bool {
 // end ends a turn, and wakes those that may begin now.
 func (s *workShare) end(namespace string) {
 	s.mu.Lock()
-	of := s.shares[namespace]
-	s.change(of, func() {
+	sh := s.shares[namespace]
+	s.change(sh, func() {
 		s.busy--
-		of.turns--
+		sh.turns--
 	})
 	s.mu.Unlock()
 	s.wake()
@@ -100,42 +100,42 @@ func (s *workShare) due() []types.UID {
 	var due []types.UID
 	var woken []*share
 	for {
-		of, ok := s.waiting.Min()
-		if !ok || !s.mayBegin(of, s.busy+len(due)) {
+		sh, ok := s.waiting.Min()
+		if !ok || !s.mayBegin(sh, s.busy+len(due)) {
 			break
 		}
-		s.change(of, func() {
-			for uid := range of.putOff {
-				delete(of.putOff, uid)
+		s.change(sh, func() {
+			for uid := range sh.putOff {
+				delete(sh.putOff, uid)
 				due = append(due, uid)
 				break
 			}
-			of.woken++
+			sh.woken++
 		})
-		woken = append(woken, of)
+		woken = append(woken, sh)
 	}
-	for _, of := range woken {
-		s.change(of, func() { of.woken = 0 })
+	for _, sh := range woken {
+		s.change(sh, func() { sh.woken = 0 })
 	}
 	return due
 }
 
-// mayBegin reports whether a namespace may have one more turn while so many workers are busy.
-func (s *workShare) mayBegin(of *share, busy int) bool {
-	has := of.turns + of.woken
+// mayBegin reports whether a namespace may have one more turn while this many workers are busy.
+func (s *workShare) mayBegin(sh *share, busy int) bool {
+	has := sh.turns + sh.woken
 	return has == 0 || has < s.workers-busy-1
 }
 
-// change changes a share, and keeps those that wait in their order.
-func (s *workShare) change(of *share, change func()) {
-	if len(of.putOff) > 0 {
-		s.waiting.Delete(of)
+// change calls a function that changes a share, and keeps waiting and shares in step.
+func (s *workShare) change(sh *share, change func()) {
+	if len(sh.putOff) > 0 {
+		s.waiting.Delete(sh)
 	}
 	change()
-	if len(of.putOff) > 0 {
-		s.waiting.ReplaceOrInsert(of)
+	if len(sh.putOff) > 0 {
+		s.waiting.ReplaceOrInsert(sh)
 	}
-	if of.turns+of.woken+len(of.putOff) == 0 {
-		delete(s.shares, of.namespace)
+	if sh.turns+sh.woken+len(sh.putOff) == 0 {
+		delete(s.shares, sh.namespace)
 	}
 }

@@ -82,8 +82,8 @@ func TestTurnWaitsForNoOtherOfItsNamespace(t *testing.T) {
 	}
 }
 
-// TestPutOffTurnsAtRandom checks that no turn stays put off that may begin, also where
-// turns that were woken are not needed any more, and that all come.
+// TestPutOffTurnsAtRandom checks that a turn that may begin does not stay put off, also if turns
+// that were woken are not needed any more, and that all turns begin in the end.
 func TestPutOffTurnsAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -128,8 +128,8 @@ func TestPutOffTurnsAtRandom(t *testing.T) {
 	}
 }
 
-// TestTurnsOfWhatIsGonePassOn checks, of all who share out workers, that a claim that was
-// put off and is gone when it is woken leaves its turn to another.
+// TestTurnsOfWhatIsGonePassOn checks for each workShare that a claim that was put off, and that is
+// gone when it is woken, leaves its turn to another claim.
 func TestTurnsOfWhatIsGonePassOn(t *testing.T) {
 	d := newDesk(t)
 	for name, of := range map[string]struct {

@@ -53,9 +53,9 @@ func newAdmitter(chain admission.Interface, equivalents runtime.EquivalentResour
 	}
 }
 
-// admit admits all, and may change them, or says why one of them must not be. The
-// last one is charged for as many as charge says, and waits until nothing else is in
-// their way: see quota.WithCharge.
+// admit admits all, and may change them, or says why one of them must not be. The last one is
+// admitted after all others, and a quota is charged for charge sandboxes with it: see
+// quota.WithCharge.
 func (a *admitter) admit(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error {
 	if a == nil || len(made) == 0 {
 		return nil

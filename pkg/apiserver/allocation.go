@@ -113,13 +113,13 @@ func newAllocator(
 	return a, &etcdConnection{client, options.StorageConfig.Prefix}, runtimes, nil
 }
 
-// guardsPrefix begins the keys of the guards of all servers.
+// guardsPrefix is the prefix of the guards of all servers.
 func guardsPrefix(storagePrefix string) string {
 	return path.Join("/", storagePrefix, storekeys.Guards) + "/"
 }
 
-// leaseGuards has the guards end that servers of earlier versions left without a lease. It
-// tries until that is done: a store that is full takes no writes.
+// leaseGuards gives a lease to the guards that servers of earlier versions left without one. It
+// retries until it succeeds, because a full etcd refuses writes.
 func (a *allocation) leaseGuards(ctx context.Context) {
 	try := func(ctx context.Context) (bool, error) {
 		err := etcdtxn.LeaseGuards(ctx, a.etcd.Client, guardsPrefix(a.etcd.prefix))
@@ -128,7 +128,7 @@ func (a *allocation) leaseGuards(ctx context.Context) {
 		}
 		return err == nil, nil
 	}
-	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, try) // fails when ctx is done, and then only
+	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, try) // fails only when ctx is done
 }
 
 // newAllocation returns the allocation of an allocator that binds the claims of a

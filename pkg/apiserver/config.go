@@ -212,14 +212,14 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 }
 
 // storage builds what answers for each resource, with the allocation that makes
-// the create of a claim bind, and what finds the templates that objects refer to.
+// the create of a claim bind. It also returns the lookup of referenced templates.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, podtemplate.Lookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
 	stores, err := sandboxrest.NewStores(scheme, getter)
 	if err != nil {
 		return nil, nil, err
 	}
-	makeDeletable(stores.Sandboxes)
+	deleteWhenFull(stores.Sandboxes)
 	cluster, err := newCluster(c.cluster, c.genericConfig.SharedInformerFactory)
 	if err != nil {
 		return nil, nil, err

@@ -41,8 +41,8 @@ func owned(t *testing.T, object *unstructured.Unstructured) string {
 	return ""
 }
 
-// TestManagersOutliveOtherViews: whatever is written in one group and version leaves alone who
-// owns what in another.
+// TestManagersOutliveOtherViews: a write in one group and version does not change which manager owns
+// which fields in another.
 func TestManagersOutliveOtherViews(t *testing.T) {
 	t.Parallel()
 	w, all := startWithViews(t)
@@ -125,8 +125,8 @@ func (w *words) checkReset(t *testing.T, v *view, views []*view, name string) {
 	}
 }
 
-// alone are specs of which another group can say little or nothing, by kind, and one of their fields that
-// can be left out.
+// alone are, by kind, specs with fields that another group does not have, and one of these fields,
+// which is optional.
 var alone = map[string]struct{ spec, field string }{
 	"SandboxClaim":    {`{"templateName":"stock","replicas":1,"pauseTime":"2035-01-01T00:00:00Z"}`, "pauseTime"},
 	"Sandbox":         {`{"templateRef":{"name":"base"},"pauseTime":"2035-01-01T00:00:00Z"}`, "pauseTime"},

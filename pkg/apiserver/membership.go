@@ -156,7 +156,8 @@ func (m *membership) enter(ctx context.Context, lease clientv3.LeaseID) (*client
 // Say implements reencryption.Servers. A server that is not in the list at this moment
 // says it when it comes back.
 func (m *membership) Say(ctx context.Context, what string) error {
-	ctx, cancel := context.WithTimeout(ctx, memberTTL*time.Second) // enter waits for m.mu
+	// enter waits for m.mu.
+	ctx, cancel := context.WithTimeout(ctx, memberTTL*time.Second)
 	defer cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,10 +168,10 @@ func (m *membership) Say(ctx context.Context, what string) error {
 	return m.write(ctx, clientv3.NoLease)
 }
 
-// write writes what this server says into the list, under a lease; with NoLease under the
-// one that it is in the list with, or not at all if it is not there. The key must be as it
-// was just read: an earlier write that etcd did not answer, and that comes later, finds
-// that it has changed. m.mu is held.
+// write writes m.said into the entry of this server in the list, under a lease. With NoLease it
+// keeps the lease of the entry, and writes nothing if there is no entry. Each write expects the
+// revision that was just read, so that an earlier write that etcd carries out late does not
+// replace a newer one. m.mu is held.
 func (m *membership) write(ctx context.Context, lease clientv3.LeaseID) error {
 	key, under := m.prefix+m.self, clientv3.WithLease(lease)
 	if lease == clientv3.NoLease {
@@ -185,7 +186,7 @@ func (m *membership) write(ctx context.Context, lease clientv3.LeaseID) error {
 		if len(found.Kvs) > 0 {
 			at = found.Kvs[0].ModRevision
 		} else if lease == clientv3.NoLease {
-			return nil // still unsure: an earlier write may bring the key there
+			return nil // still unsure: an earlier write may create the entry late
 		}
 		written, err := m.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.ModRevision(key), "=", at)).

@@ -105,8 +105,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	a.sees(t, a)
 }
 
-// losingKV keeps the next transaction from etcd, and answers that it is not known what
-// became of it. late sends it.
+// losingKV holds the next transaction back and returns an error, as if etcd had not answered.
+// late sends the transaction.
 type losingKV struct {
 	clientv3.KV
 	loses bool
@@ -137,8 +137,8 @@ func (t *losingTxn) Commit() (*clientv3.TxnResponse, error) {
 
 var errNoAnswer = errors.New("no answer")
 
-// What a server said last stays in the list, also where etcd writes later what it said
-// before.
+// The last entry that a server wrote stays in the list, also if etcd carries out an earlier write
+// late.
 func TestMembersSayTheLastThing(t *testing.T) {
 	etcd, err := embeddedetcd.Start(t.Context(), t.TempDir())
 	if err != nil {

@@ -99,9 +99,9 @@ func withoutInternal(names func(string) (string, spec.Extensions)) func(string) 
 }
 
 // GetOpenAPIDefinitions returns the generated definitions with one change: where
-// a field of our kinds holds raw JSON, its schema is put in place. That of pod templates and
-// volume claim templates is made from the types of Kubernetes (see podSchemas); all others
-// are objects of unknown fields.
+// a field of our kinds holds raw JSON, its schema is put in place. The schemas of pod
+// templates and volume claim templates are made from the Go types of Kubernetes (see
+// podSchemas); all others are objects of unknown fields.
 //
 // The generated schema is a reference to RawExtension, an object without any
 // fields. Server-side apply, which goes by the schema, would drop all that a
@@ -123,13 +123,14 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	return definitions
 }
 
-// inlineRaw replaces references to raw within the schema of the field of a name.
+// inlineRaw replaces references to raw in the schema of a field. field is the name of the field,
+// and needs collects the definitions that the schema refers to.
 func (p *podSchemas) inlineRaw(schema *spec.Schema, field, raw string, needs map[string]bool) {
 	if schema.Ref.String() == raw {
 		description := schema.Description
-		*schema = anything()
+		*schema = unknownObject()
 		if model, ok := rawModels[field]; ok {
-			*schema = p.refTo(p.name(model), needs)
+			*schema = p.refTo(p.define(model), needs)
 		}
 		schema.Description = description
 		return

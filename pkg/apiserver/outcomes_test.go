@@ -127,8 +127,8 @@ func TestDeletedClaimIsNotStoredAgain(t *testing.T) {
 	}
 }
 
-// The liveness of a server does not depend on what becomes of a claim after its
-// transaction, the answer to which was lost: the index is to wait for the transaction.
+// After a transaction whose answer was lost, the index waits for the revision of the transaction.
+// If it waited for a later revision of the claim, livez would fail.
 func TestIndexIsNotBehindAfterAnUnknownOutcome(t *testing.T) {
 	s, kv, set := startTapped(t, 3)
 	kv.onAttempts(func(i int, all attempts) (*clientv3.TxnResponse, error) {

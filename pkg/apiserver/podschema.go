@@ -18,31 +18,33 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 )
 
-// The schema of pod templates and volume claim templates, which are raw JSON in our types, is
-// made from the Go types of Kubernetes: kubectl explain knows their fields, and server-side
-// apply merges containers by name. Each object of it keeps the fields that the types lack.
+// Pod templates and volume claim templates are raw JSON in our types. Their schema is made from
+// the Go types of Kubernetes, so that kubectl explain knows the fields, and server-side apply
+// merges containers by name. Every object in it preserves unknown fields, for the fields of newer
+// versions of Kubernetes.
 
-// podModels begins the OpenAPI names of these types. They are not those of Kubernetes, whose
-// schemas do not keep unknown fields: an aggregator serves both.
+// podModels is the prefix of the OpenAPI names of these types. The names differ from those of
+// Kubernetes, because kube-aggregator merges both documents, and the schemas of Kubernetes do not
+// preserve unknown fields.
 const podModels = "io.sandlot.podtemplate."
 
 const preserveUnknown = "x-kubernetes-preserve-unknown-fields"
 
-// rawModels are the types of the fields of raw JSON, by the names of the fields.
+// rawModels are the types of fields with raw JSON, by the name of the field.
 var rawModels = map[string]reflect.Type{
 	"template":             reflect.TypeFor[corev1.PodTemplateSpec](),
 	"podTemplate":          reflect.TypeFor[corev1.PodTemplateSpec](),
 	"volumeClaimTemplates": reflect.TypeFor[corev1.PersistentVolumeClaim](),
 }
 
-// podSchemas adds the definitions of types to others that are there already.
+// podSchemas adds the definitions of Go types to existing definitions.
 type podSchemas struct {
 	ref         common.ReferenceCallback
 	definitions map[string]common.OpenAPIDefinition
 }
 
-// name adds the definition of a struct type, and returns its name.
-func (p *podSchemas) name(t reflect.Type) string {
+// define adds the definition of a struct type, unless it is there, and returns its name.
+func (p *podSchemas) define(t reflect.Type) string {
 	name := podModels + strings.NewReplacer("k8s.io/", "", "/", ".").Replace(t.PkgPath()) + "." + t.Name()
 	if _, ok := p.definitions[name]; ok {
 		return name
@@ -58,7 +60,8 @@ func (p *podSchemas) name(t reflect.Type) string {
 	return name
 }
 
-// docOf is what Kubernetes says of the fields of a type.
+// docOf returns the descriptions of a type of Kubernetes: those of its fields by name, and its
+// own by the empty name.
 func docOf(t reflect.Type) map[string]string {
 	documented, ok := reflect.TypeAssert[interface{ SwaggerDoc() map[string]string }](reflect.Zero(t))
 	if !ok {
@@ -67,6 +70,7 @@ func docOf(t reflect.Type) map[string]string {
 	return documented.SwaggerDoc()
 }
 
+// addFields adds the fields of a struct type to a schema.
 func (p *podSchemas) addFields(to *spec.Schema, t reflect.Type, needs map[string]bool) {
 	docs := docOf(t)
 	for field := range t.Fields() {
@@ -79,21 +83,21 @@ func (p *podSchemas) addFields(to *spec.Schema, t reflect.Type, needs map[string
 			property := p.schemaOf(field.Type, needs)
 			property.Description = docs[name]
 			if property.Type.Contains("array") {
-				p.listType(&property, t, field)
+				p.setListType(&property, t, field)
 			}
 			to.Properties[name] = property
 		}
 	}
 }
 
-// listType says how server-side apply merges a list.
-func (p *podSchemas) listType(list *spec.Schema, t reflect.Type, field reflect.StructField) {
+// setListType sets how server-side apply merges a list.
+func (p *podSchemas) setListType(list *spec.Schema, t reflect.Type, field reflect.StructField) {
 	keys, set := decoding.ListMerge(t, field)
 	switch {
 	case keys != nil:
 		list.AddExtension("x-kubernetes-list-type", "map")
 		list.AddExtension("x-kubernetes-list-map-keys", asAny(keys))
-		p.defaultKeys(field.Type.Elem(), keys)
+		p.setKeyDefaults(field.Type.Elem(), keys)
 	case set:
 		list.AddExtension("x-kubernetes-list-type", "set")
 	default:
@@ -109,10 +113,10 @@ func asAny(names []string) []any {
 	return all
 }
 
-// defaultKeys gives the keys of the elements of a list a default: an element without one must
-// not keep what is stored from being applied to.
-func (p *podSchemas) defaultKeys(element reflect.Type, keys []string) {
-	definition := p.definitions[p.name(element)]
+// setKeyDefaults sets a default on the map keys of a list. Without one, every apply to an object
+// would fail once a stored element lacks a key.
+func (p *podSchemas) setKeyDefaults(element reflect.Type, keys []string) {
+	definition := p.definitions[p.define(element)]
 	for _, key := range keys {
 		property := definition.Schema.Properties[key]
 		property.Default = decoding.DefaultKey(key, property.Type.Contains("integer"))
@@ -120,18 +124,19 @@ func (p *podSchemas) defaultKeys(element reflect.Type, keys []string) {
 	}
 }
 
-var decodesItself = reflect.TypeFor[json.Unmarshaler]()
+var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
+// schemaOf returns the schema of a type. needs collects the definitions that it refers to.
 func (p *podSchemas) schemaOf(t reflect.Type, needs map[string]bool) spec.Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if reflect.PointerTo(t).Implements(decodesItself) {
+	if reflect.PointerTo(t).Implements(jsonUnmarshaler) {
 		return p.leaf(t, needs)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return p.refTo(p.name(t), needs)
+		return p.refTo(p.define(t), needs)
 	case reflect.Map:
 		return *spec.MapProperty(new(p.schemaOf(t.Elem(), needs)))
 	case reflect.Slice:
@@ -148,17 +153,17 @@ func (p *podSchemas) schemaOf(t reflect.Type, needs map[string]bool) spec.Schema
 	case reflect.Int32:
 		return *new(spec.Schema).Typed("integer", "int32")
 	}
-	return anything()
+	return unknownObject()
 }
 
-// leaf is the schema of a type that decodes itself, such as a quantity or a time.
+// leaf returns the schema of a type with its own UnmarshalJSON, such as a quantity or a time.
 func (p *podSchemas) leaf(t reflect.Type, needs map[string]bool) spec.Schema {
 	if named, ok := reflect.TypeAssert[util.OpenAPIModelNamer](reflect.Zero(t)); ok {
 		if name := named.OpenAPIModelName(); p.definitions[name].Schema.Type != nil || p.definitions[name].Schema.OneOf != nil {
 			return p.refTo(name, needs)
 		}
 	}
-	return anything()
+	return unknownObject()
 }
 
 func (p *podSchemas) refTo(name string, needs map[string]bool) spec.Schema {
@@ -166,8 +171,8 @@ func (p *podSchemas) refTo(name string, needs map[string]bool) spec.Schema {
 	return spec.Schema{SchemaProps: spec.SchemaProps{Ref: p.ref(name)}}
 }
 
-// anything is the schema of an object of unknown fields.
-func anything() spec.Schema {
+// unknownObject returns the schema of an object of unknown fields.
+func unknownObject() spec.Schema {
 	schema := *new(spec.Schema).Typed("object", "")
 	schema.AddExtension(preserveUnknown, true)
 	return schema

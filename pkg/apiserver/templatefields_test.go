@@ -32,8 +32,8 @@ func (w *words) warned(t *testing.T, method, path, contentType, body string) (in
 	return resp.StatusCode, string(answer), strings.Join(resp.Header.Values("Warning"), "\n")
 }
 
-// A typo in a template is found as fieldValidation says, in the words of the group; in
-// agents.kruise.io it is kept, and always warned of.
+// An unknown field in a template is handled by fieldValidation, and its path is that of the group
+// of the request. In agents.kruise.io it is stored, and always causes a warning.
 func testTemplateTypos(t *testing.T, w *words) {
 	const (
 		container = `"containers":[{"name":"a","image":"b","volumeMounts":[{"name":"data","mountPath":"/d"}]}]`
@@ -98,8 +98,8 @@ func testTemplateTypos(t *testing.T, w *words) {
 	}
 }
 
-// Two managers apply containers by name, in every group, and a field that is not known does
-// not keep anyone from applying.
+// Server-side apply merges containers by name in every group, also in an object with an unknown
+// field.
 func testApplyMergesContainers(t *testing.T, w *words) {
 	for _, tc := range []struct{ path, kind, field string }{
 		{"/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes", "Sandbox", "podTemplate"},

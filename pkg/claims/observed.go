@@ -9,12 +9,12 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Observe records in the status of a sandbox that a controller has seen this generation of
-// its spec: in the status, and in each condition, also in those that the spec does not
-// change. kubectl wait and deployment tools ignore a condition of an older generation.
+// Observe sets observedGeneration in the status of a sandbox and in each of its conditions, also
+// in those that the change of the spec does not affect. kubectl wait and deployment tools ignore
+// a condition of an older generation.
 //
-// The conditions of an agent-runtime that is still to be set up are left alone: their
-// generation belongs to the attempt. They follow when it has ended.
+// The conditions of an agent-runtime whose setup is pending are left alone, because their
+// generation is that of the attempt. They follow when the setup has ended.
 func Observe(status *v1alpha1.SandboxStatus, generation int64) {
 	status.ObservedGeneration = generation
 	pending := SetupPending(status)
@@ -39,6 +39,7 @@ func IsObserved(status *v1alpha1.SandboxStatus, generation int64) bool {
 	return true
 }
 
+// isOfSetup reports whether a condition is about the setup of an agent-runtime.
 func isOfSetup(c *metav1.Condition) bool {
 	return c.Type == v1alpha1.SandboxConditionRuntimeInitialized || c.Type == v1alpha1.SandboxConditionVolumesMounted
 }

@@ -47,10 +47,10 @@ func (s *Server) keepUp(ctx context.Context, u upkeep) {
 			s.makeRoom(ctx, alarms)
 		} else if u.worthwhile(backend.Size(), backend.SizeInUse(), s.quota, rest <= 0) {
 			err := s.defragment()
-			if !errors.Is(err, errSnapshotRead) {
+			if !errors.Is(err, errSnapshotInProgress) {
 				rest = u.rest
 			}
-			s.notDefragmented(err)
+			s.logDefragmentation(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -59,30 +59,30 @@ func (s *Server) keepUp(ctx context.Context, u upkeep) {
 	}
 }
 
-// errSnapshotRead means that a snapshot is being read, which keeps the file open: etcd would
-// wait for its end, and answer no one.
-var errSnapshotRead = errors.New("a snapshot is being read")
+// errSnapshotInProgress means that a client reads a snapshot, which keeps the file open. etcd
+// would wait for the end of it and answer no other request.
+var errSnapshotInProgress = errors.New("a snapshot is being read")
 
-// notDefragmented logs why the file is as it was, where that is so.
-func (s *Server) notDefragmented(err error) {
+// logDefragmentation logs why defragment did not succeed. It does nothing if err is nil.
+func (s *Server) logDefragmentation(err error) {
 	switch {
-	case errors.Is(err, errSnapshotRead):
-		klog.V(2).InfoS("Put off the defragmentation of the embedded etcd", "dir", s.etcdDir(), "reason", err)
+	case errors.Is(err, errSnapshotInProgress):
+		klog.V(2).InfoS("Postponed the defragmentation of the embedded etcd", "dir", s.etcdDir(), "reason", err)
 	case err != nil:
 		klog.ErrorS(err, "Failed to defragment the embedded etcd", "dir", s.etcdDir())
 	}
 }
 
-// defragment writes the file anew. It fails with errSnapshotRead without having tried.
+// defragment defragments the file. It returns errSnapshotInProgress without having tried.
 func (s *Server) defragment() error {
 	if !s.reading.TryLock() {
-		return errSnapshotRead
+		return errSnapshotInProgress
 	}
 	defer s.reading.Unlock()
 	backend := s.etcd.Server.Backend()
 	before := backend.Size()
 	if err := s.etcd.Server.Defragment(); err != nil {
-		return fmt.Errorf("writing the file of %d bytes anew: %w", before, err)
+		return fmt.Errorf("defragmenting a file of %d bytes: %w", before, err)
 	}
 	klog.InfoS("Defragmented the embedded etcd", "dir", s.etcdDir(), "before", before, "after", backend.Size())
 	return nil

@@ -70,7 +70,7 @@ func TestDefragmentsAfterSnapshots(t *testing.T) {
 	if _, err := client.SnapshotWithVersion(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.defragment(); !errors.Is(err, errSnapshotRead) {
+	if err := s.defragment(); !errors.Is(err, errSnapshotInProgress) {
 		t.Errorf("while a snapshot is read: %v", err)
 	}
 	if err := put(t.Context(), client, "meanwhile"); err != nil {
@@ -82,7 +82,7 @@ func TestDefragmentsAfterSnapshots(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, errSnapshotRead) {
+		if !errors.Is(err, errSnapshotInProgress) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -50,7 +50,7 @@ func (s *Server) makeRoom(ctx context.Context, alarms []*etcdserverpb.AlarmMembe
 		return
 	}
 	if err := s.defragment(); err != nil {
-		s.notDefragmented(err) // so etcd would be full again with the next write
+		s.logDefragmentation(err) // the alarm stays: the next write would raise it again
 		return
 	}
 	for _, alarm := range alarms {

@@ -24,9 +24,9 @@ var (
 	// ErrUnknownOutcome means that etcd did not answer: the transaction may
 	// have been written, may be written later, or never.
 	ErrUnknownOutcome = errors.New("etcd did not say whether the transaction was written")
-	// ErrNoSpace means that etcd has reached its quota. etcd says so of the transaction
-	// with which it reaches it, after writing that, and of later ones, which it does not
-	// write. So Commit returns it with ErrUnknownOutcome, but the transaction is never
+	// ErrNoSpace means that etcd has reached its quota. etcd answers so to the transaction
+	// that reaches the quota, which it has written, and to all later ones, which it does not
+	// write. So Commit returns it together with ErrUnknownOutcome. In both cases nothing is
 	// written after that answer.
 	ErrNoSpace = errors.New("etcd has no space left")
 )
@@ -71,7 +71,7 @@ func classify(err error) error {
 	if etcdErr, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		code = etcdErr.Code()
 	}
-	// ResourceExhausted is not among them: gRPC says it of requests that were cut off.
+	// ResourceExhausted is not among them: gRPC also returns it for requests that were cut off.
 	switch code {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated,
 		codes.FailedPrecondition, codes.NotFound, codes.Unimplemented:

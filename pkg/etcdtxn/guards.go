@@ -17,14 +17,14 @@ import (
 // guardTTL is how long the keys of Guards live after they were written, in seconds.
 const guardTTL = 3600
 
-// Guards are keys by which transactions can be settled that update no object. Each
-// server has its own, as many as it has such transactions at the same time. They go
-// with their lease. It is safe for concurrent use.
+// Guards are keys by which transactions that update no object can be settled. Each server has
+// its own keys, as many as it has such transactions at the same time. They expire with their
+// lease. Guards is safe for concurrent use.
 type Guards struct {
 	client clientv3.Lease
 	prefix string
-	// granting holds a value while a lease is granted, so that one caller does that. Those
-	// whose lease is good do not wait for it.
+	// granting is a semaphore, so that one caller at a time requests a lease. It is not a
+	// mutex, because a caller stops waiting when its context is done.
 	granting chan struct{}
 
 	mu sync.Mutex
@@ -49,18 +49,18 @@ type guard struct {
 	// token is what the transaction writes, under a lease.
 	token string
 	lease clientv3.LeaseID
-	// at is the revision at which the transaction expects the key, and next where it was
-	// when it was last heard of: a transaction that is settled again gets the same answer,
-	// and the next transaction expects it there. 0 is a key that is to be written before
-	// the transaction is: none expects that there is no key, because there is none either
-	// after a lease has ended too early.
+	// at is the revision at which the transaction expects the key. next is the revision at
+	// which the key was seen last, which becomes at of the next transaction; at itself stays,
+	// so that Settle can be repeated. 0 means that the key has to be written before the
+	// transaction is sent: no transaction expects an absent key, because the key would also be
+	// absent after its lease ended early.
 	at, next int64
 }
 
-// Guard lets a transaction be settled by a key that it writes a token into, which
-// must differ from that of every other transaction. It must come after everything
-// else was added, and does nothing if the transaction has no room for it. Release is
-// to be called when the transaction is done with.
+// Guard adds a key to the transaction by which it can be settled. The transaction writes token
+// into the key; no two transactions may have the same token. Call it after everything else was
+// added. It does nothing if the transaction has no room for another key. Call Release when the
+// transaction is not needed any more.
 func (t *Txn) Guard(ctx context.Context, of *Guards, token string, now time.Time) error {
 	if len(t.writes) >= MaxOps {
 		return nil
@@ -100,8 +100,8 @@ func (g *guard) replaceKey() {
 	g.key = g.of.newKey()
 }
 
-// grant returns the lease for new keys, after making another one, to be renewed at
-// renewAt, unless isGood reports that there is no need. isGood is called under of.mu.
+// grant returns the lease for new keys. If isGood returns false for the current lease, it
+// requests another one first, which is to be renewed at renewAt. isGood is called under of.mu.
 func (of *Guards) grant(ctx context.Context, isGood func() bool, renewAt time.Time) (clientv3.LeaseID, error) {
 	if lease, ok := of.current(isGood); ok {
 		return lease, nil
@@ -112,12 +112,12 @@ func (of *Guards) grant(ctx context.Context, isGood func() bool, renewAt time.Ti
 	case <-ctx.Done():
 		return 0, fmt.Errorf("waiting for a lease in etcd: %w", ctx.Err())
 	}
-	if lease, ok := of.current(isGood); ok { // another caller has granted it meanwhile
+	if lease, ok := of.current(isGood); ok { // another caller has requested it meanwhile
 		return lease, nil
 	}
 	granted, err := of.client.Grant(ctx, guardTTL)
 	if err != nil {
-		return 0, refusal("making a lease in etcd", err)
+		return 0, beforeCommit("requesting a lease from etcd", err)
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -125,13 +125,14 @@ func (of *Guards) grant(ctx context.Context, isGood func() bool, renewAt time.Ti
 	return of.lease, nil
 }
 
+// current returns the current lease, and whether it is good.
 func (of *Guards) current(isGood func() bool) (clientv3.LeaseID, bool) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	return of.lease, isGood()
 }
 
-// renew gives a guard another lease than the one that it has, which is gone.
+// renew gives a guard a new lease in place of one that etcd does not have any more.
 func (g *guard) renew(ctx context.Context) error {
 	of := g.of
 	of.mu.Lock()
@@ -145,9 +146,9 @@ func (g *guard) renew(ctx context.Context) error {
 	return nil
 }
 
-// put writes the key, so that the transaction can expect it. The transaction is not sent
-// before that, so an error means that it was not written. The put may still be written later,
-// over the token of a transaction, so the key is not used again.
+// put writes the key, so that the transaction can expect it. The transaction is sent only
+// after that, so an error means that it was not written. etcd may still carry out a failed put
+// later, and overwrite the token of a later transaction, so the guard gets another key then.
 func (g *guard) put(ctx context.Context, kv clientv3.KV) error {
 	try := func() (*clientv3.PutResponse, error) { return kv.Put(ctx, g.key, "", clientv3.WithLease(g.lease)) }
 	written, err := try()
@@ -158,16 +159,16 @@ func (g *guard) put(ctx context.Context, kv clientv3.KV) error {
 		written, err = try()
 	}
 	if err != nil {
-		err = refusal("writing "+g.key, err)
+		err = beforeCommit("writing "+g.key, err)
 		g.replaceKey()
 		return err
 	}
-	g.isAt(written.Header.Revision)
+	g.setRevision(written.Header.Revision)
 	return nil
 }
 
-// refusal is the error of a write without which the transaction is not sent.
-func refusal(what string, err error) error {
+// beforeCommit wraps the error of a request that has to succeed before the transaction is sent.
+func beforeCommit(what string, err error) error {
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		return fmt.Errorf("%w: %s: %w", ErrNoSpace, what, err)
 	}
@@ -185,22 +186,22 @@ func (t *Txn) Release(of *Guards) {
 	}
 }
 
-// isAt takes in at which revision the key is.
-func (g *guard) isAt(revision int64) { g.at, g.next = revision, revision }
+// setRevision sets the revision at which the key is now.
+func (g *guard) setRevision(revision int64) { g.at, g.next = revision, revision }
 
-// settle is Settle by a guard.
-func (g *guard) settle(ctx context.Context, kv clientv3.KV, onItsWay bool) (written bool, err error) {
-	if onItsWay {
+// settle implements Settle for a transaction with a guard. inFlight is that of the transaction.
+func (g *guard) settle(ctx context.Context, kv clientv3.KV, inFlight bool) (written bool, err error) {
+	if inFlight {
 		moved, err := kv.Txn(ctx).
 			If(clientv3.Compare(clientv3.ModRevision(g.key), "=", g.at)).
 			Then(clientv3.OpPut(g.key, "", clientv3.WithLease(g.lease))).
 			Commit()
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound): // the transaction is not written without it either
+		case errors.Is(err, rpctypes.ErrLeaseNotFound): // then etcd refuses the transaction as well
 		case err != nil:
 			return false, classify(err)
 		case moved.Succeeded:
-			g.isAt(moved.Header.Revision)
+			g.setRevision(moved.Header.Revision)
 			return false, nil
 		}
 	}
@@ -216,12 +217,12 @@ func (g *guard) settle(ctx context.Context, kv clientv3.KV, onItsWay bool) (writ
 	return g.next != g.at && string(resp.Kvs[0].Value) == g.token, nil
 }
 
-// LeaseGuards gives a lease to the keys that begin with prefix and have none, so that
-// they end with it: servers of earlier versions left the guards so that they had
-// settled. They are not deleted at once, because a transaction that expects no key may
-// still be on its way.
+// LeaseGuards gives a lease to the keys that begin with prefix and have none, so that they
+// expire: servers of earlier versions left the guards of settled transactions without one. The
+// keys are not deleted at once, because etcd may still apply a transaction of such a server that
+// expects an absent key.
 func LeaseGuards(ctx context.Context, client *clientv3.Client, prefix string) error {
-	all, err := client.Get(ctx, prefix, clientv3.WithPrefix()) // the keys alone come without their leases
+	all, err := client.Get(ctx, prefix, clientv3.WithPrefix()) // WithKeysOnly would leave out the leases
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", prefix, err)
 	}
@@ -233,13 +234,13 @@ func LeaseGuards(ctx context.Context, client *clientv3.Client, prefix string) er
 		if lease == 0 {
 			granted, err := client.Grant(ctx, guardTTL)
 			if err != nil {
-				return fmt.Errorf("making a lease in etcd: %w", err)
+				return fmt.Errorf("requesting a lease from etcd: %w", err)
 			}
 			lease = granted.ID
 		}
 		key := string(kv.Key)
 		_, err := client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)). // or its server uses it
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)). // else its server still uses it
 			Then(clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(lease))).
 			Commit()
 		if err != nil {

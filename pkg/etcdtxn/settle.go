@@ -29,14 +29,14 @@ var ErrNotSettled = errors.New("nothing is left by which the transaction could b
 // transaction writes: whether it became what only this transaction makes it, also if it
 // was changed again since.
 //
-// After ErrNoSpace nothing is on its way any more, so the key is only read: etcd would
-// refuse to write it.
+// After ErrNoSpace the transaction is not in flight any more, so the key is only read: etcd
+// would refuse to write it.
 //
 // Other errors than ErrNotSettled mean that etcd did not answer: it may be tried
 // again.
 func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Object) bool) (written bool, err error) {
 	if t.guard != nil {
-		return t.guard.settle(ctx, t.client.kv, t.onItsWay)
+		return t.guard.settle(ctx, t.client.kv, t.inFlight)
 	}
 	for _, w := range t.writes {
 		if w.at == 0 || w.obj == nil {
@@ -47,7 +47,7 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Objec
 			if err != nil {
 				return false, fmt.Errorf("reading %s: %w", w.key, err)
 			}
-			// The object was deleted, and another may have its name since: look at the next.
+			// The object was deleted, and perhaps created again: ask the next one.
 			if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision > w.at {
 				break
 			}
@@ -59,7 +59,7 @@ func (t *Txn) Settle(ctx context.Context, isOurs func(now, written runtime.Objec
 				}
 				return isOurs(obj, w.obj), nil
 			}
-			if !t.onItsWay {
+			if !t.inFlight {
 				return false, nil
 			}
 			touch, err := t.client.kv.Txn(ctx).

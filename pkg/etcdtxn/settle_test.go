@@ -388,8 +388,8 @@ func TestGuardsEnd(t *testing.T) {
 	}
 }
 
-// TestLatePutOfAGuard: a guard that etcd writes after it did not answer hides nothing that
-// a transaction wrote.
+// TestLatePutOfAGuard: if etcd carries out the put of a guard late, it does not overwrite the token
+// of a transaction.
 func TestLatePutOfAGuard(t *testing.T) {
 	etcd, _ := start(t)
 	claims := newKind(t, etcd, kindOptions{resource: "/claims"})
@@ -429,8 +429,8 @@ func TestLatePutOfAGuard(t *testing.T) {
 	}
 }
 
-// TestGuardWithoutItsLease: where the lease of a guard has ended too early, nothing says
-// whether the transaction was written.
+// TestGuardWithoutItsLease: if the lease of a guard has ended early, the transaction cannot be
+// settled.
 func TestGuardWithoutItsLease(t *testing.T) {
 	etcd, _ := start(t)
 	for _, loses := range []string{before, after} {

@@ -44,9 +44,9 @@ type Txn struct {
 	bytes  int
 	// guard is nil unless Guard was called.
 	guard *guard
-	// onItsWay means that etcd may still write the transaction, because a Commit got no
+	// inFlight means that etcd may still apply the transaction, because a Commit got no
 	// answer.
-	onItsWay bool
+	inFlight bool
 }
 
 type write struct {
@@ -134,7 +134,7 @@ func (t *Txn) Commit(ctx context.Context) error {
 	}
 	if err != nil {
 		err = classify(err)
-		t.onItsWay = t.onItsWay || errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNoSpace)
+		t.inFlight = t.inFlight || errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNoSpace)
 		return err
 	}
 	if !resp.Succeeded {
@@ -147,10 +147,10 @@ func (t *Txn) Commit(ctx context.Context) error {
 	return t.setRevision(resp.Header.Revision)
 }
 
-// setRevision sets the revision at which the transaction was written on all that it wrote.
+// setRevision sets the revision of the transaction on the guard and on all objects that it wrote.
 func (t *Txn) setRevision(revision int64) error {
 	if t.guard != nil {
-		t.guard.isAt(revision)
+		t.guard.setRevision(revision)
 	}
 	for _, w := range t.writes {
 		if w.obj == nil {
@@ -163,8 +163,8 @@ func (t *Txn) setRevision(revision int64) error {
 	return nil
 }
 
-// operations returns what the transaction compares, what it writes then, and what it reads
-// else.
+// operations returns the If, Then and Else of the transaction: what it compares, what it writes
+// if all compares hold, and what it reads if one does not.
 func (t *Txn) operations() (compares []clientv3.Cmp, puts, reads []clientv3.Op) {
 	compares = make([]clientv3.Cmp, 0, len(t.writes)+1)
 	puts = make([]clientv3.Op, 0, len(t.writes)+1)
@@ -192,7 +192,7 @@ func (t *Txn) conflict(resp *clientv3.TxnResponse) *ConflictError {
 			current = kvs[0].GetModRevision()
 		}
 		if i == len(t.writes) {
-			t.guard.isAt(current)
+			t.guard.setRevision(current)
 			continue
 		}
 		if current != t.writes[i].at {
@@ -202,8 +202,8 @@ func (t *Txn) conflict(resp *clientv3.TxnResponse) *ConflictError {
 	return conflict
 }
 
-// Get reads one object as it is now in etcd, past every cache, and returns the revision
-// at which it was created; 0 where there is none.
+// Get reads one object from etcd and not from a cache, and returns the revision at which it was
+// created; 0 if there is no object.
 func (c *Client) Get(ctx context.Context, r *Resource, key string, into runtime.Object) (created int64, err error) {
 	etcdKey, err := r.etcdKey(key)
 	if err != nil {

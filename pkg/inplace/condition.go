@@ -95,8 +95,8 @@ func LacksImage(sb *v1alpha1.Sandbox) bool {
 	return meta.IsStatusConditionFalse(sb.Status.Conditions, v1alpha1.SandboxConditionImageUpdated)
 }
 
-// GiveUpImage notes on a sandbox whose image is still to come that it is not waited for any
-// more. The conditions say what the node said last.
+// GiveUpImage sets the conditions of a sandbox whose image update is still in progress to failed,
+// because its time is up. The message is the last one of the node, if there is one.
 func GiveUpImage(sb *v1alpha1.Sandbox, now time.Time) {
 	p := imageFailed("the image did not run in time")
 	update := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate)

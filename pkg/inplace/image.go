@@ -50,7 +50,7 @@ func stateOf(pod *corev1.Pod) state {
 // template says:
 //
 //	the spec says another one, and nobody asked  StepPatch
-//	the image was not pulled, and will be tried  StepWait
+//	the image was not pulled, the node retries   StepWait
 //	the container waits for what may never come  StepFailed
 //	it was made anew, runs and is ready          StepDone
 //	anything else                                StepWait
@@ -135,14 +135,14 @@ func Stuck(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && !slices.Contains(startSteps, waiting.Reason)
 }
 
-// retried are the reasons for which a node could not pull an image and tries again, after
-// a back-off.
-var retried = []string{"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"}
+// retriedReasons are the reasons of a waiting container whose image could not be pulled, and
+// whose node retries the pull after a back-off.
+var retriedReasons = []string{"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"}
 
-// isRetried reports whether a container waits for an image that its node goes on trying to
-// pull. nil is one that does not wait.
+// isRetried reports whether a container waits for an image whose pull the node retries. nil is
+// the state of a container that does not wait.
 func isRetried(waiting *corev1.ContainerStateWaiting) bool {
-	return waiting != nil && slices.Contains(retried, waiting.Reason)
+	return waiting != nil && slices.Contains(retriedReasons, waiting.Reason)
 }
 
 func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {

@@ -62,7 +62,7 @@ func TestServicesWithoutName(t *testing.T) {
 	for name, good := range map[string]bool{"py3.12": false, "py312": true} {
 		claim := newAgentClaim(name, map[string]any{"sandboxTemplateRef": map[string]any{"name": "base"}, "warmpool": "none"})
 		ready := agentReady(t, createAgent(t, s, claim))
-		if got := strings.Contains(ready.Message, "no Service can have the name"); got == good {
+		if got := strings.Contains(ready.Message, "is not a valid name for a Service"); got == good {
 			t.Errorf("%s: Ready is %+v", name, ready)
 		}
 		if boxNamed(t, s, name) != nil != good {

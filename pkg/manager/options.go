@@ -145,7 +145,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.EnableWarmPoolEviction, "enable-warm-pool-eviction", o.EnableWarmPoolEviction,
 		"Let the cluster autoscaler evict the pods of unused sandboxes, unless their template says otherwise, of sets whose update type is Recreate or OnReplenish. Those of other sets keep their nodes.")
 	fs.DurationVar(&o.MaxPendingTimeout, "max-pending-timeout", o.MaxPendingTimeout,
-		"For how long a sandbox of a pool may be Pending before it counts as one that fails to start, for scaleStrategy.maxUnavailable and the condition ScalingLimited. From 15s to 3590s; other values are brought into these bounds.")
+		"How long a sandbox of a pool may be Pending before it counts as failing to start, for scaleStrategy.maxUnavailable and the condition ScalingLimited. Values are clamped to 15s..3590s.")
 	fs.DurationVar(&o.RecycleTimeout, "recycle-timeout", o.RecycleTimeout,
 		"How long it may take to recycle a sandbox, from the request until its new pod is ready. One that takes longer is given up.")
 	fs.StringVar((*string)(&o.ClaimEvents), "claim-events", string(o.ClaimEvents),

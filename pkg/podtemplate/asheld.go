@@ -11,17 +11,19 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// A revision is the hash of text: that is what earlier versions made, and it takes no
-// decoding. What decodes to the same as a revision that is held already is that revision, so
-// a set is read in the text of that one.
+// A revision is a hash of the JSON text of a template, as in earlier versions, and so two texts
+// that decode to the same template have different hashes. If a set decodes to the same as a
+// revision that a SandboxTemplate holds already, the text of that SandboxTemplate is used in place
+// of the set's own, so that the set keeps that revision.
 
-// alikeSize is for how many pairs of revisions a Cache remembers whether they are the same.
+// alikeSize is the number of pairs of revisions for which a Cache remembers whether they are the
+// same.
 const alikeSize = 8192
 
-// AsHeld returns a set and its pod template, whose revision is revision, in the text of a
-// SandboxTemplate that holds an earlier revision of the set. It reports false where that does
-// not decode to the same. What it returns shares its parts with all three, and is not to be
-// changed.
+// AsHeld returns a copy of a set and of its resolved template with the text of held, a
+// SandboxTemplate that holds an earlier revision of the set. revision is the revision of set and
+// resolved. It returns false if held does not decode to the same. The results share memory with
+// the arguments and must not be changed.
 func (c *Cache) AsHeld(
 	set *v1alpha1.SandboxSet, revision string, resolved *Resolved, held *v1alpha1.SandboxTemplate,
 ) (*v1alpha1.SandboxSet, *Resolved, bool) {
@@ -33,12 +35,13 @@ func (c *Cache) AsHeld(
 	pair := [2]string{revision, heldRevision}
 	same, known := c.alike.Get(pair)
 	if !known {
-		same = sameTexts(set, resolved, held) && isRevision(then, found, heldRevision)
+		same = decodesToSame(set, resolved, held) && isRevision(then, found, heldRevision)
 		c.alike.Add(pair, same)
 	}
 	return then, found, same.(bool)
 }
 
+// inTextOf returns copies of a set and its resolved template with the raw templates of held.
 func inTextOf(set *v1alpha1.SandboxSet, resolved *Resolved, held *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxSet, *Resolved) {
 	then, found := *set, *resolved
 	then.Spec.VolumeClaimTemplates = held.Spec.VolumeClaimTemplates
@@ -49,13 +52,15 @@ func inTextOf(set *v1alpha1.SandboxSet, resolved *Resolved, held *v1alpha1.Sandb
 	return &then, &found
 }
 
-func sameTexts(set *v1alpha1.SandboxSet, resolved *Resolved, held *v1alpha1.SandboxTemplate) bool {
+// decodesToSame reports whether the templates of a set decode to those of held.
+func decodesToSame(set *v1alpha1.SandboxSet, resolved *Resolved, held *v1alpha1.SandboxTemplate) bool {
 	return v1alpha1.SamePodTemplate(resolved.Template, held.Spec.Template) &&
 		slices.EqualFunc(resolved.WithVolumes(set.Spec.VolumeClaimTemplates), held.Spec.VolumeClaimTemplates, func(a, b runtime.RawExtension) bool {
 			return v1alpha1.SameVolumeClaimTemplate(&a, &b)
 		})
 }
 
+// isRevision reports whether a set and its resolved template have a revision.
 func isRevision(set *v1alpha1.SandboxSet, resolved *Resolved, revision string) bool {
 	is, err := SetRevision(set, resolved)
 	return err == nil && is == revision

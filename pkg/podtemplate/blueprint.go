@@ -21,7 +21,8 @@ func SameButMetadata(a, b *v1alpha1.SandboxTemplate) bool {
 	return errA == nil && errB == nil && bytes.Equal(blueprintA, blueprintB)
 }
 
-// blueprintOf is what a spec says beside metadata, whatever it is written like.
+// blueprintOf is a spec without metadata in canonical JSON: equal for specs that decode to the
+// same.
 func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
 	bare := content{
 		PersistentContents: spec.PersistentContents, Runtimes: spec.Runtimes, PauseStrategy: spec.PauseStrategy, Service: spec.Service,
@@ -56,6 +57,7 @@ func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
 	return canonical(&bare)
 }
 
+// asObject returns a decoded JSON value that has to be an object. err is that of decoding it.
 func asObject(value any, err error) (map[string]any, error) {
 	if err != nil {
 		return nil, err

@@ -38,8 +38,8 @@ var (
 	ErrTemplateKind = errors.New("not a kind that can be referred to")
 	// ErrPatch means that a patch is malformed, or does not fit the template.
 	ErrPatch = errors.New("the patch cannot be applied")
-	// ErrVolumes means that the SandboxTemplates of a chain have more volume claim templates
-	// together than one sandbox may have.
+	// ErrVolumes means that the SandboxTemplates of a chain of references have more volume claim
+	// templates together than a sandbox may have.
 	ErrVolumes = errors.New("too many volumeClaimTemplates")
 	// ErrRevision means that a SandboxTemplate does not have the content of the revision
 	// of a set that it is said to hold, or that a sandbox of a pool refers to another
@@ -82,7 +82,7 @@ type walk struct {
 	service                   *bool
 	maxFresh                  *int32
 	networkManaged, publicDNS bool
-	// volumes are the volume claim templates of all that were referred to so far.
+	// volumes are the volume claim templates of all templates on the way so far.
 	volumes []runtime.RawExtension
 }
 

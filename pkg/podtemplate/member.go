@@ -14,21 +14,22 @@ import (
 )
 
 // NewMember makes a sandbox like those that a set makes now for its pool, by NewSandbox:
-// of the revision that the status of the set names. That comes out of the spec of the set,
-// which may be written otherwise by now (see AsHeld), or, where the spec asks for another by now or cannot be resolved, out of the
-// SandboxTemplate that holds the revision. It is the caller's to keep and change.
+// of the revision that the status of the set names. It is made from the spec of the set, if that
+// still has the revision, in its own text or in that of the SandboxTemplate that holds the
+// revision (see AsHeld). If the spec has another revision by now, or cannot be resolved, it is
+// made from that SandboxTemplate. It is the caller's to keep and change.
 //
 // If there is no such template it returns ErrRevision, or the error of ResolveSet.
 func (c *Cache) NewMember(ctx context.Context, set *v1alpha1.SandboxSet, lookup Lookup) (*v1alpha1.Sandbox, error) {
 	revision := set.Status.UpdateRevision
 	resolved, unresolved := c.ResolveSet(ctx, set, lookup)
-	is := ""
+	current := ""
 	if unresolved == nil {
 		var err error
-		if is, err = SetRevision(set, resolved); err != nil {
+		if current, err = SetRevision(set, resolved); err != nil {
 			return nil, err
 		}
-		if is == revision {
+		if current == revision {
 			return NewSandbox(set, revision, resolved)
 		}
 	}
@@ -37,7 +38,7 @@ func (c *Cache) NewMember(ctx context.Context, set *v1alpha1.SandboxSet, lookup 
 		return nil, err
 	}
 	if held != nil && unresolved == nil {
-		if then, found, same := c.AsHeld(set, is, resolved, held); same {
+		if then, found, same := c.AsHeld(set, current, resolved, held); same {
 			return NewSandbox(then, revision, found)
 		}
 	}

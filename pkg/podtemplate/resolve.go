@@ -24,8 +24,8 @@ type Resolved struct {
 	// Chain are the names of the templates on the way, the one that is referred to
 	// first; empty for an inline template.
 	Chain []string
-	// VolumeClaimTemplates are those of the SandboxTemplates of the chain; of several of one
-	// name, the first. They are shared and not to be changed. See WithVolumes.
+	// VolumeClaimTemplates are those of the SandboxTemplates of the chain. If several have the
+	// same name, the first one is used. They are shared and not to be changed. See WithVolumes.
 	VolumeClaimTemplates []runtime.RawExtension
 	// Service is what the first SandboxTemplate of the chain says of services. It is
 	// shared and not to be changed.
@@ -95,7 +95,7 @@ func resolveEmbedded(
 	if embedded.Template != nil { // a patch is for references only
 		return Inline(embedded.Template), nil
 	}
-	// An object of no kind: the walk needs only where it begins, and its own volumes.
+	// The walk needs only the reference and the volumes of the object that it begins with.
 	from := &v1alpha1.SandboxTemplate{}
 	from.Spec.TemplateRef, from.Spec.VolumeClaimTemplates = embedded.TemplateRef, embedded.VolumeClaimTemplates
 	return resolve(ctx, &walk{lookup: lookup, namespace: namespace}, from, patch, finish)

@@ -162,8 +162,9 @@ func newSandbox(namespace, name string, resolved *Resolved, spec v1alpha1.Sandbo
 	}, nil
 }
 
-// CheckService returns an error if sandboxes of a set, or straight from a template, of this
-// name are to have Services that cannot be called as they are.
+// CheckService returns an error if the template has service: true, and the sandboxes of a set
+// (or of a template, if they are made straight from it) of this name have no valid names for
+// Services.
 func (r *Resolved) CheckService(name string) error {
 	return v1alpha1.CheckServiceName(r.Service, namePrefix(name)+strings.Repeat("x", randomLetters))
 }

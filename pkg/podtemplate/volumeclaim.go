@@ -42,9 +42,9 @@ func VolumeClaims(sandbox *v1alpha1.Sandbox) ([]*unstructured.Unstructured, erro
 	return claims, nil
 }
 
-// withMoreVolumes returns volume claim templates and those of more whose names are not
-// among them; either as it is if the other is empty. A template without a name is kept, for
-// validation to refuse.
+// withMoreVolumes returns volumes, followed by those of more that have other names. If one of the
+// lists is empty, it returns the other one itself, and not a copy. A volume claim template
+// without a name is kept, for validation to refuse.
 func withMoreVolumes(volumes, more []runtime.RawExtension) []runtime.RawExtension {
 	switch {
 	case len(more) == 0:
@@ -67,8 +67,8 @@ func withMoreVolumes(volumes, more []runtime.RawExtension) []runtime.RawExtensio
 	return all
 }
 
-// checkVolumes returns an error if a chain brings more volumes than one SandboxTemplate may
-// have.
+// checkVolumes returns an error if the volume claim templates of a chain exceed the limits for
+// one SandboxTemplate.
 func checkVolumes(volumes []runtime.RawExtension) error {
 	if n := len(volumes); n > validation.MaxVolumeClaimTemplates {
 		return fmt.Errorf("%w: %d of at most %d", ErrVolumes, n, validation.MaxVolumeClaimTemplates)
@@ -83,8 +83,7 @@ func checkVolumes(volumes []runtime.RawExtension) error {
 	return nil
 }
 
-// SumOfVolumes returns a hash that tells the volume claim templates of Resolved apart; it
-// is zero where there are none.
+// SumOfVolumes returns a hash of the volume claim templates of Resolved; zero if there are none.
 func (r *Resolved) SumOfVolumes() [sha256.Size]byte {
 	if len(r.VolumeClaimTemplates) == 0 {
 		return [sha256.Size]byte{}
@@ -108,7 +107,7 @@ func (r *Resolved) WithVolumes(own []runtime.RawExtension) []runtime.RawExtensio
 	return withMoreVolumes(own, r.VolumeClaimTemplates)
 }
 
-// copiedVolumes is WithVolumes for the caller to keep and change.
+// copiedVolumes is WithVolumes, but returns copies, which the caller may change.
 func (r *Resolved) copiedVolumes(own []runtime.RawExtension) []runtime.RawExtension {
 	volumes := slices.Clone(r.WithVolumes(own))
 	for i := range volumes {

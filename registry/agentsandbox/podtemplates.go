@@ -21,10 +21,10 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
-// A sandbox of a pool refers to the template that the pool holds, for all of its sandboxes.
-// In agent-sandbox each has a podTemplate, and its clients, whose types cannot leave the
-// containers out, write back what they read. So here a sandbox is shown with the template
-// that it refers to, and a write that changes nothing of it leaves the reference.
+// A sandbox of a pool is stored with a reference to the template of the pool. In the API of
+// agent-sandbox each sandbox has a podTemplate, and typed clients, which cannot omit its
+// containers, write back what they have read. So this API shows a sandbox with the template that
+// it refers to, and a write that does not change that template keeps the reference.
 
 // podTemplates shows sandboxes with the pod templates that they refer to.
 type podTemplates struct {
@@ -36,7 +36,8 @@ func newPodTemplates(lookup podtemplate.Lookup) *podTemplates {
 	return &podTemplates{cache: podtemplate.NewCache(), lookup: sandboxTemplatesOnly{lookup}}
 }
 
-// sandboxTemplatesOnly finds no PodTemplate: no read of a sandbox asks the cluster.
+// sandboxTemplatesOnly finds no PodTemplates, so that reading sandboxes sends no requests to the
+// cluster.
 type sandboxTemplatesOnly struct{ podtemplate.Lookup }
 
 // PodTemplate implements podtemplate.Lookup.
@@ -49,8 +50,7 @@ func refers(sandbox *v1alpha1.Sandbox) bool {
 	return sandbox.Spec.Template == nil && sandbox.Spec.TemplateRef != nil
 }
 
-// of returns the template that a sandbox refers to; nil where that is not there, or no
-// template of a sandbox.
+// of returns the template that a sandbox refers to; nil if it does not exist or is not valid.
 func (p *podTemplates) of(ctx context.Context, sandbox *v1alpha1.Sandbox) *runtime.RawExtension {
 	resolved, err := p.cache.ResolveSandbox(ctx, sandbox, p.lookup)
 	if err != nil {
@@ -59,8 +59,8 @@ func (p *podTemplates) of(ctx context.Context, sandbox *v1alpha1.Sandbox) *runti
 	return resolved.Template
 }
 
-// shown returns a sandbox as it is shown. It shares its parts with the one that is given,
-// which is not changed: it may be in a cache.
+// shown returns a sandbox with the template that it refers to. It returns a shallow copy, because
+// the argument may be in a cache.
 func (p *podTemplates) shown(ctx context.Context, sandbox *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 	if !refers(sandbox) {
 		return sandbox
@@ -70,7 +70,8 @@ func (p *podTemplates) shown(ctx context.Context, sandbox *v1alpha1.Sandbox) *v1
 	return &shown
 }
 
-// show returns an answer as it is shown: a sandbox, a list of them, or something else.
+// show adds the templates to an answer: to a sandbox or to a list of sandboxes. It returns any
+// other answer as it is.
 func (p *podTemplates) show(ctx context.Context, answer runtime.Object) runtime.Object {
 	switch answer := answer.(type) {
 	case *v1alpha1.Sandbox:
@@ -94,14 +95,14 @@ func (p *podTemplates) show(ctx context.Context, answer runtime.Object) runtime.
 	return answer
 }
 
-// podTemplateKey is all that the template of a sandbox depends on in one list: those of a
-// pool have the same.
+// podTemplateKey is what the template of a sandbox depends on within one list. It is the same for
+// the sandboxes of one revision of a pool.
 type podTemplateKey struct {
 	namespace, revision string
 	ref                 v1alpha1.SandboxTemplateRef
 }
 
-// showEvents returns a watch whose sandboxes are as they are shown.
+// showEvents returns a watch whose sandboxes have the templates that they refer to.
 func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) watch.Interface {
 	return base.Mapped(events, func(event watch.Event) watch.Event {
 		obj := event.Object
@@ -115,8 +116,8 @@ func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) w
 	})
 }
 
-// updating returns an update that starts from a sandbox as it is shown, and leaves the
-// template out that it is shown with.
+// updating returns an update that starts from the sandbox as it is shown, and that removes the
+// template again if it has not changed.
 func (p *podTemplates) updating(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
 	return &shownUpdate{base.KeepText(info), p}
 }
@@ -128,8 +129,8 @@ type shownUpdate struct {
 
 var podTemplatePath = fieldpath.MakePathOrDie("spec", "podTemplate")
 
-// nothing is what a typed client sends that was shown no template.
-var nothing = &runtime.RawExtension{Raw: []byte(`{}`)}
+// emptyTemplate is what a typed client sends back for a sandbox that was shown without a template.
+var emptyTemplate = &runtime.RawExtension{Raw: []byte(`{}`)}
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
 func (u *shownUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
@@ -148,13 +149,14 @@ func (u *shownUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 	}
 	seen := shown.Spec.Template
 	if seen == nil {
-		seen = nothing
+		seen = emptyTemplate
 	}
 	if !v1alpha1.SamePodTemplate(sandbox.Spec.Template, seen) {
 		return sandbox, nil
 	}
 	sandbox.Spec.Template = nil
-	// The first apply to an object without managers makes one up that owns all that it sees.
+	// The first apply to an object without managed fields adds the manager before-first-apply,
+	// which owns all fields that it sees, also the template.
 	if err := base.DisownUpdates(sandbox, v1alpha1.AgentsGroup, podTemplatePath); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -209,7 +211,7 @@ func (r *sandboxREST) DeleteCollection(ctx context.Context, deleteValidation res
 	return r.templates.show(ctx, obj), err
 }
 
-// sandboxStatusREST serves the status of sandboxes likewise.
+// sandboxStatusREST serves the status of sandboxes with the templates that they refer to.
 type sandboxStatusREST struct {
 	*base.StatusREST
 	templates *podTemplates

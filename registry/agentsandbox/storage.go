@@ -28,7 +28,7 @@ type Provider struct {
 	Scheme *runtime.Scheme
 	// Stored is what is served in agents.kruise.io, by resource and subresource.
 	Stored map[string]rest.Storage
-	// Templates finds what sandboxes refer to.
+	// Templates finds the templates that sandboxes refer to.
 	Templates podtemplate.Lookup
 	// StrictClaims refuses claims that are stored with a condition otherwise.
 	StrictClaims bool

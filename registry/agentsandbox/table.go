@@ -55,13 +55,13 @@ func newWarmPoolTable(c clock.PassiveClock) rest.TableConvertor {
 		base.IntegerColumn("Ready", "How many sandboxes can be claimed now.", func(set row) int32 { return set.Status.AvailableReplicas }),
 		base.IntegerColumn("Desired", "How many sandboxes are wanted.", func(set row) int32 { return ptr.Deref(set.Spec.Replicas, 0) }),
 		base.AgeColumn[row](),
-		base.Wide(base.StringColumn("Reason", "Why the pool is not as it should be.", func(set row) string { return poolTrouble(set).Reason })),
-		base.Wide(base.StringColumn("Message", "What is in the way.", func(set row) string { return poolTrouble(set).Message })),
+		base.Wide(base.StringColumn("Reason", "Reason of TemplateResolved or Available, if it is False.", func(set row) string { return poolTrouble(set).Reason })),
+		base.Wide(base.StringColumn("Message", "Message of that condition.", func(set row) string { return poolTrouble(set).Message })),
 	)
 }
 
-// poolTrouble is the condition that says why a pool is not as it should be: that of its
-// template before that of its sandboxes.
+// poolTrouble returns the reason and message of TemplateResolved if it is False, else those of
+// Available if that is False.
 func poolTrouble(set *v1alpha1.SandboxSet) metav1.Condition {
 	for _, kind := range []string{v1alpha1.SetConditionTemplateResolved, v1alpha1.SetConditionAvailable} {
 		if is := meta.FindStatusCondition(set.Status.Conditions, kind); is != nil && is.Status == metav1.ConditionFalse {

@@ -154,8 +154,8 @@ func suspendedOf(sandbox *hub.Sandbox) metav1.Condition {
 	return suspended
 }
 
-// scheduledOf derives the condition PodScheduled, or nil without a pod. A sandbox has kept
-// only what of it keeps the pod from starting.
+// scheduledOf derives the condition PodScheduled, or nil without a pod. Of the pod's
+// condition a sandbox stores only a reason that keeps the pod from starting.
 func scheduledOf(sandbox *hub.Sandbox) *metav1.Condition {
 	terminating := isTerminating(sandbox)
 	if !terminating && !HasPod(sandbox) {
@@ -189,8 +189,8 @@ func isSuspended(sandbox *hub.Sandbox) bool {
 		meta.IsStatusConditionTrue(sandbox.Status.Conditions, hub.SandboxConditionPaused)
 }
 
-// isTerminating reports whether the pod of a sandbox is still there although the sandbox is to
-// have none any more: the status names it until it is gone.
+// isTerminating reports whether a sandbox that is paused or has expired still has its pod: the
+// status names the pod until it is gone.
 func isTerminating(sandbox *hub.Sandbox) bool {
 	return sandbox.Status.PodInfo.PodUID != "" && (sandbox.Status.Phase == hub.SandboxPaused || hub.SandboxExpired(sandbox))
 }

@@ -21,8 +21,8 @@ func SandboxToHub(in *Sandbox, out *hub.Sandbox) {
 	spec.Paused = in.Spec.OperatingMode == OperatingModeSuspended
 }
 
-// SandboxFromHub converts a stored sandbox. One that refers to its template instead of
-// having it, as those of a pool do, has no podTemplate: the storage fills it in before.
+// SandboxFromHub converts a stored sandbox. A sandbox of a pool is stored with a reference to
+// its template, and the storage sets spec.template before the conversion.
 func SandboxFromHub(in *hub.Sandbox, out *Sandbox) {
 	out.ObjectMeta = in.ObjectMeta
 	spec := &out.Spec

@@ -29,9 +29,9 @@ type Sandbox struct {
 
 // SandboxBlueprint is what a Sandbox and a SandboxTemplate have in common.
 type SandboxBlueprint struct {
-	// podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields
-	// that this server does not know are kept. A sandbox of a pool shows the template that
-	// its pool holds for all of them.
+	// podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that
+	// this server does not know are kept. A sandbox of a pool shows the pod template that the
+	// pool stores for all of its sandboxes.
 	// +optional
 	PodTemplate *runtime.RawExtension `json:"podTemplate,omitempty"`
 

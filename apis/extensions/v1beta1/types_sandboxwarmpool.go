@@ -39,16 +39,17 @@ type SandboxWarmPoolSpec struct {
 	// +optional
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty,omitzero"`
 
-	// claimDefaults is what claims get that are given a sandbox of this pool and do not say
-	// it themselves. It is copied to the claim then, and never to one that has its sandbox.
+	// claimDefaults are defaults for the claims that this pool serves. They are copied to a
+	// claim when it gets its sandbox, and only to fields that the claim does not set. A claim
+	// that has its sandbox already is not changed.
 	// +optional
 	ClaimDefaults *ClaimDefaults `json:"claimDefaults,omitempty"`
 }
 
-// ClaimDefaults is what a pool gives to claims that do not say it themselves.
+// ClaimDefaults are defaults for the claims that a pool serves.
 type ClaimDefaults struct {
-	// lifecycle is that of claims without one. It has no shutdownTime: claims that are made
-	// after it would end at once.
+	// lifecycle is the lifecycle of claims that set none. It must not set shutdownTime: claims
+	// that are created after that time would expire at once.
 	// +optional
 	Lifecycle *Lifecycle `json:"lifecycle,omitempty"`
 }
@@ -93,9 +94,8 @@ type SandboxWarmPoolStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions say whether the pool can be kept as it should be. Available is false, with
-	// the reason, while no sandbox can be claimed; TemplateResolved is false while the
-	// template cannot be used.
+	// conditions are the observed state of the pool. Available is false while no sandbox can
+	// be claimed, and TemplateResolved is false while the template cannot be used.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

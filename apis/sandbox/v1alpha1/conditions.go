@@ -93,9 +93,9 @@ const (
 	// is meant to have none. While it is false and sandboxes cannot start, the message says
 	// how many, and why the first of them.
 	SetConditionAvailable = "Available"
-	// SetConditionScalingLimited is true while sandboxes that fail to start use up
-	// scaleStrategy.maxUnavailable, or where that is not set are the whole pool. What sets
-	// the size of a pool should not raise it then.
+	// SetConditionScalingLimited is true while the sandboxes that fail to start use up
+	// scaleStrategy.maxUnavailable. If that is not set, it is true while all unused sandboxes
+	// fail to start. An autoscaler should not raise replicas while it is true.
 	SetConditionScalingLimited = "ScalingLimited"
 	// SetConditionRolledOut is true when all sandboxes of the pool are of the current
 	// revision and available, and stays so until the spec or the revision changes: claims
@@ -196,10 +196,10 @@ const (
 	ReasonStartContainerFailed = "StartContainerFailed"
 	// ReasonPodCreateFailed means that the API refused the pod, over a quota say.
 	ReasonPodCreateFailed = "PodCreateFailed"
-	// ReasonSchedulingGated means that the pod waits behind a scheduling gate, and
-	// ReasonGatesRemoved that it does not any more.
+	// ReasonSchedulingGated means that the pod waits behind a scheduling gate.
 	ReasonSchedulingGated = "SchedulingGated"
-	ReasonGatesRemoved    = "GatesRemoved"
+	// ReasonGatesRemoved means that the scheduling gates of the pod were removed.
+	ReasonGatesRemoved = "GatesRemoved"
 	// ReasonUnschedulable means that no node takes the pod. The message is the
 	// scheduler's.
 	ReasonUnschedulable = "Unschedulable"

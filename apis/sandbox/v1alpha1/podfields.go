@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Pod templates are kept as raw JSON. The functions of this file, podmeaning.go and
-// podunknown.go read that JSON next to the Go types of Kubernetes, so that they know what a
-// field means and still see the fields that the types lack.
+// Pod templates are stored as raw JSON. The functions of this file, podmeaning.go and
+// podunknown.go walk that JSON along the Go types of Kubernetes, so that they know the type of
+// each field and still see the fields that the Go types lack.
 
 var (
 	podTemplateType = reflect.TypeFor[corev1.PodTemplateSpec]()
@@ -22,17 +22,17 @@ var (
 	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// rawField is one field of a struct type as it is called in JSON.
+// rawField is a field of a struct type, for use with its value in decoded JSON.
 // +k8s:openapi-gen=false
 type rawField struct {
 	typ reflect.Type
-	// emptyMeansAbsent is set for optional strings. The API server refuses most of them
-	// if they are empty, but charts render them so.
+	// emptyMeansAbsent is set for optional strings. Charts render them as "", but the API
+	// server refuses most of them if they are empty.
 	emptyMeansAbsent bool
 }
 
-// emptyHasMeaning are the optional strings of which an empty one is not the same as none:
-// an empty storageClassName asks for no class, and none for the default class.
+// emptyHasMeaning are the optional strings that differ when empty from when absent: an empty
+// storageClassName asks for no class, an absent one for the default class.
 var emptyHasMeaning = map[reflect.Type]string{
 	reflect.TypeFor[corev1.PersistentVolumeClaimSpec](): "storageClassName",
 }
@@ -40,8 +40,8 @@ var emptyHasMeaning = map[reflect.Type]string{
 // fieldsByType caches what rawFields returns, by struct type.
 var fieldsByType sync.Map
 
-// rawFields returns the fields of a struct type by their name in JSON. It returns nil for
-// what is no struct, or decodes itself, such as a quantity or a time.
+// rawFields returns the fields of a struct type by their name in JSON. It returns nil for a
+// type that is not a struct or has its own UnmarshalJSON, such as a quantity or a time.
 func rawFields(t reflect.Type) map[string]rawField {
 	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(jsonUnmarshaler) {
 		return nil
@@ -70,12 +70,12 @@ func addRawFields(to map[string]rawField, t reflect.Type) {
 	}
 }
 
-// DropEmptyStrings removes the optional strings that are empty from a pod template, as
-// decoded JSON. A pod that has one, such as an empty runtimeClassName, cannot be created.
+// DropEmptyStrings removes empty optional strings from a pod template in decoded JSON. The
+// API server refuses a pod that has one, such as an empty runtimeClassName.
 func DropEmptyStrings(template map[string]any) { dropEmptyStrings(template, podTemplateType) }
 
-// DropEmptyClaimStrings removes the optional strings that are empty from a volume claim
-// template, as decoded JSON. An empty storageClassName stays: it asks for no class.
+// DropEmptyClaimStrings removes empty optional strings from a volume claim template in
+// decoded JSON. An empty storageClassName stays: it asks for no class.
 func DropEmptyClaimStrings(claim map[string]any) { dropEmptyStrings(claim, volumeClaimType) }
 
 func dropEmptyStrings(value any, t reflect.Type) {

@@ -14,44 +14,45 @@ import (
 )
 
 // SamePodTemplate reports whether two template fields decode to the same pod template. A
-// typed client writes all that its types cannot leave out, so that these are the same:
+// typed client also sends the fields that its Go types cannot omit, so these two are the same:
 //
 //	{"spec":{"containers":[{"name":"a"}]}}
 //	{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"name":"a","resources":{}}]}}
 //
 // Fields that PodTemplateSpec lacks are compared as JSON.
-func SamePodTemplate(a, b *runtime.RawExtension) bool { return sameMeaning(a, b, podTemplateType) }
+func SamePodTemplate(a, b *runtime.RawExtension) bool { return equalNormalized(a, b, podTemplateType) }
 
 // SameVolumeClaimTemplate reports whether two elements of volumeClaimTemplates decode to the
 // same PersistentVolumeClaim.
 func SameVolumeClaimTemplate(a, b *runtime.RawExtension) bool {
-	return sameMeaning(a, b, volumeClaimType)
+	return equalNormalized(a, b, volumeClaimType)
 }
 
-// PodTemplateMeaning returns what a pod template says, as JSON values: equal for all ways to
-// write it. It is for comparing, and not a template. Errors are those of decoding JSON.
+// PodTemplateMeaning returns a pod template in a normalized form, as decoded JSON: two
+// templates that decode to the same have the same form. It is for comparisons, and not a valid
+// template. Errors are those of decoding JSON.
 func PodTemplateMeaning(raw *runtime.RawExtension) (any, error) {
-	return rawMeaning(raw, podTemplateType)
+	return normalizeRaw(raw, podTemplateType)
 }
 
 // VolumeClaimTemplateMeaning is PodTemplateMeaning of an element of volumeClaimTemplates.
 func VolumeClaimTemplateMeaning(raw *runtime.RawExtension) (any, error) {
-	return rawMeaning(raw, volumeClaimType)
+	return normalizeRaw(raw, volumeClaimType)
 }
 
-func sameMeaning(a, b *runtime.RawExtension, t reflect.Type) bool {
+func equalNormalized(a, b *runtime.RawExtension, t reflect.Type) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
 	if len(a.Raw) > 0 && bytes.Equal(a.Raw, b.Raw) {
 		return true
 	}
-	meaningA, errA := rawMeaning(a, t)
-	meaningB, errB := rawMeaning(b, t)
-	return errA == nil && errB == nil && reflect.DeepEqual(meaningA, meaningB)
+	normalizedA, errA := normalizeRaw(a, t)
+	normalizedB, errB := normalizeRaw(b, t)
+	return errA == nil && errB == nil && reflect.DeepEqual(normalizedA, normalizedB)
 }
 
-func rawMeaning(raw *runtime.RawExtension, t reflect.Type) (any, error) {
+func normalizeRaw(raw *runtime.RawExtension, t reflect.Type) (any, error) {
 	data, err := raw.MarshalJSON() // a client may have sent CBOR
 	if err != nil {
 		return nil, err
@@ -60,11 +61,11 @@ func rawMeaning(raw *runtime.RawExtension, t reflect.Type) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	says, _ := meaningOf(value, t)
-	return says, nil
+	normalized, _ := normalize(value, t)
+	return normalized, nil
 }
 
-// decodeNumbers decodes JSON with numbers as they are written.
+// decodeNumbers decodes JSON, and keeps numbers as they are written.
 func decodeNumbers(data []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
@@ -73,79 +74,81 @@ func decodeNumbers(data []byte) (any, error) {
 	return value, err
 }
 
-// meaningOf returns a value as its type has it, and whether that is the zero value, which is
-// the same as none. What does not decode stays as it is.
-func meaningOf(value any, t reflect.Type) (any, bool) {
+// normalize returns a value as its Go type encodes it, and whether that is the zero value,
+// which is the same as an absent field. A value that does not decode is returned as it is.
+func normalize(value any, t reflect.Type) (normalized any, absent bool) {
 	if t.Kind() == reflect.Pointer {
 		if value == nil {
 			return nil, true
 		}
-		says, _ := meaningOf(value, t.Elem())
-		return says, false // a pointer to nothing says that there is one
+		normalized, _ := normalize(value, t.Elem())
+		return normalized, false // a pointer to a zero value is not the same as nil
 	}
 	switch {
 	case rawFields(t) != nil:
-		return meaningOfStruct(value, t)
+		return normalizeStruct(value, t)
 	case t.Kind() == reflect.Map:
-		return meaningOfMap(value, t)
+		return normalizeMap(value, t)
 	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
-		return meaningOfSlice(value, t)
+		return normalizeSlice(value, t)
 	}
-	return meaningOfLeaf(value, t)
+	return normalizeLeaf(value, t)
 }
 
-func meaningOfStruct(value any, t reflect.Type) (any, bool) {
+func normalizeStruct(value any, t reflect.Type) (any, bool) {
 	object, ok := value.(map[string]any)
 	if !ok && value != nil {
 		return value, false
 	}
-	fields, says := rawFields(t), map[string]any{}
+	fields, normalized := rawFields(t), map[string]any{}
 	for name, part := range object {
 		field, known := fields[name]
 		if !known {
-			says[name] = part
+			normalized[name] = part
 			continue
 		}
 		if field.emptyMeansAbsent && part == "" {
 			continue
 		}
-		if part, absent := meaningOf(part, field.typ); !absent {
-			says[name] = part
+		if part, absent := normalize(part, field.typ); !absent {
+			normalized[name] = part
 		}
 	}
-	return says, len(says) == 0
+	return normalized, len(normalized) == 0
 }
 
-// meaningOfMap keeps all keys: that there is one is said of each.
-func meaningOfMap(value any, t reflect.Type) (any, bool) {
+// normalizeMap keeps keys with a zero value too: a key counts even if its value does not.
+func normalizeMap(value any, t reflect.Type) (any, bool) {
 	object, ok := value.(map[string]any)
 	if !ok && value != nil {
 		return value, false
 	}
-	says := make(map[string]any, len(object))
+	normalized := make(map[string]any, len(object))
 	for key, element := range object {
-		says[key], _ = meaningOf(element, t.Elem())
+		normalized[key], _ = normalize(element, t.Elem())
 	}
-	return says, len(says) == 0
+	return normalized, len(normalized) == 0
 }
 
-func meaningOfSlice(value any, t reflect.Type) (any, bool) {
+func normalizeSlice(value any, t reflect.Type) (any, bool) {
 	list, ok := value.([]any)
 	if !ok && value != nil {
 		return value, false
 	}
-	says := make([]any, len(list))
+	normalized := make([]any, len(list))
 	for i, element := range list {
-		says[i], _ = meaningOf(element, t.Elem())
+		normalized[i], _ = normalize(element, t.Elem())
 	}
-	return says, len(says) == 0
+	return normalized, len(normalized) == 0
 }
 
-// meaningOfLeaf decodes a value and encodes it again.
-func meaningOfLeaf(value any, t reflect.Type) (any, bool) {
-	if t.Kind() == reflect.String { // most are, and encode as they are
-		text, ok := value.(string)
-		return orEmpty(value, ok), value == nil || ok && text == ""
+// normalizeLeaf decodes a value and encodes it again.
+func normalizeLeaf(value any, t reflect.Type) (any, bool) {
+	if t.Kind() == reflect.String { // the most common type; it encodes to itself
+		if value == nil {
+			value = ""
+		}
+		return value, value == ""
 	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -160,23 +163,16 @@ func meaningOfLeaf(value any, t reflect.Type) (any, bool) {
 		absent = zeroer.IsZero()
 	}
 	if quantity, ok := reflect.TypeAssert[*resource.Quantity](decoded); ok {
-		quantity.Format = resource.DecimalExponent // 1Gi and 1073741824 are one quantity
+		quantity.Format = resource.DecimalExponent // 1Gi and 1073741824 are the same quantity
 		number, exponent := quantity.CanonicalizeBytes(nil)
 		return string(number) + string(exponent), absent
 	}
 	if encoded, err = json.Marshal(decoded.Interface()); err != nil {
 		return value, false
 	}
-	says, err := decodeNumbers(encoded)
+	normalized, err := decodeNumbers(encoded)
 	if err != nil {
 		return value, false
 	}
-	return says, absent
-}
-
-func orEmpty(value any, isString bool) any {
-	if value == nil && !isString {
-		return ""
-	}
-	return value
+	return normalized, absent
 }

@@ -56,7 +56,7 @@ func TestMeaningIsWhatDecodes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, absent := meaningOf(raw, typ); absent != want {
+				if _, absent := normalize(raw, typ); absent != want {
 					t.Errorf("%s with %s says nothing: %t, want %t", typ, text, absent, want)
 				}
 			}

@@ -13,17 +13,17 @@ import (
 )
 
 // UnknownPodTemplateFields returns an error for each field of a pod template that
-// PodTemplateSpec lacks or that is there twice, with its path below path. The texts are those
-// of strict decoding in Kubernetes:
+// PodTemplateSpec lacks or that occurs twice. path is the path of the template in its object.
+// The messages are those of strict decoding in Kubernetes:
 //
 //	unknown field "spec.template.spec.runtimeClasName"
 //
-// It returns nil for what does not decode at all.
+// It returns nil for a template that does not decode, which validation reports.
 func UnknownPodTemplateFields(raw *runtime.RawExtension, path *field.Path) []error {
 	return unknownFields(raw, &corev1.PodTemplateSpec{}, path)
 }
 
-// UnknownVolumeClaimFields is UnknownPodTemplateFields of volumeClaimTemplates at a path.
+// UnknownVolumeClaimFields is like UnknownPodTemplateFields, for volumeClaimTemplates.
 func UnknownVolumeClaimFields(claims []runtime.RawExtension, path *field.Path) []error {
 	var unknown []error
 	for i := range claims {

@@ -94,28 +94,29 @@ type SandboxSetSpec struct {
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// claimDefaults is what claims of the API of agent-sandbox get that are given a sandbox
-	// of this set and do not say it themselves. It is copied to the claim then, and never to
-	// one that has its sandbox. It has no effect on claims of this API.
+	// claimDefaults are defaults for the claims of the agent-sandbox API that this set serves.
+	// They are copied to a claim when it gets its sandbox, and only to fields that the claim
+	// does not set. A claim that has its sandbox already is not changed. Claims of this API do
+	// not get them.
 	// +optional
 	ClaimDefaults *SandboxClaimDefaults `json:"claimDefaults,omitempty"`
 }
 
-// SandboxClaimDefaults is what a set gives to claims that do not say it themselves.
+// SandboxClaimDefaults are defaults for the claims that a set serves.
 type SandboxClaimDefaults struct {
-	// lifecycle is that of claims without one. It has no shutdownTime: claims that are made
-	// after it would end at once.
+	// lifecycle is the lifecycle of claims that set none. It must not set shutdownTime: claims
+	// that are created after that time would expire at once.
 	// +optional
 	Lifecycle *SandboxClaimLifecycle `json:"lifecycle,omitempty"`
 }
 
 // SandboxSetScaleStrategy says how fast a pool grows, and how far while claims wait.
 type SandboxSetScaleStrategy struct {
-	// maxUnavailable is how many sandboxes may fail to start before no more are made: a
-	// number, or a percentage of replicas, rounded up, with those of a burst among the
-	// replicas. Those count that cannot start and those that are Pending for longer than
-	// the controller manager's --max-pending-timeout; healthy ones that are starting do
-	// not. 0 stops the pool from growing. Unset means no limit.
+	// maxUnavailable is how many sandboxes may fail to start before no more are created: a
+	// number, or a percentage of replicas (with those of a burst), rounded up. A sandbox
+	// counts if it cannot start, or if it is Pending for longer than the controller manager's
+	// --max-pending-timeout. Sandboxes that are starting normally do not count. 0 stops the
+	// pool from growing. Unset means no limit.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 

@@ -23,8 +23,8 @@ func validateLifecycle(spec, _ *v1alpha1.SandboxClaimSpec, path *field.Path) fie
 	return validateLifecycleEnd(lifecycle, path.Child("lifecycle"))
 }
 
-// validateClaimDefaults checks what a set gives to claims: each of them would have the same
-// shutdownTime, also those that are made after it.
+// validateClaimDefaults validates claimDefaults of a set. They must not have a shutdownTime:
+// claims that are created after it would expire at once.
 func validateClaimDefaults(defaults *v1alpha1.SandboxClaimDefaults, path *field.Path) field.ErrorList {
 	if defaults == nil || defaults.Lifecycle == nil {
 		return nil
@@ -32,7 +32,7 @@ func validateClaimDefaults(defaults *v1alpha1.SandboxClaimDefaults, path *field.
 	path = path.Child("lifecycle")
 	errs := validateLifecycleEnd(defaults.Lifecycle, path)
 	if defaults.Lifecycle.ShutdownTime != nil {
-		errs = append(errs, field.Forbidden(path.Child("shutdownTime"), "would end all claims of the pool at the same time"))
+		errs = append(errs, field.Forbidden(path.Child("shutdownTime"), "must not be set, because all claims of the pool would expire at the same time; set ttlSecondsAfterFinished"))
 	}
 	return errs
 }

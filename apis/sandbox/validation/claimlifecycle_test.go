@@ -14,8 +14,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// TestValidateClaimDefaults: what a set gives to claims is a lifecycle that a claim can have,
-// without a time that would end all of them at once.
+// TestValidateClaimDefaults: claimDefaults have a lifecycle that is valid for a claim, and no
+// shutdownTime.
 func TestValidateClaimDefaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		lifecycle v1alpha1.SandboxClaimLifecycle

@@ -50,8 +50,8 @@ func validateChangedTemplate(embedded, old *v1alpha1.EmbeddedSandboxTemplate, pa
 	return validateEmbeddedTemplate(embedded, path)
 }
 
-// growsTooLarge reports whether a text has become too large. One of the same meaning may be
-// longer: a quantity may have any number of zeros in front.
+// growsTooLarge reports whether an update makes a text too large. A text can grow although it
+// decodes to the same: a quantity may have any number of leading zeros.
 func growsTooLarge(size, old int) bool { return size > maxTemplateSize && size > old }
 
 func sizeOf(raw *runtime.RawExtension) int {

@@ -235,8 +235,8 @@ func validateVolumeClaim(claim *corev1.PersistentVolumeClaim, seen sets.Set[stri
 	return errs
 }
 
-// UnmountedWarnings warns of the volumes of a template that no container of it mounts: each
-// sandbox has them, and cannot use them.
+// UnmountedWarnings returns a warning for each volume claim template that no container of the
+// pod template mounts: each sandbox has the volume, and cannot use it.
 func UnmountedWarnings(embedded *v1alpha1.EmbeddedSandboxTemplate) []string {
 	var warnings []string
 	for _, err := range ValidateMounted(embedded.Template, embedded.VolumeClaimTemplates, specPath.Child("volumeClaimTemplates")) {
@@ -246,8 +246,8 @@ func UnmountedWarnings(embedded *v1alpha1.EmbeddedSandboxTemplate) []string {
 }
 
 // ValidateMounted refuses volumes that no container of a pod template mounts: a mistake
-// that costs a volume for every sandbox. OpenKruise Agents refuses them in SandboxSets. What
-// does not decode is reported elsewhere.
+// that costs a volume for every sandbox. OpenKruise Agents refuses them in SandboxSets. A
+// template that does not decode is reported elsewhere.
 func ValidateMounted(raw *runtime.RawExtension, claims []runtime.RawExtension, path *field.Path) field.ErrorList {
 	if raw == nil || len(claims) == 0 {
 		return nil

@@ -36,7 +36,7 @@ func ValidateSandbox(sandbox *v1alpha1.Sandbox) field.ErrorList {
 	return append(errs, validateService(sandbox)...)
 }
 
-// validateService refuses a Service that cannot have the name of the sandbox.
+// validateService refuses service: true if the name of the sandbox is not valid for a Service.
 func validateService(sandbox *v1alpha1.Sandbox) field.ErrorList {
 	if err := v1alpha1.CheckServiceName(sandbox.Spec.Service, sandbox.Name); err != nil {
 		return field.ErrorList{field.Invalid(specPath.Child("service"), true, err.Error())}
@@ -168,21 +168,21 @@ func sameTemplate(a, b *runtime.RawExtension) bool {
 	if bytes.Equal(a.Raw, b.Raw) {
 		return true
 	}
-	x, y := exceptMetadata(a), exceptMetadata(b)
+	x, y := withoutMetadata(a), withoutMetadata(b)
 	return x != nil && y != nil && reflect.DeepEqual(x, y)
 }
 
-// exceptMetadata returns what a pod template says beside its metadata; nil if it cannot be
-// read.
-func exceptMetadata(raw *runtime.RawExtension) map[string]any {
-	meaning, err := v1alpha1.PodTemplateMeaning(raw)
+// withoutMetadata returns the normalized form of a pod template without its metadata; nil if
+// the template does not decode.
+func withoutMetadata(raw *runtime.RawExtension) map[string]any {
+	normalized, err := v1alpha1.PodTemplateMeaning(raw)
 	if err != nil {
 		return nil
 	}
-	says, ok := meaning.(map[string]any)
+	template, ok := normalized.(map[string]any)
 	if !ok {
 		return nil
 	}
-	delete(says, "metadata")
-	return says
+	delete(template, "metadata")
+	return template
 }

@@ -68,7 +68,7 @@ func (a *Assessment) tellAgent(p *Plan) {
 		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionMetadataSynced)
 	}
 	if isNew {
-		a.giveDefaults(sb)
+		a.applyClaimDefaults(sb)
 	}
 	ready := claims.AgentReady(a.claim, sb)
 	if sb == nil {
@@ -156,17 +156,17 @@ func (a *Assessment) namePool(sb *v1alpha1.Sandbox) {
 	a.claim.Spec.WarmPoolRef = &v1alpha1.SandboxClaimWarmPoolRef{Name: pool}
 }
 
-// giveDefaults gives the claim what the pool of its new sandbox has for claims that do not
-// say it themselves. A claim that has its sandbox keeps what it says.
-func (a *Assessment) giveDefaults(sb *v1alpha1.Sandbox) {
+// applyClaimDefaults copies claimDefaults of the pool of a newly bound sandbox to the claim, to
+// fields that the claim does not set.
+func (a *Assessment) applyClaimDefaults(sb *v1alpha1.Sandbox) {
 	if a.claim.Spec.Lifecycle != nil {
 		return
 	}
 	pool := sb.Labels[v1alpha1.LabelSandboxPool]
-	is := func(set *v1alpha1.SandboxSet) bool { return set != nil && set.Name == pool }
+	isOwn := func(set *v1alpha1.SandboxSet) bool { return set != nil && set.Name == pool }
 	set := a.Eligible.MakeFrom
-	if !is(set) {
-		i := slices.IndexFunc(a.Eligible.Pools, is)
+	if !isOwn(set) {
+		i := slices.IndexFunc(a.Eligible.Pools, isOwn)
 		if i < 0 {
 			return
 		}

@@ -199,8 +199,8 @@ func TestMarksOfAgentSandbox(t *testing.T) {
 	}
 }
 
-// TestClaimDefaults: a claim of agent-sandbox without a lifecycle gets that of the pool with
-// its sandbox, whether that was in the pool or is made from it, and never later.
+// TestClaimDefaults: a claim of agent-sandbox without a lifecycle gets the lifecycle of the pool
+// together with its sandbox, whether that was in the pool or is made for it, and never later.
 func TestClaimDefaults(t *testing.T) {
 	defaults := &v1alpha1.SandboxClaimDefaults{Lifecycle: &v1alpha1.SandboxClaimLifecycle{
 		ShutdownPolicy: v1alpha1.ShutdownDelete, TTLSecondsAfterFinished: new(int32(10)),

@@ -40,7 +40,7 @@ type Assessment struct {
 	// mayHave is how many more sandboxes the claim may have, so that no more can fail than
 	// may.
 	mayHave int
-	// imageFails is whether a sandbox is let go because it could not be given its image.
+	// imageFails is set if a sandbox is released because it could not be given its image.
 	imageFails bool
 	// runtimes are known to be in pod templates, or not.
 	runtimes agentRuntimes
@@ -73,7 +73,7 @@ func Assess(s State) *Assessment {
 		next.Status.ClaimStartTime = &metav1.Time{Time: s.Start}
 	}
 	next.Status.FailedReplicas = max(0, next.Status.FailedReplicas)
-	a.tryEditedImage()
+	a.forgetImageOfOlderSpec()
 	a.expired = Expired(a.claim, s.Now) || !s.New && !s.Now.Before(Deadline(a.claim, s.Start))
 	a.sort()
 	if !claims.AllOrNothing(s.Claim) && !a.tooLarge() {
@@ -83,7 +83,7 @@ func Assess(s State) *Assessment {
 	reportOn(a, nil)
 	onTheWay := a.starting - len(a.counted) - len(a.released)
 	a.missing = max(0, claims.Replicas(s.Claim)-int(a.claim.Status.ClaimedReplicas)-onTheWay)
-	a.mayHave = a.whileTried(a.credit(onTheWay), onTheWay)
+	a.mayHave = a.limitForImage(a.credit(onTheWay), onTheWay)
 	return a
 }
 

@@ -15,8 +15,8 @@ import (
 
 // Deadline is when a claim ends with what it has: when its claimTimeout is over, its
 // lifecycle, or the time of its sandboxes: more would be deleted as soon as it had them,
-// one after the other, until the pool was empty. start is when it began, by the same clock
-// by which the deadline is judged.
+// one after the other, until the pool was empty. start is the start of the claim, by the
+// clock that the deadline is compared with.
 func Deadline(claim *v1alpha1.SandboxClaim, start time.Time) time.Time {
 	timeout := timeoutOf(claim, start)
 	if t := shutdownOf(claim); !t.IsZero() && t.Before(timeout) {

@@ -51,7 +51,7 @@ func (a *Assessment) fail(failures []failure) {
 		if f.setup != nil {
 			a.setupFailed(next, f.setup)
 		} else {
-			a.endImage(next)
+			a.recordImageFailure(next)
 		}
 		f.sb = next
 		a.released = append(a.released, next)

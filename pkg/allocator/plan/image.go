@@ -13,21 +13,20 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
-// An image that a claim asks for may not exist, and each sandbox that is bound with it is
-// lost to the pool then. So the image is tried on one sandbox, and the claim gets others
-// only when a sandbox with that image counts. If the first one cannot have the image, the
-// claim gets no other until its inplaceUpdate is edited, or its time is up. A claim for all
-// or nothing, and one that would rather fail than wait, take all that they need at the same
-// time, because they cannot begin with a part.
+// The image that a claim asks for may not exist, and then each sandbox that is bound to the
+// claim is lost to the pool. So the image is tried on one sandbox first, and the claim gets the
+// others when that one counts. If the first sandbox cannot have the image, the claim gets no
+// other until its spec is edited, and ends when its time is up. Claims with AllOrNothing or
+// onShortage: Fail take all sandboxes at the same time, because they cannot begin with a part.
 
 // asksForImage reports whether a claim asks for another image in its sandboxes.
 func asksForImage(claim *v1alpha1.SandboxClaim) bool {
 	return claim.Spec.InplaceUpdate != nil && claim.Spec.InplaceUpdate.Image != ""
 }
 
-// whileTried returns how many of n more sandboxes the claim may have, as long as it is not
-// known that sandboxes can have its image.
-func (a *Assessment) whileTried(n, onTheWay int) int {
+// limitForImage returns how many of n more sandboxes the claim may have. It is less than n only
+// while no sandbox is known to run the image that the claim asks for.
+func (a *Assessment) limitForImage(n, onTheWay int) int {
 	switch {
 	case n == 0 || !asksForImage(a.claim) || a.imageRuns():
 		return n
@@ -39,7 +38,7 @@ func (a *Assessment) whileTried(n, onTheWay int) int {
 	return min(n, max(0, 1-onTheWay))
 }
 
-// imageRuns reports whether a sandbox of the claim counts that has the image that the
+// imageRuns reports whether the claim has a sandbox that counts and has the image that the
 // claim asks for now.
 func (a *Assessment) imageRuns() bool {
 	image := a.claim.Spec.InplaceUpdate.Image
@@ -48,22 +47,23 @@ func (a *Assessment) imageRuns() bool {
 	return slices.ContainsFunc(a.counted, runs) || slices.ContainsFunc(a.Held, counts)
 }
 
-// tryEditedImage forgets that an image failed when the claim has been edited since.
-func (a *Assessment) tryEditedImage() {
+// forgetImageOfOlderSpec removes the failure of an image from the status if the claim has been
+// edited since, so that the image is tried again.
+func (a *Assessment) forgetImageOfOlderSpec() {
 	if asksForImage(a.claim) && a.claim.Generation != a.claim.Status.ObservedGeneration && lacksForImage(a.claim) {
 		meta.RemoveStatusCondition(&a.claim.Status.Conditions, v1alpha1.ClaimConditionInplaceUpdate)
 	}
 }
 
-// lacksItsImage reports whether a sandbox could not be given the image that the claim asks
-// for now. What became of another image, before the claim was edited, says nothing of this.
+// lacksItsImage reports whether a sandbox could not be given the image that the claim asks for
+// now. The failure of another image, from before an edit of the claim, does not count.
 func (a *Assessment) lacksItsImage(sb *v1alpha1.Sandbox) bool {
 	return inplace.LacksImage(sb) && (!asksForImage(a.claim) || inplace.HasImage(sb.Spec.Template, a.claim.Spec.InplaceUpdate.Image))
 }
 
-// endImage notes on a sandbox that is let go that it could not be given its image, also
-// where the node was still trying.
-func (a *Assessment) endImage(failed *v1alpha1.Sandbox) {
+// recordImageFailure records in the conditions of a sandbox that is released that it could not
+// be given its image, also if the node was still trying to pull it.
+func (a *Assessment) recordImageFailure(failed *v1alpha1.Sandbox) {
 	if progressOf(failed, a.Now) == Pending && inplace.InProgress(failed) && inplace.GoalOf(failed).Image {
 		inplace.GiveUpImage(failed, a.Now)
 	}

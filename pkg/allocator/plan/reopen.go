@@ -62,7 +62,7 @@ func ReopensAt(claim *v1alpha1.SandboxClaim) time.Time {
 	return began.Add(min(max(since/2, shortestRest), longestRest))
 }
 
-// WasReopened reports whether a claim was opened again since it was created.
+// WasReopened reports whether a claim was reopened after it had lost its sandbox.
 func WasReopened(claim *v1alpha1.SandboxClaim) bool {
 	began := claim.Status.ClaimStartTime
 	return began != nil && claims.Continuous(claim) && began.Sub(claim.CreationTimestamp.Time) > atBirth

@@ -21,8 +21,8 @@ type State struct {
 	Claim *v1alpha1.SandboxClaim
 	// New reports whether the claim is not stored yet.
 	New bool
-	// Start is when the claim began, by the clock of this server. What the claim says of
-	// that may be by the clock of another.
+	// Start is the start of the claim by the clock of this server. The start in its status may
+	// be by the clock of another server.
 	Start time.Time
 	// Held are the sandboxes that name the claim as their owner, ordered by name.
 	Held []*v1alpha1.Sandbox
@@ -165,8 +165,8 @@ func (e *RefusedError) Error() string { return e.Message }
 
 // readyBy is when a sandbox that a claim holds has failed if it is not ready. The
 // time at which it became the claim's is known to the second, so there is one more.
-// The time that its pod has waited behind a scheduling gate does not count, and while it
-// does the sandbox has the time of the claim: another one would wait in the same way.
+// Time behind a scheduling gate does not count. (A sandbox that is behind one now has until the
+// deadline of the claim: the callers check IsGated.)
 func readyBy(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) time.Time {
 	since := boundAt(sb)
 	if removed := v1alpha1.GatesRemovedAt(sb); removed.After(since) {

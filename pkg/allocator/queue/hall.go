@@ -51,7 +51,7 @@ func newHall(index *poolindex.Index, c clock.PassiveClock) *hall {
 // accordingly. served is how much it has got elsewhere, if that is more than 0.
 func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	before, after := w.pools(&w.Wants), w.pools(&wants)
-	h.demand(w, before, -1)
+	h.addDemand(w, before, -1)
 	if served > 0 {
 		h.charge(w, served)
 	}
@@ -74,13 +74,13 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 	default:
 		h.move(w, before, after, wants)
 	}
-	h.demand(w, after, 1)
+	h.addDemand(w, after, 1)
 	h.settle(w, append(before, after...)...)
 }
 
-// demand adds what a waiter wants to the demand of the lines of pools in which it stands,
-// or takes it out, unless another server works at its claim.
-func (h *hall) demand(w *Waiter, pools []poolindex.Pool, sign int) {
+// addDemand adds the need of a waiter to the demand of the lines of these pools, or subtracts
+// it if sign is -1. A waiter whose claim another server works on is in no demand.
+func (h *hall) addDemand(w *Waiter, pools []poolindex.Pool, sign int) {
 	if w.watched {
 		return
 	}
@@ -91,13 +91,13 @@ func (h *hall) demand(w *Waiter, pools []poolindex.Pool, sign int) {
 	}
 }
 
-// watch notes whether another server works at the claim of a waiter.
-func (h *hall) watch(w *Waiter, watched bool) {
+// setWatched sets whether another server works on the claim of a waiter.
+func (h *hall) setWatched(w *Waiter, watched bool) {
 	if w.watched != watched {
 		pools := w.pools(&w.Wants)
-		h.demand(w, pools, -1)
+		h.addDemand(w, pools, -1)
 		w.watched = watched
-		h.demand(w, pools, 1)
+		h.addDemand(w, pools, 1)
 	}
 }
 

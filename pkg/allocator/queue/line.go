@@ -31,7 +31,7 @@ type line struct {
 	// ahead of others that still wait.
 	members map[*Waiter]struct{}
 	seats   map[string]*seat
-	// demand is what those of members want whose claims this server works at.
+	// demand is the demand of the members whose claims this server works on.
 	demand Demand
 	// sweepAt is with how many seats those are looked for that are needed no more.
 	sweepAt int

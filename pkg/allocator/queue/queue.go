@@ -72,7 +72,7 @@ func (q *Queue) Wait(w *Waiter, wants Wants) {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
 	wants.Need = max(0, wants.Need)
-	h.watch(w, false)
+	h.setWatched(w, false)
 	h.wait(w, wants, 0)
 }
 
@@ -82,7 +82,7 @@ func (q *Queue) Watch(w *Waiter, wants Wants) {
 	h := q.of(w.Namespace)
 	defer h.mu.Unlock()
 	wants.Need = max(0, wants.Need)
-	h.watch(w, true)
+	h.setWatched(w, true)
 	h.wait(w, wants, wants.Has-w.Has)
 }
 
@@ -227,10 +227,10 @@ func (q *Queue) Tick() {
 // Demand is what claims wait for.
 type Demand struct{ Claims, Sandboxes int }
 
-// Demands returns what the claims in line wait for that this server works at, by pool. A
-// claim that several pools may serve is in the demand of each, and one that none may
-// serve in that of the pool without a name of its namespace. It costs a step for each
-// line, however long that is.
+// Demands returns, by pool, what the claims in line wait for that this server works on. A
+// claim that several pools may serve is in the demand of each. One that no pool may serve is
+// in the demand of the pool of its namespace whose name is empty. The cost is that of the
+// number of lines, and does not depend on their length.
 func (q *Queue) Demands() map[poolindex.Pool]Demand {
 	demands := map[poolindex.Pool]Demand{}
 	for _, h := range q.halls {

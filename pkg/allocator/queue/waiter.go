@@ -64,7 +64,7 @@ type Waiter struct {
 	// couldSince is since when it could have had something, and gatherSince since when
 	// it has kept from others what is not enough for it; zero if it does not.
 	couldSince, gatherSince time.Time
-	// watched: another server works at the claim.
+	// watched: another server works on the claim.
 	watched bool
 	// aside: it could have had something for too long, and keeps nothing from others.
 	aside bool

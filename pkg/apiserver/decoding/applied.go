@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// listKeys are the keys of lists where they are more than the merge key of the Go type, which
-// is of strategic merge patches.
+// listKeys are the map keys of the lists for which server-side apply has more keys than the
+// patchMergeKey of the Go type, which is for strategic merge patches.
 var listKeys = map[string][]string{
 	"Container.ports":                   {"containerPort", "protocol"},
 	"EphemeralContainerCommon.ports":    {"containerPort", "protocol"},
@@ -23,7 +23,7 @@ var listKeys = map[string][]string{
 }
 
 // ListMerge returns how server-side apply merges a list, which is a field of a struct type of
-// Kubernetes: by the keys of its elements, as a set, or, if neither, as a whole.
+// Kubernetes: as a map with these keys, as a set, or, if it returns neither, atomically.
 func ListMerge(t reflect.Type, list reflect.StructField) (keys []string, set bool) {
 	name, _, _ := strings.Cut(list.Tag.Get("json"), ",")
 	if keys := listKeys[t.Name()+"."+name]; keys != nil {
@@ -35,7 +35,7 @@ func ListMerge(t reflect.Type, list reflect.StructField) (keys []string, set boo
 	return nil, list.Tag.Get("patchStrategy") == "merge"
 }
 
-// DefaultKey returns what a key of the elements of a list is where an element does not set it.
+// DefaultKey returns the default of a map key, for list elements that do not set it.
 func DefaultKey(key string, isInteger bool) any {
 	switch {
 	case key == "protocol":
@@ -47,8 +47,8 @@ func DefaultKey(key string, isInteger bool) any {
 }
 
 // checkTemplates returns an error for the first value in the pod template or the volume claim
-// templates of an object that server-side apply cannot merge: it does not decode, or an
-// element of a list is there twice.
+// templates of an object that server-side apply cannot merge: a value that does not decode, or a
+// list element that is null or a duplicate.
 func checkTemplates(obj runtime.Object) error {
 	spec := reflect.Indirect(reflect.ValueOf(obj)).FieldByName("Spec")
 	if !spec.IsValid() || spec.Kind() != reflect.Struct {
@@ -97,8 +97,8 @@ func checkTemplate(raw *runtime.RawExtension, t reflect.Type, path *field.Path) 
 	return nil
 }
 
-// unmergeable returns an error for the first element of a list that has no key or is there
-// twice.
+// unmergeable returns an error for the first list element in a value that server-side apply
+// cannot merge; see invalidElement.
 func unmergeable(value any, t reflect.Type, path *field.Path) *field.Error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -138,7 +138,7 @@ func unmergeableStruct(object map[string]any, t reflect.Type, path *field.Path) 
 			continue
 		}
 		if list, ok := value.([]any); ok {
-			if bad := repeated(list, t, f, path.Child(name)); bad != nil {
+			if bad := invalidElement(list, t, f, path.Child(name)); bad != nil {
 				return bad
 			}
 		}
@@ -149,9 +149,9 @@ func unmergeableStruct(object map[string]any, t reflect.Type, path *field.Path) 
 	return nil
 }
 
-// repeated returns an error for the first element of a list that is null, or that server-side
-// apply takes for another of the list.
-func repeated(list []any, t reflect.Type, f reflect.StructField, path *field.Path) *field.Error {
+// invalidElement returns an error for the first element of a list that is null, or that has the
+// same keys (in a set, the same value) as an earlier one.
+func invalidElement(list []any, t reflect.Type, f reflect.StructField, path *field.Path) *field.Error {
 	keys, set := ListMerge(t, f)
 	if keys == nil && !set {
 		return nil
@@ -162,20 +162,21 @@ func repeated(list []any, t reflect.Type, f reflect.StructField, path *field.Pat
 		if element == nil {
 			return field.Required(at, "must not be null")
 		}
-		is, shows := element, element
+		identity, badValue := element, element
 		if object, ok := element.(map[string]any); ok && !set {
 			at = at.Child(keys[0])
-			is, shows = keyOf(object, keys), object[keys[0]]
+			identity, badValue = keyOf(object, keys), object[keys[0]]
 		}
-		key := fmt.Sprint(is)
+		key := fmt.Sprint(identity)
 		if seen[key] {
-			return field.Duplicate(at, shows)
+			return field.Duplicate(at, badValue)
 		}
 		seen[key] = true
 	}
 	return nil
 }
 
+// keyOf returns the values of the keys of a list element, with defaults, as quoted text.
 func keyOf(object map[string]any, keys []string) []string {
 	key := make([]string, len(keys))
 	for i, name := range keys {

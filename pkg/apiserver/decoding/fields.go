@@ -198,7 +198,8 @@ type unquoted string
 func (u unquoted) String() string { return string(u) }
 
 // checkApplied returns an error that names the fields of data that the kind does not have, or
-// what server-side apply cannot merge. Like checkFields it returns nil where it cannot tell.
+// the first value that server-side apply cannot merge. Like checkFields it returns nil for data
+// that it cannot judge.
 func checkApplied(scheme *runtime.Scheme, data []byte, kind schema.GroupVersionKind) error {
 	obj, js := newOf(scheme, data, kind)
 	if obj == nil {

@@ -51,11 +51,12 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //     whose place our kinds stand: pod templates are raw JSON here, so their
 //     lists would silently be replaced and not merged. Clients know what to do
 //     (kubectl apply takes a JSON merge patch).
-//  2. What is applied is checked to decode, its templates too, and to have no unknown fields
-//     and no two elements of one key. Server-side apply finds that out by its schema alone,
-//     and answers 500.
-//  3. kubectl patch, which asks for no validation of fields, is told of unknown ones by an
-//     error: it may mean the object of its name in the other group that has it.
+//  2. Server-side apply is refused with 400 if the object or its templates do not decode, have
+//     unknown fields, or have two list elements with the same key. The generic handlers would
+//     answer 500, because they find that out by the schema alone.
+//  3. kubectl patch, which sets no fieldValidation, gets strict validation. The user may mean
+//     the kind of the same name in the other group, whose fields would be dropped here with no
+//     more than a warning.
 //
 // It runs after authentication and authorization.
 func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
@@ -94,8 +95,8 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 	})
 }
 
-// strictForKubectlPatch returns a request of kubectl patch that says nothing of unknown fields
-// as one that refuses them, as other commands of kubectl do.
+// strictForKubectlPatch sets fieldValidation=Strict, the default of other commands of kubectl, on
+// a request of kubectl patch that sets no fieldValidation. It returns other requests as they are.
 func strictForKubectlPatch(req *http.Request) *http.Request {
 	query := req.URL.Query()
 	if query.Get("fieldManager") != "kubectl-patch" || query.Has("fieldValidation") {

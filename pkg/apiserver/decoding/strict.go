@@ -13,9 +13,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// strictSerializer is strict about pod templates and volume claim templates as well, which
-// are raw JSON in our types, in the groups whose resource definitions list their fields. In
-// agents.kruise.io any field is taken, and the strategies warn of those that are not known.
+// strictSerializer extends strict decoding to the pod templates and volume claim templates of
+// the groups of agent-sandbox, which are raw JSON in our types. In agents.kruise.io unknown fields
+// of templates are accepted, and the strategies warn of them.
 type strictSerializer struct {
 	runtime.Serializer
 }
@@ -37,8 +37,8 @@ func (s strictSerializer) Decode(data []byte, defaults *schema.GroupVersionKind,
 	return obj, gvk, runtime.NewStrictDecodingError(unknown)
 }
 
-// unknownInTemplates returns an error for each field in the templates of an object of a group
-// of agent-sandbox that is not known, or is there twice.
+// unknownInTemplates returns an error for each field that is unknown, or occurs twice, in the
+// templates of an object of a group of agent-sandbox.
 func unknownInTemplates(obj runtime.Object, group string) []error {
 	if group != v1alpha1.AgentsGroup && group != v1alpha1.ExtensionsGroup {
 		return nil

@@ -82,8 +82,8 @@ type judge struct {
 type judged struct {
 	ref           v1alpha1.SandboxTemplateRef
 	patch, claims [sha256.Size]byte
-	// unservable: its sandboxes can have no Services.
-	unservable bool
+	// hasNoServiceName: the names of its sandboxes are not valid for Services.
+	hasNoServiceName bool
 }
 
 func newJudge(lookup podtemplate.Lookup, template *v1alpha1.SandboxTemplate) *judge {
@@ -118,7 +118,7 @@ func (j *judge) uses(ctx context.Context, set *v1alpha1.SandboxSet) bool {
 // false where that is not found out, because the request has cost enough.
 func (j *judge) whyNot(ctx context.Context, set *v1alpha1.SandboxSet) (string, bool) {
 	key := judged{ref: *set.Spec.TemplateRef, claims: sumOf(set.Spec.VolumeClaimTemplates...)}
-	key.unservable = (&podtemplate.Resolved{Service: new(true)}).CheckService(set.Name) != nil
+	key.hasNoServiceName = (&podtemplate.Resolved{Service: new(true)}).CheckService(set.Name) != nil
 	cost := 0
 	if set.Spec.Patch != nil {
 		key.patch, cost = sumOf(*set.Spec.Patch), len(set.Spec.Patch.Raw)
@@ -154,7 +154,7 @@ func verdict(set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved, err error
 		return errs.ToAggregate().Error()
 	}
 	if err := resolved.CheckService(set.Name); err != nil {
-		return "it gives each sandbox a Service: " + err.Error()
+		return "the template has service: true, but " + err.Error()
 	}
 	return ""
 }

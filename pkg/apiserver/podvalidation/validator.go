@@ -91,9 +91,9 @@ func (v *Validator) ValidateTemplate(ctx context.Context, template *v1alpha1.San
 type subject struct {
 	namespace, who string
 	embedded       *v1alpha1.EmbeddedSandboxTemplate
-	// volumes are those that a container must mount.
+	// volumes are the volume claim templates that a container must mount.
 	volumes []runtime.RawExtension
-	// pool is the name of the set whose sandboxes may have Services; empty for a template.
+	// pool is the name of the set, whose sandboxes may get Services; empty for a template.
 	pool  string
 	patch *runtime.RawExtension
 	// missing ends the warning about a reference to what does not exist.
@@ -126,7 +126,7 @@ func (v *Validator) validate(ctx context.Context, s *subject) (field.ErrorList, 
 	}
 	if s.pool != "" {
 		if err := resolved.CheckService(s.pool); err != nil {
-			return field.ErrorList{field.Invalid(refPath, s.embedded.TemplateRef.Name, "gives each sandbox a Service: "+err.Error())}, nil
+			return field.ErrorList{field.Invalid(refPath, s.embedded.TemplateRef.Name, "has service: true, but "+err.Error())}, nil
 		}
 	}
 	return v.validateResolved(ctx, s, resolved)
@@ -157,8 +157,8 @@ func (v *Validator) spoiltByPatch(ctx context.Context, s *subject, good func(*po
 	return err == nil && good(plain)
 }
 
-// ask makes a pod of a template with its volumes and asks the cluster about it. Whose
-// template it is makes no difference, so that the result is remembered for all who share it.
+// ask makes a pod of a template with its volumes and asks the cluster about it. The result does
+// not depend on the owner of the template, so it is cached for all owners of the same template.
 func (v *Validator) ask(ctx context.Context, s *subject, resolved *podtemplate.Resolved) Result {
 	if v.Pods == nil {
 		return Result{}

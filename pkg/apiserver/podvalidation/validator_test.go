@@ -206,8 +206,8 @@ func TestValidateSet(t *testing.T) {
 	}
 }
 
-// TestServicesOfTheTemplate: a set whose sandboxes cannot have the Services that its template
-// gives them is refused, and warned of where the template comes to say so.
+// TestServicesOfTheTemplate: a set whose sandboxes have no valid names for Services is refused
+// if its template has service: true, and a template that gets service: true warns of such sets.
 func TestServicesOfTheTemplate(t *testing.T) {
 	lookup := newStore()
 	pool := set("plain", "")
@@ -218,12 +218,12 @@ func TestServicesOfTheTemplate(t *testing.T) {
 		return []*v1alpha1.SandboxSet{pool, set("plain", "")}, nil
 	}
 	expect(t, New(Options{Lookup: lookup, Sets: sets}).WarnOfSets(t.Context(), wanted), []string{
-		"SandboxSet py3.12 cannot follow this change, and keeps its sandboxes as they are: it gives each sandbox a Service: no Service can have the name",
+		"SandboxSet py3.12 cannot follow this change, and keeps its sandboxes as they are: the template has service: true, but \"py3.12-",
 	})
 	expect(t, flat(New(Options{Lookup: lookup}).ValidateSet(t.Context(), pool)), nil)
 	lookup.sandboxTemplates["plain"] = wanted
 	expect(t, flat(New(Options{Lookup: lookup}).ValidateSet(t.Context(), pool)), []string{
-		`spec.templateRef: Invalid value: "plain": gives each sandbox a Service: no Service can have the name "py3.12-`,
+		`spec.templateRef: Invalid value: "plain": has service: true, but "py3.12-`,
 	})
 }
 

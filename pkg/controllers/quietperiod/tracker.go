@@ -49,8 +49,8 @@ type Tracker struct {
 	quiet time.Duration
 
 	mu sync.Mutex
-	// bursts are those of the sets that were claimed from since rotated, and previous those
-	// of the sets that were last claimed from before that. Older bursts are over.
+	// bursts are the bursts of sets that were claimed from since rotated, and previous those of
+	// sets that were last claimed from in the period before. Older bursts are over.
 	bursts, previous map[types.NamespacedName]*Burst
 	rotated          time.Time
 }
@@ -78,8 +78,8 @@ func (t *Tracker) Claimed(set types.NamespacedName, now time.Time) {
 	delete(t.previous, set)
 }
 
-// rotate forgets bursts that are over, also those of sets that no work waits for. It drops
-// a whole map at a time, at most one in a quiet period.
+// rotate forgets bursts that are over, also those for which Wait is never called. It drops a whole
+// map at a time, at most once in a quiet period.
 func (t *Tracker) rotate(now time.Time) {
 	since := now.Sub(t.rotated)
 	if since < t.quiet {

@@ -74,8 +74,8 @@ func TestWarmPoolWithVolumes(t *testing.T) {
 	}
 }
 
-// TestWarmPoolSaysWhyItIsEmpty: a pool that cannot be made says so in the kind that its user
-// looks at.
+// TestWarmPoolSaysWhyItIsEmpty: a SandboxWarmPool whose sandboxes cannot be created has a condition
+// and a column that say why.
 func TestWarmPoolSaysWhyItIsEmpty(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

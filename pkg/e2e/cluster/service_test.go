@@ -158,8 +158,8 @@ func wantNoService(t testing.TB, err error) {
 	}
 }
 
-// TestServicesThatCannotBe are told of, or refused where the name of the sandbox is none of
-// a Service, and nothing of anybody else is touched.
+// TestServicesThatCannotBe: a Service that cannot be created is reported, or refused if the name of
+// the sandbox is not valid for a Service. Services of others are not touched.
 func TestServicesThatCannotBe(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

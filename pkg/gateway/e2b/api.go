@@ -58,8 +58,8 @@ type Options struct {
 // API serves the E2B API.
 type API struct {
 	Options
-	// places are those of requests, lists those of requests that read lists, and waits those of
-	// requests that wait for a sandbox, which have given back their place among places.
+	// places limits all requests, lists those that read lists, and waits those that wait for a
+	// sandbox. A request that waits has given back its place in places.
 	places, lists, waits *share.Places
 
 	mux *http.ServeMux

@@ -33,7 +33,8 @@ type call struct {
 	caller keys.Caller
 	// agents acts for the team.
 	agents typed.AgentsV1alpha1Interface
-	// release gives back the place of the request, before its end if it is called earlier.
+	// release gives back the place of the request. It may be called before the request ends,
+	// and more than once.
 	release func()
 }
 

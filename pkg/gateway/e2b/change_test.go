@@ -105,7 +105,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 // TestWaitsAtOnce: a request that waits for a sandbox takes no place from others of its team.
-// Where no more may wait, a request has its effect, and is answered that it takes longer.
+// If too many requests wait, a request still has its effect, and is answered with 503.
 func TestWaitsAtOnce(t *testing.T) {
 	w := newWorld(t, func(o *e2b.Options) { o.MaxInFlight = 2 }) // of which a team alone has one
 	w.pool("team", "base", 2)

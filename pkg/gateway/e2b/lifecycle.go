@@ -49,7 +49,7 @@ func (c *call) seconds(given *int64, otherwise int64) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// setTimeout lets the timeout begin anew, longer or shorter. 0 ends a sandbox at once.
+// setTimeout sets a new timeout, which begins now. 0 ends the sandbox at once.
 func (c *call) setTimeout() error {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
@@ -65,7 +65,7 @@ func (c *call) setTimeout() error {
 	return c.retime(func(sb *v1alpha1.Sandbox) *mapping.Change { return mapping.SetTimeout(sb, c.now().Add(timeout)) })
 }
 
-// refresh makes a sandbox live longer, as SDKs of the first days do. 0 leaves its end.
+// refresh extends the life of a sandbox, for old SDKs. A timeout of 0 leaves its end as it is.
 func (c *call) refresh() error {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
@@ -78,12 +78,12 @@ func (c *call) refresh() error {
 	return c.retime(func(sb *v1alpha1.Sandbox) *mapping.Change { return c.extended(sb, timeout) })
 }
 
-// retime changes the timeout of a sandbox whose pod runs. One that is not ready keeps its
-// timeout in the hands of its client.
+// retime changes the timeout of a sandbox whose pod runs, ready or not: a client can extend the
+// timeout of a sandbox whose readiness probe fails.
 func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
 	_, _, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
 		if !mapping.IsStarted(sb) {
-			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox does not run: connect to it first"}
+			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is not running: connect to it first"}
 		}
 		return change(sb), nil
 	})
@@ -94,8 +94,8 @@ func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
 	return nil
 }
 
-// pause pauses a sandbox, and returns when its pod is gone. A sandbox that is being paused is
-// waited for as well.
+// pause pauses a sandbox, and returns when its pod is gone. For a sandbox that is being paused
+// already, it waits for that.
 func (c *call) pause() error {
 	var body timeoutBody
 	if err := c.read(&body); err != nil {
@@ -112,7 +112,7 @@ func (c *call) pause() error {
 		case mapping.IsPaused(sb):
 			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is paused already"}
 		case sb.Spec.Paused && retention == "":
-			return mapping.Nothing(sb), nil // it is kept for as long as the first pause has said
+			return mapping.Nothing(sb), nil // the retention of the first pause stays
 		}
 		return mapping.Pause(sb, retention, c.now()), nil
 	})
@@ -136,7 +136,7 @@ func (c *call) forHowLong() (time.Duration, error) {
 	return c.seconds(body.Timeout, mapping.DefaultTimeout)
 }
 
-// resume is connect of SDKs before 2.8, which call it for a sandbox that does not run.
+// resume is the connect of SDKs before 2.8. They call it for a sandbox that is not running.
 func (c *call) resume() error {
 	timeout, err := c.forHowLong()
 	if err != nil {
@@ -154,8 +154,8 @@ func (c *call) resume() error {
 	return c.awake(before, sb)
 }
 
-// connect resumes a sandbox that is paused, waits until it can be used, and never shortens
-// the time of one that is to run.
+// connect resumes a sandbox that is paused, and waits until it can be used. It never shortens the
+// timeout of a sandbox that is not paused.
 func (c *call) connect() error {
 	timeout, err := c.forHowLong()
 	if err != nil {
@@ -168,8 +168,8 @@ func (c *call) connect() error {
 	return c.awake(before, sb)
 }
 
-// connected resumes a sandbox that is paused, or is being paused. One that is to run
-// already has its end moved, if that is later.
+// connected returns the change of a connect. A sandbox that is paused, or is being paused, is
+// resumed. The end of any other is moved to a timeout from now, if that is later.
 func (c *call) connected(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
 	if sb.Spec.Paused {
 		return mapping.Resume(sb, c.now().Add(max(timeout, resumedAtLeast)))
@@ -177,8 +177,8 @@ func (c *call) connected(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.C
 	return c.extended(sb, timeout)
 }
 
-// extended moves the end of a sandbox to a timeout from now, if that is later. 0 leaves the end
-// where it is, even if it has passed.
+// extended returns a change that moves the end of a sandbox to a timeout from now, if that is
+// later. A timeout of 0 leaves the end as it is, even if it has passed.
 func (c *call) extended(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Change {
 	if timeout == 0 {
 		return mapping.Nothing(sb)
@@ -186,13 +186,13 @@ func (c *call) extended(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Ch
 	return mapping.Extend(sb, c.now().Add(timeout))
 }
 
-// awake tells of a sandbox when it can be used: 200 if it could be before, 201 if it was
-// waited for.
+// awake answers when a sandbox can be used: with 200 if it could be used before the change, and
+// with 201 if it had to be waited for.
 func (c *call) awake(before, sb *v1alpha1.Sandbox) error {
 	if mapping.StateOf(before, c.now()) == mapping.StateRunning {
 		return c.tell(http.StatusOK, sb)
 	}
-	sb, err := c.await(sb, isUp, "the sandbox does not run yet, or is not ready: connect again to wait for it")
+	sb, err := c.await(sb, isUp, "the sandbox is not ready yet: connect again to wait for it")
 	switch {
 	case err != nil:
 		return err
@@ -212,19 +212,19 @@ func (c *call) tell(code int, sb *v1alpha1.Sandbox) error {
 	return nil
 }
 
-// isDown reports whether the pause of a sandbox is complete, or it was resumed by others.
+// isDown reports whether the pause of a sandbox is complete, or another client has resumed it.
 func isDown(sb *v1alpha1.Sandbox, _ time.Time) bool {
 	return mapping.IsPaused(sb) || !sb.Spec.Paused
 }
 
-// isUp reports whether a sandbox can be used, or was paused by others.
+// isUp reports whether a sandbox can be used, or another client has paused it.
 func isUp(sb *v1alpha1.Sandbox, now time.Time) bool {
 	return mapping.StateOf(sb, now) == mapping.StateRunning || sb.Spec.Paused
 }
 
-// await waits until a sandbox is as it should be, and returns it. Where that takes too long, or
-// as many requests wait as may, the answer is 503 with a message. A request that waits holds
-// no place that other requests of its team need.
+// await waits until is returns true for a sandbox, and returns the sandbox. If that takes too
+// long, or if too many requests of the team wait, it returns a 503 with message. A request that
+// waits gives back its place, so that other requests of its team can use it.
 func (c *call) await(sb *v1alpha1.Sandbox, is func(*v1alpha1.Sandbox, time.Time) bool, message string) (*v1alpha1.Sandbox, error) {
 	if is(sb, c.now()) {
 		return sb, nil

@@ -16,7 +16,7 @@ type Route struct {
 	Unserved string
 
 	serve func(*call) error
-	// keyless reports whether a request needs no API key.
+	// keyless is set if a request needs no API key.
 	keyless bool
 }
 
@@ -48,8 +48,8 @@ func Routes() []Route {
 	return append(routes, unserved()...)
 }
 
-// unserved returns the routes of E2B and of OpenKruise Agents that are not served. Each is
-// answered 501: SDKs take 404 for an object that is not there.
+// unserved returns the routes of E2B and of OpenKruise Agents that are not served. They are
+// answered with 501, because SDKs take 404 for an object that does not exist.
 func unserved() []Route {
 	var routes []Route
 	for _, u := range []struct{ what, route string }{
@@ -76,7 +76,8 @@ func unserved() []Route {
 		{"a change of a template", "PATCH /templates/{id}"},
 		{"a change of a template", "PATCH /v2/templates/{id}"},
 		{"a list of templates by pages", "GET /v2/templates"},
-		// The mux refuses a route for each next to GET /templates/aliases/{alias}.
+		// A wildcard, because ServeMux panics on more exact patterns that overlap with
+		// GET /templates/aliases/{alias}.
 		{"tags, files, and the status and logs of builds of a template", "GET /templates/{id}/{what...}"},
 		{"a tag of a template", "POST /templates/tags"},
 		{"a tag of a template", "DELETE /templates/tags"},
@@ -94,7 +95,7 @@ func unserved() []Route {
 		routes = append(routes, Route{Method: method, Path: path, Unserved: u.what})
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		// SDKs show the token of a volume here, and no API key.
+		// SDKs send the token of a volume here, and no API key.
 		routes = append(routes, Route{Method: method, Path: "/volumecontent/{path...}", Unserved: "the content of a volume", keyless: true})
 	}
 	return routes

@@ -46,8 +46,8 @@ func (w *world) isIn(id string, phase v1alpha1.SandboxPhase, conditions ...metav
 	})
 }
 
-// TestStatesInBetween: what is told of a sandbox is what it is and not what it is to be, by
-// each request, in each state in which the two differ.
+// TestStatesInBetween: each request reports the observed state of a sandbox and not the one that
+// its spec asks for, in each state in which the two differ.
 func TestStatesInBetween(t *testing.T) {
 	all := newWorld(t)
 	const ready, down = v1alpha1.SandboxConditionReady, v1alpha1.SandboxConditionPaused

@@ -58,8 +58,8 @@ func (c *call) getTemplate() error {
 	return nil
 }
 
-// getAlias answers whether a sandbox can be made of a template of a name: there is a
-// SandboxSet or a SandboxTemplate.
+// getAlias answers whether there is a template of a name, which is a SandboxSet or a
+// SandboxTemplate.
 func (c *call) getAlias() error {
 	alias := c.r.PathValue("alias")
 	missing := &Error{Code: http.StatusNotFound, Message: "there is no template " + quoted(alias)}

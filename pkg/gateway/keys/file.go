@@ -33,10 +33,11 @@ type File struct {
 	path  string
 	clock clock.PassiveClock
 
-	// writing is held while the file is written. Who only reads does not wait for that.
+	// writing is held while the file is written. Readers do not wait for it.
 	writing sync.Mutex
 	mu      sync.RWMutex
-	keys    map[string]Stored // not changed but replaced, under both locks
+	// keys is never changed in place. It is replaced under both locks.
+	keys map[string]Stored
 }
 
 var _ Backend = (*File)(nil)
@@ -140,8 +141,7 @@ func (f *File) Delete(_ context.Context, id string) error {
 	return f.replace(next)
 }
 
-// replace writes the keys to the file, and shows them once they are there. f.writing is
-// held.
+// replace writes keys to the file, and then serves them. f.writing is held.
 func (f *File) replace(next map[string]Stored) error {
 	if err := f.write(next); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"slices"
 )
 
-// write writes keys to the file, which is there as it was or as it is to be.
+// write replaces the file atomically by one with these keys.
 func (f *File) write(keys map[string]Stored) error {
 	all := make([]filed, 0, len(keys))
 	for _, key := range keys {

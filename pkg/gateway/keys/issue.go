@@ -55,11 +55,11 @@ func (k *Keys) Issue(ctx context.Context, request Request) (Record, string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, issuePatience)
 	defer cancel()
-	end, err := k.issuing.take(ctx, request.Team)
+	unlock, err := k.issuing.lock(ctx, request.Team)
 	if err != nil {
 		return Record{}, "", fmt.Errorf("waiting for other keys that are made: %w", err)
 	}
-	defer end()
+	defer unlock()
 	makers, err := k.makers(ctx, request)
 	if err != nil {
 		return Record{}, "", err

@@ -12,14 +12,14 @@ import (
 // Keys are the API keys of all teams.
 type Keys struct {
 	backend Backend
-	// issuing is taken while a key makes another one, so that those of a team in this
-	// process do not pass MaxPerTeam together.
-	issuing turns
+	// issuing is locked while a team issues a key, so that concurrent requests to this process
+	// do not exceed MaxPerTeam together.
+	issuing teamLocks
 }
 
 // New returns the keys that a backend keeps.
 func New(backend Backend) *Keys {
-	return &Keys{backend: backend, issuing: turns{teams: map[string]*turn{}}}
+	return &Keys{backend: backend, issuing: teamLocks{teams: map[string]*teamLock{}}}
 }
 
 // Authenticate says whose a key is. It fails with ErrUnknownKey for everything that is no

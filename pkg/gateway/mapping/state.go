@@ -21,10 +21,9 @@ const (
 	StateGone    State = ""
 )
 
-// StateOf returns the state that a sandbox is in, whatever state its spec asks for. It is
-// running if it can be used now. A sandbox that cannot be used is paused to clients, who
-// connect to it and so wait until it can: it is paused, being paused, being resumed, or not
-// ready.
+// StateOf returns the observed state of a sandbox, whatever its spec asks for. A sandbox is
+// running if it can be used now. One that is paused, being paused, being resumed, starting or not
+// ready is reported as paused, so that clients connect to it, which waits until it can be used.
 func StateOf(sb *v1alpha1.Sandbox, now time.Time) State {
 	switch {
 	case isGone(sb, now):
@@ -35,6 +34,7 @@ func StateOf(sb *v1alpha1.Sandbox, now time.Time) State {
 	return StatePaused
 }
 
+// isGone reports whether a sandbox has ended, or is being deleted or recycled.
 func isGone(sb *v1alpha1.Sandbox, now time.Time) bool {
 	if sb.DeletionTimestamp != nil || sb.Spec.ShutdownTime != nil && !now.Before(sb.Spec.ShutdownTime.Time) {
 		return true
@@ -46,15 +46,15 @@ func isGone(sb *v1alpha1.Sandbox, now time.Time) bool {
 	return false
 }
 
-// IsPaused reports whether the pause of a sandbox is complete: its pod is gone, and it is
-// not to be resumed.
+// IsPaused reports whether the pause of a sandbox is complete: its pod is gone, and nobody has
+// asked to resume it.
 func IsPaused(sb *v1alpha1.Sandbox) bool {
 	return sb.Spec.Paused && sb.Status.Phase == v1alpha1.SandboxPaused &&
 		meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionPaused)
 }
 
-// IsStarted reports whether a sandbox is to run and its pod does, ready or not. Then the end
-// of its spec is that of its timeout, and can be moved.
+// IsStarted reports whether the pod of a sandbox runs, ready or not, and no pause is asked for.
+// The timeout of such a sandbox can be changed.
 func IsStarted(sb *v1alpha1.Sandbox) bool {
 	return !sb.Spec.Paused && sb.Status.Phase == v1alpha1.SandboxRunning
 }

@@ -180,7 +180,7 @@ type Template struct {
 	EnvdVersion string   `json:"envdVersion"`
 }
 
-// Alias is the answer to whether there is a template of a name.
+// Alias is the answer to a request for a template by its alias, which is its name.
 type Alias struct {
 	TemplateID string `json:"templateID"`
 	Public     bool   `json:"public"`

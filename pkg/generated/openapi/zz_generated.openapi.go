@@ -337,7 +337,7 @@ func schema_sandlot_apis_agents_v1alpha1_SandboxSpec(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the pod template that the pool stores for all of its sandboxes.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -547,7 +547,7 @@ func schema_sandlot_apis_agents_v1beta1_SandboxBlueprint(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the pod template that the pool stores for all of its sandboxes.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -643,7 +643,7 @@ func schema_sandlot_apis_agents_v1beta1_SandboxSpec(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the pod template that the pool stores for all of its sandboxes.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1051,7 +1051,7 @@ func schema_sandlot_apis_extensions_v1alpha1_SandboxTemplateSpec(ref common.Refe
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the pod template that the pool stores for all of its sandboxes.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1252,12 +1252,12 @@ func schema_sandlot_apis_extensions_v1beta1_ClaimDefaults(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClaimDefaults is what a pool gives to claims that do not say it themselves.",
+				Description: "ClaimDefaults are defaults for the claims that a pool serves.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycle is that of claims without one. It has no shutdownTime: claims that are made after it would end at once.",
+							Description: "lifecycle is the lifecycle of claims that set none. It must not set shutdownTime: claims that are created after that time would expire at once.",
 							Ref:         ref(extensionsv1beta1.Lifecycle{}.OpenAPIModelName()),
 						},
 					},
@@ -1823,7 +1823,7 @@ func schema_sandlot_apis_extensions_v1beta1_SandboxTemplateSpec(ref common.Refer
 				Properties: map[string]spec.Schema{
 					"podTemplate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the template that its pool holds for all of them.",
+							Description: "podTemplate is the pod template (metadata and spec) of the sandbox's pod. Fields that this server does not know are kept. A sandbox of a pool shows the pod template that the pool stores for all of its sandboxes.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -2043,7 +2043,7 @@ func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolSpec(ref common.Refer
 					},
 					"claimDefaults": {
 						SchemaProps: spec.SchemaProps{
-							Description: "claimDefaults is what claims get that are given a sandbox of this pool and do not say it themselves. It is copied to the claim then, and never to one that has its sandbox.",
+							Description: "claimDefaults are defaults for the claims that this pool serves. They are copied to a claim when it gets its sandbox, and only to fields that the claim does not set. A claim that has its sandbox already is not changed.",
 							Ref:         ref(extensionsv1beta1.ClaimDefaults{}.OpenAPIModelName()),
 						},
 					},
@@ -2102,7 +2102,7 @@ func schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolStatus(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions say whether the pool can be kept as it should be. Available is false, with the reason, while no sandbox can be claimed; TemplateResolved is false while the template cannot be used.",
+							Description: "conditions are the observed state of the pool. Available is false while no sandbox can be claimed, and TemplateResolved is false while the template cannot be used.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2692,12 +2692,12 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimDefaults(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimDefaults is what a set gives to claims that do not say it themselves.",
+				Description: "SandboxClaimDefaults are defaults for the claims that a set serves.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"lifecycle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycle is that of claims without one. It has no shutdownTime: claims that are made after it would end at once.",
+							Description: "lifecycle is the lifecycle of claims that set none. It must not set shutdownTime: claims that are created after that time would expire at once.",
 							Ref:         ref(sandboxv1alpha1.SandboxClaimLifecycle{}.OpenAPIModelName()),
 						},
 					},
@@ -3875,7 +3875,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetScaleStrategy(ref common.Ref
 				Properties: map[string]spec.Schema{
 					"maxUnavailable": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maxUnavailable is how many sandboxes may fail to start before no more are made: a number, or a percentage of replicas, rounded up, with those of a burst among the replicas. Those count that cannot start and those that are Pending for longer than the controller manager's --max-pending-timeout; healthy ones that are starting do not. 0 stops the pool from growing. Unset means no limit.",
+							Description: "maxUnavailable is how many sandboxes may fail to start before no more are created: a number, or a percentage of replicas (with those of a burst), rounded up. A sandbox counts if it cannot start, or if it is Pending for longer than the controller manager's --max-pending-timeout. Sandboxes that are starting normally do not count. 0 stops the pool from growing. Unset means no limit.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -4023,7 +4023,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxSetSpec(ref common.ReferenceCal
 					},
 					"claimDefaults": {
 						SchemaProps: spec.SchemaProps{
-							Description: "claimDefaults is what claims of the API of agent-sandbox get that are given a sandbox of this set and do not say it themselves. It is copied to the claim then, and never to one that has its sandbox. It has no effect on claims of this API.",
+							Description: "claimDefaults are defaults for the claims of the agent-sandbox API that this set serves. They are copied to a claim when it gets its sandbox, and only to fields that the claim does not set. A claim that has its sandbox already is not changed. Claims of this API do not get them.",
 							Ref:         ref(sandboxv1alpha1.SandboxClaimDefaults{}.OpenAPIModelName()),
 						},
 					},

@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// itemIndex finds the values of paths in JSON. Clients choose how many paths there are and how
-// long the lists are, so each list is read once, and not for each path. Its keys are the first
-// items of lists.
+// itemIndex finds values in decoded JSON by their path. It indexes each list once and does not
+// scan it for each path, because clients choose the number of paths and the length of the lists.
+// The address of its first item identifies a list.
 type itemIndex map[*any]listIndex
 
 // listIndex is the index of one list: its items by what names them in a path.
 type listIndex struct {
-	// keys are the fields that name an item, or empty where its value does. The first path to a
-	// list decides; there is nothing at paths with other keys.
+	// keys are the fields that identify an item, or empty if its value does. The first path into a
+	// list decides; nothing is found by paths with other keys.
 	keys  string
 	items map[string]any
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// KeepText returns an update by which a PUT keeps the stored text of each pod template and volume
-// claim template that decodes to the same. Typed clients cannot send what they have read:
-// their types add "resources": {} and "status": {}. Such a PUT changes nothing, so it must
-// not write anything, change an owner of a field or make a new revision of a pool.
+// KeepText returns an update in which a PUT keeps the stored text of each pod template and volume
+// claim template that decodes to the same. Typed clients cannot send back exactly what they have
+// read, because their types add "resources": {} and "status": {}. Such a PUT must not write the
+// object, change the owner of a field or make a new revision of a pool.
 //
-// A patch or an apply says what it changes, so the new text is stored.
+// A patch or an apply contains only what it changes, so its text is stored.
 func KeepText(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo { return &keptText{info} }
 
 type keptText struct {
@@ -36,7 +36,8 @@ func (u *keptText) UpdatedObject(ctx context.Context, old runtime.Object) (runti
 	if !takeTexts(rewritten, updated) {
 		return updated, nil
 	}
-	// The managed fields are of the difference to the object that the update starts from.
+	// Managed fields are computed from the difference to the object that the update starts from, so
+	// update again from an object that has the new texts.
 	if updated, err = u.UpdatedObjectInfo.UpdatedObject(ctx, rewritten); err != nil {
 		return nil, err
 	}
@@ -49,8 +50,8 @@ func isPut(ctx context.Context) bool {
 	return ok && info.Verb == "update"
 }
 
-// takeTexts replaces the templates of an object by those of another where they decode to the
-// same and are written differently. It reports whether there are any.
+// takeTexts replaces templates of an object by those of another one if they decode to the same and
+// have another text. It reports whether it has replaced any.
 func takeTexts(into, from runtime.Object) bool {
 	template, claims := rawTemplates(into)
 	fromTemplate, fromClaims := rawTemplates(from)
@@ -83,8 +84,8 @@ func rawTemplates(obj runtime.Object) (**runtime.RawExtension, []runtime.RawExte
 	return nil, nil
 }
 
-// rewritten reports whether two texts differ, by more than the order of keys and white space,
-// and decode to the same.
+// rewritten reports whether two texts decode to the same but differ in more than white space and
+// the order of keys.
 func rewritten(a, b *runtime.RawExtension, same func(a, b *runtime.RawExtension) bool) bool {
 	if a == nil || b == nil {
 		return false

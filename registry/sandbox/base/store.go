@@ -40,7 +40,7 @@ type REST struct {
 	// category, where it would be listed twice, and see Watch.
 	OfAgentSandbox bool
 	shortName      string
-	// sharesName: a kind of agent-sandbox has the same name.
+	// sharesName: a kind of agent-sandbox has the same singular name.
 	sharesName bool
 }
 
@@ -56,14 +56,14 @@ func NewREST(store *genericregistry.Store, shortName string) *REST {
 	return &REST{Store: store, shortName: shortName}
 }
 
-// NewSharedREST returns what is served of a kind whose name a kind of agent-sandbox has, too.
+// NewSharedREST is NewREST for a kind with the same singular name as a kind of agent-sandbox.
 func NewSharedREST(store *genericregistry.Store, shortName string) *REST {
 	return &REST{Store: store, shortName: shortName, sharesName: true}
 }
 
-// ShortNames are the names that kubectl takes for the resource. A name that a kind of
-// agent-sandbox has is a mere short name of ours: where both are served, kubectl takes it for
-// the singular of that kind, which comes before all short names.
+// ShortNames are the names that kubectl takes for the resource. A singular that agent-sandbox
+// has too is only a short name here: kubectl prefers singulars to short names, so where both
+// groups are served it means the kind of agent-sandbox.
 func (r *REST) ShortNames() []string {
 	if r.sharesName {
 		return []string{r.shortName, r.Store.GetSingularName()}
@@ -71,8 +71,8 @@ func (r *REST) ShortNames() []string {
 	return []string{r.shortName}
 }
 
-// GetSingularName is the name of one object. It is not one that kubectl may take for that of
-// a kind of agent-sandbox; without any, kubectl would guess it.
+// GetSingularName is the singular of the resource. If agent-sandbox has the same singular, it is
+// the short name instead. It must not be empty, because kubectl would derive it from the plural.
 func (r *REST) GetSingularName() string {
 	if r.sharesName {
 		return r.shortName

@@ -115,8 +115,8 @@ func ForbidVersion(meta *metav1.ObjectMeta) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), storage.ErrResourceVersionSetOnCreate.Error())}
 }
 
-// ForgetVersionOfPatch takes the resourceVersion from an object that a server-side apply
-// creates: of such a one the API server stores any other kind without it, too.
+// ForgetVersionOfPatch clears the resourceVersion of an object that a server-side apply creates.
+// The API server ignores it for other kinds, too.
 func ForgetVersionOfPatch(ctx context.Context, meta *metav1.ObjectMeta) {
 	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
 		meta.ResourceVersion = ""

@@ -14,10 +14,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// UnknownFieldWarnings warns of the fields in the templates of a write that Kubernetes does
-// not know, where the write changes them. Such a field is kept, for a newer cluster, but most
-// often it is a typo. In the groups of agent-sandbox fieldValidation says what becomes of it,
-// before the object gets here.
+// UnknownFieldWarnings returns a warning for each unknown field in the templates that a write
+// changes. Such a field is stored, because a newer cluster may know it, but most often it is a
+// typo. It returns nothing in the groups of agent-sandbox, where decoding follows fieldValidation.
 func UnknownFieldWarnings(ctx context.Context, is, was *v1alpha1.EmbeddedSandboxTemplate) []string {
 	if OfAgentSandbox(ctx) {
 		return nil
@@ -31,7 +30,8 @@ func UnknownFieldWarnings(ctx context.Context, is, was *v1alpha1.EmbeddedSandbox
 	return texts(unknown)
 }
 
-// UnknownClaimFieldWarnings warns likewise of the volume claim templates of a claim.
+// UnknownClaimFieldWarnings is like UnknownFieldWarnings, for the volume claim templates of a
+// SandboxClaim.
 func UnknownClaimFieldWarnings(ctx context.Context, is, was []runtime.RawExtension) []string {
 	if OfAgentSandbox(ctx) {
 		return nil

@@ -80,33 +80,33 @@ func (r *REST) ofVersion(ctx context.Context, name string, options *metainternal
 	return obj, nil
 }
 
-// Mapped returns a watch whose events are what a function makes of those of another watch.
-// Stop ends it, also while no one takes its events: watch.Filter would wait for that.
-func Mapped(inner watch.Interface, as func(watch.Event) watch.Event) watch.Interface {
-	w := newRelay(inner, as)
+// Mapped returns a watch that applies a function to the events of another watch. Unlike that of
+// watch.Filter, its Stop does not wait for a reader of the events.
+func Mapped(inner watch.Interface, transform func(watch.Event) watch.Event) watch.Interface {
+	w := newRelay(inner, transform)
 	go func() {
 		defer close(w.events)
 		if first, ok := w.next(); ok {
-			w.run(as(first))
+			w.run(transform(first))
 		}
 	}()
 	return w
 }
 
-// relay is a watch that sends what it makes of the events of another one.
+// relay is a watch that transforms the events of another watch.
 type relay struct {
-	inner  watch.Interface
-	as     func(watch.Event) watch.Event
-	events chan watch.Event
-	stop   chan struct{}
-	once   sync.Once
+	inner     watch.Interface
+	transform func(watch.Event) watch.Event
+	events    chan watch.Event
+	stop      chan struct{}
+	once      sync.Once
 }
 
-func newRelay(inner watch.Interface, as func(watch.Event) watch.Event) *relay {
-	return &relay{inner: inner, as: as, events: make(chan watch.Event), stop: make(chan struct{})}
+func newRelay(inner watch.Interface, transform func(watch.Event) watch.Event) *relay {
+	return &relay{inner: inner, transform: transform, events: make(chan watch.Event), stop: make(chan struct{})}
 }
 
-// beginWith returns a watch that begins with one more event.
+// beginWith returns a watch that sends an event before those of another watch.
 func beginWith(first watch.Event, inner watch.Interface) watch.Interface {
 	w := newRelay(inner, func(event watch.Event) watch.Event { return event })
 	go func() {
@@ -116,7 +116,7 @@ func beginWith(first watch.Event, inner watch.Interface) watch.Interface {
 	return w
 }
 
-// run ends when the inner watch does, or when this one is stopped.
+// run sends an event, and then those of the inner watch, until one of the two watches ends.
 func (w *relay) run(event watch.Event) {
 	for {
 		select {
@@ -128,11 +128,11 @@ func (w *relay) run(event watch.Event) {
 		if !ok {
 			return
 		}
-		event = w.as(next)
+		event = w.transform(next)
 	}
 }
 
-// next returns the next event of the inner watch, or false if there is none any more.
+// next returns the next event of the inner watch, or false if one of the two watches has ended.
 func (w *relay) next() (watch.Event, bool) {
 	select {
 	case event, ok := <-w.inner.ResultChan():

@@ -230,7 +230,7 @@ func (o *observation) follow(p *plan, starting bool) {
 	if podtemplate.PodMetadataOutdated(o.pod.Labels, o.revision) {
 		p.action = label
 	}
-	o.noteGates(p)
+	o.setSchedulingGated(p)
 	if starting && !o.hasStarted(p.status.Phase) {
 		o.waiting(p)
 		return
@@ -283,9 +283,9 @@ func (o *observation) waiting(p *plan) {
 	}
 }
 
-// noteGates tells whether the pod waits behind a scheduling gate, and since when it does not
-// any more.
-func (o *observation) noteGates(p *plan) {
+// setSchedulingGated sets the condition SchedulingGated, on a sandbox whose pod has, or had, a
+// scheduling gate.
+func (o *observation) setSchedulingGated(p *plan) {
 	const kind = v1alpha1.SandboxConditionSchedulingGated
 	scheduled := podCondition(o.pod, corev1.PodScheduled)
 	switch {

@@ -88,9 +88,9 @@ func (c *Controller) hasStep(e event.CreateEvent) bool {
 	return ok && stepOf(sandbox, c.clock.Now()) != none
 }
 
-// events queues a sandbox for its next step. One that has none is not queued, and an update
-// that leaves the step as it was queues only a sandbox whose new generation is not observed.
-// A claim writes the observed generation itself, so the writes of claims cost nothing here.
+// events queues a sandbox for its next step. A sandbox without a next step is not queued. An
+// update that does not change the next step queues the sandbox only if its new generation is
+// not observed. Claims write the observed generation themselves, so they queue nothing here.
 //
 // Times in objects have whole seconds only, so a delay counts from when the event was
 // seen. For sandboxes that were there before this program, the time in the object has to

@@ -46,7 +46,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 	set := setter(&status, sandbox.Generation, now)
 	switch s {
 	case observe:
-		tellService(&status, sandbox)
+		setServiceFQDN(&status, sandbox)
 		return status, nil
 	case start:
 		return statusStarted(&status, sandbox, template, now)
@@ -56,7 +56,7 @@ func statusAfter(s step, sandbox *v1alpha1.Sandbox, template *runtime.RawExtensi
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionResumed)
 		set(v1alpha1.SandboxConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonStopPauseSucceed, "")
 		set(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodReady, "The sandbox is paused")
-		tellService(&status, sandbox)
+		setServiceFQDN(&status, sandbox)
 		return status, nil
 	case clean:
 		recycle.Clean(&status, sandbox.Generation, now)
@@ -123,12 +123,12 @@ func runs(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox, now time.Ti
 	}
 	status.Phase, status.Message = v1alpha1.SandboxRunning, runningMessage
 	set(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, v1alpha1.ReasonPodReady, "")
-	tellService(status, sandbox)
+	setServiceFQDN(status, sandbox)
 }
 
-// tellService tells the name of the Service that the sandbox would have in a cluster. One
-// that has expired has none, and without a spec.service it keeps what it has.
-func tellService(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox) {
+// setServiceFQDN sets the name of the Service that the sandbox would have in a cluster. It clears
+// the name of a sandbox that has expired, and keeps it if spec.service is not set.
+func setServiceFQDN(status *v1alpha1.SandboxStatus, sandbox *v1alpha1.Sandbox) {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionReady)
 	switch wanted := sandbox.Spec.Service; {
 	case ready != nil && ready.Reason == v1alpha1.ReasonSandboxExpired:

@@ -28,7 +28,7 @@ const (
 	resumed
 	// resized: it runs, and gets the resources and the image that its claim asks for.
 	resized
-	// observe: its spec has changed in fields without an effect here, whatever state it is in.
+	// observe: its spec has changed, and only the observed generation has to follow.
 	observe
 	// clean: it is being recycled, and is still as it was.
 	clean
@@ -36,8 +36,8 @@ const (
 	release
 )
 
-// stepOf returns the next step of a sandbox. Where there is nothing else to do, also when the
-// sandbox is paused or has ended, its status still follows the generation of its spec.
+// stepOf returns the next step of a sandbox. If no action is needed, as for a sandbox that is
+// paused or has ended, its status still has to follow the generation of its spec.
 func stepOf(sandbox *v1alpha1.Sandbox, now time.Time) step {
 	next := actionOf(sandbox, now)
 	if next == none && sandbox.DeletionTimestamp == nil && !claims.IsObserved(&sandbox.Status, sandbox.Generation) {
@@ -46,7 +46,7 @@ func stepOf(sandbox *v1alpha1.Sandbox, now time.Time) step {
 	return next
 }
 
-// actionOf returns the next step that changes what a sandbox is.
+// actionOf returns the next step of a sandbox other than observe.
 func actionOf(sandbox *v1alpha1.Sandbox, now time.Time) step {
 	if sandbox.DeletionTimestamp != nil {
 		if controllerutil.ContainsFinalizer(sandbox, v1alpha1.FinalizerSandbox) {
@@ -114,7 +114,7 @@ func pauseStep(sandbox *v1alpha1.Sandbox) step {
 		return pause
 	case !sandbox.Spec.Paused:
 		return resume
-	case v1alpha1.SandboxExpired(sandbox): // and is not expired any more, but paused
+	case v1alpha1.SandboxExpired(sandbox): // its shutdownTime was moved, so it is only paused
 		return pause
 	}
 	return none

@@ -139,7 +139,7 @@ func (c *Controller) write(ctx context.Context, claim *v1alpha1.SandboxClaim, sa
 		return reconcile.Result{}, fmt.Errorf("patching the status of SandboxClaim %s: %w", key, err)
 	}
 	c.pace.written(key, sandboxes)
-	// The claim may have been deleted since, and forgotten before this noted it again.
+	// If the claim was deleted meanwhile, its deletion was handled before written recorded it.
 	switch err := c.client.Get(ctx, key, target, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
 		c.pace.forget(key)

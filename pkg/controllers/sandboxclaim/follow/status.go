@@ -26,8 +26,8 @@ func isFollowed(claim *v1alpha1.SandboxClaim) bool {
 
 // conditionsOf returns what the conditions of a claim that is Completed should be.
 //
-//   - One that has expired keeps what it says, of the generation that it is at: its sandboxes
-//     go because of that.
+//   - One that has expired keeps its conditions, because it has lost its sandboxes by that. Only
+//     their observedGeneration follows.
 //   - Finished, once true, stays as it is, and so does its time. One of the E2B API is
 //     Finished when its sandbox is gone, too: nobody else ends such a claim.
 //   - One that ended with less than it asked for is never ready, and says why it ended.
@@ -62,8 +62,8 @@ func conditionsOf(claim *v1alpha1.SandboxClaim, all []member, now time.Time) []m
 	return conditions
 }
 
-// observe brings the conditions that have a generation to that of a claim, once the status
-// has reached it: nothing else looks at a claim that has expired.
+// observe sets observedGeneration of the conditions that have one to the generation of a claim,
+// once the status has reached it. No other controller updates a claim that has expired.
 func observe(conditions []metav1.Condition, claim *v1alpha1.SandboxClaim) {
 	if claim.Status.ObservedGeneration != claim.Generation {
 		return

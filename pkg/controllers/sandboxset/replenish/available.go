@@ -223,18 +223,19 @@ func refusalOf(err error, name string) string {
 // troubleMemory spaces what is told of trouble. A controller that has forgotten it tells
 // at once.
 type troubleMemory struct {
-	// written is when a status was last written in which one of spacedConditions differed.
+	// written is when a status was last written with a change of one of spacedConditions.
 	written time.Time
 	// reason is that of the last event, and told when that was.
 	reason string
 	told   time.Time
 }
 
-// spacedConditions have messages with counts that each failing sandbox changes.
+// spacedConditions are the conditions whose messages change with each sandbox that fails.
 var spacedConditions = []string{v1alpha1.SetConditionAvailable, v1alpha1.SetConditionScalingLimited}
 
-// spaced returns a status in which spacedConditions stay as they were, where only their
-// reasons and messages differ and that was written lately, and after what time to look again.
+// spaced limits how often a status is written for a reason or message of spacedConditions alone.
+// If one was written a short time ago, it returns a status with these conditions as before, and
+// after what time to look again.
 func (m *troubleMemory) spaced(before, status *v1alpha1.SandboxSetStatus, now time.Time) (*v1alpha1.SandboxSetStatus, time.Duration) {
 	same, differs := status.DeepCopy(), false
 	for _, kind := range spacedConditions {

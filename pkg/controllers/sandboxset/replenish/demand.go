@@ -133,10 +133,10 @@ type claimDemand struct {
 	replicas int
 }
 
-// askingFor returns what claims that ask for one of these names in a namespace, and that
-// are served, wait for, and after what time that may be different without an event; 0 is
-// never. Once these claims wait for most it looks at no more of them: it holds the lock
-// that news of all claims need.
+// askingFor returns what claims wait for that ask for one of these names in a namespace and for
+// which served returns true, and after what time that may change without an event; 0 is never.
+// It stops once they wait for most sandboxes, and more reports that: it holds the lock that the
+// events of all claims need.
 func (w *waitingClaims) askingFor(
 	namespace string, names []string, served func(*v1alpha1.SandboxClaim) bool, most int, now time.Time,
 ) (all []claimDemand, again time.Duration, more bool) {

@@ -78,8 +78,8 @@ type plan struct {
 
 // plan decides.
 //
-//   - Too few, with those that claims wait for: create the missing ones, but none while
-//     those that fail to start use up scaleStrategy.maxUnavailable (see blocked), and no
+//   - Too few, with those that claims wait for: create the missing ones, but not more than
+//     scaleStrategy.maxUnavailable leaves after those that fail to start (see blocked), and no
 //     more than are taken up (see maxUnobserved).
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
 //     was created for claims that waited is left alone for a while (see surgeMemory).

@@ -98,13 +98,15 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	return t, nil
 }
 
-// withoutSet is an error of ResolveSet without the set, which both APIs call otherwise, and
-// whose condition says it.
+// withoutSet unwraps an error of ResolveSet, so that it does not name the set. It becomes the
+// message of a condition of the set, which is a SandboxWarmPool in the other API.
 func withoutSet(err error) error { return cmp.Or(errors.Unwrap(err), err) }
 
-// asHeld returns a set, its revision and its pod template in the text of a revision that is
-// held already and decodes to the same: that of the status first, so that no pool is replaced
-// because its template was only written otherwise.
+// asHeld looks for a SandboxTemplate of the set that holds an earlier revision and decodes to the
+// same as the set, and returns the set, its revision and its resolved template in the text of that
+// one (see podtemplate.AsHeld). It prefers the revision in the status. So a pool is not replaced
+// when its template is only formatted differently. Without such a SandboxTemplate it returns its
+// arguments.
 func (r *revisions) asHeld(
 	set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) (*v1alpha1.SandboxSet, string, *podtemplate.Resolved, error) {
@@ -220,7 +222,7 @@ func validRevision(set *v1alpha1.SandboxSet, found *podtemplate.Resolved) (strin
 		return "", fmt.Errorf("%w: %w", templates.ErrInvalid, err)
 	}
 	if err := found.CheckService(set.Name); err != nil {
-		return "", fmt.Errorf("%w: the template gives each sandbox a Service: %w", templates.ErrInvalid, err)
+		return "", fmt.Errorf("%w: the template has service: true, but %w", templates.ErrInvalid, err)
 	}
 	// Metadata that no sandbox can inherit, say.
 	if _, err := podtemplate.NewSandbox(set, "", found); err != nil {

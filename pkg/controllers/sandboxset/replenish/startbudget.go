@@ -13,36 +13,37 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// scaleStrategy.maxUnavailable is a budget of sandboxes that fail to start, as in
-// OpenKruise: those that cannot start, those that are Pending for too long, and those
-// whose create the cache does not show yet. Healthy ones that are starting do not count,
-// so it is no limit of how fast a pool grows.
+// scaleStrategy.maxUnavailable is a budget of sandboxes that fail to start, as in OpenKruise. It
+// is used up by sandboxes that cannot start, by those that are Pending for too long, and by those
+// that the cache does not show yet. Sandboxes that are starting normally do not count, so the
+// budget does not limit how fast a pool grows.
 
-// The bounds of --max-pending-timeout, which are those of OpenKruise: other values are
-// brought into them.
+// DefaultMaxPendingTimeout is the default of --max-pending-timeout, as in OpenKruise.
+const DefaultMaxPendingTimeout = 50 * time.Second
+
+// The bounds of --max-pending-timeout, as in OpenKruise. Other values are clamped to them.
 const (
-	DefaultMaxPendingTimeout = 50 * time.Second
-	minPendingTimeout        = 15 * time.Second
-	maxPendingTimeout        = 3590 * time.Second
+	minPendingTimeout = 15 * time.Second
+	maxPendingTimeout = 3590 * time.Second
 )
 
-// boundedPendingTimeout returns a --max-pending-timeout within its bounds.
-func boundedPendingTimeout(d time.Duration) time.Duration {
+// clampPendingTimeout returns a --max-pending-timeout within its bounds.
+func clampPendingTimeout(d time.Duration) time.Duration {
 	return min(max(d, minPendingTimeout), maxPendingTimeout)
 }
 
-// blockedStarts are the sandboxes of a pool that use up its budget of failures at start.
+// blockedStarts counts the sandboxes of a pool that fail to start.
 type blockedStarts struct {
-	// failed cannot start, and timedOut are Pending for too long.
+	// failed is how many cannot start, and timedOut how many are Pending for too long.
 	failed, timedOut int
-	// next is after what time there may be one more of the latter; 0 is never.
+	// next is after what time one more may be Pending for too long; 0 is never.
 	next time.Duration
 }
 
 func (b *blockedStarts) total() int { return b.failed + b.timedOut }
 
-// blocked counts the sandboxes of a pool that fail to start. One whose pod waits behind a
-// scheduling gate does not fail: whoever set the gate decides when it starts.
+// blocked counts the sandboxes of a pool that fail to start. A sandbox whose pod waits behind a
+// scheduling gate does not fail: the owner of the gate decides when it starts.
 func (o *observation) blocked(c *poolCounts) blockedStarts {
 	var b blockedStarts
 	for _, sandbox := range c.creating {
@@ -56,7 +57,7 @@ func (o *observation) blocked(c *poolCounts) blockedStarts {
 			continue
 		}
 		since := later(sandbox.CreationTimestamp.Time, v1alpha1.GatesRemovedAt(sandbox))
-		if left := since.Add(boundedPendingTimeout(o.maxPending)).Sub(o.now); left > 0 {
+		if left := since.Add(clampPendingTimeout(o.maxPending)).Sub(o.now); left > 0 {
 			b.next = earlier(b.next, left)
 		} else {
 			b.timedOut++
@@ -65,7 +66,7 @@ func (o *observation) blocked(c *poolCounts) blockedStarts {
 	return b
 }
 
-// startBudget is scaleStrategy.maxUnavailable as a number. limited is whether it is set.
+// startBudget returns scaleStrategy.maxUnavailable as a number, and whether it is set.
 func (o *observation) startBudget() (budget int, limited bool, err error) {
 	limit := o.set.Spec.ScaleStrategy.MaxUnavailable
 	if limit == nil {
@@ -77,8 +78,8 @@ func (o *observation) startBudget() (budget int, limited bool, err error) {
 	return budget, true, nil
 }
 
-// setScalingLimited sets whether sandboxes that fail to start use up the budget. Without a
-// limit that is when all of the pool fail.
+// setScalingLimited sets the condition ScalingLimited: true if the sandboxes that fail to start use
+// up the budget. Without maxUnavailable the budget is all unused sandboxes of the pool.
 func (o *observation) setScalingLimited(status *v1alpha1.SandboxSetStatus, c *poolCounts) {
 	budget, limited, err := o.startBudget()
 	if err != nil || !limited {

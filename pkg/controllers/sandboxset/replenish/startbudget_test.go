@@ -112,11 +112,11 @@ func TestUnseenCreatesUseUpTheBudget(t *testing.T) {
 	}
 }
 
-func TestBoundedPendingTimeout(t *testing.T) {
+func TestClampPendingTimeout(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{
 		-time.Second: 15 * time.Second, 0: 15 * time.Second, time.Minute: time.Minute, 2 * time.Hour: 3590 * time.Second,
 	} {
-		if got := boundedPendingTimeout(given); got != want {
+		if got := clampPendingTimeout(given); got != want {
 			t.Errorf("%s is taken for %s, want %s", given, got, want)
 		}
 	}

@@ -33,14 +33,14 @@ const (
 type slowStarts struct {
 	// replace are those for which another one may do better.
 	replace []*v1alpha1.Sandbox
-	// held is how many have no node because none takes them, or because their pods wait
-	// behind a scheduling gate: another one would wait in the same way.
+	// held is how many are kept although they are slow, because their pods are unschedulable or
+	// wait behind a scheduling gate: another one would wait in the same way.
 	held int
 	// next is after what time there may be more; 0 is never.
 	next time.Duration
 }
 
-// withoutNode are the reasons for which a pod has no node yet.
+// withoutNode are the reasons of the condition PodScheduled of a pod without a node.
 var withoutNode = []string{unschedulable, corev1.PodReasonSchedulingGated, corev1.PodReasonSchedulerError}
 
 // slow returns the sandboxes of a warm pool that have not been ready for too long.
@@ -149,15 +149,15 @@ func (s *setState) noteCompared(pair [2]string, same bool) {
 	s.compared[pair] = same
 }
 
-// tellProgress tells when a warm pool begins to be held because its sandboxes have no
-// node, and when that is over.
+// tellProgress sends an event when slow sandboxes of a warm pool begin to be kept because they have
+// no node, and another one when that is over.
 func (c *Controller) tellProgress(set *v1alpha1.SandboxSet, held int) {
 	var was bool
 	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { was, s.held = s.held, held > 0 })
 	switch {
 	case held > 0 && !was:
 		c.report.event(set, corev1.EventTypeWarning, eventNotProgressing, "Reconciling", fmt.Sprintf(
-			"%d sandboxes have not been ready for %s because no node takes their pods, or scheduling gates hold them; they are kept until they have a node", held, progressDeadline))
+			"%d sandboxes have not been ready for %s because their pods are unschedulable or behind scheduling gates; they are kept until their pods have a node", held, progressDeadline))
 	case held == 0 && was:
 		c.report.event(set, corev1.EventTypeNormal, eventProgressing, "Reconciling", "No sandbox waits for a node for too long any more")
 	}

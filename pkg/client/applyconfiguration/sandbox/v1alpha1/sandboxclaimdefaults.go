@@ -8,10 +8,10 @@ package v1alpha1
 // SandboxClaimDefaultsApplyConfiguration represents a declarative configuration of the SandboxClaimDefaults type for use
 // with apply.
 //
-// SandboxClaimDefaults is what a set gives to claims that do not say it themselves.
+// SandboxClaimDefaults are defaults for the claims that a set serves.
 type SandboxClaimDefaultsApplyConfiguration struct {
-	// lifecycle is that of claims without one. It has no shutdownTime: claims that are made
-	// after it would end at once.
+	// lifecycle is the lifecycle of claims that set none. It must not set shutdownTime: claims
+	// that are created after that time would expire at once.
 	Lifecycle *SandboxClaimLifecycleApplyConfiguration `json:"lifecycle,omitempty"`
 }
 

@@ -14,11 +14,11 @@ import (
 //
 // SandboxSetScaleStrategy says how fast a pool grows, and how far while claims wait.
 type SandboxSetScaleStrategyApplyConfiguration struct {
-	// maxUnavailable is how many sandboxes may fail to start before no more are made: a
-	// number, or a percentage of replicas, rounded up, with those of a burst among the
-	// replicas. Those count that cannot start and those that are Pending for longer than
-	// the controller manager's --max-pending-timeout; healthy ones that are starting do
-	// not. 0 stops the pool from growing. Unset means no limit.
+	// maxUnavailable is how many sandboxes may fail to start before no more are created: a
+	// number, or a percentage of replicas (with those of a burst), rounded up. A sandbox
+	// counts if it cannot start, or if it is Pending for longer than the controller manager's
+	// --max-pending-timeout. Sandboxes that are starting normally do not count. 0 stops the
+	// pool from growing. Unset means no limit.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// burst is how many sandboxes beyond replicas may be made while claims wait for
 	// them: as many as are waited for, and no more than this, from 0 to 10000. Claims

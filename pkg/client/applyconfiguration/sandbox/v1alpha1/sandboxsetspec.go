@@ -51,9 +51,10 @@ type SandboxSetSpecApplyConfiguration struct {
 	// that no sandbox uses any more, for a look at them and for a way back. The oldest
 	// go first. From 0 to 100; 10 where it is not set.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
-	// claimDefaults is what claims of the API of agent-sandbox get that are given a sandbox
-	// of this set and do not say it themselves. It is copied to the claim then, and never to
-	// one that has its sandbox. It has no effect on claims of this API.
+	// claimDefaults are defaults for the claims of the agent-sandbox API that this set serves.
+	// They are copied to a claim when it gets its sandbox, and only to fields that the claim
+	// does not set. A claim that has its sandbox already is not changed. Claims of this API do
+	// not get them.
 	ClaimDefaults *SandboxClaimDefaultsApplyConfiguration `json:"claimDefaults,omitempty"`
 }
 

@@ -10,12 +10,13 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 )
 
-// The times in a claim are by the clock of the server that wrote them, which may differ
-// from this server's. So when a claim began, and for how long the server that created it
-// works at it, is counted from when this server heard of it, as far as it was there. What
-// was stored before that counts only where it is in the past.
+// The times in a claim are by the clock of the server that wrote them, which may differ from
+// the clock of this server. So the start of a claim, and the time for which the server that
+// created it keeps working on it, are counted from when the watch of this server reported that
+// the claim was created. Stored times are used for claims that this server did not see being
+// created, and only if they are in the past.
 
-// storedStart is when a claim began, as it says.
+// storedStart is the start that the claim itself has.
 func storedStart(claim *v1alpha1.SandboxClaim) time.Time {
 	if t := claim.Status.ClaimStartTime; t != nil {
 		return t.Time
@@ -23,10 +24,10 @@ func storedStart(claim *v1alpha1.SandboxClaim) time.Time {
 	return claim.CreationTimestamp.Time
 }
 
-// noteStart notes when a claim began as of its current state, which this server hears of
-// now. What is known stays where a client has removed the start from the status. u.mu is
-// held, or there is no other user of u yet.
-func (u *unfinished) noteStart(claim *v1alpha1.SandboxClaim) {
+// setStart sets u.started for the current state of the claim, which this server has just
+// received. It keeps u.started if the stored start has not changed, or if a client has removed
+// it from the status. u.mu is held, or there is no other user of u yet.
+func (u *unfinished) setStart(claim *v1alpha1.SandboxClaim) {
 	now, stored, first := u.clock.Now(), storedStart(claim), u.started.IsZero()
 	if !first && (claim.Status.ClaimStartTime == nil || stored.Equal(u.stored)) {
 		return
@@ -42,16 +43,16 @@ func (u *unfinished) noteStart(claim *v1alpha1.SandboxClaim) {
 	}
 }
 
-// start is when the claim began, by the clock of this server.
+// start is the start of the claim by the clock of this server.
 func (u *unfinished) start() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.started
 }
 
-// youngUntil is until when the server that created a claim works at it. One that was
-// opened again is of the server that all agree on at once.
-func (w *worker) youngUntil(u *unfinished) time.Time {
+// creatorWorksUntil is the time until which the server that created a claim works on it; after
+// that the server that all agree on does. It is zero for a claim that was reopened.
+func (w *worker) creatorWorksUntil(u *unfinished) time.Time {
 	since := u.created
 	if claim := u.latest(); since.IsZero() && claim != nil {
 		if plan.WasReopened(claim) {

@@ -12,9 +12,9 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// TestClocksOfOtherServers checks, for a claim that is to end after a minute, when this
-// server begins to work at it and when it ends it, if the server that created it, and is
-// gone, had another clock.
+// TestClocksOfOtherServers checks when this server begins to work on a claim with a claimTimeout
+// of a minute, and when it ends the claim, if the server that created it is gone and had
+// another clock.
 func TestClocksOfOtherServers(t *testing.T) {
 	const second = time.Second
 	for name, tc := range map[string]struct {
@@ -112,8 +112,8 @@ func TestStartOfAClaim(t *testing.T) {
 	}
 }
 
-// TestReopenedClaimsAreWorkedAtAtOnce checks that a claim that another server has opened
-// again is no new claim.
+// TestReopenedClaimsAreWorkedAtAtOnce checks that a claim that another server has reopened is
+// not treated as a new claim.
 func TestReopenedClaimsAreWorkedAtAtOnce(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	d.prefers(prefersAll)
@@ -121,6 +121,6 @@ func TestReopenedClaimsAreWorkedAtAtOnce(t *testing.T) {
 	claim.CreationTimestamp.Time = d.clock.Now().Add(-time.Hour)
 	d.Feeds().ClaimChanged(claim)
 	if u := d.worker.known.of(claim.UID); !d.worker.isMine(claim.UID, u) {
-		t.Errorf("works at it after %s", d.worker.youngUntil(u).Sub(d.clock.Now()))
+		t.Errorf("works at it after %s", d.worker.creatorWorksUntil(u).Sub(d.clock.Now()))
 	}
 }
