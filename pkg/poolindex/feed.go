@@ -89,16 +89,6 @@ func (f *Feed) SetDeleted(set *v1alpha1.SandboxSet) {
 	f.index.ForgetPool(PoolOf(set))
 }
 
-// NodesListed takes in all nodes of the cluster, by name, and which of them take pods.
-// Without a list of nodes all sandboxes are alike.
-func (f *Feed) NodesListed(takePods map[string]bool) { f.index.SetNodes(takePods) }
-
-// NodeChanged takes in whether a node takes pods.
-func (f *Feed) NodeChanged(name string, takesPods bool) { f.index.SetNode(name, takesPods) }
-
-// NodeDeleted takes in that a node is gone.
-func (f *Feed) NodeDeleted(name string) { f.index.SetNode(name, false) }
-
 // Available returns the candidate that a sandbox is, if it can be claimed at now:
 // see claims.Available.
 func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {

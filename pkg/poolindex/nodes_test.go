@@ -53,6 +53,12 @@ func TestNodes(t *testing.T) {
 			x.SetNode("n1", false)
 			x.Upsert(onNode("b2", "r2", "n1", 9))
 		}, "b1 a1"},
+		"the last one of a suspended revision changes nodes": {func(x *Index) {
+			x.SetNodes(map[string]bool{"n2": true})
+			x.Remove("ns", "a1", 8)
+			x.Suspend(py, "r1", x.Resumes())
+			x.Upsert(onNode("b1", "r1", "n1", 9))
+		}, "b2 x2 a2"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
