@@ -10,6 +10,7 @@ var (
 	lines     = []string{"./pkg/allocator/queue"}
 	allocator = []string{"./pkg/allocator"}
 	base      = []string{"./registry/sandbox/base"}
+	replenish = []string{"./pkg/controllers/sandboxset/replenish"}
 )
 
 var mutations = []mutation{
@@ -34,13 +35,19 @@ var mutations = []mutation{
 	{"poolindex: empty pools pile up", "pkg/poolindex/pool.go",
 		`len(pl.revisions)+pl.taken == 0 && pl.current == ""`, "false", poolindex, "TestNothingIsLeftBehind"},
 	{"poolindex: the set's revision is not preferred", "pkg/poolindex/pool.go",
-		"if r := pl.revisions[pl.current]; r != nil && !r.suspended {", "if r := pl.revisions[pl.current]; false {", poolindex, "TestTakeOrder"},
+		"case a:\n\t\treturn 1\n", "case a:\n\t\treturn -1\n", poolindex, "TestTakeOrder"},
 	{"poolindex: suspended sandboxes of the set's revision are taken", "pkg/poolindex/pool.go",
-		"r != nil && !r.suspended {\n\t\treturn r", "r != nil {\n\t\treturn r", poolindex, "TestSuspend"},
+		"r != nil && !r.suspended && r.regular", "r != nil && r.regular", poolindex, "TestSuspend"},
 	{"poolindex: what was looked for before news is suspended after it", "pkg/poolindex/suspensions.go",
 		"if s.resumed != asOf {", "if false {", poolindex, "TestSuspend"},
 	{"poolindex: a sandbox that leaves a suspended revision is no news", "pkg/poolindex/entries.go",
 		"return can && (!could || c.Pool != was)", "return (can || could) && c.Pool != was", poolindex, "TestUpsertIntoSuspended"},
+	{"poolindex: sandboxes on cordoned nodes are like others", "pkg/poolindex/nodes.go",
+		"return ns.takePods != nil && ", "return false && ", poolindex, "TestNodes"},
+	{"poolindex: a node that takes pods again is avoided", "pkg/poolindex/nodes.go",
+		"if e.state == available {", "if e.state == available && !takesPods {", poolindex, "TestNodes"},
+	{"poolindex: a sandbox that changes nodes leaves its suspended revision", "pkg/poolindex/entries.go",
+		"if c.Pool == was && c.Revision == e.Revision {", "if c.Pool == was && c.Revision == e.Revision && c.Node == e.Node {", poolindex, "TestNodes"},
 	{"poolindex: locked sandboxes are available", "pkg/claims/spec.go",
 		`sb.Annotations[v1alpha1.AnnotationLock] == "" && `, "", poolindex, "TestAvailable"},
 	{"poolindex: paused sandboxes are available", "pkg/claims/spec.go",
@@ -84,6 +91,8 @@ var mutations = []mutation{
 	{"plan: what failed is made again at once", "pkg/allocator/plan/assess.go",
 		"a.Eligible.CanMake() && a.MayMake && !a.LetsGo()", "a.Eligible.CanMake() && a.MayMake", planner, "TestAssess"},
 
+	{"queue: the order of pools comes before cordoned nodes", "pkg/allocator/queue/hall.go",
+		"if len(open) > 1 { // what", "if false { // what", lines, "TestNodesBeforePreference"},
 	{"queue: newcomers overtake", "pkg/allocator/queue/hall.go",
 		"available > 0 && !h.kept(s.Pool) {", "available > 0 {", lines, "TestNewcomers|TestQueueAtRandom"},
 	{"queue: the order of those who came at once is open", "pkg/allocator/queue/waiter.go",
@@ -267,4 +276,11 @@ var mutations = []mutation{
 		"\t\tx[&list[0]] = index\n", "", base, "TestValueAt"},
 	{"base: a scale that changes nothing takes the field", "registry/sandbox/base/scaleownership.go",
 		"if at >= 0 {", "if at < -1 {", base, "TestScaleOwnership"},
+
+	{"replenish: lost nodes empty a pool at once", "pkg/controllers/sandboxset/replenish/lostnodes.go",
+		"max(len(c.available)-floor, 0), len(available)", "max(len(c.available)-floor, len(available)), len(available)", replenish, "TestPlanOfLostNodes"},
+	{"replenish: what tolerates a cordoned node is replaced without end", "pkg/controllers/sandboxset/replenish/lostnodes.go",
+		"if !found || !sandbox.CreationTimestamp.Time.Before(since) {", "if !found {", replenish, "TestPlanOfLostNodes"},
+	{"replenish: nodes that come back at once cost sandboxes", "pkg/controllers/sandboxset/replenish/lostnodes.go",
+		"left := since.Add(replaceAfter).Sub(o.now)", "left := since.Sub(o.now)", replenish, "TestPlanOfLostNodes"},
 }

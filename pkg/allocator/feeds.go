@@ -15,7 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// Feeds take in what the watches tell of the four kinds. The methods of one kind are
+// Feeds take in what the watches tell of the four kinds, and of nodes. The methods of one kind are
 // called from one goroutine, in the order of its watch; none of the objects is
 // changed. A ...Listed method begins a new picture of all objects of its kind, as of
 // resourceVersion: what is not in it is gone.
@@ -125,6 +125,16 @@ func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinished, types.UID) {
 	}
 	return nil, ""
 }
+
+// NodesListed takes in all nodes of the cluster, by name, and whether they take pods.
+// Sandboxes on other nodes are handed out last from then on.
+func (f *Feeds) NodesListed(takePods map[string]bool) { f.stock.index.SetNodes(takePods) }
+
+// NodeChanged takes in whether a node takes pods.
+func (f *Feeds) NodeChanged(name string, takesPods bool) { f.stock.index.SetNode(name, takesPods) }
+
+// NodeDeleted takes in that a node is gone.
+func (f *Feeds) NodeDeleted(name string) { f.stock.index.SetNode(name, false) }
 
 // SetListed takes in all sets.
 func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {

@@ -20,6 +20,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/memory"
+	"github.com/sandlot-io/sandlot/pkg/nodes"
 	"github.com/sandlot-io/sandlot/pkg/version"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -46,6 +48,8 @@ type allocation struct {
 	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
 	members   *membership
+	// nodes are those of the cluster; nil where there is none.
+	nodes corev1client.NodeInterface
 	// rewriter is nil where nothing says how values are encrypted.
 	rewriter *reencryption.Rewriter
 	running  sync.WaitGroup
@@ -189,6 +193,9 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.resumer.Run(hook) })
 		if a.rewriter != nil {
 			a.running.Go(func() { a.rewriter.Run(hook) })
+		}
+		if a.nodes != nil {
+			a.running.Go(func() { nodes.Watch(hook, a.nodes, a.allocator.Feeds()) })
 		}
 		return nil
 	})

@@ -48,6 +48,14 @@ func (c *cluster) core() corev1client.CoreV1Interface {
 	return c.client.CoreV1()
 }
 
+// nodes returns nil where there is no cluster.
+func (c *cluster) nodes() corev1client.NodeInterface {
+	if c == nil {
+		return nil
+	}
+	return c.client.CoreV1().Nodes()
+}
+
 // newGate returns the way to the dry runs of pods, or nil where there is no cluster.
 func (c *cluster) newGate() *podvalidation.Gate {
 	if c == nil {

@@ -243,6 +243,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, podtemplat
 		return nil, nil, err
 	}
 	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
+	s.allocation.nodes = cluster.nodes()
 	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members); err != nil {
 		return nil, nil, err
 	}

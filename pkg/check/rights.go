@@ -77,6 +77,7 @@ var needed = map[string][]right{
 		{resource: "resourcequotas", verbs: read},
 		{resource: "resourcequotas", subresource: "status", verbs: []string{"update"}},
 		{resource: "podtemplates", verbs: []string{"get"}},
+		{resource: "nodes", verbs: follow, choice: noNodes},
 		{resource: "persistentvolumes", verbs: []string{"get"}},
 		{resource: "persistentvolumeclaims", verbs: []string{"get"}},
 	},
@@ -96,6 +97,7 @@ var needed = map[string][]right{
 		{resource: "pods", subresource: "resize", verbs: []string{"patch"}},
 		{resource: "persistentvolumeclaims", verbs: []string{"get"}},
 		{resource: "persistentvolumeclaims", verbs: []string{"create"}, choice: byNamespace},
+		{resource: "nodes", verbs: follow, choice: noNodes},
 		{resource: "services", verbs: keep},
 		{group: "networking.k8s.io", resource: "networkpolicies", verbs: keep},
 		{resource: "namespaces", verbs: []string{"get"}},
@@ -126,6 +128,8 @@ const (
 	// ownKeys is the choice to encrypt with keys of one's own, and ownBoth to do both.
 	ownKeys = "or look after the keys of the store yourself: docs/encryption.md, Keys of your own"
 	ownBoth = "or look after certificates and the keys of the store yourself: docs/certificates.md and docs/encryption.md"
+	// noNodes is the choice to treat sandboxes alike whatever their nodes.
+	noNodes = "or do without regard for cordoned and lost nodes: docs/scaling.md, Nodes that take no pods"
 	// noMetrics is the choice to have no metrics of the controllers, which they give to no one
 	// of whom they cannot ask.
 	noMetrics = "or do without the metrics of the controllers"

@@ -127,10 +127,10 @@ func TestEverythingAtOnce(t *testing.T) {
 	for me := range uint64(8) {
 		working.Go(func() {
 			for i := range uint64(500) {
-				c := Candidate{Pool: py, Name: fmt.Sprint("sb-", i%16), ResourceVersion: i, Revision: fmt.Sprint("r", i%3)}
+				c := Candidate{Pool: py, Name: fmt.Sprint("sb-", i%16), ResourceVersion: i, Revision: fmt.Sprint("r", i%3), Node: fmt.Sprint("n", i%2)}
 				index.Upsert(c)
 				index.SetCurrent(py, c.Revision)
-				index.Peek(py, 3)
+				peek(index, py, 3)
 				index.Suspend(py, c.Revision, index.Resumes())
 				index.Suspended(py)
 				cs := index.Take(py, 3)
@@ -151,6 +151,12 @@ func TestEverythingAtOnce(t *testing.T) {
 			}
 		})
 	}
+	working.Go(func() { // one goroutine tells of nodes
+		index.SetNodes(map[string]bool{"n0": true})
+		for i := range 500 {
+			index.SetNode("n1", i%2 == 0)
+		}
+	})
 	working.Wait()
 	index.Retain(func(_, _ string) bool { return false }, 1000)
 	index.ForgetPool(py)

@@ -21,6 +21,7 @@ func (es *entries) upsert(c Candidate) bool {
 	if e == nil {
 		e = &entry{Candidate: c}
 		es.byKey[c.key()] = e
+		es.pools.nodes.enter(e)
 		return es.pools.enqueue(e, false)
 	}
 	if c.ResourceVersion <= e.heardOf() {
@@ -33,9 +34,26 @@ func (es *entries) upsert(c Candidate) bool {
 		e.news = &news{candidate: c}
 		return false
 	default:
-		e.Candidate = c
+		es.become(e, c)
 		return es.pools.enqueue(e, false)
 	}
+}
+
+// become takes in what a sandbox is now, and which queue it is in stays as it is.
+func (es *entries) become(e *entry, c Candidate) {
+	if c.Node == e.Node {
+		e.Candidate = c
+		return
+	}
+	es.pools.nodes.leave(e)
+	e.Candidate = c
+	es.pools.nodes.enter(e)
+}
+
+// forget drops an entry that is in no queue.
+func (es *entries) forget(e *entry) {
+	es.pools.nodes.leave(e)
+	delete(es.byKey, e.key())
 }
 
 // update is upsert for a sandbox that is available already. It keeps its place in the
@@ -43,12 +61,13 @@ func (es *entries) upsert(c Candidate) bool {
 func (es *entries) update(e *entry, c Candidate) bool {
 	was := e.Pool
 	if c.Pool == was && c.Revision == e.Revision {
-		e.ResourceVersion = c.ResourceVersion
+		es.become(e, c)
+		es.pools.move(e)
 		return false
 	}
 	could := es.pools.dequeue(e)
 	es.pools.dropIfEmpty(was)
-	e.Candidate = c
+	es.become(e, c)
 	can := es.pools.enqueue(e, false)
 	return can && (!could || c.Pool != was)
 }
@@ -67,7 +86,7 @@ func (es *entries) remove(key entryKey, resourceVersion uint64) {
 		es.pools.dequeue(e)
 		es.pools.dropIfEmpty(e.Pool)
 	}
-	delete(es.byKey, key)
+	es.forget(e)
 }
 
 // take makes an available entry taken; its pool stays.
@@ -93,9 +112,9 @@ func (es *entries) spend(c Candidate, resourceVersion uint64) {
 	switch {
 	case n == nil || n.candidate.ResourceVersion < e.ResourceVersion: // nothing new
 	case n.gone:
-		delete(es.byKey, c.key())
+		es.forget(e)
 	case n.candidate.ResourceVersion > e.ResourceVersion:
-		e.Candidate = n.candidate
+		es.become(e, n.candidate)
 		es.pools.enqueue(e, false)
 	}
 }
@@ -111,9 +130,9 @@ func (es *entries) release(c Candidate) {
 	e.news = nil
 	switch {
 	case n != nil && n.gone:
-		delete(es.byKey, c.key())
+		es.forget(e)
 	case n != nil:
-		e.Candidate = n.candidate
+		es.become(e, n.candidate)
 		fallthrough
 	default:
 		es.pools.enqueue(e, true)
@@ -138,6 +157,8 @@ type Candidate struct {
 	ResourceVersion uint64
 	// Revision of the pool's template that it was made from.
 	Revision string
+	// Node that it runs on; empty if that is not known.
+	Node string
 }
 
 func (c Candidate) key() entryKey { return entryKey{c.Pool.Namespace, c.Name} }
@@ -148,6 +169,7 @@ type entryKey struct{ namespace, name string }
 type entry struct {
 	Candidate
 	state   state
+	avoided bool          // whether queue is one of those that are taken last
 	queue   *list.List    // while available
 	element *list.Element // in queue
 	news    *news         // what the feed reported while it was taken

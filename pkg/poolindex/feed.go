@@ -102,6 +102,7 @@ func Available(sb *v1alpha1.Sandbox, now time.Time) (Candidate, bool) {
 		Name:            sb.Name,
 		ResourceVersion: parseVersion(sb.ResourceVersion),
 		Revision:        sb.Labels[v1alpha1.LabelTemplateHash],
+		Node:            sb.Status.NodeName,
 	}, true
 }
 

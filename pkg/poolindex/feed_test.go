@@ -301,7 +301,7 @@ func TestSets(t *testing.T) {
 	}
 	expect := func(after, want string) {
 		t.Helper()
-		if got := names(index.Peek(py, 10)); got != want {
+		if got := names(peek(index, py, 10)); got != want {
 			t.Errorf("after %s: %q, want %q", after, got, want)
 		}
 	}

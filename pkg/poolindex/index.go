@@ -116,9 +116,15 @@ func (x *Index) Prefer(prefers func(namespace, name string) bool) {
 }
 
 // Take hands out up to n available sandboxes, those of the newest revision
-// first and within a revision the preferred one that waited longest. Each is the
-// caller's alone until it is answered with Bound, Discard or Release.
-func (x *Index) Take(p Pool, n int) []Candidate {
+// first and within a revision the preferred one that waited longest. Those on nodes
+// that take no pods come after all others. Each is the caller's alone until it is
+// answered with Bound, Discard or Release.
+func (x *Index) Take(p Pool, n int) []Candidate { return x.take(p, n, true) }
+
+// TakeRegular is Take without the sandboxes on nodes that take no pods.
+func (x *Index) TakeRegular(p Pool, n int) []Candidate { return x.take(p, n, false) }
+
+func (x *Index) take(p Pool, n int, avoided bool) []Candidate {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	pl := x.pools.byKey[p]
@@ -127,24 +133,29 @@ func (x *Index) Take(p Pool, n int) []Candidate {
 	}
 	taking := make([]Candidate, 0, min(n, pl.available))
 	for len(taking) < n && pl.available > 0 {
-		taking = append(taking, x.entries.take(pl.newest().next()))
+		e := pl.newest().next()
+		if e.avoided && !avoided {
+			break
+		}
+		taking = append(taking, x.entries.take(e))
 	}
 	return taking
 }
 
-// Peek returns what Take would return, and takes nothing.
-func (x *Index) Peek(p Pool, n int) []Candidate {
+// PeekRegular returns what TakeRegular would return, and takes nothing.
+func (x *Index) PeekRegular(p Pool, n int) []Candidate { return x.peek(p, n, false) }
+
+// PeekAvoided returns what Take would return beyond the regular sandboxes, if it were
+// asked for n more than those, and takes nothing.
+func (x *Index) PeekAvoided(p Pool, n int) []Candidate { return x.peek(p, n, true) }
+
+func (x *Index) peek(p Pool, n int, avoided bool) []Candidate {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	pl := x.pools.byKey[p]
-	if pl == nil {
-		return nil
+	if pl := x.pools.byKey[p]; pl != nil {
+		return pl.peek(nil, n, avoided)
 	}
-	var peeked []Candidate
-	for _, r := range pl.byAge() {
-		peeked = r.peek(peeked, n)
-	}
-	return peeked
+	return nil
 }
 
 // Bound answers that the taken sandboxes were claimed at resourceVersion.

@@ -19,6 +19,7 @@ func fleet(n int) []Candidate {
 			Name:            fmt.Sprintf("code-interpreter-3-%05d", i),
 			ResourceVersion: uint64(i + 1),
 			Revision:        fmt.Sprint("6d5f9c7b", 84),
+			Node:            fmt.Sprint("ip-10-0-13-", i%256, ".eu-central-1.compute.internal"),
 		})
 	}
 	return cs
@@ -44,6 +45,7 @@ func perSandbox(n int, withStrings bool) float64 {
 		cs = fleet(n)
 	}
 	x := New()
+	x.SetNodes(map[string]bool{})
 	for _, c := range cs {
 		x.Upsert(c)
 	}

@@ -60,7 +60,9 @@ type world struct {
 	// suspended are revisions, each of which has a sandbox that is queued.
 	suspended map[poolRevision]bool
 	resumed   uint64 // calls of Resume
-	failure   error
+	// takePods are the nodes that take pods; nil until nodes are listed.
+	takePods map[string]bool
+	failure  error
 }
 
 type poolRevision struct {
@@ -96,6 +98,7 @@ var (
 		{Namespace: "two", Name: "py", UID: "4"}, {Namespace: "two", Name: "py", UID: "5"}, {Namespace: "two", Name: "js", UID: "6"},
 	}
 	modelRevisions = []string{"r1", "r2", "r3"}
+	modelNodes     = []string{"", "n1", "n2", "n3"}
 )
 
 func newWorld(seed uint64) *world {
@@ -121,7 +124,7 @@ func (w *world) step() string {
 	switch n := w.rand.IntN(100); {
 	case n < 30:
 		w.version++
-		c := Candidate{Pool: pick(w, modelPools), Name: key.name, ResourceVersion: w.version, Revision: pick(w, modelRevisions)}
+		c := Candidate{Pool: pick(w, modelPools), Name: key.name, ResourceVersion: w.version, Revision: pick(w, modelRevisions), Node: pick(w, modelNodes)}
 		for c.Pool.Namespace != key.namespace {
 			c.Pool = pick(w, modelPools)
 		}
@@ -146,9 +149,11 @@ func (w *world) step() string {
 		}
 		w.remove(key, b, old)
 		return fmt.Sprint("late remove ", key, old)
-	case n < 59:
+	case n < 57:
+		return w.changeNodes()
+	case n < 60:
 		return w.suspend(poolRevision{pick(w, modelPools), pick(w, modelRevisions)})
-	case n < 61:
+	case n < 62:
 		return w.resume()
 	case n < 77:
 		return w.take(pick(w, modelPools), w.rand.IntN(5))
@@ -244,12 +249,47 @@ func (w *world) resume() string {
 	return fmt.Sprint("resume ", namespace)
 }
 
+// changeNodes lists all nodes, or changes one.
+func (w *world) changeNodes() string {
+	if w.takePods == nil || w.rand.IntN(4) == 0 {
+		w.takePods = map[string]bool{}
+		for _, name := range modelNodes[1:] {
+			if w.rand.IntN(4) > 0 { // the others are gone
+				w.takePods[name] = w.rand.IntN(2) > 0
+			}
+		}
+		w.index.SetNodes(maps.Clone(w.takePods))
+		return fmt.Sprint("list nodes ", w.takePods)
+	}
+	name, takes := pick(w, modelNodes[1:]), w.rand.IntN(2) > 0
+	w.takePods[name] = takes
+	w.index.SetNode(name, takes)
+	return fmt.Sprint("change node ", name, takes)
+}
+
+func (w *world) avoided(c Candidate) bool {
+	return w.takePods != nil && c.Node != "" && !w.takePods[c.Node]
+}
+
 func (w *world) take(p Pool, n int) string {
-	peeked := w.index.Peek(p, n)
-	want := min(n, w.stock(p))
-	cs := w.index.Take(p, n)
+	peeked := peek(w.index, p, n)
+	want, regular := min(n, w.stock(p)), w.regular(p)
+	var cs []Candidate
+	if w.rand.IntN(4) == 0 {
+		if peeked = w.index.PeekRegular(p, n); want > regular {
+			want = regular
+		}
+		cs = w.index.TakeRegular(p, n)
+	} else {
+		cs = w.index.Take(p, n)
+	}
 	if len(cs) != want {
-		w.fail("Take(%v, %d) hands out %v, want %d of them", p, n, cs, want)
+		w.fail("%d are taken of %v: %v, want %d of them", n, p, cs, want)
+	}
+	for i, c := range cs {
+		if w.avoided(c) != (i >= regular) {
+			w.fail("%d are taken of %v, of which %d are on nodes that take pods: %v", n, p, regular, cs)
+		}
 	}
 	if diff := cmp.Diff(peeked, cs); diff != "" && len(peeked)+len(cs) > 0 {
 		w.fail("Peek(%v, %d) and Take (-peeked +taken):\n%s", p, n, diff)
@@ -330,6 +370,17 @@ func (w *world) stock(p Pool) int {
 	n := 0
 	for _, b := range w.boxes {
 		if w.available(b) && b.news.Pool == p {
+			n++
+		}
+	}
+	return n
+}
+
+// regular is how much of the stock is not on nodes that take no pods.
+func (w *world) regular(p Pool) int {
+	n := 0
+	for _, b := range w.boxes {
+		if w.available(b) && b.news.Pool == p && !w.avoided(b.news) {
 			n++
 		}
 	}

@@ -22,15 +22,15 @@ func (pl *pool) empty() bool {
 	return len(pl.revisions)+pl.taken == 0 && pl.current == ""
 }
 
-// enqueue queues an entry, as the next one of its revision or as the last, and
+// enqueue queues an entry in its place, as the next one there or as the last, and
 // reports whether it can be taken.
-func (pl *pool) enqueue(e *entry, preferred, next bool) bool {
+func (pl *pool) enqueue(e *entry, to place, next bool) bool {
 	r := pl.revisions[e.Revision]
 	if r == nil {
-		r = &revision{preferred: list.New(), others: list.New(), rank: pl.nextRank()}
+		r = &revision{rank: pl.nextRank()}
 		pl.revisions[e.Revision] = r
 	}
-	r.put(e, preferred, next)
+	r.put(e, to, next)
 	pl.count(r, 1)
 	return !r.suspended
 }
@@ -44,6 +44,13 @@ func (pl *pool) dequeue(e *entry) bool {
 		delete(pl.revisions, e.Revision)
 	}
 	return !r.suspended
+}
+
+// move queues an entry anew, in another place of its revision.
+func (pl *pool) move(e *entry, to place) {
+	r := pl.revisions[e.Revision]
+	r.remove(e)
+	r.put(e, to, false)
 }
 
 // count adds n to the number of sandboxes that r is counted in.
@@ -73,28 +80,36 @@ func (pl *pool) resume() {
 }
 
 // newest returns the revision to take from; something of the pool must be
-// available.
+// available. One with nothing but avoided sandboxes comes after all others.
 func (pl *pool) newest() *revision {
-	if r := pl.revisions[pl.current]; r != nil && !r.suspended {
+	if r := pl.revisions[pl.current]; r != nil && !r.suspended && r.regular.len() > 0 {
 		return r
 	}
-	return slices.MaxFunc(pl.takable(), byRank)
+	return slices.MaxFunc(pl.takable(), func(a, b *revision) int {
+		return cmp.Or(cmp.Compare(min(a.regular.len(), 1), min(b.regular.len(), 1)), pl.byAge(a, b))
+	})
 }
 
-// byAge returns the revisions in the order in which Take empties them.
-func (pl *pool) byAge() []*revision {
+// byAge compares revisions: the newer is greater.
+func (pl *pool) byAge(a, b *revision) int {
+	switch pl.revisions[pl.current] {
+	case a:
+		return 1
+	case b:
+		return -1
+	}
+	return cmp.Compare(a.rank, b.rank)
+}
+
+// peek appends the candidates that are next to be taken of the regular or the avoided
+// ones, until there are n in all.
+func (pl *pool) peek(peeked []Candidate, n int, avoided bool) []Candidate {
 	all := pl.takable()
-	slices.SortFunc(all, func(a, b *revision) int {
-		current := pl.revisions[pl.current]
-		switch {
-		case a == current:
-			return -1
-		case b == current:
-			return 1
-		}
-		return byRank(b, a)
-	})
-	return all
+	slices.SortFunc(all, func(a, b *revision) int { return pl.byAge(b, a) })
+	for _, r := range all {
+		peeked = r.of(avoided).peek(peeked, n)
+	}
+	return peeked
 }
 
 // takable returns the revisions that are not suspended, in no order. There are as
@@ -117,33 +132,37 @@ func (pl *pool) nextRank() uint64 {
 	return highest + 1
 }
 
-// revision queues the available sandboxes of one template revision, those that
-// this server prefers apart from those that other servers do.
+// place is where an entry is queued.
+type place struct {
+	preferred bool // by this server
+	avoided   bool // taken when the pool has no others
+}
+
+// revision queues the available sandboxes of one template revision.
 type revision struct {
-	preferred *list.List // taken from the front: the one that waited longest
-	others    *list.List // taken from the back: far from where their server takes
+	regular queues
+	// avoided are on nodes that take no pods, see nodes.
+	avoided queues
 	// rank grows with every revision that appears in a pool.
 	rank uint64
 	// suspended revisions keep their sandboxes: see suspensions.
 	suspended bool
 }
 
-func byRank(a, b *revision) int { return cmp.Compare(a.rank, b.rank) }
+func (r *revision) len() int { return r.regular.len() + r.avoided.len() }
 
-func (r *revision) len() int { return r.preferred.Len() + r.others.Len() }
+// of returns the queues of the regular or the avoided sandboxes.
+func (r *revision) of(avoided bool) *queues {
+	if avoided {
+		return &r.avoided
+	}
+	return &r.regular
+}
 
-// put queues an entry, as the next one of its kind or as the last. Of the others,
-// the last to come is the next to be taken.
-func (r *revision) put(e *entry, preferred, next bool) {
-	e.queue = r.others
-	if preferred {
-		e.queue = r.preferred
-	}
-	if next && preferred {
-		e.element = e.queue.PushFront(e)
-	} else {
-		e.element = e.queue.PushBack(e)
-	}
+// put queues an entry, as the next one of its place or as the last.
+func (r *revision) put(e *entry, to place, next bool) {
+	e.avoided = to.avoided
+	r.of(to.avoided).put(e, to.preferred, next)
 }
 
 func (r *revision) remove(e *entry) {
@@ -152,35 +171,66 @@ func (r *revision) remove(e *entry) {
 }
 
 // next returns the entry to take; the revision must not be empty.
-func (r *revision) next() *entry {
-	el := r.preferred.Front()
+func (r *revision) next() *entry { return r.of(r.regular.len() == 0).next() }
+
+// sort queues all entries anew, each in its place.
+func (r *revision) sort(placeOf func(*entry) place) {
+	for _, e := range append(r.regular.clear(), r.avoided.clear()...) {
+		r.put(e, placeOf(e), false)
+	}
+}
+
+// queues are sandboxes, those that this server prefers apart from those that other
+// servers do.
+type queues struct {
+	preferred list.List // taken from the front: the one that waited longest
+	others    list.List // taken from the back: far from where their server takes
+}
+
+func (q *queues) len() int { return q.preferred.Len() + q.others.Len() }
+
+// put queues an entry, as the next one of its kind or as the last. Of the others,
+// the last to come is the next to be taken.
+func (q *queues) put(e *entry, preferred, next bool) {
+	e.queue = &q.others
+	if preferred {
+		e.queue = &q.preferred
+	}
+	if next && preferred {
+		e.element = e.queue.PushFront(e)
+	} else {
+		e.element = e.queue.PushBack(e)
+	}
+}
+
+// next returns the entry to take; there must be one.
+func (q *queues) next() *entry {
+	el := q.preferred.Front()
 	if el == nil {
-		el = r.others.Back()
+		el = q.others.Back()
 	}
 	return el.Value.(*entry)
 }
 
 // peek appends the candidates that are next to be taken, until there are n in all.
-func (r *revision) peek(peeked []Candidate, n int) []Candidate {
-	for el := r.preferred.Front(); el != nil && len(peeked) < n; el = el.Next() {
+func (q *queues) peek(peeked []Candidate, n int) []Candidate {
+	for el := q.preferred.Front(); el != nil && len(peeked) < n; el = el.Next() {
 		peeked = append(peeked, el.Value.(*entry).Candidate)
 	}
-	for el := r.others.Back(); el != nil && len(peeked) < n; el = el.Prev() {
+	for el := q.others.Back(); el != nil && len(peeked) < n; el = el.Prev() {
 		peeked = append(peeked, el.Value.(*entry).Candidate)
 	}
 	return peeked
 }
 
-// sort queues all entries anew, by whether this server prefers them.
-func (r *revision) sort(prefers func(*entry) bool) {
-	var all []*entry
-	for _, queue := range []*list.List{r.preferred, r.others} {
+// clear empties the queues, and returns what was in them, in order.
+func (q *queues) clear() []*entry {
+	all := make([]*entry, 0, q.len())
+	for _, queue := range []*list.List{&q.preferred, &q.others} {
 		for el := queue.Front(); el != nil; el = el.Next() {
 			all = append(all, el.Value.(*entry))
 		}
 		queue.Init()
 	}
-	for _, e := range all {
-		r.put(e, prefers(e), false)
-	}
+	return all
 }

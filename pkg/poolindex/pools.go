@@ -11,6 +11,7 @@ type pools struct {
 	// prefers selects the sandboxes that this server takes before the others; nil
 	// selects all.
 	prefers func(namespace, name string) bool
+	nodes   nodes
 }
 
 // ensure returns the pool p, added if it is new.
@@ -30,11 +31,11 @@ func (ps *pools) dropIfEmpty(p Pool) {
 	}
 }
 
-// enqueue makes an entry available, as the next one of its revision or as the last,
+// enqueue makes an entry available, as the next one of its place or as the last,
 // and reports whether it can be taken.
 func (ps *pools) enqueue(e *entry, next bool) bool {
 	e.state = available
-	return ps.ensure(e.Pool).enqueue(e, ps.preferred(e), next)
+	return ps.ensure(e.Pool).enqueue(e, ps.placeOf(e), next)
 }
 
 // dequeue takes an available entry out of its queue, and reports whether it could be
@@ -46,6 +47,13 @@ func (ps *pools) dequeue(e *entry) bool {
 		ps.unsuspend(e.Pool)
 	}
 	return could
+}
+
+// move queues an available entry anew if it belongs into another queue of its revision.
+func (ps *pools) move(e *entry) {
+	if avoided := ps.nodes.avoids(e.Node); avoided != e.avoided {
+		ps.byKey[e.Pool].move(e, ps.placeOf(e))
+	}
 }
 
 // suspend notes that a pool has a suspended revision.
@@ -84,15 +92,19 @@ func (ps *pools) answered(p Pool) {
 	ps.dropIfEmpty(p)
 }
 
-func (ps *pools) preferred(e *entry) bool {
-	return ps.prefers == nil || ps.prefers(e.Pool.Namespace, e.Name)
+// placeOf returns where an entry is to be queued.
+func (ps *pools) placeOf(e *entry) place {
+	return place{
+		preferred: ps.prefers == nil || ps.prefers(e.Pool.Namespace, e.Name),
+		avoided:   ps.nodes.avoids(e.Node),
+	}
 }
 
-// sort queues all entries anew, by whether this server prefers them.
+// sort queues all entries anew, each in its place.
 func (ps *pools) sort() {
 	for _, pl := range ps.byKey {
 		for _, r := range pl.revisions {
-			r.sort(ps.preferred)
+			r.sort(ps.placeOf)
 		}
 	}
 }

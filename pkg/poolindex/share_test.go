@@ -62,12 +62,12 @@ func TestPreferredFirst(t *testing.T) {
 
 	// The preferred in their order, then the others from the far end.
 	const want = "b d e f c a"
-	if got := names(x.Peek(p, 9)); got != want {
+	if got := names(peek(x, p, 9)); got != want {
 		t.Errorf("Peek shows %s, want %s", got, want)
 	}
 	taken := x.Take(p, 5)
 	x.Release(taken)
-	if got := names(x.Peek(p, 9)); got != want {
+	if got := names(peek(x, p, 9)); got != want {
 		t.Errorf("after a Release, Peek shows %s, want %s", got, want)
 	}
 	if got := names(x.Take(p, 9)); got != want {

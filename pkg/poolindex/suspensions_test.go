@@ -104,7 +104,7 @@ func TestSuspend(t *testing.T) {
 // mustHandOut fails unless those sandboxes, in that order, are what py has.
 func mustHandOut(t *testing.T, x *Index, want string) []Candidate {
 	t.Helper()
-	if got := names(x.Peek(py, 9)); got != want {
+	if got := names(peek(x, py, 9)); got != want {
 		t.Errorf("Peek() shows %q, want %q", got, want)
 	}
 	n, depth := x.Available(py), x.Depths()[py]
@@ -217,7 +217,7 @@ func TestSetMadeAgain(t *testing.T) {
 	if x.Suspended(after) || !x.Suspended(before) {
 		t.Error("the same revision of the new set is suspended, or not that of the deleted set")
 	}
-	if got := names(x.Peek(after, 9)) + "," + names(x.Peek(before, 9)); got != "b," {
+	if got := names(peek(x, after, 9)) + "," + names(peek(x, before, 9)); got != "b," {
 		t.Errorf("the new set and the deleted one have %q", got)
 	}
 	x.Resume("ns", func(p Pool) bool { return p == after })

@@ -257,19 +257,35 @@ func (h *hall) from(open []supply, n int, atOnce bool) []poolindex.Candidate {
 		return nil
 	}
 	var taken []poolindex.Candidate
-	for _, s := range inOrder(open) {
-		if more := h.index.Take(s.Pool, min(s.most, n-len(taken))); taken == nil {
+	if len(open) > 1 { // what is on nodes that take no pods comes last, whatever its pool
+		taken = takeFrom(inOrder(open), n, taken, h.index.TakeRegular)
+	}
+	taken = takeFrom(open, n, taken, h.index.Take)
+	if atOnce && len(taken) < n { // the feed took some away in between
+		h.index.Release(taken)
+		return nil
+	}
+	return taken
+}
+
+// takeFrom adds to what was taken what take hands out of pools, in their order, until there
+// are n.
+func takeFrom(
+	open []supply, n int, taken []poolindex.Candidate, take func(poolindex.Pool, int) []poolindex.Candidate,
+) []poolindex.Candidate {
+	for i := range open {
+		s := &open[i]
+		most := min(s.most, n-len(taken))
+		if most <= 0 {
+			continue
+		}
+		more := take(s.Pool, most)
+		s.most -= len(more)
+		if taken == nil {
 			taken = more // the usual case: all of one pool
 		} else {
 			taken = append(taken, more...)
 		}
-		if len(taken) >= n {
-			return taken
-		}
-	}
-	if atOnce { // the feed took some away in between
-		h.index.Release(taken)
-		return nil
 	}
 	return taken
 }

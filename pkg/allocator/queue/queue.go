@@ -151,8 +151,12 @@ func (q *Queue) Peek(sources []Source, n int) []poolindex.Candidate {
 	h := q.of(sources[0].Pool.Namespace)
 	defer h.mu.Unlock()
 	var peeked []poolindex.Candidate
-	for _, s := range inOrder(h.unclaimed(sources)) {
-		peeked = append(peeked, q.index.Peek(s.Pool, n-len(peeked))...)
+	free := inOrder(h.unclaimed(sources))
+	for _, s := range free {
+		peeked = append(peeked, q.index.PeekRegular(s.Pool, n-len(peeked))...)
+	}
+	for _, s := range free {
+		peeked = append(peeked, q.index.PeekAvoided(s.Pool, n-len(peeked))...)
 	}
 	return peeked
 }

@@ -38,6 +38,10 @@ type caches struct {
 	surging interface {
 		Surging(namespace, name string) ([]*v1alpha1.SandboxSet, error)
 	}
+	// nodes finds the sandboxes of pools on a node.
+	nodes interface {
+		OnNode(name string) ([]*v1alpha1.Sandbox, error)
+	}
 }
 
 // pooled returns the sandboxes in the pool of a set. What only bears the UID of the set, in

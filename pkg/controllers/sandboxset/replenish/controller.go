@@ -52,6 +52,7 @@ type Controller struct {
 	demand    *demand
 	writer    *writer
 	watches   *watches
+	nodes     *nodeStates
 	report    *reporter
 }
 
@@ -69,6 +70,7 @@ func New(c client.Client, clk clock.PassiveClock, o Options) *Controller {
 		demand:    &demand{client: c, caches: cached, claims: claims},
 		writer:    &writer{client: c, clock: clk, states: states, report: report, workers: o.Workers, concurrency: o.RefillConcurrency},
 		watches:   &watches{clock: clk, caches: cached, states: states, claims: claims},
+		nodes:     newNodeStates(clk, cached),
 	}
 }
 
@@ -97,9 +99,14 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
+	onNodes, err := index.NewPooledByNode(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
 	*c.caches = caches{
 		sandboxes: sandboxes, templates: revisionTemplates,
 		setUsers: setUsers, sandboxUsers: sandboxUsers, surging: surging,
+		nodes: onNodes,
 	}
 	if c.options.Events {
 		c.report.recorder = mgr.GetEventRecorder(c.Name())
@@ -113,7 +120,10 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&v1alpha1.SandboxTemplate{}, setUsers.Events(enqueue)).
 		Watches(&v1alpha1.SandboxTemplate{}, c.watches.templates())
 	if c.options.Lookup.Cluster {
-		b = b.Watches(&corev1.PodTemplate{}, setUsers.Events(enqueue))
+		if err := c.nodes.watchNodes(mgr); err != nil {
+			return err
+		}
+		b = b.Watches(&corev1.PodTemplate{}, setUsers.Events(enqueue)).WatchesRawSource(c.nodes.source())
 	}
 	return b.Complete(c)
 }

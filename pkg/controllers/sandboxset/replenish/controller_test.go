@@ -68,6 +68,7 @@ func TestController(t *testing.T) {
 		"recreate":                         testRecreate,
 		"on replenish":                     testOnReplenish,
 		"not progressing":                  testNotProgressing,
+		"lost node":                        testLostNode,
 		"sandboxes that cannot start":      testCannotStart,
 		"holds each revision":              testHoldsEachRevision,
 		"refers and patches":               testRefersAndPatches,

@@ -18,6 +18,9 @@
 //  5. decides what to create and to remove (plan.go, values in, values out);
 //  6. does so, and writes the status (status.go) if it changed (write.go).
 //
+// What is on nodes that take no pods (nodes.go) is replaced (lostnodes.go), as far as a
+// roll-out would go.
+//
 // What it remembers of a set from one reconcile to the next is in state.go; the events
 // that change that, and begin a reconcile, are in watches.go.
 //

@@ -50,6 +50,8 @@ type observation struct {
 	maxPending time.Duration
 	// refusal is the server's answer to the create of a sandbox, see refusalOf.
 	refusal string
+	// nodes is what of the pool is on nodes that take no pods.
+	nodes nodeTrouble
 }
 
 // delays are why a plan has to wait, and for how long.
@@ -74,6 +76,10 @@ type plan struct {
 	slow      sets.Set[types.UID]
 	held      int
 	slowAfter time.Duration
+	// lost are those of remove whose nodes take no pods, and lostAfter after what time there
+	// may be more.
+	lost      sets.Set[types.UID]
+	lostAfter time.Duration
 }
 
 // plan decides.
@@ -84,6 +90,7 @@ type plan struct {
 //   - Too many: remove the surplus, the least useful first (see leastUseful). What
 //     was created for claims that waited is left alone for a while (see surgeMemory).
 //   - Older revision: replace (see outdated).
+//   - On a node that takes no pods: replace (see onLostNodes), once nothing is outdated.
 //   - A warm pool's is not ready for too long: replace (see slow).
 //   - No sandbox of the target revision can be created: create none, and keep the
 //     older ones.
@@ -113,6 +120,9 @@ func (o *observation) plan(c *poolCounts, d delays) (plan, error) {
 			return plan{}, err
 		}
 		p.remove, p.rolling = append(p.remove, outdated...), len(outdated) > 0
+		if err := o.replaceLost(&p, c); err != nil {
+			return plan{}, err
+		}
 	}
 	o.replaceSlow(&p, c)
 	if d.backoff > 0 {
@@ -162,19 +172,22 @@ func (o *observation) toCreate(c *poolCounts) (n int, more bool, err error) {
 //  3. those that run and are not ready,
 //  4. the fresh ones;
 //
-// among equals again the older. An older revision goes first even where it is
-// available and the newer is not: the user changed the template and shrinks the
-// pool, so the older would go next anyway.
+// among equals again the older. Those on nodes that take no pods go before all of these.
+// An older revision goes first even where it is available and the newer is not: the
+// user changed the template and shrinks the pool, so the older would go next anyway.
 func (o *observation) leastUseful(c *poolCounts, n int) []*v1alpha1.Sandbox {
 	type ranked struct {
 		*v1alpha1.Sandbox
-		revision, rank int
+		revision, node, rank int
 	}
 	unused := make([]ranked, 0, len(c.creating)+len(c.available))
 	add := func(sandbox *v1alpha1.Sandbox, available bool) {
 		r := ranked{Sandbox: sandbox, rank: rank(sandbox, available)}
 		if revisionOf(sandbox) == o.revision {
 			r.revision = 1
+		}
+		if _, lost := o.nodes.since[sandbox.UID]; !lost {
+			r.node = 1
 		}
 		unused = append(unused, r)
 	}
@@ -187,6 +200,7 @@ func (o *observation) leastUseful(c *poolCounts, n int) []*v1alpha1.Sandbox {
 	slices.SortFunc(unused, func(a, b ranked) int {
 		return cmp.Or(
 			cmp.Compare(a.revision, b.revision),
+			cmp.Compare(a.node, b.node),
 			cmp.Compare(a.rank, b.rank),
 			cmp.Compare(b.Status.RecycledCount, a.Status.RecycledCount),
 			byAge(a.Sandbox, b.Sandbox),
@@ -248,6 +262,11 @@ func (o *observation) floor() (int, error) {
 	if o.set.Spec.UpdateStrategy.Type == v1alpha1.SetUpdateRecreate {
 		return 0, nil
 	}
+	return o.budgetFloor()
+}
+
+// budgetFloor is replicas minus updateStrategy.maxUnavailable.
+func (o *observation) budgetFloor() (int, error) {
 	limit := o.set.Spec.UpdateStrategy.MaxUnavailable
 	if limit == nil {
 		limit = new(intstr.FromString(v1alpha1.DefaultUpdateMaxUnavailable))
@@ -266,6 +285,8 @@ func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason
 		return removalEnded
 	case p.slow.Has(sandbox.UID):
 		return removalNotReady
+	case p.lost.Has(sandbox.UID):
+		return removalNodeLost
 	case p.rolling:
 		return removalOutdated
 	}

@@ -127,6 +127,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if o.sandboxes, err = c.caches.pooled(set); err != nil {
 		return nil, err
 	}
+	o.nodes = c.nodes.troubleOf(o.sandboxes)
 	o.alike, err = c.alikeRevisions(o)
 	return o, err
 }
@@ -168,7 +169,7 @@ func (o *observation) requeueAfter(p plan, d delays, finished, wrote bool, quiet
 		// have run out by then.
 		after = expectationTTL + time.Second
 	}
-	return earlier(earlier(earlier(after, o.retry), o.surge.surplusAfter), p.slowAfter)
+	return earlier(earlier(earlier(earlier(after, o.retry), o.surge.surplusAfter), p.slowAfter), p.lostAfter)
 }
 
 // finalize works on a set that is being deleted. Mostly there is nothing to do: its

@@ -36,6 +36,7 @@ const (
 	removalSurplus  removalReason = "surplus"
 	removalOutdated removalReason = "outdated"
 	removalNotReady removalReason = "not_ready"
+	removalNodeLost removalReason = "node"
 )
 
 var (
@@ -49,7 +50,7 @@ var (
 	})
 	sandboxesDeleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandlot_sandboxset_sandboxes_deleted_total",
-		Help: "Sandboxes of pools deleted, by reason: they had ended, were surplus, of an outdated revision, or not ready for too long.",
+		Help: "Sandboxes of pools deleted, by reason: they had ended, were surplus, of an outdated revision, not ready for too long, or on a node that takes no pods.",
 	}, []string{"reason"})
 	writesFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandlot_sandboxset_writes_failed_total",
@@ -91,7 +92,7 @@ func init() {
 	metrics.Registry.MustRegister(sandboxesCreated, sandboxesDeleted, writesFailed, templatePatches, startDuration, replenishDuration,
 		setReplicas, setBurst, setSandboxes, setShortSince)
 	// A rate needs a 0 to begin with.
-	for _, reason := range []removalReason{removalEnded, removalSurplus, removalOutdated, removalNotReady} {
+	for _, reason := range []removalReason{removalEnded, removalSurplus, removalOutdated, removalNotReady, removalNodeLost} {
 		sandboxesDeleted.WithLabelValues(string(reason))
 	}
 	for _, operation := range []string{operationCreate, operationDelete} {
@@ -136,7 +137,7 @@ func hidePool(set types.NamespacedName) {
 	setSandboxes.DeletePartialMatch(labels)
 }
 
-// Reasons of events on SandboxSets. They are OpenKruise's, but for the last six. That
+// Reasons of events on SandboxSets. They are OpenKruise's, but for the last seven. That
 // a template cannot be used has the reason of the condition TemplateResolved.
 const (
 	eventSandboxCreated       = "SandboxCreated"
@@ -159,6 +160,8 @@ const (
 	// that is over. They are agent-sandbox's.
 	eventNotProgressing = "WarmPoolNotProgressing"
 	eventProgressing    = "WarmPoolProgressing"
+	// eventNodeLost: sandboxes are replaced because their nodes take no pods.
+	eventNodeLost = "SandboxNodeLost"
 )
 
 // reporter records what is done for a set, as events on it and in counters.
@@ -192,6 +195,9 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 		case removalNotReady:
 			r.event(set, corev1.EventTypeNormal, eventFailedSandboxDeleted, "Delete",
 				fmt.Sprintf("Deleted %d sandboxes that had not been ready for %s", n, progressDeadline))
+		case removalNodeLost:
+			r.event(set, corev1.EventTypeNormal, eventNodeLost, "Delete",
+				fmt.Sprintf("Deleted %d sandboxes whose nodes have been cordoned, not ready or gone for %s", n, replaceAfter))
 		}
 	}
 	if refused(err) {

@@ -129,8 +129,9 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 // claim that has taken one meanwhile has given it a newer resourceVersion; then
 // the server refuses, and that is well.
 //
-// Claims go on meanwhile. A roll-out that has reached the floor with what they took
-// leaves the rest to the next reconcile; it counts as removed here.
+// Claims go on meanwhile. A roll-out, or the replacement of what is on lost nodes, that has
+// reached the floor with what they took leaves the rest to the next reconcile; it counts as
+// removed here.
 func (w *writer) remove(ctx context.Context, o *observation, p plan, width func() int) (int, error) {
 	key := client.ObjectKeyFromObject(o.set)
 	spare, err := w.spare(o, p)
@@ -171,10 +172,14 @@ func (w *writer) remove(ctx context.Context, o *observation, p plan, width func(
 // spare returns what reports before each deletion of an available sandbox whether the
 // pool can spare one more, given what claims have taken since it was counted.
 func (w *writer) spare(o *observation, p plan) (func() bool, error) {
-	if !p.rolling {
+	if !p.rolling && len(p.lost) == 0 {
 		return func() bool { return true }, nil
 	}
-	floor, err := o.floor()
+	floorOf := o.floor
+	if !p.rolling {
+		floorOf = o.budgetFloor
+	}
+	floor, err := floorOf()
 	if err != nil {
 		return nil, err
 	}

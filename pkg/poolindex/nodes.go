@@ -1,0 +1,107 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package poolindex
+
+// nodes are the nodes of the cluster that take pods, and the sandboxes that run on each
+// node. A sandbox on another node (it is cordoned, not ready or gone) is handed out only
+// when its pool has no others. That is advice: a sandbox that has stopped is not
+// available, whatever its node.
+//
+// Claims pay nothing for it: a sandbox changes nodes here only when the feed says so.
+type nodes struct {
+	// takePods is nil until nodes are listed. Until then no sandbox is avoided, and on is
+	// empty.
+	takePods map[string]bool
+	on       map[string]map[*entry]struct{}
+}
+
+// avoids reports whether sandboxes of a node are taken last.
+func (ns *nodes) avoids(node string) bool {
+	return ns.takePods != nil && node != "" && !ns.takePods[node]
+}
+
+// enter notes on which node an entry is.
+func (ns *nodes) enter(e *entry) {
+	if ns.takePods == nil || e.Node == "" {
+		return
+	}
+	if ns.on[e.Node] == nil {
+		ns.on[e.Node] = map[*entry]struct{}{}
+	}
+	ns.on[e.Node][e] = struct{}{}
+}
+
+// leave undoes enter.
+func (ns *nodes) leave(e *entry) {
+	delete(ns.on[e.Node], e)
+	if len(ns.on[e.Node]) == 0 {
+		delete(ns.on, e.Node)
+	}
+}
+
+// moveBatch is how many sandboxes are looked at while callers wait.
+const moveBatch = 256
+
+// SetNodes takes in which nodes of the cluster take pods: those of takePods that are
+// true. It costs a look at every node and sandbox the first time, and else at the
+// sandboxes of the nodes that changed. SetNodes and SetNode are called from one goroutine.
+func (x *Index) SetNodes(takePods map[string]bool) {
+	x.mu.Lock()
+	ns := &x.pools.nodes
+	if ns.takePods == nil {
+		ns.takePods, ns.on = map[string]bool{}, map[string]map[*entry]struct{}{}
+		for name, takes := range takePods {
+			if takes {
+				ns.takePods[name] = true
+			}
+		}
+		for _, e := range x.entries.byKey {
+			ns.enter(e)
+		}
+		x.pools.sort()
+		x.mu.Unlock()
+		return
+	}
+	var changed []string
+	for name := range ns.takePods {
+		if !takePods[name] {
+			changed = append(changed, name)
+		}
+	}
+	for name, takes := range takePods {
+		if takes && !ns.takePods[name] {
+			changed = append(changed, name)
+		}
+	}
+	x.mu.Unlock()
+	for _, name := range changed {
+		x.SetNode(name, takePods[name])
+	}
+}
+
+// SetNode takes in whether a node takes pods; one that is gone takes none. It does nothing
+// before SetNodes. It costs a step for each sandbox of the node if that has changed.
+func (x *Index) SetNode(name string, takesPods bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ns := &x.pools.nodes
+	if ns.takePods == nil || ns.takePods[name] == takesPods {
+		return
+	}
+	if takesPods {
+		ns.takePods[name] = true
+	} else {
+		delete(ns.takePods, name)
+	}
+	looked := 0
+	for e := range ns.on[name] {
+		if e.state == available {
+			x.pools.move(e)
+		}
+		if looked++; looked%moveBatch == 0 {
+			x.mu.Unlock() // what comes or goes meanwhile finds its place
+			x.mu.Lock()
+		}
+	}
+}
