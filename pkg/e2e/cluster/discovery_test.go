@@ -23,10 +23,10 @@ func TestDiscovery(t *testing.T) {
 
 	t.Run("api-resources", func(t *testing.T) {
 		for _, line := range []string{
-			"sandboxclaims sbc agents.kruise.io/v1alpha1 true SandboxClaim",
-			"sandboxes sbx agents.kruise.io/v1alpha1 true Sandbox",
+			"sandboxclaims sbc,sandboxclaim agents.kruise.io/v1alpha1 true SandboxClaim",
+			"sandboxes sbx,sandbox agents.kruise.io/v1alpha1 true Sandbox",
 			"sandboxsets sbs agents.kruise.io/v1alpha1 true SandboxSet",
-			"sandboxtemplates sbt agents.kruise.io/v1alpha1 true SandboxTemplate",
+			"sandboxtemplates sbt,sandboxtemplate agents.kruise.io/v1alpha1 true SandboxTemplate",
 		} {
 			lines := fields(kubectl(t, ns, "", "api-resources", "--api-group=agents.kruise.io", "--no-headers"))
 			if !slices.Contains(lines, line) {

@@ -4,18 +4,22 @@
 package e2b_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
 // once lets do happen once, before the next request of a method whose path ends so.
@@ -63,8 +67,15 @@ func TestChangesInBetween(t *testing.T) {
 			id := w.create(key, `{"templateID":"base"}`)
 			sb := w.sandbox(id)
 			w.once(tc.method, "/sandboxes/"+sb.Name, func() error {
-				_, err := w.server.Client.AgentsV1alpha1().Sandboxes("team").Patch(w.Context(), sb.Name, types.MergePatchType, []byte(tc.patch), metav1.PatchOptions{})
-				return err
+				sandboxes := w.server.Client.AgentsV1alpha1().Sandboxes("team")
+				_, err := sandboxes.Patch(w.Context(), sb.Name, types.MergePatchType, []byte(tc.patch), metav1.PatchOptions{})
+				if err != nil || tc.state != mapping.StatePaused {
+					return err
+				}
+				return wait.PollUntilContextTimeout(w.Context(), 10*time.Millisecond, expect.Patience, true, func(ctx context.Context) (bool, error) {
+					paused, err := sandboxes.Get(ctx, sb.Name, metav1.GetOptions{})
+					return err == nil && mapping.IsPaused(paused), err
+				})
 			})
 			method := http.MethodPost
 			if tc.call == "" {
