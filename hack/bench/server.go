@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sandlot-io/sandlot/pkg/client"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 )
 
@@ -79,11 +80,12 @@ func newClients(config *rest.Config, connections int) ([]versioned.Interface, er
 		// client-go shares a connection between equal configurations; a dialer of its
 		// own makes each unequal.
 		config.Dial = new(net.Dialer).DialContext
-		client, err := versioned.NewForConfig(config)
+		config.Wrap(client.ReadAccessTokens)
+		made, err := versioned.NewForConfig(config)
 		if err != nil {
 			return nil, fmt.Errorf("making a client: %w", err)
 		}
-		clients = append(clients, client)
+		clients = append(clients, made)
 	}
 	return clients, nil
 }

@@ -28,6 +28,8 @@ import (
 var (
 	sandboxKind     = v1alpha1.SchemeGroupVersion.WithKind("Sandbox")
 	sandboxResource = v1alpha1.SchemeGroupVersion.WithResource("sandboxes")
+	claimResource   = v1alpha1.SchemeGroupVersion.WithResource("sandboxclaims")
+	accessKind      = v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimRuntimeAccess")
 )
 
 // admitter puts the sandboxes that are made for claims, inside a transaction,
@@ -131,4 +133,25 @@ func (a *admitter) admitDelete(ctx context.Context, namespace, name string, opti
 	attributes := admission.NewAttributesRecord(nil, nil, sandboxKind, namespace, name, sandboxResource, "",
 		admission.Delete, options, dryrun.IsDryRun(options.DryRun), by)
 	return rest.AdmissionToValidateObjectDeleteFunc(a.admission, attributes, a.objects)
+}
+
+// admitAccess implements sandboxclaim.AdmitAccess: admission sees what it sees of a request to
+// the subresource. What it annotates is in the audit event of the create.
+func (a *admitter) admitAccess(ctx context.Context, access *v1alpha1.SandboxClaimRuntimeAccess, options *metav1.CreateOptions) error {
+	if a == nil {
+		return nil
+	}
+	by, _ := genericapirequest.UserFrom(ctx)
+	attributes := admission.NewAttributesRecord(access, nil, accessKind, access.Namespace, access.Name, claimResource, "runtimeaccess",
+		admission.Create, options, dryrun.IsDryRun(options.DryRun), by)
+	chain := admission.WithAudit(a.admission)
+	if mutating, ok := chain.(admission.MutationInterface); ok && mutating.Handles(admission.Create) {
+		if err := mutating.Admit(ctx, attributes, a.objects); err != nil {
+			return err
+		}
+	}
+	if validating, ok := chain.(admission.ValidationInterface); ok && validating.Handles(admission.Create) {
+		return validating.Validate(ctx, attributes, a.objects)
+	}
+	return nil
 }

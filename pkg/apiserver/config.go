@@ -160,6 +160,7 @@ func (cfg *Config) Complete() CompletedConfig {
 			Scheme: scheme, Codecs: Codecs, Kinds: c.kinds, MaxBytes: config.MaxRequestBodyBytes,
 		})
 		handler = withStrictClaims(handler)
+		handler = withRuntimeAccess(handler)
 		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
@@ -236,8 +237,8 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, podtemplat
 	}
 	pods := newPodValidator(gate, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
-		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, RuntimeAccess: runtimes.Access,
-		Authorizer: c.genericConfig.Authorization.Authorizer}
+		AdmitDelete: admitter.admitDelete, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes,
+		AdmitAccess: admitter.admitAccess, Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {
 		return nil, nil, err

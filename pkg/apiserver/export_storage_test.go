@@ -34,7 +34,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 		return nil, err
 	}
 	provider := sandboxrest.Provider{Stores: stores, Binder: a,
-		AdmitDelete: (*admitter)(nil).admitDelete, ClaimLimits: extra.ClaimLimits,
+		AdmitDelete: (*admitter)(nil).admitDelete, AdmitAccess: (*admitter)(nil).admitAccess, Runtimes: runtimes, ClaimLimits: extra.ClaimLimits,
 		Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer()}
 	resources, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {

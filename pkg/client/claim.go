@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -181,12 +182,18 @@ func (c *call) createOnce(ctx context.Context) (*v1alpha1.SandboxClaim, error) {
 		return c.claims.Create(ctx, c.want, metav1.CreateOptions{})
 	}
 	created := &v1alpha1.SandboxClaim{}
-	err := client.Post().Namespace(c.want.Namespace).Resource("sandboxclaims").
+	request := client.Post().Namespace(c.want.Namespace).Resource("sandboxclaims").
 		VersionedParams(&metav1.CreateOptions{}, scheme.ParameterCodec).
-		MaxRetries(0).Body(c.want).Do(ctx).Into(created)
-	if err != nil {
+		MaxRetries(0).Body(c.want)
+	var answered map[string]string
+	if c.options.AccessTokens != nil {
+		request.Param(v1alpha1.RuntimeAccessParameter, "true")
+		ctx = context.WithValue(ctx, answeredKey{}, &answered)
+	}
+	if err := request.Do(ctx).Into(created); err != nil {
 		return nil, err
 	}
+	maps.Copy(c.options.AccessTokens, answered)
 	return created, nil
 }
 

@@ -10,8 +10,9 @@ import (
 )
 
 // Config returns a copy of config for programs that claim sandboxes: without client-go's
-// limit of 5 requests a second, where config sets none. The server has its own limits, and
-// answers 429 beyond them. A program that sets QPS or a RateLimiter keeps them.
+// limit of 5 requests a second, where config sets none, and with ReadAccessTokens. The server has
+// its own limits, and answers 429 beyond them. A program that sets QPS or a RateLimiter keeps
+// them.
 func Config(config *rest.Config) *rest.Config {
 	own := rest.CopyConfig(config)
 	if own.QPS == 0 && own.RateLimiter == nil {
@@ -20,6 +21,7 @@ func Config(config *rest.Config) *rest.Config {
 	if own.UserAgent == "" {
 		own.UserAgent = rest.DefaultKubernetesUserAgent() + " sandlot-client"
 	}
+	own.Wrap(ReadAccessTokens)
 	return own
 }
 

@@ -8,6 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+const (
+	// RuntimeAccessParameter is the query parameter by which the create of a SandboxClaim
+	// asks for access tokens in its answer: "true". It takes the right to create
+	// sandboxclaims/runtimeaccess.
+	RuntimeAccessParameter = "runtimeAccess"
+	// RuntimeAccessHeader is the header of the answer that has them: a JSON object of
+	// access tokens by names of sandboxes. It is there if the claim is Completed by then and
+	// has at most MaxAnsweredTokens sandboxes.
+	RuntimeAccessHeader = "Sandlot-Runtime-Access"
+	// MaxAnsweredTokens bounds the header, because proxies bound what they take.
+	MaxAnsweredTokens = 8
+)
+
 // SandboxClaimRuntimeAccess tells how to reach the agent-runtimes in the sandboxes of a
 // claim: address and access token, which stand in no object. It is created at the
 // subresource runtimeaccess of a SandboxClaim, and is not stored. It tells of sandboxes

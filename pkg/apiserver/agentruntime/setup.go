@@ -57,14 +57,14 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 	return s.mount(ctx, claim, sb, volumes, unchanged)
 }
 
-// Access returns where the agent-runtime of a sandbox is called that a claim holds, and the
-// access token. The URL is empty where it must not, or cannot, be called.
-func (s *Setup) Access(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) (url, token string) {
+// URL returns where the agent-runtime of a sandbox is called. It is empty where it must not,
+// or cannot, be called.
+func (*Setup) URL(sb *v1alpha1.Sandbox) string {
 	url, err := TargetOf(sb).BaseURL()
 	if err != nil {
-		url = "" // it is told when it is called
+		return "" // it is told when it is called
 	}
-	return url, s.Token(claim.UID, sb.UID)
+	return url
 }
 
 // failed is the error of a call that failed, unless that was because ctx is done.

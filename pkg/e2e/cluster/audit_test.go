@@ -15,10 +15,13 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -101,6 +104,63 @@ func TestAuditOfARelease(t *testing.T) {
 	if event.ObjectRef == nil || event.ObjectRef.Subresource != "release" || event.Annotations["sandlot.io/claim"] != "run" ||
 		event.Annotations["sandlot.io/sandboxes"] != claim.Status.Sandboxes[0].Name {
 		t.Errorf("the event is %+v", event)
+	}
+}
+
+// TestTokensInTheAnswer: through the aggregator too, a create answers with access tokens, to who
+// may read them, and the audit logs of both hops tell who got them.
+func TestTokensInTheAnswer(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	expect.FilledPool(t, c, ns, 2)
+	plain, trusted := uniqueUser(t, "ann"), uniqueUser(t, "bob")
+	for _, user := range []string{plain, trusted} {
+		grant(t, ns, "sandlot-claimer", user)
+	}
+	grant(t, ns, "sandlot-runtime-user", trusted)
+	ids := &auditIDs{}
+	claim := func(user, name string) (map[string]string, *v1alpha1.SandboxClaim, error) {
+		config := rest.CopyConfig(as(t, user).config)
+		config.Wrap(ids.wrap)
+		config.Wrap(client.ReadAccessTokens)
+		wanted, tokens := builders.Claim(name, 1), map[string]string{}
+		wanted.Namespace = ns
+		made, err := client.Create(t.Context(), clientsFor(t, config), wanted, client.Options{AccessTokens: tokens})
+		return tokens, made, err
+	}
+
+	var made *v1alpha1.SandboxClaim
+	var tokens map[string]string
+	expect.Eventually(t.Context(), t, func(context.Context) (err error) { // roles take a moment to be known
+		tokens, made, err = claim(trusted, "trusted")
+		return err
+	})
+	id := ids.last()
+	told, err := client.RuntimeAccess(t.Context(), c, made)
+	if err != nil || len(told) != 1 || len(tokens) != 1 || told[0].AccessToken == "" || tokens[told[0].Name] != told[0].AccessToken {
+		t.Errorf("the create told %v, the subresource %+v, %v", tokens, told, err)
+	}
+	if outer := findEvents(t, id, plane.AuditLog()); !strings.Contains(outer.RequestURI, "runtimeAccess=true") {
+		t.Errorf("kube-apiserver: the event is of %s", outer.RequestURI)
+	}
+	var ours []string
+	for i := range sandlot.APIServers() {
+		ours = append(ours, sandlot.AuditLog(i))
+	}
+	inner := findEvents(t, id, ours...)
+	if got := inner.Annotations["sandlot.io/runtime-access"]; got != made.Status.Sandboxes[0].Name {
+		t.Errorf("sandlot-apiserver: tokens of %q were told", got)
+	}
+
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // until the role of claimers is known
+		_, err := as(t, plain).SandboxClaims(ns).List(ctx, metav1.ListOptions{})
+		return err
+	})
+	if tokens, _, err := claim(plain, "plain"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "sandboxclaims/runtimeaccess") || len(tokens) > 0 {
+		t.Errorf("a claimer without the right: %v, %v", tokens, err)
+	}
+	if _, err := c.SandboxClaims(ns).Get(t.Context(), "plain", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the claim that was refused: %v", err)
 	}
 }
 

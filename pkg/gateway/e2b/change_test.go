@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,8 +105,15 @@ func TestLostAnswers(t *testing.T) {
 	all.Run("the token", func(t *testing.T) {
 		one := *all
 		one.T = t
-		one.once("POST", "/runtimeaccess", lost)
-		id = one.create(key, `{"templateID":"base"}`)
+		var first, again mapping.Made
+		body := `{"templateID":"base"}`
+		one.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k").into(t, &first)
+		one.once("POST", "/runtimeaccess", lost) // which a repeated create asks for
+		one.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k").into(t, &again)
+		if again.SandboxID != first.SandboxID || again.EnvdAccessToken != first.EnvdAccessToken || again.EnvdAccessToken == "" {
+			t.Errorf("the create was answered with %+v, repeated with %+v", first, again)
+		}
+		id = first.SandboxID
 	})
 	all.Run("the state of one that is being paused", func(t *testing.T) {
 		one := *all
@@ -113,6 +121,33 @@ func TestLostAnswers(t *testing.T) {
 		one.once("GET", "/sandboxes/"+one.sandbox(id).Name, lost)
 		one.want(http.StatusNoContent, key, "POST", "/sandboxes/"+id+"/pause", "/sandboxes/{id}/pause", ``)
 	})
+}
+
+// TestCreateIsOneRequest: the answer to the claim has the access token.
+func TestCreateIsOneRequest(t *testing.T) {
+	w := newWorld(t)
+	w.pool("team", "base", 1)
+	key := w.key("team")
+	var mu sync.Mutex
+	var asked []string
+	before := func(r *http.Request) error {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		return nil
+	}
+	w.before.Store(&before)
+	var made mapping.Made
+	w.want(http.StatusCreated, key, "POST", "/sandboxes", "/sandboxes", `{"templateID":"base"}`).into(t, &made)
+	w.before.Store(nil)
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"POST /apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxclaims"}; !slices.Equal(asked, want) {
+		t.Errorf("a create asks %v, want %v", asked, want)
+	}
+	if token := w.info(key, made.SandboxID).EnvdAccessToken; token == "" || token != made.EnvdAccessToken {
+		t.Errorf("the create tells the token %q, a get %q", made.EnvdAccessToken, token)
+	}
 }
 
 // TestWaitsAtOnce: a request that waits for a sandbox takes no place from others of its team.

@@ -61,7 +61,8 @@ func (c *call) create() error {
 	order.Claim.Namespace, order.Claim.Name = c.caller.Team, code
 	ctx, cancel := context.WithTimeout(c.r.Context(), createTimeout)
 	defer cancel()
-	claim, err := c.claim(ctx, order, key)
+	tokens := map[string]string{}
+	claim, err := c.claim(ctx, order, key, tokens)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,10 @@ func (c *call) create() error {
 	sb.Namespace, sb.Name, sb.UID = claim.Namespace, bound[0].Name, bound[0].UID
 	sb.Labels = map[string]string{v1alpha1.LabelClaimName: claim.Name}
 	sb.Annotations = claim.Spec.Annotations
-	token, err := c.token(ctx, sb)
+	token, answered := tokens[sb.Name]
+	if !answered {
+		token, err = c.token(ctx, sb)
+	}
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return ended(key)
 	}
@@ -116,9 +120,12 @@ func (c *call) name() (code, key string, err error) {
 }
 
 // claim makes the claim and waits until it has its sandbox. A client that goes away gives
-// it back, unless it has a key to come again with.
-func (c *call) claim(ctx context.Context, order *mapping.Order, key string) (*v1alpha1.SandboxClaim, error) {
-	options := client.Options{Key: key, User: v1alpha1.E2BUser(c.caller.Team), OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: cleanupTimeout}
+// it back, unless it has a key to come again with. tokens gets the access token, where the
+// answer to the create has it.
+func (c *call) claim(ctx context.Context, order *mapping.Order, key string, tokens map[string]string) (*v1alpha1.SandboxClaim, error) {
+	options := client.Options{
+		Key: key, User: v1alpha1.E2BUser(c.caller.Team), AccessTokens: tokens, OnGiveUp: client.GiveUpGiveBack, GiveUpTimeout: cleanupTimeout,
+	}
 	if key != "" {
 		options.OnGiveUp = client.GiveUpKeep
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 )
 
@@ -42,6 +43,7 @@ type Identity struct {
 func New(config *rest.Config, extraGroups ...string) *Identity {
 	own := rest.CopyConfig(config)
 	own.RateLimiter = nil
+	own.Wrap(client.ReadAccessTokens)
 	return &Identity{
 		config: own, groups: extraGroups, clients: lru.New(maxClients),
 		shared: sync.OnceValues(func() (http.RoundTripper, error) { return rest.TransportFor(own) }),

@@ -71,11 +71,14 @@ type Provider struct {
 	AdmitDelete sandboxclaim.AdmitDelete
 	// CheckVolumes looks at the volumes that claims mount; nil leaves that out.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
-	// RuntimeAccess tells how to reach the agent-runtimes of sandboxes.
-	RuntimeAccess sandboxclaim.RuntimeAccess
+	// Runtimes knows the agent-runtimes of sandboxes.
+	Runtimes sandboxclaim.Runtimes
+	// AdmitAccess admits that the create of a claim answers with access tokens.
+	AdmitAccess sandboxclaim.AdmitAccess
 	// ClaimLimits bound what a claim may ask for.
 	ClaimLimits validation.ClaimLimits
-	// Authorizer is asked who may write the marks of sandboxes and the revisions of sets.
+	// Authorizer is asked who may write the marks of sandboxes and the revisions of sets, and
+	// who gets access tokens with a claim.
 	Authorizer authorizer.UnconditionalAuthorizer
 }
 
@@ -88,6 +91,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	}
 	claims.SandboxClaim.CheckVolumes = p.CheckVolumes
 	claims.SandboxClaim.Leaves = sandboxclaim.NewLeaves(p.Stores.Sandboxes)
+	claims.SandboxClaim.Tokens = &sandboxclaim.TokenAnswerer{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
 	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
@@ -95,7 +99,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	return map[string]rest.Storage{
 		"sandboxclaims":               claims.SandboxClaim,
 		"sandboxclaims/release":       sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),
-		"sandboxclaims/runtimeaccess": sandboxclaim.NewRuntimeAccessREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.RuntimeAccess),
+		"sandboxclaims/runtimeaccess": sandboxclaim.NewRuntimeAccessREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.Runtimes),
 		"sandboxclaims/status":        claims.Status,
 		"sandboxes":                   sandboxes.Sandbox,
 		"sandboxes/proxy":             sandboxes.Proxy,

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -18,22 +19,37 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 )
 
-// RuntimeAccess returns the base URL and the access token of the agent-runtime in a
-// sandbox that a claim holds. The URL is empty if there is none at the moment.
-type RuntimeAccess func(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) (url, token string)
+// Runtimes knows the agent-runtimes in sandboxes.
+type Runtimes interface {
+	// URL returns the base URL of the runtime in a sandbox; empty if there is none at the
+	// moment.
+	URL(sb *v1alpha1.Sandbox) string
+	// Token returns the access token of the runtime in a sandbox that a claim holds, by
+	// their UIDs.
+	Token(claim, sandbox types.UID) string
+}
+
+// tokenOf returns the access token of the runtime in a sandbox that a claim holds; empty if
+// none was set.
+func tokenOf(runtimes Runtimes, claim *v1alpha1.SandboxClaim, sandbox types.UID) string {
+	if claim.Spec.SkipInitRuntime {
+		return ""
+	}
+	return runtimes.Token(claim.UID, sandbox)
+}
 
 // RuntimeAccessREST serves v1alpha1.SandboxClaimRuntimeAccess. It reads, and writes nothing.
 type RuntimeAccessREST struct {
 	holdings
-	access RuntimeAccess
+	runtimes Runtimes
 }
 
 var _ rest.NamedCreater = &RuntimeAccessREST{}
 
 // NewRuntimeAccessREST returns the access to the runtimes in the sandboxes of one store
 // that belong to the claims in another.
-func NewRuntimeAccessREST(claims, sandboxes *genericregistry.Store, access RuntimeAccess) *RuntimeAccessREST {
-	return &RuntimeAccessREST{holdings: holdings{claims, sandboxes}, access: access}
+func NewRuntimeAccessREST(claims, sandboxes *genericregistry.Store, runtimes Runtimes) *RuntimeAccessREST {
+	return &RuntimeAccessREST{holdings: holdings{claims, sandboxes}, runtimes: runtimes}
 }
 
 // New returns an empty request.
@@ -72,11 +88,9 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 	answer := &v1alpha1.SandboxClaimRuntimeAccess{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}, Spec: asked.Spec}
 	var told []v1alpha1.ClaimedSandbox
 	for _, sb := range bound {
-		one := v1alpha1.SandboxRuntimeAccess{Name: sb.Name, UID: sb.UID}
-		if one.URL, one.AccessToken = r.access(claim, sb); claim.Spec.SkipInitRuntime {
-			one.AccessToken = "" // none was set
-		}
-		answer.Status.Sandboxes = append(answer.Status.Sandboxes, one)
+		answer.Status.Sandboxes = append(answer.Status.Sandboxes, v1alpha1.SandboxRuntimeAccess{
+			Name: sb.Name, UID: sb.UID, URL: r.runtimes.URL(sb), AccessToken: tokenOf(r.runtimes, claim, sb.UID),
+		})
 		told = append(told, v1alpha1.ClaimedSandbox{Name: sb.Name})
 	}
 	audited(ctx, claim, told)

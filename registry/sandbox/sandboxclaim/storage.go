@@ -37,6 +37,8 @@ type REST struct {
 	// CheckVolumes looks at the volumes that a new claim mounts; nil leaves that out. It
 	// returns what is wrong with them. The error is one of looking.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
+	// Tokens answers creates with access tokens.
+	Tokens *TokenAnswerer
 	// Strict refuses claims of agent-sandbox that are stored with a condition otherwise.
 	Strict bool
 }
@@ -73,11 +75,20 @@ func (r *REST) In(served *base.REST) *REST {
 // Create stores a claim. A dry run shows what would be bound now.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc,
 	options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := r.Store.Create(ctx, obj, r.mountable(r.admittedLast(r.ofFreeName(createValidation), options.DryRun)), options)
-	if err != nil || !dryrun.IsDryRun(options.DryRun) {
-		return created, err
+	tokens := tokensOf(ctx)
+	if tokens != nil {
+		createValidation = r.Tokens.admitted(tokens, createValidation, options)
 	}
-	return r.preview(ctx, created)
+	created, err := r.Store.Create(ctx, obj, r.mountable(r.admittedLast(r.ofFreeName(createValidation), options.DryRun)), options)
+	switch {
+	case err != nil:
+		return nil, err
+	case dryrun.IsDryRun(options.DryRun):
+		return r.preview(ctx, created)
+	case tokens != nil:
+		r.Tokens.fill(ctx, tokens, created)
+	}
+	return created, nil
 }
 
 // Update changes a claim, or, for server-side apply, creates it.

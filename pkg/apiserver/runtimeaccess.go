@@ -1,0 +1,62 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
+)
+
+// withRuntimeAccess answers creates of claims that ask for it with access tokens, in a header:
+// audit logs may have bodies of answers, but no headers.
+func withRuntimeAccess(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if asksForTokens(req) {
+			tokens := &sandboxclaim.AnsweredTokens{}
+			req = req.WithContext(sandboxclaim.WithAnsweredTokens(req.Context(), tokens))
+			w = responsewriter.WrapForHTTP1Or2(&tokenWriter{ResponseWriter: w, tokens: tokens})
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// asksForTokens reports whether a request creates a claim in our group, whose claims have the
+// subresource, and has the parameter. It costs other requests no allocation.
+func asksForTokens(req *http.Request) bool {
+	if req.Method != http.MethodPost || !strings.Contains(req.URL.RawQuery, v1alpha1.RuntimeAccessParameter) {
+		return false
+	}
+	info, ok := request.RequestInfoFrom(req.Context())
+	return ok && info.APIGroup == v1alpha1.GroupName && info.Resource == "sandboxclaims" && info.Subresource == "" &&
+		req.URL.Query().Get(v1alpha1.RuntimeAccessParameter) == "true"
+}
+
+// tokenWriter puts tokens into the header of an answer that says that a claim was created. An
+// answer with another code, such as one to a request that took too long, has none: the create
+// may still be at work.
+type tokenWriter struct {
+	http.ResponseWriter
+	tokens *sandboxclaim.AnsweredTokens
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *tokenWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *tokenWriter) WriteHeader(code int) {
+	if code == http.StatusCreated {
+		if tokens := w.tokens.BySandbox(); len(tokens) > 0 {
+			text, _ := json.Marshal(tokens) // never fails
+			w.Header().Set(v1alpha1.RuntimeAccessHeader, string(text))
+		}
+	}
+	w.ResponseWriter.WriteHeader(code)
+}

@@ -1,0 +1,132 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim
+
+import (
+	"context"
+	"fmt"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+// The create of a claim can answer with the access tokens of the runtimes, which saves a
+// request to the subresource runtimeaccess. It takes what that request takes: the right and
+// the admission. The tokens are no part of the claim: they leave the server in a header.
+
+// auditTokens is the annotation of an audit event that lists the sandboxes whose access
+// tokens the create of a claim answered with.
+const auditTokens = v1alpha1.SandlotKeyPrefix + "runtime-access"
+
+// AnsweredTokens are the access tokens that the create of a claim answers with. The create
+// fills them in before it returns.
+type AnsweredTokens struct {
+	// bySandbox has them by names of sandboxes.
+	bySandbox map[string]string
+	// withheld is true if admission lets the request ask for something else than all.
+	withheld bool
+}
+
+// BySandbox returns the tokens by names of sandboxes; empty if there are none to answer with.
+func (t *AnsweredTokens) BySandbox() map[string]string { return t.bySandbox }
+
+type answeredTokensKey struct{}
+
+// WithAnsweredTokens returns a context in which the create of a claim fills in tokens.
+func WithAnsweredTokens(ctx context.Context, tokens *AnsweredTokens) context.Context {
+	return context.WithValue(ctx, answeredTokensKey{}, tokens)
+}
+
+// tokensOf returns what a create is to fill in; nil if it is not asked for tokens.
+func tokensOf(ctx context.Context) *AnsweredTokens {
+	tokens, _ := ctx.Value(answeredTokensKey{}).(*AnsweredTokens)
+	return tokens
+}
+
+// AdmitAccess puts a request for the access to the runtimes of a claim through admission,
+// which may change it.
+type AdmitAccess func(ctx context.Context, access *v1alpha1.SandboxClaimRuntimeAccess, options *metav1.CreateOptions) error
+
+// TokenAnswerer lets creates of claims answer with access tokens.
+type TokenAnswerer struct {
+	// Authorizer is asked who may create sandboxclaims/runtimeaccess.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Admit is the admission of such requests.
+	Admit AdmitAccess
+	// Runtimes has the tokens.
+	Runtimes Runtimes
+}
+
+// admitted admits only claims whose maker may ask for their access tokens, before admit
+// does: a refusal binds nothing and charges no quota.
+func (a *TokenAnswerer) admitted(tokens *AnsweredTokens, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok {
+			if err := a.authorize(ctx, claim); err != nil {
+				return err
+			}
+			access := &v1alpha1.SandboxClaimRuntimeAccess{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
+			access.Spec.ClaimUID = claim.UID
+			asked := access.Spec
+			if err := a.Admit(ctx, access, options); err != nil {
+				return err
+			}
+			tokens.withheld = !apiequality.Semantic.DeepEqual(asked, access.Spec)
+		}
+		if admit == nil {
+			return nil
+		}
+		return admit(ctx, obj)
+	}
+}
+
+// authorize fails with 403 where the user may not ask for the tokens. As with every create,
+// the authorizer is not told a name. So its answer is remembered for all claims of the user,
+// and nobody makes it ask the cluster for each.
+func (a *TokenAnswerer) authorize(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+	attributes := authorizer.AttributesRecord{
+		Verb: "create", Namespace: claim.Namespace, APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version,
+		Resource: "sandboxclaims", Subresource: "runtimeaccess", ResourceRequest: true,
+	}
+	attributes.User, _ = genericapirequest.UserFrom(ctx)
+	decision, reason, err := a.Authorizer.Authorize(ctx, attributes)
+	switch {
+	case decision == authorizer.DecisionAllow:
+		return nil
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("authorizing the access to runtimes: %w", err))
+	case reason != "":
+		reason = ": " + reason
+	}
+	return apierrors.NewForbidden(v1alpha1.Resource("sandboxclaims"), claim.Name, fmt.Errorf(
+		"the parameter %s takes the right to create sandboxclaims/runtimeaccess in the namespace %q, for all names%s",
+		v1alpha1.RuntimeAccessParameter, claim.Namespace, reason))
+}
+
+// fill fills in the tokens of a claim that was created, and notes that in the audit event. It
+// leaves out claims that are not Completed and those with too many sandboxes: the subresource
+// serves them.
+func (a *TokenAnswerer) fill(ctx context.Context, tokens *AnsweredTokens, created runtime.Object) {
+	claim, ok := created.(*v1alpha1.SandboxClaim)
+	if !ok || tokens.withheld || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+		return
+	}
+	bound := claim.Status.Sandboxes
+	if len(bound) == 0 || len(bound) > v1alpha1.MaxAnsweredTokens {
+		return
+	}
+	tokens.bySandbox = make(map[string]string, len(bound))
+	for _, sb := range bound {
+		tokens.bySandbox[sb.Name] = tokenOf(a.Runtimes, claim, sb.UID)
+	}
+	audit.AddAuditAnnotation(ctx, auditTokens, auditedSandboxes(bound))
+}
