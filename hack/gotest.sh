@@ -4,8 +4,8 @@
 
 # Runs go test through gotestsum, which runs each failed test once more, and runs a
 # package once more whose tests did not all end, because its process died. What passes
-# only then does not fail the run. It is listed, and it is a defect. Nothing is run again
-# after a data race, or with more than five failures.
+# only then does not fail the run. It is listed, and it is a defect. With more than ten
+# failures nothing is run again.
 #
 # usage: hack/gotest.sh 'PACKAGES' FLAGS...
 set -euo pipefail
@@ -19,7 +19,7 @@ trap 'rm -rf "$dir"' EXIT
 
 gotestsum="$(hack/tool.sh gotestsum)"
 "$gotestsum" --format=standard-quiet --hide-summary=skipped --jsonfile="$dir/events" \
-  --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+  --rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test \
   --rerun-fails-report="$dir/reruns" --packages="$packages" -- "$@" | tee "$dir/output"
 
 # gotestsum runs only tests again that failed. It does not know those that a dead process

@@ -220,7 +220,6 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, podtemplat
 	if err != nil {
 		return nil, nil, err
 	}
-	deleteWhenFull(stores.Sandboxes)
 	cluster, err := newCluster(c.cluster, c.genericConfig.SharedInformerFactory)
 	if err != nil {
 		return nil, nil, err

@@ -179,7 +179,7 @@ func (g *Guard) begin(from netip.Prefix, presented credentials) func(bad bool) {
 				g.atOnce--
 			}
 			if bad {
-				s.bad.AllowN(g.clock.Now(), 1)
+				s.bad.ReserveN(g.clock.Now(), 1) // in debt, where several were in flight at the last one
 			}
 		})
 	}

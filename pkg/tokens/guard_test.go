@@ -127,6 +127,36 @@ func TestBadTokens(t *testing.T) {
 	}
 }
 
+// TestBadTokensAtOnce: bad tokens whose reviews end at the same time are all counted, also
+// those for which a source has no more left.
+func TestBadTokensAtOnce(t *testing.T) {
+	s := newServer()
+	for i := range badTokensAtOnce - 1 {
+		s.get(t, here, fmt.Sprint("bad", i))
+	}
+	s.hold = make(chan struct{})
+	const atOnce = 20
+	var waiting sync.WaitGroup
+	for i := range atOnce {
+		waiting.Go(func() { s.get(t, here, fmt.Sprint("late", i)) })
+		<-s.begun
+	}
+	close(s.hold)
+	waiting.Wait()
+	s.clock.Step((atOnce - 1) * time.Second / badTokensPerSecond)
+	s.reviews.Store(0)
+	for i := range atOnce {
+		s.get(t, here, fmt.Sprint("later", i))
+	}
+	if n := s.reviews.Load(); n != 0 {
+		t.Errorf("%d reviews while the source owes for earlier tokens", n)
+	}
+	s.clock.Step(time.Second / badTokensPerSecond)
+	if code := s.get(t, here, "last"); code != http.StatusUnauthorized {
+		t.Errorf("a token after that: %d", code)
+	}
+}
+
 // A source has its part of all reviews that are on the way, and who finds no place is
 // refused at once.
 func TestAtOnce(t *testing.T) {
