@@ -5,6 +5,7 @@ package apiserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -32,6 +33,14 @@ func TestInformersInProcess(t *testing.T) {
 		}
 	}
 	create("first")
+	// An informer that begins before the watch cache has it gets a copy by its watch.
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		list, err := templates.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("the watch cache is behind")
+		}
+		return err
+	})
 
 	var running sync.WaitGroup
 	defer running.Wait()

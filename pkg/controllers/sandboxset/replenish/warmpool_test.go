@@ -206,7 +206,7 @@ func testNotProgressing(t *testing.T, f *fixture) {
 		}
 	}
 	f.wantPooled(1)
-	events.want("held", "Warning WarmPoolNotProgressing: 1 sandboxes have not been ready for 5m0s because their pods are unschedulable or behind scheduling gates; they are kept until they have a node")
+	events.want("held", "Warning WarmPoolNotProgressing: 1 sandboxes have not been ready for 5m0s because their pods are unschedulable or behind scheduling gates; they are kept until their pods have a node")
 	f.start(f.pooled()...)
 	f.sync()
 	f.reconcile()
