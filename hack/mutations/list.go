@@ -262,7 +262,7 @@ var mutations = []mutation{
 	{"apiserver: a server that is not in the list is sure of what it said", "pkg/apiserver/membership.go",
 		"\t\t\treturn nil // still unsure", "\t\t\tm.unsure = false\n\t\t\treturn nil // still unsure", []string{"./pkg/apiserver"}, "TestMembersSayTheLastThing"},
 	{"apiserver: a paused sandbox cannot be deleted in a full etcd", "registry/sandbox/sandbox/storage.go",
-		"fullStoreOptions{revisioncache.Options(optsGetter)}", "revisioncache.Options(optsGetter)", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
+		"base.WrapStorage(revisioncache.Options(optsGetter), deleteWhenFull)", "revisioncache.Options(optsGetter)", []string{"./pkg/apiserver"}, "TestDeleteInAFullStore"},
 
 	{"base: managed fields are not ordered after an apply", "registry/sandbox/base/ownership.go",
 		"\tsortEntries(entries)\n", "", base, "TestApplyInOneVersion"},

@@ -15,8 +15,8 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// Feeds take in what the watches tell of the four kinds, and of nodes. The methods of one kind are
-// called from one goroutine, in the order of its watch; none of the objects is
+// Feeds take in the events of the watches of the four kinds, and of nodes. The methods of one kind
+// are called from one goroutine, in the order of its watch; none of the objects is
 // changed. A ...Listed method begins a new picture of all objects of its kind, as of
 // resourceVersion: what is not in it is gone.
 type Feeds struct {

@@ -98,10 +98,8 @@ func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sand
 	ctx = genericapirequest.WithNamespace(ctx, namespace)
 	attributes := admission.NewAttributesRecord(sb, nil, sandboxKind, namespace, name, sandboxResource, "",
 		admission.Create, &metav1.CreateOptions{}, false, by)
-	if mutating, ok := a.admission.(admission.MutationInterface); ok && mutating.Handles(admission.Create) {
-		if err := mutating.Admit(ctx, attributes, a.objects); err != nil {
-			return err
-		}
+	if err := a.mutate(ctx, a.admission, attributes); err != nil {
+		return err
 	}
 	sb.Status = podtemplate.StatusAtBirth(sb) // of the template as it is now
 	errs := validation.ValidateSandbox(sb)
@@ -117,7 +115,20 @@ func (a *admitter) admitOne(ctx context.Context, by user.Info, sb *v1alpha1.Sand
 		invalid.ErrStatus.Message = "a sandbox for the claim, as admission made it: " + invalid.ErrStatus.Message
 		return invalid
 	}
-	if validating, ok := a.admission.(admission.ValidationInterface); ok && validating.Handles(admission.Create) {
+	return a.validate(ctx, a.admission, attributes)
+}
+
+// mutate lets the mutating part of a chain change an object.
+func (a *admitter) mutate(ctx context.Context, chain admission.Interface, attributes admission.Attributes) error {
+	if mutating, ok := chain.(admission.MutationInterface); ok && mutating.Handles(attributes.GetOperation()) {
+		return mutating.Admit(ctx, attributes, a.objects)
+	}
+	return nil
+}
+
+// validate asks the validating part of a chain about an object.
+func (a *admitter) validate(ctx context.Context, chain admission.Interface, attributes admission.Attributes) error {
+	if validating, ok := chain.(admission.ValidationInterface); ok && validating.Handles(attributes.GetOperation()) {
 		return validating.Validate(ctx, attributes, a.objects)
 	}
 	return nil
@@ -145,13 +156,8 @@ func (a *admitter) admitAccess(ctx context.Context, access *v1alpha1.SandboxClai
 	attributes := admission.NewAttributesRecord(access, nil, accessKind, access.Namespace, access.Name, claimResource, "runtimeaccess",
 		admission.Create, options, dryrun.IsDryRun(options.DryRun), by)
 	chain := admission.WithAudit(a.admission)
-	if mutating, ok := chain.(admission.MutationInterface); ok && mutating.Handles(admission.Create) {
-		if err := mutating.Admit(ctx, attributes, a.objects); err != nil {
-			return err
-		}
+	if err := a.mutate(ctx, chain, attributes); err != nil {
+		return err
 	}
-	if validating, ok := chain.(admission.ValidationInterface); ok && validating.Handles(admission.Create) {
-		return validating.Validate(ctx, attributes, a.objects)
-	}
-	return nil
+	return a.validate(ctx, chain, attributes)
 }

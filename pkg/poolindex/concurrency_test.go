@@ -151,7 +151,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			}
 		})
 	}
-	working.Go(func() { // one goroutine tells of nodes
+	working.Go(func() { // one goroutine reports nodes
 		index.SetNodes(map[string]bool{"n0": true})
 		for i := range 500 {
 			index.SetNode("n1", i%2 == 0)

@@ -62,7 +62,7 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 func (*Setup) URL(sb *v1alpha1.Sandbox) string {
 	url, err := TargetOf(sb).BaseURL()
 	if err != nil {
-		return "" // it is told when it is called
+		return "" // a call of it returns the error
 	}
 	return url
 }

@@ -46,8 +46,8 @@ func isGone(sb *v1alpha1.Sandbox, now time.Time) bool {
 	return false
 }
 
-// IsPaused reports whether the pause of a sandbox is complete: its pod is gone, and nobody has
-// asked to resume it.
+// IsPaused reports whether the pause of a sandbox is complete: its pod is gone, and no
+// client has asked to resume it.
 func IsPaused(sb *v1alpha1.Sandbox) bool {
 	return sb.Spec.Paused && sb.Status.Phase == v1alpha1.SandboxPaused &&
 		meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionPaused)

@@ -10,12 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -27,28 +22,9 @@ type fullStoreDeleter struct {
 	storage.Interface
 }
 
-// fullStoreOptions puts a fullStoreDeleter around the storage that the generic store makes for
-// itself.
-type fullStoreOptions struct{ generic.RESTOptionsGetter }
-
-// GetRESTOptions implements generic.RESTOptionsGetter.
-func (o fullStoreOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := o.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err != nil {
-		return options, err
-	}
-	decorate := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, resourcePrefix string,
-		keyFunc func(obj runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
-		getAttrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		inner, destroy, err := decorate(config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
-		if err != nil {
-			return nil, nil, err
-		}
-		return fullStoreDeleter{inner}, destroy, nil
-	}
-	return options, nil
+// deleteWhenFull wraps a storage of sandboxes in a fullStoreDeleter.
+func deleteWhenFull(sandboxes storage.Interface) storage.Interface {
+	return fullStoreDeleter{sandboxes}
 }
 
 // GuaranteedUpdate deletes a sandbox if etcd has no space to set its deletionTimestamp, and if

@@ -39,7 +39,7 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 		SingularQualifiedResource: v1alpha1.Resource("sandbox"),
 		TableConvertor:            NewTableConvertor(clock.RealClock{}),
 	}, NewStrategy(scheme, clock.RealClock{}), &generic.StoreOptions{
-		RESTOptions: fullStoreOptions{revisioncache.Options(optsGetter)}, AttrFunc: GetAttrs, Indexers: indexers(),
+		RESTOptions: base.WrapStorage(revisioncache.Options(optsGetter), deleteWhenFull), AttrFunc: GetAttrs, Indexers: indexers(),
 	})
 }
 

@@ -9,12 +9,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -102,31 +97,4 @@ func (s *bindingStorage) GuaranteedUpdate(ctx context.Context, key string, out r
 		}
 		cached = nil // another client created it meanwhile: update that
 	}
-}
-
-// bindingOptions puts bindingStorage around the storage that the generic store
-// makes for itself.
-type bindingOptions struct {
-	generic.RESTOptionsGetter
-	binder Binder
-}
-
-// GetRESTOptions implements generic.RESTOptionsGetter.
-func (o bindingOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := o.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err != nil {
-		return options, err
-	}
-	decorate := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, resourcePrefix string,
-		keyFunc func(obj runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
-		getAttrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		inner, destroy, err := decorate(config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
-		if err != nil {
-			return nil, nil, err
-		}
-		return &bindingStorage{Interface: inner, binder: o.binder}, destroy, nil
-	}
-	return options, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 )
 
@@ -208,7 +209,7 @@ func TestGeneratedNameIsTaken(t *testing.T) {
 
 func TestBindingOptions(t *testing.T) {
 	broken := errors.New("broken")
-	if _, err := (bindingOptions{brokenGetter{broken}, nil}).GetRESTOptions(claimResource, nil); !errors.Is(err, broken) {
+	if _, err := base.WrapStorage(brokenGetter{broken}, nil).GetRESTOptions(claimResource, nil); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	fixture := registrytest.New(t)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
 	"k8s.io/utils/clock"
 
@@ -48,13 +49,16 @@ var _ rest.StandardStorage = &REST{}
 // NewREST returns the storage of claims, which are held to limits, and of their status.
 func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binder Binder, limits validation.ClaimLimits) (Storage, error) {
 	strategy := NewStrategy(scheme, clock.RealClock{}, limits)
+	binding := func(inner storage.Interface) storage.Interface {
+		return &bindingStorage{Interface: inner, binder: binder}
+	}
 	store, err := base.NewStore(&genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.SandboxClaim{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxClaimList{} },
 		DefaultQualifiedResource:  v1alpha1.Resource("sandboxclaims"),
 		SingularQualifiedResource: v1alpha1.Resource("sandboxclaim"),
 		TableConvertor:            NewTableConvertor(clock.RealClock{}),
-	}, strategy, &generic.StoreOptions{RESTOptions: bindingOptions{optsGetter, binder}, AttrFunc: GetAttrs})
+	}, strategy, &generic.StoreOptions{RESTOptions: base.WrapStorage(optsGetter, binding), AttrFunc: GetAttrs})
 	if err != nil {
 		return Storage{}, err
 	}

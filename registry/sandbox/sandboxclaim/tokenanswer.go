@@ -89,9 +89,9 @@ func (a *TokenAnswerer) admitted(tokens *AnsweredTokens, admit rest.ValidateObje
 	}
 }
 
-// authorize fails with 403 where the user may not ask for the tokens. As with every create,
-// the authorizer is not told a name. So its answer is remembered for all claims of the user,
-// and nobody makes it ask the cluster for each.
+// authorize fails with 403 if the user may not ask for the tokens. As with every create, the
+// attributes have no name. So the authorizer caches one answer for all claims of the user, and
+// no user can make it ask the cluster for each claim.
 func (a *TokenAnswerer) authorize(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	attributes := authorizer.AttributesRecord{
 		Verb: "create", Namespace: claim.Namespace, APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version,

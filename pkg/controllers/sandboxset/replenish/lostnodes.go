@@ -40,8 +40,8 @@ func (o *observation) replaceLost(p *plan, c *poolCounts) error {
 	return nil
 }
 
-// onLostNodes are the sandboxes of a pool to replace because of their nodes.
-type onLostNodes struct {
+// lostSandboxes are the sandboxes of a pool to replace because of their nodes.
+type lostSandboxes struct {
 	replace []*v1alpha1.Sandbox
 	// next is after what time there may be more; 0 is never.
 	next time.Duration
@@ -53,8 +53,8 @@ type onLostNodes struct {
 //
 // What was made after its node ceased to take pods stays: it tolerates that, or its template
 // names the node, and what would be made in its place would be there as well.
-func (o *observation) onLostNodes(c *poolCounts) (onLostNodes, error) {
-	var l onLostNodes
+func (o *observation) onLostNodes(c *poolCounts) (lostSandboxes, error) {
+	var l lostSandboxes
 	if len(o.nodes.since) == 0 || !o.canCreate() {
 		return l, nil
 	}
