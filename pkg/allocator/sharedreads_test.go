@@ -45,47 +45,49 @@ func TestSharedReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := newSharedReads()
 		began, atOnce := 0, 0
-		broken := errors.New("the second read fails")
-		read := func(ctx context.Context) error {
+		end := make(chan error)
+		read := func(context.Context) error {
 			began++
-			mine := began
 			if atOnce++; atOnce > 1 {
 				t.Error("two reads of a key run at the same time")
 			}
 			defer func() { atOnce-- }()
-			time.Sleep(time.Minute)
-			if mine == 2 {
-				return broken
-			}
-			return ctx.Err()
+			return <-end
 		}
 		errs := make(chan error, 10)
 		join := func(ctx context.Context) {
 			go func() { errs <- reads.join(ctx, "key", time.Hour, read) }()
 			synctest.Wait()
 		}
+		// expect waits until nothing changes any more. It expects that this many reads have
+		// begun by then, and that want was answered to this many callers.
+		expect := func(reads, answers int, want error) {
+			t.Helper()
+			synctest.Wait()
+			if began != reads || len(errs) != answers {
+				t.Fatalf("%d reads began and %d callers have an answer, want %d and %d", began, len(errs), reads, answers)
+			}
+			for range answers {
+				if err := <-errs; !errors.Is(err, want) {
+					t.Errorf("a caller got %v, want %v", err, want)
+				}
+			}
+		}
 		join(t.Context())
 		leaving, leave := context.WithCancel(t.Context())
 		join(leaving)
 		join(t.Context())
 		join(t.Context())
-		if leave(); !errors.Is(<-errs, context.Canceled) {
-			t.Error("a caller whose context is done still waits")
-		}
-		if err := <-errs; err != nil || began != 1 {
-			t.Errorf("the first caller: %v after %d reads", err, began)
-		}
-		synctest.Wait()
+		leave()
+		expect(1, 1, context.Canceled)
+		end <- nil
+		expect(2, 1, nil)
 		join(t.Context()) // while the second read runs
-		for range 2 {
-			if err := <-errs; !errors.Is(err, broken) {
-				t.Errorf("a caller that came during the first read: %v", err)
-			}
-		}
-		if err := <-errs; err != nil || began != 3 {
-			t.Errorf("the caller that came during the second read: %v after %d reads", err, began)
-		}
-		synctest.Wait()
+		broken := errors.New("the second read fails")
+		end <- broken
+		expect(3, 2, broken)
+		end <- nil
+		expect(3, 1, nil)
 		if len(reads.last) != 0 {
 			t.Errorf("%d reads are kept", len(reads.last))
 		}
