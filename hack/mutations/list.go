@@ -266,8 +266,8 @@ var mutations = []mutation{
 
 	{"base: managed fields are not ordered after an apply", "registry/sandbox/base/ownership.go",
 		"\tsortEntries(entries)\n", "", base, "TestApplyInOneVersion"},
-	{"base: an apply hides managers whose fields have no words", "registry/sandbox/base/ownership.go",
-		"\t\tshown := entry\n", "\t\tif len(other.told) == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tshown := entry\n", base, "TestApplyInOneVersion"},
+	{"base: an apply hides managers that own no field of its version", "registry/sandbox/base/ownership.go",
+		"\t\ttranslated := entry\n", "\t\tif len(other.translated) == 0 {\n\t\t\tcontinue\n\t\t}\n\t\ttranslated := entry\n", base, "TestApplyInOneVersion"},
 	{"base: other writes than applies see translated managed fields", "registry/sandbox/base/managers.go",
 		"if !isApply {", "if false {", base, "TestOtherWritesSeeAllVersions"},
 	{"base: an index of managed fields is before the list", "registry/sandbox/base/itemindex.go",

@@ -16,13 +16,13 @@ import (
 // replicasOfScale is the field of a scale that can be written.
 var replicasOfScale = fieldpath.MakePathOrDie("spec", "replicas")
 
-// ScaledField is where the field that a scale writes stands in an object, by the version that
-// the object is served in.
+// ScaledField is the path in an object of the field that a scale writes, by the version of the
+// object.
 type ScaledField map[schema.GroupVersion]fieldpath.Path
 
-// ScaleOwnership shows on a scale who owns the field that it writes, and moves what an update of
-// the scale makes of that back to the object. It does what managedfields.ScaleHandler does, but
-// that takes the field, in an update that changes nothing, from who owns it by an update.
+// ScaleOwnership converts the managed fields of an object to those of its scale, and back after
+// an update of the scale. Unlike managedfields.ScaleHandler, it does not take the field from
+// managers that own it by an update when a scale changes nothing.
 type ScaleOwnership struct {
 	entries []metav1.ManagedFieldsEntry
 	version schema.GroupVersion
@@ -35,7 +35,7 @@ func NewScaleOwnership(ctx context.Context, entries []metav1.ManagedFieldsEntry,
 	return &ScaleOwnership{entries: entries, version: GroupOf(ctx), field: field}
 }
 
-// OfScale returns the entries of the scale.
+// OfScale returns the entries of the scale: of the managers that own the scaled field.
 func (o *ScaleOwnership) OfScale() ([]metav1.ManagedFieldsEntry, error) {
 	var shown []metav1.ManagedFieldsEntry
 	for _, entry := range o.entries {
@@ -54,7 +54,7 @@ func (o *ScaleOwnership) OfScale() ([]metav1.ManagedFieldsEntry, error) {
 	return shown, nil
 }
 
-// OfObject returns the entries of the object, after an update that has left these of its scale.
+// OfObject returns the entries of the object after an update that left these entries of its scale.
 func (o *ScaleOwnership) OfObject(scale []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
 	scale = slices.Clone(scale)
 	var entries []metav1.ManagedFieldsEntry
@@ -98,7 +98,7 @@ func (o *ScaleOwnership) OfObject(scale []metav1.ManagedFieldsEntry) ([]metav1.M
 	return entries, nil
 }
 
-// owned is what an entry of the object owns, and whether the scaled field is of it.
+// owned returns the fields of an entry of the object, and whether the scaled field is one of them.
 func (o *ScaleOwnership) owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, bool, error) {
 	field := o.fieldOf(entry)
 	if field == nil || entry.FieldsV1 == nil {
@@ -114,12 +114,13 @@ func (o *ScaleOwnership) owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set
 func (o *ScaleOwnership) fieldOf(entry *metav1.ManagedFieldsEntry) fieldpath.Path {
 	version, err := schema.ParseGroupVersion(entry.APIVersion)
 	if err != nil {
-		return nil // which is a version that nothing is served in
+		return nil // no object has this version
 	}
 	return o.field[version]
 }
 
-// shown is an entry of the object on the scale. Who updates in two versions has an entry in each.
+// shown returns an entry of the object as one of the scale. A manager that updates in two versions
+// has an entry in each.
 func (o *ScaleOwnership) shown(entry metav1.ManagedFieldsEntry) (metav1.ManagedFieldsEntry, error) {
 	if entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.APIVersion != o.version.String() {
 		entry.Manager = inVersion(&entry)
