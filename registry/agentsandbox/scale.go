@@ -88,7 +88,7 @@ func (r *scaleREST) Update(ctx context.Context, name string, objInfo rest.Update
 	if updateValidation == nil {
 		updateValidation = rest.ValidateAllObjectUpdateFunc
 	}
-	info := &scaledSandbox{name: name, scale: base.SharingEqual(objInfo, forceAllowCreate, options), resource: r.store.DefaultQualifiedResource}
+	info := &scaledSandbox{name: name, scale: base.ShareScale(objInfo, forceAllowCreate, options), resource: r.store.DefaultQualifiedResource}
 	obj, _, err := r.store.Update(ctx, name, info, rest.ValidateAllObjectFunc,
 		func(ctx context.Context, obj, old runtime.Object) error {
 			return updateValidation(ctx, scaleOf(obj.(*v1alpha1.Sandbox)), scaleOf(old.(*v1alpha1.Sandbox)))

@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"reflect"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -208,6 +210,18 @@ type PodInfo struct {
 	// podUID is the UID of the pod.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
+}
+
+// IsZero reports whether nothing is known of the pod. It leaves podInfo out of JSON if all its
+// fields are empty, and not only if they are absent.
+func (p PodInfo) IsZero() bool {
+	if len(p.Annotations) == 0 {
+		p.Annotations = nil
+	}
+	if len(p.Labels) == 0 {
+		p.Labels = nil
+	}
+	return reflect.ValueOf(p).IsZero()
 }
 
 // SandboxPhase is where a sandbox is in its life.

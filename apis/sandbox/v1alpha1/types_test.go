@@ -30,6 +30,10 @@ func TestJSON(t *testing.T) {
 			&Sandbox{Status: SandboxStatus{SandboxIP: "10.0.0.1", PodInfo: PodInfo{PodIP: "10.0.0.1"}}},
 			`{` + meta + `,"spec":{},"status":{"podInfo":{"podIP":"10.0.0.1"},"sandboxIp":"10.0.0.1"}}`,
 		},
+		"sandbox whose pod has no labels": {
+			&Sandbox{Status: SandboxStatus{PodInfo: PodInfo{Annotations: map[string]string{}, Labels: map[string]string{}}}},
+			`{` + meta + `,"spec":{},"status":{}}`,
+		},
 		"template kept as sent": {
 			&Sandbox{Spec: SandboxSpec{EmbeddedSandboxTemplate: EmbeddedSandboxTemplate{
 				Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"fromTheFuture":1.50}}`)},

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/randfill"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/install"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxset"
@@ -53,7 +53,7 @@ func newFiller(scheme *runtime.Scheme) *randfill.Filler {
 func kinds(scheme *runtime.Scheme) map[string]struct {
 	group, kind  string
 	empty        runtime.Object
-	main, status rest.UpdateResetFieldsStrategy
+	main, status base.UpdateStrategy
 } {
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC))
 	claims := sandboxclaim.NewStrategy(scheme, now, validation.DefaultClaimLimits())
@@ -62,7 +62,7 @@ func kinds(scheme *runtime.Scheme) map[string]struct {
 	type kind = struct {
 		group, kind  string
 		empty        runtime.Object
-		main, status rest.UpdateResetFieldsStrategy
+		main, status base.UpdateStrategy
 	}
 	return map[string]kind{
 		"claims":    {v1alpha1.ExtensionsGroup, "SandboxClaim", &v1alpha1.SandboxClaim{}, claims, sandboxclaim.NewStatusStrategy(claims)},
@@ -153,7 +153,7 @@ func TestReadAndWrittenBack(t *testing.T) {
 	fill, carrier := newFiller(scheme), Carrier{scheme}
 	for name, kind := range kinds(scheme) {
 		for _, version := range scheme.PrioritizedVersionsForGroup(kind.group) {
-			for resource, strategy := range map[string]rest.UpdateResetFieldsStrategy{name: kind.main, name + "/status": kind.status} {
+			for resource, strategy := range map[string]base.UpdateStrategy{name: kind.main, name + "/status": kind.status} {
 				if strategy == nil {
 					continue
 				}

@@ -55,7 +55,7 @@ func NewStatusREST(stored *base.StatusREST, o Options) (*base.StatusREST, error)
 func (o *Options) cohabitant() cohabitant { return cohabitant{Carrier{o.Scheme}, o.Words, o.Check} }
 
 func (o *Options) updates(store *genericregistry.Store) (updateStrategy, error) {
-	update, ok := store.UpdateStrategy.(rest.UpdateResetFieldsStrategy)
+	update, ok := store.UpdateStrategy.(base.UpdateStrategy)
 	if !ok {
 		return updateStrategy{}, fmt.Errorf("serving %s as %s: no strategy is a %T", store.DefaultQualifiedResource, o.Words.Resource, store.UpdateStrategy)
 	}

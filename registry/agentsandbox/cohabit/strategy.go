@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
 // Words are what a resource is called in the second group.
@@ -40,7 +42,7 @@ type createStrategy struct {
 
 // updateStrategy is that of the stored kind, or of its status, for updates.
 type updateStrategy struct {
-	rest.UpdateResetFieldsStrategy
+	base.UpdateStrategy
 	cohabitant
 }
 
@@ -52,7 +54,7 @@ func (s createStrategy) ObjectKinds(obj runtime.Object) ([]schema.GroupVersionKi
 
 // ObjectKinds names the kind of the second group first, which is what errors name.
 func (s updateStrategy) ObjectKinds(obj runtime.Object) ([]schema.GroupVersionKind, bool, error) {
-	kinds, unversioned, err := s.UpdateResetFieldsStrategy.ObjectKinds(obj)
+	kinds, unversioned, err := s.UpdateStrategy.ObjectKinds(obj)
 	return s.words.first(kinds), unversioned, err
 }
 
@@ -85,7 +87,7 @@ func (s createStrategy) Validate(ctx context.Context, obj runtime.Object) field.
 // stored kind does. ValidateUpdate refuses what this fails for.
 func (s updateStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	_ = s.carrier.carry(ctx, obj, old)
-	s.UpdateResetFieldsStrategy.PrepareForUpdate(ctx, obj, old)
+	s.UpdateStrategy.PrepareForUpdate(ctx, obj, old)
 }
 
 // ValidateUpdate validates a changed object.
@@ -93,7 +95,7 @@ func (s updateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 	if errs := s.carrier.canCarry(ctx, old); len(errs) > 0 {
 		return errs
 	}
-	return s.words.rename(append(s.extra(obj), s.UpdateResetFieldsStrategy.ValidateUpdate(ctx, obj, old)...))
+	return s.words.rename(append(s.extra(obj), s.UpdateStrategy.ValidateUpdate(ctx, obj, old)...))
 }
 
 func (c *cohabitant) extra(obj runtime.Object) field.ErrorList {

@@ -16,13 +16,18 @@ import (
 )
 
 // TrackOwners returns an update of an object that records correctly which manager owns which
-// field, whatever versions the managers write in. isApply is set for a server-side apply, which
-// is the only update that may create: it is the forceAllowCreate of the REST interface.
-func TrackOwners(info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
+// field, whatever versions the managers write in. strategy is that of the store. isApply is set
+// for a server-side apply, which is the only update that may create: it is the forceAllowCreate
+// of the REST interface.
+func TrackOwners(strategy rest.RESTUpdateStrategy, info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
 	if !isApply {
 		return KeepText(info)
 	}
-	return SharingEqual(&inOneVersion{info, options.FieldManager}, isApply, options)
+	info = &inOneVersion{info, options.FieldManager}
+	if forms, ok := strategy.(views); ok {
+		info = &sharingApply{info, options.FieldManager, forms}
+	}
+	return info
 }
 
 // applier returns an entry that names the manager whose apply a request is.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,37 +15,56 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// Server-side apply compares the text of a manifest with the object as it is shown. The two
-// differ where a value has several texts (60s and 1m0s, 1000m and 1), where it is not shown
-// (false, "", an empty list), and where it is a default. Each such field looks like a change:
-// another manager who has applied the same is in conflict, or loses the field to a forced
-// apply, which is a write.
+// Server-side apply compares the text of a manifest with the object as the server shows it. The
+// two differ where a value can be written in several ways (60s and 1m0s, 1000m and 1), where an
+// empty value is not shown or has a default, and where the server does not take a value from
+// clients. Each such field looks like a change: another manager who has applied the same
+// manifest is in conflict, or loses the field to a forced apply, and that is a write.
 //
-// What changes is therefore decided by the objects, before and after: a field with the same
-// stored value was not changed, and whoever owned it still does.
+// Here the objects decide what an apply changes: the stored object, and the one that would be
+// stored, both as the version of each manager shows them. A field that has the same value in
+// both keeps its owners.
 
-// SharingEqual returns the update of an apply in which managers share the fields that it
-// leaves at the same value. An update that is no apply is returned as it is: only an apply may
-// create.
-func SharingEqual(info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
+// views are the forms of an object that are compared.
+type views interface {
+	// PrepareForUpdate changes an updated object into what is stored.
+	PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
+	// InVersion returns an object as a version shows it. The error is that of a scheme.
+	InVersion(obj runtime.Object, version schema.GroupVersion) (runtime.Object, error)
+}
+
+// ShareScale returns the update of a scale in which managers share the field if an apply does
+// not change it.
+func ShareScale(info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
 	if !isApply {
 		return info
 	}
-	return &sharingEqual{info, options.FieldManager}
+	return &sharingApply{info, options.FieldManager, scaleViews{}}
 }
 
-type sharingEqual struct {
+// scaleViews are those of a scale, which has one form.
+type scaleViews struct{}
+
+// PrepareForUpdate implements views.
+func (scaleViews) PrepareForUpdate(context.Context, runtime.Object, runtime.Object) {}
+
+// InVersion implements views.
+func (scaleViews) InVersion(obj runtime.Object, _ schema.GroupVersion) (runtime.Object, error) {
+	return obj, nil
+}
+
+// sharingApply is an apply in which managers share the fields that it does not change.
+type sharingApply struct {
 	rest.UpdatedObjectInfo
-	// manager is who applies.
+	// manager is the manager that applies.
 	manager string
+	views   views
 }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
-func (u *sharingEqual) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+func (u *sharingApply) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	before, ok := old.(Object)
 	if !ok || len(before.GetManagedFields()) == 0 {
 		return u.UpdatedObjectInfo.UpdatedObject(ctx, old)
@@ -63,13 +81,13 @@ func (u *sharingEqual) UpdatedObject(ctx context.Context, old runtime.Object) (r
 		return updated, nil
 	}
 	after = after.DeepCopyObject().(Object)
-	return after, u.giveBack(ctx, before, after)
+	return after, u.returnFields(ctx, before, after)
 }
 
-// withoutFalseConflicts applies again where the first try was in conflict: once as if there
-// were no other managers, to see what is changed, and then with those conflicts alone that are
-// about a change.
-func (u *sharingEqual) withoutFalseConflicts(ctx context.Context, before Object, conflict error) (runtime.Object, error) {
+// withoutFalseConflicts applies again after a conflict. The first time no other manager owns
+// anything, which shows what the apply changes. The second time the others own only what it
+// changes, so that each conflict is about a change.
+func (u *sharingApply) withoutFalseConflicts(ctx context.Context, before Object, conflict error) (runtime.Object, error) {
 	alone, err := u.disowned(ctx, before, func(owned *fieldpath.Set, _ *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) { return owned, nil })
 	if err != nil {
 		return nil, err
@@ -78,16 +96,23 @@ func (u *sharingEqual) withoutFalseConflicts(ctx context.Context, before Object,
 	if err != nil {
 		return nil, conflict
 	}
-	contested, err := u.disowned(ctx, before, newComparison(before, tried).same)
+	contested, err := u.disowned(ctx, before, u.compare(before, u.prepared(ctx, tried, before)).same)
 	if err != nil {
 		return nil, err
 	}
 	return u.UpdatedObjectInfo.UpdatedObject(ctx, contested)
 }
 
+// prepared returns what is stored of an updated object.
+func (u *sharingApply) prepared(ctx context.Context, updated, old runtime.Object) runtime.Object {
+	updated = updated.DeepCopyObject()
+	u.views.PrepareForUpdate(ctx, updated, old.DeepCopyObject())
+	return updated
+}
+
 // disowned returns an object of which other managers do not own some of their fields. Their
-// entries stay: of an object without entries an apply takes all fields for owned.
-func (u *sharingEqual) disowned(ctx context.Context, object Object, some func(*fieldpath.Set, *metav1.ManagedFieldsEntry) (*fieldpath.Set, error)) (Object, error) {
+// entries remain: if an object has no entries, an apply adds a manager that owns all fields.
+func (u *sharingApply) disowned(ctx context.Context, object Object, some func(*fieldpath.Set, *metav1.ManagedFieldsEntry) (*fieldpath.Set, error)) (Object, error) {
 	object = object.DeepCopyObject().(Object)
 	entries := object.GetManagedFields()
 	for i := range entries {
@@ -111,16 +136,16 @@ func (u *sharingEqual) disowned(ctx context.Context, object Object, some func(*f
 	return object, nil
 }
 
-// isOwn reports whether an entry is of who applies.
-func (u *sharingEqual) isOwn(ctx context.Context, e *metav1.ManagedFieldsEntry) bool {
+// isOwn reports whether an entry is of the manager that applies.
+func (u *sharingApply) isOwn(ctx context.Context, e *metav1.ManagedFieldsEntry) bool {
 	return sameManager(e, applier(ctx, u.manager))
 }
 
-// giveBack gives other managers the fields back that they have lost although their values are
-// the same. Where nothing is left that differs, the times of the entries are those of before, so
-// that nothing is written.
-func (u *sharingEqual) giveBack(ctx context.Context, before, after Object) error {
-	compared := newComparison(before, after)
+// returnFields returns to other managers the fields that they lost although the values are the
+// same. If then only times of managers differ, it restores these, so that nothing is written.
+func (u *sharingApply) returnFields(ctx context.Context, before, after Object) error {
+	prepared := u.prepared(ctx, after, before)
+	compared := u.compare(before, prepared)
 	entries := after.GetManagedFields()
 	for _, was := range before.GetManagedFields() {
 		if was.FieldsV1 == nil || u.isOwn(ctx, &was) {
@@ -158,20 +183,22 @@ func (u *sharingEqual) giveBack(ctx context.Context, before, after Object) error
 	}
 	sortEntries(entries)
 	after.SetManagedFields(entries)
-	equal, err := isEqualButForTimes(before, after)
-	if equal {
-		after.SetManagedFields(before.GetManagedFields())
+	if stored, ok := prepared.(Object); ok {
+		stored.SetManagedFields(entries)
+		equal, err := isEqualButForTimes(before, stored)
+		if equal {
+			after.SetManagedFields(before.GetManagedFields())
+		}
+		return err
 	}
-	return err
+	return nil
 }
 
 func isEntryOf(a, b *metav1.ManagedFieldsEntry) bool {
 	return sameManager(a, b) && a.APIVersion == b.APIVersion
 }
 
-// isEqualButForTimes reports whether two objects differ at most in the times of managers, and in
-// empty values, which are not stored for every field. If an empty value is stored after all, the
-// write happens, and only the time of its manager is that of before.
+// isEqualButForTimes reports whether two objects differ at most in the times of managers.
 func isEqualButForTimes(before, after Object) (bool, error) {
 	var stored [2]map[string]any
 	for i, object := range []Object{before, after} {
@@ -186,82 +213,61 @@ func isEqualButForTimes(before, after Object) (bool, error) {
 		if stored[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(object); err != nil {
 			return false, fmt.Errorf("comparing objects: %w", err)
 		}
-		// Only the object counts here: a set of owned fields consists of empty values.
-		for key, part := range stored[i] {
-			if key != "metadata" {
-				stored[i][key] = withoutEmpty(part)
-			}
-		}
+		// Not all objects in memory have these.
+		delete(stored[i], "apiVersion")
+		delete(stored[i], "kind")
 	}
 	return reflect.DeepEqual(stored[0], stored[1]), nil
 }
 
-// withoutEmpty returns a value without the fields that are empty; nil for one that is empty.
-func withoutEmpty(value any) any {
-	switch value := value.(type) {
-	case string:
-		if value == "" {
-			return nil
-		}
-	case []any:
-		if len(value) == 0 {
-			return nil
-		}
-		for i := range value {
-			value[i] = withoutEmpty(value[i])
-		}
-	case map[string]any:
-		for key, field := range value {
-			if value[key] = withoutEmpty(field); value[key] == nil {
-				delete(value, key)
-			}
-		}
-		if len(value) == 0 {
-			return nil
-		}
-	}
-	return value
-}
-
 // comparison compares fields of an object before and after an update.
 type comparison struct {
-	obj runtime.Object
-	// values are the values before and after, which few updates need.
-	values func() ([2]map[string]any, error)
+	views   views
+	objects [2]runtime.Object
+	// values are the objects in the versions of managers, as far as they were needed.
+	values map[string][2]map[string]any
 }
 
-func newComparison(before, after runtime.Object) *comparison {
-	return &comparison{before, sync.OnceValues(func() ([2]map[string]any, error) {
-		var values [2]map[string]any
-		for i, object := range []runtime.Object{before, after} {
-			var err error
-			if values[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(object); err != nil {
-				return values, fmt.Errorf("comparing fields: %w", err)
-			}
-		}
+func (u *sharingApply) compare(before, after runtime.Object) *comparison {
+	return &comparison{u.views, [2]runtime.Object{before, after}, map[string][2]map[string]any{}}
+}
+
+// in returns both objects as a version shows them; nil if there is no such version of them.
+func (c *comparison) in(apiVersion string) ([2]map[string]any, error) {
+	if values, ok := c.values[apiVersion]; ok {
 		return values, nil
-	})}
+	}
+	var values [2]map[string]any
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return values, nil // clients can write any text
+	}
+	for i, object := range c.objects {
+		shown, err := c.views.InVersion(object, version)
+		if runtime.IsNotRegisteredError(err) {
+			return values, nil
+		}
+		if err != nil {
+			return values, fmt.Errorf("comparing fields in version %s: %w", version, err)
+		}
+		if values[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(shown); err != nil {
+			return values, fmt.Errorf("comparing fields: %w", err)
+		}
+	}
+	c.values[apiVersion] = values
+	return values, nil
 }
 
-// same returns those fields of a manager that have the same value before and after. A field
-// that the stored version has no words for counts as changed.
+// same returns those fields of an entry that have the same value in both objects.
 func (c *comparison) same(fields *fieldpath.Set, entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
-	values, err := c.values()
-	if err != nil {
-		return nil, err
-	}
-	from, err := schema.ParseGroupVersion(entry.APIVersion)
-	if err != nil {
-		return nil, fmt.Errorf("reading what %s owns: %w", entry.Manager, err)
-	}
 	same := fieldpath.NewSet()
+	values, err := c.in(entry.APIVersion)
+	if err != nil || values[0] == nil {
+		return same, err
+	}
 	was, is := itemIndex{}, itemIndex{}
 	fields.Iterate(func(path fieldpath.Path) {
-		stored := path
-		if slices.Contains(v1alpha1.ServedVersions, from) {
-			stored = translate(path, c.obj, from, v1alpha1.SchemeGroupVersion)
-		}
-		if stored != nil && reflect.DeepEqual(was.valueAt(values[0], stored), is.valueAt(values[1], stored)) {
+		if reflect.DeepEqual(was.valueAt(values[0], path), is.valueAt(values[1], path)) {
 			same.Insert(path.Copy())
 		}
 	})

@@ -61,7 +61,7 @@ var (
 // NewStatusREST returns the status subresource of the objects in store, updated by
 // strategy. It reads and writes through a shallow copy of the store: same
 // storage underneath, other rules.
-func NewStatusREST(store *genericregistry.Store, strategy rest.UpdateResetFieldsStrategy) *StatusREST {
+func NewStatusREST(store *genericregistry.Store, strategy UpdateStrategy) *StatusREST {
 	statusStore := *store
 	statusStore.UpdateStrategy = strategy
 	statusStore.ResetFieldsStrategy = strategy
@@ -86,7 +86,7 @@ func (r *StatusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 // through its status, not even by server-side apply.
 func (r *StatusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, TrackOwners(objInfo, forceAllowCreate, options), createValidation, updateValidation, false, options)
+	return r.store.Update(ctx, name, TrackOwners(r.store.UpdateStrategy, objInfo, forceAllowCreate, options), createValidation, updateValidation, false, options)
 }
 
 // GetResetFields names the fields that server-side apply does not own here.

@@ -10,14 +10,23 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
+// UpdateStrategy is a strategy of updates of a resource or subresource.
+type UpdateStrategy interface {
+	rest.UpdateResetFieldsStrategy
+	// InVersion returns an object as a version shows it. The error is that of a scheme.
+	InVersion(obj runtime.Object, version schema.GroupVersion) (runtime.Object, error)
+}
+
 // MainStrategy is the strategy of a main resource.
 type MainStrategy interface {
-	rest.CreateUpdateResetFieldsStrategy
+	rest.RESTCreateStrategy
+	UpdateStrategy
 	rest.RESTDeleteStrategy
 }
 
@@ -92,7 +101,7 @@ func (r *REST) Categories() []string {
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, TrackOwners(objInfo, forceAllowCreate, options), createValidation, updateValidation, forceAllowCreate, options)
+	return r.Store.Update(ctx, name, TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), createValidation, updateValidation, forceAllowCreate, options)
 }
 
 // Delete deletes an object, and warns of what that leaves behind.

@@ -14,6 +14,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
@@ -29,11 +30,17 @@ import (
 type Strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
+	scheme *runtime.Scheme
 }
 
-// NewStrategy returns a Strategy that finds kinds in typer, a scheme as a rule.
-func NewStrategy(typer runtime.ObjectTyper) Strategy {
-	return Strategy{ObjectTyper: typer, NameGenerator: nameGenerator{}}
+// NewStrategy returns a Strategy that finds kinds and their versions in scheme.
+func NewStrategy(scheme *runtime.Scheme) Strategy {
+	return Strategy{ObjectTyper: scheme, NameGenerator: nameGenerator{}, scheme: scheme}
+}
+
+// InVersion returns an object as a version shows it. The error is that of the scheme.
+func (s Strategy) InVersion(obj runtime.Object, version schema.GroupVersion) (runtime.Object, error) {
+	return s.scheme.ConvertToVersion(obj, version)
 }
 
 // NamespaceScoped is true: no kind of the group is cluster scoped.

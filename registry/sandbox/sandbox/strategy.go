@@ -33,8 +33,8 @@ type Strategy struct {
 var _ base.MainStrategy = Strategy{}
 
 // NewStrategy returns the strategy of the main resource.
-func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock) Strategy {
-	return Strategy{Strategy: base.NewStrategy(typer), clock: c}
+func NewStrategy(scheme *runtime.Scheme, c clock.PassiveClock) Strategy {
+	return Strategy{Strategy: base.NewStrategy(scheme), clock: c}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.

@@ -98,7 +98,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes a claim, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, created, err := r.Store.Update(ctx, name, base.TrackOwners(objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), r.ofOneTemplate(updateValidation), forceAllowCreate, options)
+	obj, created, err := r.Store.Update(ctx, name, base.TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), r.ofOneTemplate(updateValidation), forceAllowCreate, options)
 	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
 		return obj, created, err
 	}

@@ -35,8 +35,8 @@ var _ base.MainStrategy = Strategy{}
 
 // NewStrategy returns the strategy of the main resource. limits bound what one claim may
 // ask for.
-func NewStrategy(typer runtime.ObjectTyper, c clock.PassiveClock, limits validation.ClaimLimits) Strategy {
-	return Strategy{Strategy: base.NewStrategy(typer), clock: c, limits: limits}
+func NewStrategy(scheme *runtime.Scheme, c clock.PassiveClock, limits validation.ClaimLimits) Strategy {
+	return Strategy{Strategy: base.NewStrategy(scheme), clock: c, limits: limits}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.

@@ -89,7 +89,7 @@ func (r *ScaleREST) Update(ctx context.Context, name string, objInfo rest.Update
 	if updateValidation == nil {
 		updateValidation = rest.ValidateAllObjectUpdateFunc
 	}
-	obj, _, err := r.store.Update(ctx, name, &scaledObjectInfo{name: name, scale: base.SharingEqual(objInfo, forceAllowCreate, options), scales: r}, rest.ValidateAllObjectFunc,
+	obj, _, err := r.store.Update(ctx, name, &scaledObjectInfo{name: name, scale: base.ShareScale(objInfo, forceAllowCreate, options), scales: r}, rest.ValidateAllObjectFunc,
 		func(ctx context.Context, obj, old runtime.Object) error {
 			return updateValidation(ctx, r.scaleOf(obj.(*v1alpha1.SandboxSet)), r.scaleOf(old.(*v1alpha1.SandboxSet)))
 		}, false, options)

@@ -39,8 +39,8 @@ var (
 
 // NewStrategy returns the strategy of the main resource. Without pods, a set is
 // validated by itself alone.
-func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
-	return Strategy{Strategy: base.NewStrategy(typer), pods: pods}
+func NewStrategy(scheme *runtime.Scheme, pods PodValidator) Strategy {
+	return Strategy{Strategy: base.NewStrategy(scheme), pods: pods}
 }
 
 // NewStatusStrategy returns the strategy of the status subresource.

@@ -41,8 +41,8 @@ var _ base.MainStrategy = Strategy{}
 
 // NewStrategy returns the strategy of the resource. Without pods, a template is
 // validated by itself alone.
-func NewStrategy(typer runtime.ObjectTyper, pods PodValidator) Strategy {
-	return Strategy{Strategy: base.NewStrategy(typer), pods: pods}
+func NewStrategy(scheme *runtime.Scheme, pods PodValidator) Strategy {
+	return Strategy{Strategy: base.NewStrategy(scheme), pods: pods}
 }
 
 // PrepareForCreate starts the count of changes.
