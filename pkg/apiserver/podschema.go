@@ -16,6 +16,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // Pod templates and volume claim templates are raw JSON in our types. Their schema is made from
@@ -119,7 +120,7 @@ func (p *podSchemas) setKeyDefaults(element reflect.Type, keys []string) {
 	definition := p.definitions[p.define(element)]
 	for _, key := range keys {
 		property := definition.Schema.Properties[key]
-		property.Default = decoding.DefaultKey(key, property.Type.Contains("integer"))
+		property.Default = podtemplate.DefaultListKey(key, property.Type.Contains("integer"))
 		definition.Schema.Properties[key] = property
 	}
 }

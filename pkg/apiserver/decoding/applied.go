@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // listKeys are the map keys of the lists for which server-side apply has more keys than the
@@ -33,17 +35,6 @@ func ListMerge(t reflect.Type, list reflect.StructField) (keys []string, set boo
 		return []string{key}, false
 	}
 	return nil, list.Tag.Get("patchStrategy") == "merge"
-}
-
-// DefaultKey returns the default of a map key, for list elements that do not set it.
-func DefaultKey(key string, isInteger bool) any {
-	switch {
-	case key == "protocol":
-		return string(corev1.ProtocolTCP)
-	case isInteger:
-		return 0
-	}
-	return ""
 }
 
 // checkTemplates returns an error for the first value in the pod template or the volume claim
@@ -182,7 +173,7 @@ func keyOf(object map[string]any, keys []string) []string {
 	for i, name := range keys {
 		value := object[name]
 		if value == nil {
-			value = DefaultKey(name, strings.HasSuffix(name, "Port"))
+			value = podtemplate.DefaultListKey(name, strings.HasSuffix(name, "Port"))
 		}
 		key[i] = fmt.Sprintf("%q", fmt.Sprint(value))
 	}

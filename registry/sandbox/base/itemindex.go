@@ -8,6 +8,8 @@ import (
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // itemIndex finds values in decoded JSON by their path. It indexes each list once and does not
@@ -23,8 +25,9 @@ type listIndex struct {
 	items map[string]any
 }
 
-// valueAt returns the value at a path; nil if there is none.
-func (x itemIndex) valueAt(is any, path fieldpath.Path) any {
+// valueAt returns the value at a path; nil if the last field or any other on the path is not set.
+// It reports whether all items of lists on the path exist.
+func (x itemIndex) valueAt(is any, path fieldpath.Path) (any, bool) {
 	for _, element := range path {
 		if element.FieldName != nil {
 			fields, _ := is.(map[string]any)
@@ -32,22 +35,23 @@ func (x itemIndex) valueAt(is any, path fieldpath.Path) any {
 			continue
 		}
 		list, _ := is.([]any)
+		var ok bool
 		switch {
 		case len(list) == 0:
-			return nil
 		case element.Index == nil:
-			is = x.item(list, element)
+			is, ok = x.item(list, element)
 		case *element.Index >= 0 && *element.Index < len(list):
-			is = list[*element.Index]
-		default:
-			return nil
+			is, ok = list[*element.Index], true
+		}
+		if !ok {
+			return nil, false
 		}
 	}
-	return is
+	return is, true
 }
 
-// item returns the item of a list that its key or its value names; nil if there is none.
-func (x itemIndex) item(list []any, element fieldpath.PathElement) any {
+// item returns the item of a list that its key or its value names, and whether there is one.
+func (x itemIndex) item(list []any, element fieldpath.PathElement) (any, bool) {
 	keys := keysOf(element)
 	index, ok := x[&list[0]]
 	if !ok {
@@ -61,9 +65,10 @@ func (x itemIndex) item(list []any, element fieldpath.PathElement) any {
 		x[&list[0]] = index
 	}
 	if index.keys != keys {
-		return nil
+		return nil, false
 	}
-	return index.items[element.String()]
+	is, ok := index.items[element.String()]
+	return is, ok
 }
 
 func keysOf(element fieldpath.PathElement) string {
@@ -77,7 +82,8 @@ func keysOf(element fieldpath.PathElement) string {
 	return strings.Join(names, "\x00")
 }
 
-// nameOf names an item in the way that an element names another one of its list.
+// nameOf names an item in the way that an element names another one of its list. A key that the
+// item does not set has its default.
 func nameOf(item any, as fieldpath.PathElement) (string, bool) {
 	if as.Key == nil {
 		is := value.NewValueInterface(item)
@@ -91,7 +97,7 @@ func nameOf(item any, as fieldpath.PathElement) (string, bool) {
 	for _, field := range *as.Key {
 		is, ok := fields[field.Name]
 		if !ok {
-			return "", false
+			is = podtemplate.DefaultListKey(field.Name, field.Value.IsInt())
 		}
 		key = append(key, value.Field{Name: field.Name, Value: value.NewValueInterface(is)})
 	}

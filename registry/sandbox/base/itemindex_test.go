@@ -27,7 +27,8 @@ func pathOf(t *testing.T, elements ...string) fieldpath.Path {
 
 // A client can write any managed fields, so a path may lead anywhere.
 func TestValueAt(t *testing.T) {
-	const text = `{"spec":{"ports":[{"port":1,"protocol":"TCP","name":"a"},{"port":1,"protocol":"UDP","name":"b"},7],"tags":["x","y"],"none":[]}}`
+	const text = `{"spec":{"ports":[{"port":1,"protocol":"TCP","name":"a"},{"port":1,"protocol":"UDP","name":"b"},7],"tags":["x","y"],"none":[],
+		"open":[{"port":2,"name":"c"}]}}`
 	object := map[string]any{}
 	if err := json.Unmarshal([]byte(text), &object); err != nil {
 		t.Fatal(err)
@@ -37,25 +38,33 @@ func TestValueAt(t *testing.T) {
 	for _, tc := range []struct{ path, want string }{
 		{"f:spec f:ports " + tcp + " f:name", "a"},
 		{"f:spec f:ports " + udp + " f:name", "b"},
-		{`f:spec f:ports k:{"port":2,"protocol":"UDP"}`, "<nil>"},
-		{`f:spec f:ports k:{"name":"a"} f:name`, "<nil>"}, // which are the keys of no other path
+		{"f:spec f:ports " + tcp + " f:none", "<nil>"},
+		{`f:spec f:ports k:{"port":2,"protocol":"UDP"}`, "no item"},
+		{`f:spec f:ports k:{"name":"a"} f:name`, "no item"}, // which are the keys of no other path
+		{`f:spec f:open k:{"port":2,"protocol":"TCP"} f:name`, "c"},
+		{`f:spec f:open k:{"port":2,"protocol":"UDP"} f:name`, "no item"},
 		{"f:spec f:ports i:1 f:name", "b"},
 		{"f:spec f:ports i:2", "7"},
-		{"f:spec f:ports i:3", "<nil>"},
-		{"f:spec f:ports i:-1", "<nil>"},
+		{"f:spec f:ports i:3", "no item"},
+		{"f:spec f:ports i:-1", "no item"},
 		{`f:spec f:tags v:"y"`, "y"},
-		{`f:spec f:tags v:"z"`, "<nil>"},
-		{`f:spec f:none v:"y"`, "<nil>"},
-		{`f:spec f:none i:0`, "<nil>"},
-		{`f:spec v:"y"`, "<nil>"},
+		{`f:spec f:tags v:"z"`, "no item"},
+		{`f:spec f:none v:"y"`, "no item"},
+		{`f:spec f:none i:0`, "no item"},
+		{`f:spec v:"y"`, "no item"},
 		{`f:spec f:tags f:x`, "<nil>"},
-		{"f:none f:a " + tcp, "<nil>"},
+		{"f:none f:a " + tcp, "no item"},
 	} {
-		if got := fmt.Sprint(index.valueAt(object, pathOf(t, strings.Fields(tc.path)...))); got != tc.want {
+		value, ok := index.valueAt(object, pathOf(t, strings.Fields(tc.path)...))
+		got := fmt.Sprint(value)
+		if !ok {
+			got = "no item"
+		}
+		if got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.path, got, tc.want)
 		}
 	}
-	if len(index) != 2 {
-		t.Errorf("%d lists are indexed, want each of 2 once", len(index))
+	if len(index) != 3 {
+		t.Errorf("%d lists are indexed, want each of 3 once", len(index))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,6 +121,9 @@ func (u *sharingApply) disowned(ctx context.Context, object Object, some func(*f
 		if u.isOwn(ctx, entry) || entry.FieldsV1 == nil {
 			continue
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		owned, err := decoded(entry)
 		if err != nil {
 			return nil, err
@@ -150,6 +154,9 @@ func (u *sharingApply) returnFields(ctx context.Context, before, after Object) e
 	for _, was := range before.GetManagedFields() {
 		if was.FieldsV1 == nil || u.isOwn(ctx, &was) {
 			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		owned, err := decoded(&was)
 		if err != nil {
@@ -224,52 +231,77 @@ func isEqualButForTimes(before, after Object) (bool, error) {
 type comparison struct {
 	views   views
 	objects [2]runtime.Object
-	// values are the objects in the versions of managers, as far as they were needed.
-	values map[string][2]map[string]any
+	// versions are what is known of the versions of managers. All managers of a version share it:
+	// to index lists and compare fields for each would cost the product of their numbers.
+	versions map[string]*comparedVersion
+}
+
+// comparedVersion is an object before and after an update, as a version shows it.
+type comparedVersion struct {
+	fields [2]map[string]any
+	items  [2]itemIndex
+	// equal are the fields that were compared, by path.
+	equal map[string]bool
 }
 
 func (u *sharingApply) compare(before, after runtime.Object) *comparison {
-	return &comparison{u.views, [2]runtime.Object{before, after}, map[string][2]map[string]any{}}
+	return &comparison{u.views, [2]runtime.Object{before, after}, map[string]*comparedVersion{}}
 }
 
-// in returns both objects as a version shows them; nil if there is no such version of them.
-func (c *comparison) in(apiVersion string) ([2]map[string]any, error) {
-	if values, ok := c.values[apiVersion]; ok {
-		return values, nil
+// in returns both objects as a version shows them, or nil if there is no such version of them.
+func (c *comparison) in(apiVersion string) (*comparedVersion, error) {
+	if compared, ok := c.versions[apiVersion]; ok {
+		return compared, nil
 	}
-	var values [2]map[string]any
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return values, nil // clients can write any text
+		return nil, nil // clients can write any text
 	}
+	compared := &comparedVersion{items: [2]itemIndex{{}, {}}, equal: map[string]bool{}}
 	for i, object := range c.objects {
 		shown, err := c.views.InVersion(object, version)
 		if runtime.IsNotRegisteredError(err) {
-			return values, nil
+			return nil, nil
 		}
 		if err != nil {
-			return values, fmt.Errorf("comparing fields in version %s: %w", version, err)
+			return nil, fmt.Errorf("comparing fields in version %s: %w", version, err)
 		}
-		if values[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(shown); err != nil {
-			return values, fmt.Errorf("comparing fields: %w", err)
+		if compared.fields[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(shown); err != nil {
+			return nil, fmt.Errorf("comparing fields: %w", err)
 		}
 	}
-	c.values[apiVersion] = values
-	return values, nil
+	c.versions[apiVersion] = compared
+	return compared, nil
 }
 
 // same returns those fields of an entry that have the same value in both objects.
 func (c *comparison) same(fields *fieldpath.Set, entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	same := fieldpath.NewSet()
-	values, err := c.in(entry.APIVersion)
-	if err != nil || values[0] == nil {
+	version, err := c.in(entry.APIVersion)
+	if err != nil || version == nil {
 		return same, err
 	}
-	was, is := itemIndex{}, itemIndex{}
 	fields.Iterate(func(path fieldpath.Path) {
-		if reflect.DeepEqual(was.valueAt(values[0], path), is.valueAt(values[1], path)) {
+		if version.isEqual(path) {
 			same.Insert(path.Copy())
 		}
 	})
 	return same, nil
+}
+
+// isEqual reports whether a field has the same value in both objects. A field of an item that one
+// of them does not have is not equal.
+func (v *comparedVersion) isEqual(path fieldpath.Path) bool {
+	var key []byte
+	for _, element := range path {
+		key = strconv.AppendQuote(key, element.String()) // a name may contain what separates elements
+	}
+	equal, ok := v.equal[string(key)]
+	if !ok {
+		was, existed := v.items[0].valueAt(v.fields[0], path)
+		is, exists := v.items[1].valueAt(v.fields[1], path)
+		equal = existed && exists && reflect.DeepEqual(was, is)
+		v.equal[string(key)] = equal
+	}
+	return equal
 }
