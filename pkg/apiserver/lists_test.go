@@ -84,7 +84,7 @@ func newList(t *testing.T, list reflect.Type, n, size int) runtime.Object {
 	items := value.Elem().FieldByName("Items")
 	items.Set(reflect.MakeSlice(items.Type(), n, n))
 	for i := range n {
-		item, ok := items.Index(i).Addr().Interface().(metav1.Object)
+		item, ok := reflect.TypeAssert[metav1.Object](items.Index(i).Addr())
 		if !ok {
 			t.Fatalf("%s has items that are no objects", list)
 		}
