@@ -162,7 +162,7 @@ func testShownTemplates(t *testing.T, w *words) {
 			t.Errorf("%s: a PUT by a client that was shown no template is a write", version)
 		}
 		if code, table := w.doAs(t, sandboxes+"?includeObject=Object&labelSelector="+v1alpha1.LabelSandboxPool+"%3Dshown", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"); code != http.StatusOK ||
-			strings.Contains(table, `"podTemplate":{"spec"`) || !strings.Contains(table, names[0]) {
+			strings.Contains(table, `"containers"`) || !strings.Contains(table, names[0]) {
 			t.Errorf("%s: a Table shows templates: %d %s", version, code, table)
 		}
 		labels := got.GetLabels()
