@@ -25,7 +25,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -161,6 +160,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		})
 		handler = withStrictClaims(handler)
 		handler = withRuntimeAccess(handler)
+		handler = withConversions(handler)
 		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})
@@ -214,7 +214,7 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 
 // storage builds what answers for each resource, with the allocation that makes
 // the create of a claim bind. It also returns the lookup of referenced templates.
-func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, podtemplate.Lookup, error) {
+func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateLookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
 	stores, err := sandboxrest.NewStores(scheme, getter)
 	if err != nil {

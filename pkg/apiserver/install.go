@@ -16,16 +16,16 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
-	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
 // install serves storage as our group, and in the words of agent-sandbox. All groups are
 // installed together, so that server-side apply in one of them knows the types of all.
-func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage, templates podtemplate.Lookup) error {
+func (c CompletedConfig) install(s *Server, storage map[string]rest.Storage, templates *templateLookup) error {
 	provider := agentsandbox.Provider{
-		Scheme: scheme, Stored: storage, Templates: templates, StrictClaims: c.extraConfig.StrictAgentSandboxClaims,
+		Scheme: scheme, Stored: storage, Templates: templates, CachedTemplates: templates.cached(),
+		StrictClaims: c.extraConfig.StrictAgentSandboxClaims,
 	}
 	served, err := provider.NewStorage()
 	if err != nil {

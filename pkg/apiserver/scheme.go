@@ -21,8 +21,10 @@ var (
 	// generic server uses as its hub. Controllers and clients must not use it: see
 	// package install.
 	scheme = runtime.NewScheme()
-	// Codecs encode and decode the kinds of scheme.
-	Codecs = serializer.NewCodecFactory(scheme)
+	// Codecs encode and decode the kinds of scheme. They encode lists one item at a time: in
+	// agents.x-k8s.io each member of a pool has its whole pod template.
+	Codecs = serializer.NewCodecFactory(scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
 )
 
 // NewStorageCodec returns the codec of objects in etcd. They are encoded in JSON, in the

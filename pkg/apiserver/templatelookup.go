@@ -34,7 +34,7 @@ var _ podtemplate.Lookup = &templateLookup{}
 // SandboxTemplate implements podtemplate.Lookup: from the watch cache, and from
 // etcd what was made only just now.
 func (l *templateLookup) SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error) {
-	template, err := get[*v1alpha1.SandboxTemplate](ctx, l.templates, namespace, name, "0")
+	template, err := l.cached().SandboxTemplate(ctx, namespace, name)
 	if err != nil || template != nil {
 		return template, err
 	}
@@ -50,6 +50,16 @@ type templatesNow struct{ *templateLookup }
 // SandboxTemplate implements podtemplate.Lookup.
 func (l templatesNow) SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error) {
 	return get[*v1alpha1.SandboxTemplate](ctx, l.templates, namespace, name, "")
+}
+
+// cached returns a lookup that finds SandboxTemplates in the watch cache alone.
+func (l *templateLookup) cached() podtemplate.Lookup { return templatesCached{l} }
+
+type templatesCached struct{ *templateLookup }
+
+// SandboxTemplate implements podtemplate.Lookup.
+func (l templatesCached) SandboxTemplate(ctx context.Context, namespace, name string) (*v1alpha1.SandboxTemplate, error) {
+	return get[*v1alpha1.SandboxTemplate](ctx, l.templates, namespace, name, "0")
 }
 
 // PodTemplate implements podtemplate.Lookup.

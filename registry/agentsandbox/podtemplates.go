@@ -28,12 +28,33 @@ import (
 
 // podTemplates shows sandboxes with the pod templates that they refer to.
 type podTemplates struct {
-	cache  *podtemplate.Cache
-	lookup podtemplate.Lookup
+	cache *podtemplate.Cache
+	// one finds what one sandbox refers to.
+	one podtemplate.Lookup
+	// many finds what those of a list or a watch refer to, without a read of the store for
+	// each: some of them may refer to nothing, and others read them.
+	many podtemplate.Lookup
+	// events are sandboxes as watches have shown them.
+	events *shownEvents
 }
 
-func newPodTemplates(lookup podtemplate.Lookup) *podTemplates {
-	return &podTemplates{cache: podtemplate.NewCache(), lookup: sandboxTemplatesOnly{lookup}}
+func newPodTemplates(one, many podtemplate.Lookup) *podTemplates {
+	return &podTemplates{
+		cache: podtemplate.NewCache(), one: sandboxTemplatesOnly{one}, many: sandboxTemplatesOnly{many}, events: newShownEvents(),
+	}
+}
+
+type withoutKey struct{}
+
+// WithoutPodTemplates returns a context in which lists and watches leave the pod templates out
+// that sandboxes refer to, because the client asks for columns or for metadata.
+func WithoutPodTemplates(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutKey{}, true)
+}
+
+func withoutPodTemplates(ctx context.Context) bool {
+	without, _ := ctx.Value(withoutKey{}).(bool)
+	return without
 }
 
 // sandboxTemplatesOnly finds no PodTemplates, so that reading sandboxes sends no requests to the
@@ -51,8 +72,8 @@ func refers(sandbox *v1alpha1.Sandbox) bool {
 }
 
 // of returns the template that a sandbox refers to; nil if it does not exist or is not valid.
-func (p *podTemplates) of(ctx context.Context, sandbox *v1alpha1.Sandbox) *runtime.RawExtension {
-	resolved, err := p.cache.ResolveSandbox(ctx, sandbox, p.lookup)
+func (p *podTemplates) of(ctx context.Context, sandbox *v1alpha1.Sandbox, lookup podtemplate.Lookup) *runtime.RawExtension {
+	resolved, err := p.cache.ResolveSandbox(ctx, sandbox, lookup)
 	if err != nil {
 		return nil // its status says why, and it is shown as it is
 	}
@@ -65,8 +86,13 @@ func (p *podTemplates) shown(ctx context.Context, sandbox *v1alpha1.Sandbox) *v1
 	if !refers(sandbox) {
 		return sandbox
 	}
+	return with(sandbox, p.of(ctx, sandbox, p.one))
+}
+
+// with returns a sandbox with a template, which shares all else.
+func with(sandbox *v1alpha1.Sandbox, template *runtime.RawExtension) *v1alpha1.Sandbox {
 	shown := *sandbox
-	shown.Spec.Template = p.of(ctx, sandbox)
+	shown.Spec.Template = template
 	return &shown
 }
 
@@ -77,6 +103,9 @@ func (p *podTemplates) show(ctx context.Context, answer runtime.Object) runtime.
 	case *v1alpha1.Sandbox:
 		return p.shown(ctx, answer)
 	case *v1alpha1.SandboxList:
+		if withoutPodTemplates(ctx) {
+			return answer
+		}
 		known := map[podTemplateKey]*runtime.RawExtension{}
 		for i := range answer.Items {
 			sandbox := &answer.Items[i]
@@ -86,7 +115,7 @@ func (p *podTemplates) show(ctx context.Context, answer runtime.Object) runtime.
 			key := podTemplateKey{sandbox.Namespace, sandbox.Labels[v1alpha1.LabelTemplateHash], *sandbox.Spec.TemplateRef}
 			template, ok := known[key]
 			if !ok {
-				template = p.of(ctx, sandbox)
+				template = p.of(ctx, sandbox, p.many)
 				known[key] = template
 			}
 			sandbox.Spec.Template = template
@@ -102,15 +131,21 @@ type podTemplateKey struct {
 	ref                 v1alpha1.SandboxTemplateRef
 }
 
-// showEvents returns a watch whose sandboxes have the templates that they refer to.
+// showEvents returns a watch whose sandboxes have the templates that they refer to. Watches
+// share the objects and their encodings.
 func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) watch.Interface {
+	if withoutPodTemplates(ctx) {
+		return events
+	}
 	return base.Mapped(events, func(event watch.Event) watch.Event {
 		obj := event.Object
 		if cached, ok := obj.(runtime.CacheableObject); ok {
 			obj = cached.GetObject()
 		}
 		if sandbox, ok := obj.(*v1alpha1.Sandbox); ok && refers(sandbox) {
-			event.Object = p.shown(ctx, sandbox)
+			if template := p.of(ctx, sandbox, p.many); template != nil {
+				event.Object = p.events.get(sandbox, template)
+			}
 		}
 		return event
 	})
@@ -130,6 +165,7 @@ type shownUpdate struct {
 var podTemplatePath = fieldpath.MakePathOrDie("spec", "podTemplate")
 
 // emptyTemplate is what a typed client sends back for a sandbox that was shown without a template.
+// It has no containers, so no client can mean it as a change.
 var emptyTemplate = &runtime.RawExtension{Raw: []byte(`{}`)}
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
@@ -147,11 +183,10 @@ func (u *shownUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 	if !ok || sandbox.Spec.Template == nil {
 		return updated, nil
 	}
-	seen := shown.Spec.Template
-	if seen == nil {
-		seen = emptyTemplate
-	}
-	if !v1alpha1.SamePodTemplate(sandbox.Spec.Template, seen) {
+	// The client may have read it when the lookup did not find the template.
+	same := v1alpha1.SamePodTemplate(sandbox.Spec.Template, emptyTemplate) ||
+		shown.Spec.Template != nil && v1alpha1.SamePodTemplate(sandbox.Spec.Template, shown.Spec.Template)
+	if !same {
 		return sandbox, nil
 	}
 	sandbox.Spec.Template = nil

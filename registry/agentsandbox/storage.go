@@ -30,6 +30,8 @@ type Provider struct {
 	Stored map[string]rest.Storage
 	// Templates finds the templates that sandboxes refer to.
 	Templates podtemplate.Lookup
+	// CachedTemplates does so in memory, for lists and watches.
+	CachedTemplates podtemplate.Lookup
 	// StrictClaims refuses claims that are stored with a condition otherwise.
 	StrictClaims bool
 }
@@ -118,7 +120,7 @@ func (p Provider) addSandboxes(to map[string]rest.Storage) error {
 	if err != nil {
 		return err
 	}
-	templates := newPodTemplates(p.Templates)
+	templates := newPodTemplates(p.Templates, p.CachedTemplates)
 	to["sandboxes"] = &sandboxREST{stored.In(served), templates}
 	scale, err := storedAs[*sandboxset.ScaleREST](p.Stored, "sandboxsets/scale")
 	if err != nil {

@@ -160,6 +160,9 @@ func invalidElement(list []any, t reflect.Type, f reflect.StructField, path *fie
 		}
 		key := fmt.Sprint(identity)
 		if seen[key] {
+			if text, ok := badValue.(string); ok {
+				badValue = cut(text, maxShown)
+			}
 			return field.Duplicate(at, badValue)
 		}
 		seen[key] = true

@@ -183,9 +183,7 @@ func shown(js json.RawMessage) any {
 	if !isString {
 		s = string(js)
 	}
-	if len(s) > maxShown {
-		s = strings.ToValidUTF8(s[:maxShown], "") + "..."
-	}
+	s = cut(s, maxShown)
 	if isString {
 		return s
 	}

@@ -132,7 +132,7 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 		err = checkApplied(o.Scheme, body, kind)
 	}
 	if err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, err))
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, bounded(err)))
 	}
 	return nil
 }

@@ -17,11 +17,13 @@ import (
 )
 
 // NewSerializer returns a serializer of the kinds of a scheme, which does not offer
-// protobuf, and whose decoders name the field that they could not decode. The errors
+// protobuf, which encodes large lists one item at a time if the given one does so for JSON, and
+// whose decoders name the field that they could not decode. The errors
 // of encoding/json often do not: those of types that decode themselves, like
 // durations and times, have no path.
 func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
 	text := withoutProtobuf(s)
+	streamLists(text.mediaTypes)
 	for i := range text.mediaTypes {
 		if strict := text.mediaTypes[i].StrictSerializer; strict != nil {
 			text.mediaTypes[i].StrictSerializer = strictSerializer{strict}
@@ -50,9 +52,9 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil || runtime.IsStrictDecodingError(err) {
 		if versionErr := checkResourceVersion(obj); versionErr != nil {
-			return obj, gvk, versionErr
+			return obj, gvk, bounded(versionErr)
 		}
-		return obj, gvk, err // strict errors name their fields, and may be mere warnings
+		return obj, gvk, bounded(err) // strict errors name their fields, and may be mere warnings
 	}
 	kind := gvk
 	if kind == nil {
@@ -63,7 +65,7 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 			err = fieldErr
 		}
 	}
-	return obj, gvk, err
+	return obj, gvk, bounded(err)
 }
 
 // checkResourceVersion refuses what the store could not read as a version, which

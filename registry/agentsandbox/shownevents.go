@@ -1,0 +1,105 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentsandbox
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+const (
+	// shownStates is how many states of sandboxes keep their encodings: those that watches
+	// send at about the same time.
+	shownStates = 64
+	// shownBytes is how many bytes of encodings one state keeps at most.
+	shownBytes = 512 << 10
+)
+
+// shownEvents are the sandboxes that watches have shown last. A pod template has up to
+// 256 KiB, so each state of a sandbox is encoded once for all watches, as the watch cache
+// does with what is stored.
+type shownEvents struct {
+	mu     sync.Mutex
+	states *lru.Cache // of *shownEvent, by shownKey
+}
+
+func newShownEvents() *shownEvents { return &shownEvents{states: lru.New(shownStates)} }
+
+// shownKey is a state of a sandbox, and a state of the template that it is shown with.
+type shownKey struct {
+	uid      types.UID
+	version  string
+	template *runtime.RawExtension
+}
+
+// get returns a sandbox with a template, to be sent by any number of watches.
+func (e *shownEvents) get(sandbox *v1alpha1.Sandbox, template *runtime.RawExtension) *shownEvent {
+	key := shownKey{sandbox.UID, sandbox.ResourceVersion, template}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if known, ok := e.states.Get(key); ok {
+		return known.(*shownEvent)
+	}
+	shown := &shownEvent{sandbox: with(sandbox, template), texts: map[runtime.Identifier][]byte{}}
+	e.states.Add(key, shown)
+	return shown
+}
+
+// shownEvent is a sandbox that remembers its encodings.
+type shownEvent struct {
+	sandbox *v1alpha1.Sandbox // never changed
+
+	mu    sync.Mutex
+	texts map[runtime.Identifier][]byte
+	bytes int
+}
+
+var _ runtime.CacheableObject = &shownEvent{}
+
+// GetObject implements runtime.CacheableObject. Encoders set the kind of what they are given.
+func (e *shownEvent) GetObject() runtime.Object {
+	shown := *e.sandbox
+	return &shown
+}
+
+// GetObjectKind implements runtime.Object.
+func (e *shownEvent) GetObjectKind() schema.ObjectKind { return e.GetObject().GetObjectKind() }
+
+// DeepCopyObject implements runtime.Object.
+func (e *shownEvent) DeepCopyObject() runtime.Object { return e.sandbox.DeepCopy() }
+
+// CacheEncode implements runtime.CacheableObject.
+func (e *shownEvent) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	text, err := e.encoded(id, encode)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+func (e *shownEvent) encoded(id runtime.Identifier, encode func(runtime.Object, io.Writer) error) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if text, ok := e.texts[id]; ok {
+		return text, nil
+	}
+	var text bytes.Buffer
+	if err := encode(e.GetObject(), &text); err != nil {
+		return nil, err
+	}
+	if e.bytes+text.Cap() <= shownBytes {
+		e.texts[id] = text.Bytes()
+		e.bytes += text.Cap()
+	}
+	return text.Bytes(), nil
+}
