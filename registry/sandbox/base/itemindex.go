@@ -25,8 +25,12 @@ type listIndex struct {
 	items map[string]any
 }
 
-// valueAt returns the value at a path; nil if the last field or any other on the path is not set.
-// It reports whether all items of lists on the path exist.
+// noItem is the value at a path to an item that does not exist.
+type noItem struct{}
+
+// valueAt returns the value at a path: nil if a field on it is not set, and noItem if an item on it
+// does not exist. It reports whether the value is known: an item is not looked for by other keys
+// than those of the first path into its list.
 func (x itemIndex) valueAt(is any, path fieldpath.Path) (any, bool) {
 	for _, element := range path {
 		if element.FieldName != nil {
@@ -35,22 +39,26 @@ func (x itemIndex) valueAt(is any, path fieldpath.Path) (any, bool) {
 			continue
 		}
 		list, _ := is.([]any)
-		var ok bool
+		known := true
 		switch {
 		case len(list) == 0:
+			is = noItem{}
 		case element.Index == nil:
-			is, ok = x.item(list, element)
+			is, known = x.item(list, element)
 		case *element.Index >= 0 && *element.Index < len(list):
-			is, ok = list[*element.Index], true
+			is = list[*element.Index]
+		default:
+			is = noItem{}
 		}
-		if !ok {
-			return nil, false
+		if _, missing := is.(noItem); missing || !known {
+			return is, known
 		}
 	}
 	return is, true
 }
 
-// item returns the item of a list that its key or its value names, and whether there is one.
+// item returns the item of a list that its key or its value names; noItem if there is none. It
+// reports whether the list is indexed by these keys.
 func (x itemIndex) item(list []any, element fieldpath.PathElement) (any, bool) {
 	keys := keysOf(element)
 	index, ok := x[&list[0]]
@@ -64,11 +72,11 @@ func (x itemIndex) item(list []any, element fieldpath.PathElement) (any, bool) {
 		}
 		x[&list[0]] = index
 	}
-	if index.keys != keys {
-		return nil, false
-	}
 	is, ok := index.items[element.String()]
-	return is, ok
+	if !ok {
+		is = noItem{}
+	}
+	return is, index.keys == keys
 }
 
 func keysOf(element fieldpath.PathElement) string {

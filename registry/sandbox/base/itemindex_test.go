@@ -40,7 +40,7 @@ func TestValueAt(t *testing.T) {
 		{"f:spec f:ports " + udp + " f:name", "b"},
 		{"f:spec f:ports " + tcp + " f:none", "<nil>"},
 		{`f:spec f:ports k:{"port":2,"protocol":"UDP"}`, "no item"},
-		{`f:spec f:ports k:{"name":"a"} f:name`, "no item"}, // which are the keys of no other path
+		{`f:spec f:ports k:{"name":"a"} f:name`, "unknown"}, // which are the keys of no other path
 		{`f:spec f:open k:{"port":2,"protocol":"TCP"} f:name`, "c"},
 		{`f:spec f:open k:{"port":2,"protocol":"UDP"} f:name`, "no item"},
 		{"f:spec f:ports i:1 f:name", "b"},
@@ -55,9 +55,12 @@ func TestValueAt(t *testing.T) {
 		{`f:spec f:tags f:x`, "<nil>"},
 		{"f:none f:a " + tcp, "no item"},
 	} {
-		value, ok := index.valueAt(object, pathOf(t, strings.Fields(tc.path)...))
+		value, known := index.valueAt(object, pathOf(t, strings.Fields(tc.path)...))
 		got := fmt.Sprint(value)
-		if !ok {
+		switch {
+		case !known:
+			got = "unknown"
+		case value == any(noItem{}):
 			got = "no item"
 		}
 		if got != tc.want {

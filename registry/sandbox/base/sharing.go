@@ -289,8 +289,8 @@ func (c *comparison) same(fields *fieldpath.Set, entry *metav1.ManagedFieldsEntr
 	return same, nil
 }
 
-// isEqual reports whether a field has the same value in both objects. A field of an item that one
-// of them does not have is not equal.
+// isEqual reports whether a field is known to have the same value in both objects, or to be of an
+// item that neither has.
 func (v *comparedVersion) isEqual(path fieldpath.Path) bool {
 	var key []byte
 	for _, element := range path {
@@ -298,9 +298,9 @@ func (v *comparedVersion) isEqual(path fieldpath.Path) bool {
 	}
 	equal, ok := v.equal[string(key)]
 	if !ok {
-		was, existed := v.items[0].valueAt(v.fields[0], path)
-		is, exists := v.items[1].valueAt(v.fields[1], path)
-		equal = existed && exists && reflect.DeepEqual(was, is)
+		was, wasKnown := v.items[0].valueAt(v.fields[0], path)
+		is, isKnown := v.items[1].valueAt(v.fields[1], path)
+		equal = wasKnown && isKnown && reflect.DeepEqual(was, is)
 		v.equal[string(key)] = equal
 	}
 	return equal

@@ -111,16 +111,25 @@ func TestCostOfManagers(t *testing.T) {
 	}
 }
 
-// A field of an item that does not exist has no value that could be the same.
-func TestItemsThatDoNotExist(t *testing.T) {
-	set := managedBy(t, 0)
-	compared, err := (&sharingApply{views: defaultingViews{}}).compare(set, set.DeepCopy()).in(ours.String())
+// What is not known to be the same is a change: else an apply would take fields without a conflict.
+func TestIsEqual(t *testing.T) {
+	before, after := managedBy(t, 0), managedBy(t, 0)
+	after.Finalizers = after.Finalizers[1:]
+	compared, err := (&sharingApply{views: defaultingViews{}}).compare(before, after).in(ours.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for item, want := range map[string]bool{`v:"example.com/1"`: true, `v:"example.com/none"`: false} {
-		if got := compared.isEqual(pathOf(t, "f:metadata", "f:finalizers", item)); got != want {
-			t.Errorf("%s is equal: %t, want %t", item, got, want)
+	for _, tc := range []struct {
+		item string
+		want bool
+	}{
+		{`v:"example.com/1"`, true},
+		{`v:"example.com/0"`, false},
+		{`v:"example.com/none"`, true},
+		{`k:{"name":"example.com/1"}`, false}, // these are not the keys of the list
+	} {
+		if got := compared.isEqual(pathOf(t, "f:metadata", "f:finalizers", tc.item)); got != tc.want {
+			t.Errorf("%s is equal: %t, want %t", tc.item, got, tc.want)
 		}
 	}
 }
