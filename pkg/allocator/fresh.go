@@ -154,12 +154,13 @@ func (t *templates) complete(
 }
 
 // checkService checks that the sandboxes made for a claim can have a Service if their template
-// asks for one. The sandbox of a claim of agent-sandbox has the name of the claim. A new claim
-// that no pool can serve is refused.
+// asks for one. The sandbox of a claim of agent-sandbox has the name of the claim, and others have
+// the name of their set or template with a suffix. A new claim that no pool can serve is refused.
 func checkService(claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *v1alpha1.Sandbox) (*RefusedError, error) {
-	name := model.GenerateName + "x"
+	bad, _ := v1alpha1.AskedOf(claim)
+	name, at := model.GenerateName+"x", field.NewPath("spec", strings.Split(claims.AskedField(claim), ".")...)
 	if v1alpha1.OfAgentSandbox(claim) {
-		name = claim.Name
+		name, at, bad = claim.Name, field.NewPath("metadata", "name"), claim.Name
 	}
 	err := v1alpha1.CheckServiceName(model.Spec.Service, name)
 	if err == nil {
@@ -169,8 +170,7 @@ func checkService(claim *v1alpha1.SandboxClaim, e *claims.Eligible, model *v1alp
 	if len(e.Pools) > 0 || claim.ResourceVersion != "" {
 		return nil, malformed(err)
 	}
-	at := field.NewPath("metadata", "name")
-	return &RefusedError{Message: err.Error(), Errors: field.ErrorList{field.Invalid(at, claim.Name, err.Error())}}, nil
+	return &RefusedError{Message: err.Error(), Errors: field.ErrorList{field.Invalid(at, bad, err.Error())}}, nil
 }
 
 // freshLimit is how many sandboxes like the model a claim may hold. said is what set and

@@ -9,9 +9,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
 
 // TestClaimDefaults: the answer of a create shows the lifecycle that the pool gives, of a warm
@@ -69,4 +74,14 @@ func TestServicesWithoutName(t *testing.T) {
 			t.Errorf("%s: a sandbox is made: %v", name, !good)
 		}
 	}
+	template := builders.Template("py3.12")
+	template.Spec.Service = new(true)
+	if _, err := s.Client.AgentsV1alpha1().SandboxTemplates(namespace).Create(t.Context(), template, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: template.Name}} // of which there is none
+	within(t, func() bool {                                                                               // the allocator hears of the template by a watch
+		_, err := claims(s).Create(t.Context(), testutil.Claim(set, "fresh", 1, nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `spec.templateName: Invalid value: "py3.12"`)
+	}, "a claim of a template whose name is not valid for a Service is not refused")
 }
