@@ -46,5 +46,7 @@ if [[ -s "$dir/reruns" ]] || ((${#died[@]})); then
   cat "$dir/reruns"
   printf '%s: not all of its tests ended\n' "${died[@]}"
 fi
+echo "### Tests of a minute or more"
+"$gotestsum" tool slowest --threshold=1m --jsonfile="$dir/events"
 echo "### Packages"
 grep -E '^ok\s' "$dir/output" | grep -v 'no tests to run'
