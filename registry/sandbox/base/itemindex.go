@@ -4,7 +4,7 @@
 package base
 
 import (
-	"strings"
+	"strconv"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -13,27 +13,48 @@ import (
 )
 
 // itemIndex finds values in decoded JSON by their path. It indexes each list once and does not
-// scan it for each path, because clients choose the number of paths and the length of the lists.
-// The address of its first item identifies a list.
-type itemIndex map[*any]listIndex
-
-// listIndex is the index of one list: its items by what names them in a path.
-type listIndex struct {
-	// keys are the fields that identify an item, or empty if its value does. The first path into a
-	// list decides; nothing is found by paths with other keys.
-	keys  string
-	items map[string]any
+// scan it for each path. Clients choose the paths and the lists, so it costs no more than their
+// sizes together.
+type itemIndex struct {
+	items map[listKeys]map[string]any
+	// indexes is how many indexes each list has.
+	indexes map[*any]int
 }
+
+func newItemIndex() itemIndex {
+	return itemIndex{map[listKeys]map[string]any{}, map[*any]int{}}
+}
+
+// listKeys are a list, which the address of its first item identifies, and the fields that
+// identify an item.
+type listKeys struct {
+	list *any
+	keys string
+}
+
+// Paths of Kubernetes objects are far below these limits.
+const (
+	maxPathElements = 64
+	maxElementBytes = 1 << 10
+	maxListKeys     = 4
+	maxListIndexes  = 4
+)
 
 // noItem is the value at a path to an item that does not exist.
 type noItem struct{}
 
 // valueAt returns the value at a path: nil if a field on it is not set, and noItem if an item on it
-// does not exist. It reports whether the value is known: an item is not looked for by other keys
-// than those of the first path into its list.
+// does not exist. It reports whether the value is known, which it is not if the path is beyond
+// the limits, or asks for items of one list by more different keys than it is indexed by.
 func (x itemIndex) valueAt(is any, path fieldpath.Path) (any, bool) {
+	if len(path) > maxPathElements {
+		return nil, false
+	}
 	for _, element := range path {
 		if element.FieldName != nil {
+			if len(*element.FieldName) > maxElementBytes {
+				return nil, false
+			}
 			fields, _ := is.(map[string]any)
 			is = fields[*element.FieldName]
 			continue
@@ -57,57 +78,87 @@ func (x itemIndex) valueAt(is any, path fieldpath.Path) (any, bool) {
 	return is, true
 }
 
-// item returns the item of a list that its key or its value names; noItem if there is none. It
-// reports whether the list is indexed by these keys.
+// item returns the item of a list that its keys or its value name; noItem if there is none. It
+// reports whether the item could be looked for.
 func (x itemIndex) item(list []any, element fieldpath.PathElement) (any, bool) {
-	keys := keysOf(element)
-	index, ok := x[&list[0]]
+	keys, name, ok := keysOf(element)
 	if !ok {
-		index = listIndex{keys, make(map[string]any, len(list))}
+		return nil, false
+	}
+	at := listKeys{&list[0], keys}
+	items, ok := x.items[at]
+	if !ok {
+		if x.indexes[at.list]++; x.indexes[at.list] > maxListIndexes {
+			return nil, false
+		}
+		items = make(map[string]any, len(list))
 		for _, item := range list {
 			name, named := nameOf(item, element)
-			if _, taken := index.items[name]; named && !taken {
-				index.items[name] = item
+			if _, taken := items[name]; named && !taken {
+				items[name] = item
 			}
 		}
-		x[&list[0]] = index
+		x.items[at] = items
 	}
-	is, ok := index.items[element.String()]
+	is, ok := items[name]
 	if !ok {
 		is = noItem{}
 	}
-	return is, index.keys == keys
+	return is, true
 }
 
-func keysOf(element fieldpath.PathElement) string {
-	if element.Key == nil {
-		return ""
+// keysOf returns the fields that an element identifies an item by, which are none if its value
+// does, and the item's name. It reports whether both are within the limits.
+func keysOf(element fieldpath.PathElement) (keys, name string, ok bool) {
+	if element.Value != nil {
+		name, ok = scalar(*element.Value)
+		return "", name, ok
 	}
-	var names []string
+	if len(*element.Key) > maxListKeys {
+		return "", "", false
+	}
+	size := 0
 	for _, field := range *element.Key {
-		names = append(names, field.Name)
+		text, ok := scalar(field.Value)
+		if size += len(field.Name) + len(text); !ok || size > maxElementBytes {
+			return "", "", false
+		}
+		keys += strconv.Quote(field.Name)
+		name += text + ","
 	}
-	return strings.Join(names, "\x00")
+	return "keys " + keys, name, true
 }
 
 // nameOf names an item in the way that an element names another one of its list. A key that the
 // item does not set has its default.
 func nameOf(item any, as fieldpath.PathElement) (string, bool) {
-	if as.Key == nil {
-		is := value.NewValueInterface(item)
-		return fieldpath.PathElement{Value: &is}.String(), true
+	if as.Value != nil {
+		return scalar(value.NewValueInterface(item))
 	}
 	fields, ok := item.(map[string]any)
 	if !ok {
 		return "", false
 	}
-	var key value.FieldList
+	name := ""
 	for _, field := range *as.Key {
 		is, ok := fields[field.Name]
 		if !ok {
 			is = podtemplate.DefaultListKey(field.Name, field.Value.IsInt())
 		}
-		key = append(key, value.Field{Name: field.Name, Value: value.NewValueInterface(is)})
+		text, ok := scalar(value.NewValueInterface(is))
+		if !ok {
+			return "", false
+		}
+		name += text + ","
 	}
-	return fieldpath.PathElement{Key: &key}.String(), true
+	return name, true
+}
+
+// scalar returns the text of a string, number or bool of limited length.
+func scalar(v value.Value) (string, bool) {
+	switch {
+	case v.IsNull() || v.IsMap() || v.IsList(), v.IsString() && len(v.AsString()) > maxElementBytes:
+		return "", false
+	}
+	return value.ToString(v), true
 }

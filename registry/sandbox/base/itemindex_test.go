@@ -34,13 +34,26 @@ func TestValueAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	const tcp, udp = `k:{"port":1,"protocol":"TCP"}`, `k:{"port":1,"protocol":"UDP"}`
-	index := itemIndex{}
+	index := newItemIndex()
 	for _, tc := range []struct{ path, want string }{
 		{"f:spec f:ports " + tcp + " f:name", "a"},
 		{"f:spec f:ports " + udp + " f:name", "b"},
 		{"f:spec f:ports " + tcp + " f:none", "<nil>"},
 		{`f:spec f:ports k:{"port":2,"protocol":"UDP"}`, "no item"},
-		{`f:spec f:ports k:{"name":"a"} f:name`, "unknown"}, // which are the keys of no other path
+		{`f:spec f:ports k:{"name":"a"} f:name`, "a"}, // which are other keys
+		{`f:spec f:ports k:{"name":"a","port":1} f:name`, "a"},
+		{`f:spec f:ports v:"a"`, "no item"},
+		{`f:spec f:ports k:{"protocol":"UDP"}`, "unknown"}, // the list has as many indexes as it may
+		{"f:spec f:ports " + udp + " f:name", "b"},
+		{`f:spec f:open k:{"a":"","b":"","c":"","d":"","e":""}`, "unknown"},
+		{`f:spec f:open k:{"name":"` + strings.Repeat("x", maxElementBytes) + `"}`, "unknown"},
+		{`f:spec f:open k:{"` + strings.Repeat("x", maxElementBytes) + `":1}`, "unknown"},
+		{`f:spec f:tags v:"` + strings.Repeat("x", maxElementBytes+1) + `"`, "unknown"},
+		{`f:spec f:tags v:["x"]`, "unknown"},
+		{`f:spec f:` + strings.Repeat("x", maxElementBytes+1), "unknown"},
+		{`f:spec f:` + strings.Repeat("x", maxElementBytes), "<nil>"},
+		{strings.Repeat("f:spec ", maxPathElements+1), "unknown"},
+		{`f:spec f:open k:{"port":2,"protocol":"TCP"} f:name`, "c"},
 		{`f:spec f:open k:{"port":2,"protocol":"TCP"} f:name`, "c"},
 		{`f:spec f:open k:{"port":2,"protocol":"UDP"} f:name`, "no item"},
 		{"f:spec f:ports i:1 f:name", "b"},
@@ -67,7 +80,7 @@ func TestValueAt(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tc.path, got, tc.want)
 		}
 	}
-	if len(index) != 3 {
-		t.Errorf("%d lists are indexed, want each of 3 once", len(index))
+	if len(index.items) != 6 {
+		t.Errorf("there are %d indexes, want 4 of one list and one of each of two", len(index.items))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,7 +88,9 @@ func (u *sharingApply) UpdatedObject(ctx context.Context, old runtime.Object) (r
 // anything, which shows what the apply changes. The second time the others own only what it
 // changes, so that each conflict is about a change.
 func (u *sharingApply) withoutFalseConflicts(ctx context.Context, before Object, conflict error) (runtime.Object, error) {
-	alone, err := u.disowned(ctx, before, func(owned *fieldpath.Set, _ *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) { return owned, nil })
+	alone, err := u.disowned(ctx, before, func(_ context.Context, owned *fieldpath.Set, _ *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+		return owned, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func (u *sharingApply) prepared(ctx context.Context, updated, old runtime.Object
 
 // disowned returns an object of which other managers do not own some of their fields. Their
 // entries remain: if an object has no entries, an apply adds a manager that owns all fields.
-func (u *sharingApply) disowned(ctx context.Context, object Object, some func(*fieldpath.Set, *metav1.ManagedFieldsEntry) (*fieldpath.Set, error)) (Object, error) {
+func (u *sharingApply) disowned(ctx context.Context, object Object, some func(context.Context, *fieldpath.Set, *metav1.ManagedFieldsEntry) (*fieldpath.Set, error)) (Object, error) {
 	object = object.DeepCopyObject().(Object)
 	entries := object.GetManagedFields()
 	for i := range entries {
@@ -128,7 +129,7 @@ func (u *sharingApply) disowned(ctx context.Context, object Object, some func(*f
 		if err != nil {
 			return nil, err
 		}
-		without, err := some(owned, entry)
+		without, err := some(ctx, owned, entry)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +174,7 @@ func (u *sharingApply) returnFields(ctx context.Context, before, after Object) e
 		if lost.Empty() {
 			continue
 		}
-		kept, err := compared.same(lost, &was)
+		kept, err := compared.same(ctx, lost, &was)
 		if err != nil {
 			return err
 		}
@@ -240,8 +241,8 @@ type comparison struct {
 type comparedVersion struct {
 	fields [2]map[string]any
 	items  [2]itemIndex
-	// equal are the fields that were compared, by path.
-	equal map[string]bool
+	// equal are the objects and lists that were compared.
+	equal map[[2]uintptr]bool
 }
 
 func (u *sharingApply) compare(before, after runtime.Object) *comparison {
@@ -257,7 +258,7 @@ func (c *comparison) in(apiVersion string) (*comparedVersion, error) {
 	if err != nil {
 		return nil, nil // clients can write any text
 	}
-	compared := &comparedVersion{items: [2]itemIndex{{}, {}}, equal: map[string]bool{}}
+	compared := &comparedVersion{items: [2]itemIndex{newItemIndex(), newItemIndex()}, equal: map[[2]uintptr]bool{}}
 	for i, object := range c.objects {
 		shown, err := c.views.InVersion(object, version)
 		if runtime.IsNotRegisteredError(err) {
@@ -275,33 +276,50 @@ func (c *comparison) in(apiVersion string) (*comparedVersion, error) {
 }
 
 // same returns those fields of an entry that have the same value in both objects.
-func (c *comparison) same(fields *fieldpath.Set, entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+func (c *comparison) same(ctx context.Context, fields *fieldpath.Set, entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	same := fieldpath.NewSet()
 	version, err := c.in(entry.APIVersion)
 	if err != nil || version == nil {
 		return same, err
 	}
+	paths := 0
 	fields.Iterate(func(path fieldpath.Path) {
-		if version.isEqual(path) {
+		if paths++; paths%1000 == 0 && err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && version.isEqual(path) {
 			same.Insert(path.Copy())
 		}
 	})
-	return same, nil
+	return same, err
 }
 
 // isEqual reports whether a field is known to have the same value in both objects, or to be of an
 // item that neither has.
 func (v *comparedVersion) isEqual(path fieldpath.Path) bool {
-	var key []byte
-	for _, element := range path {
-		key = strconv.AppendQuote(key, element.String()) // a name may contain what separates elements
+	was, wasKnown := v.items[0].valueAt(v.fields[0], path)
+	is, isKnown := v.items[1].valueAt(v.fields[1], path)
+	if !wasKnown || !isKnown {
+		return false
 	}
-	equal, ok := v.equal[string(key)]
+	pair := [2]uintptr{identity(was), identity(is)}
+	if pair[0] == 0 || pair[1] == 0 {
+		return reflect.DeepEqual(was, is)
+	}
+	equal, ok := v.equal[pair]
 	if !ok {
-		was, wasKnown := v.items[0].valueAt(v.fields[0], path)
-		is, isKnown := v.items[1].valueAt(v.fields[1], path)
-		equal = wasKnown && isKnown && reflect.DeepEqual(was, is)
-		v.equal[string(key)] = equal
+		equal = reflect.DeepEqual(was, is)
+		v.equal[pair] = equal
 	}
 	return equal
+}
+
+// identity returns the address of an object or a list in decoded JSON; 0 for other values.
+func identity(is any) uintptr {
+	switch value := reflect.ValueOf(is); value.Kind() {
+	case reflect.Map, reflect.Slice:
+		return value.Pointer()
+	default:
+		return 0
+	}
 }

@@ -6,6 +6,8 @@ package base
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +113,36 @@ func TestCostOfManagers(t *testing.T) {
 	}
 }
 
+// Managed fields whose paths are much longer than their text cost no more than their text: a
+// client writes a long name once and any number of fields below it.
+func TestCostOfPaths(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	fields := &strings.Builder{}
+	for i := range 5000 {
+		fmt.Fprintf(fields, `"f:%d":{},`, i)
+	}
+	for name, entry := range map[string]string{
+		"field": fmt.Sprintf(`{"f:spec":{"f:%s":{%s".":{}}}}`, long, fields),
+		"key":   fmt.Sprintf(`{"f:metadata":{"f:finalizers":{"k:{\"name\":\"%s\"}":{%s".":{}}}}}`, long, fields),
+		"value": fmt.Sprintf(`{"f:metadata":{"f:finalizers":{"v:\"%s\"":{%s".":{}}}}}`, long, fields),
+	} {
+		set := managedBy(t, 0)
+		compared := (&sharingApply{views: defaultingViews{}}).compare(set, set.DeepCopy())
+		owned := entryOf("manager", isApplied, ours, entry)
+		paths, err := decoded(&owned)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		same, err := compared.same(t.Context(), paths, &owned)
+		goruntime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || !same.Empty() || allocated > 50<<20 {
+			t.Errorf("%s: comparing managed fields of %d bytes allocates %d: %v, %v", name, len(entry), allocated, same, err)
+		}
+	}
+}
+
 // What is not known to be the same is a change: else an apply would take fields without a conflict.
 func TestIsEqual(t *testing.T) {
 	before, after := managedBy(t, 0), managedBy(t, 0)
@@ -126,7 +158,7 @@ func TestIsEqual(t *testing.T) {
 		{`v:"example.com/1"`, true},
 		{`v:"example.com/0"`, false},
 		{`v:"example.com/none"`, true},
-		{`k:{"name":"example.com/1"}`, false}, // these are not the keys of the list
+		{`v:["example.com/1"]`, false}, // which is not looked for
 	} {
 		if got := compared.isEqual(pathOf(t, "f:metadata", "f:finalizers", tc.item)); got != tc.want {
 			t.Errorf("%s is equal: %t, want %t", tc.item, got, tc.want)
