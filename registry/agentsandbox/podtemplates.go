@@ -144,7 +144,7 @@ func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) w
 		}
 		if sandbox, ok := obj.(*v1alpha1.Sandbox); ok && refers(sandbox) {
 			if template := p.of(ctx, sandbox, p.many); template != nil {
-				event.Object = p.events.get(sandbox, template)
+				event.Object = p.events.get(event.Type, sandbox, template)
 			}
 		}
 		return event

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -34,16 +35,19 @@ type shownEvents struct {
 
 func newShownEvents() *shownEvents { return &shownEvents{states: lru.New(shownStates)} }
 
-// shownKey is a state of a sandbox, and a state of the template that it is shown with.
+// shownKey is a state of a sandbox, and a state of the template that it is shown with. If a
+// sandbox no longer matches the selector of a watch, the watch sends the state from before that
+// with the new resourceVersion, as deleted.
 type shownKey struct {
 	uid      types.UID
 	version  string
+	deleted  bool
 	template *runtime.RawExtension
 }
 
-// get returns a sandbox with a template, to be sent by any number of watches.
-func (e *shownEvents) get(sandbox *v1alpha1.Sandbox, template *runtime.RawExtension) *shownEvent {
-	key := shownKey{sandbox.UID, sandbox.ResourceVersion, template}
+// get returns the sandbox of an event with a template, to be sent by any number of watches.
+func (e *shownEvents) get(event watch.EventType, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension) *shownEvent {
+	key := shownKey{sandbox.UID, sandbox.ResourceVersion, event == watch.Deleted, template}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known, ok := e.states.Get(key); ok {

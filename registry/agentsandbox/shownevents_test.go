@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -83,6 +84,25 @@ func TestWatchesShareEncodings(t *testing.T) {
 	}
 }
 
+// TestDeletedForASelector: a watch whose selector a sandbox no longer matches sends the state from
+// before that with the same resourceVersion as the state that others send.
+func TestDeletedForASelector(t *testing.T) {
+	t.Parallel()
+	templates := newPodTemplates(&countingLookup{}, &countingLookup{template: knownTemplate()})
+	before, after := referring("a", "known"), referring("a", "known")
+	before.Labels = map[string]string{"warm": "true"}
+	for _, event := range []watch.Event{{Type: watch.Deleted, Object: before}, {Type: watch.Modified, Object: after}} {
+		from := watch.NewFakeWithChanSize(1, false)
+		from.Action(event.Type, event.Object)
+		shown := templates.showEvents(t.Context(), from)
+		got := (<-shown.ResultChan()).Object.(runtime.CacheableObject).GetObject().(*v1alpha1.Sandbox)
+		shown.Stop()
+		if diff := cmp.Diff(event.Object.(*v1alpha1.Sandbox).Labels, got.Labels); diff != "" || got.Spec.Template == nil {
+			t.Errorf("%s: labels (-want +got):\n%s", event.Type, diff)
+		}
+	}
+}
+
 // TestShownEventsAreBounded: neither the number of states that are kept nor the bytes of one
 // grow with what is watched.
 func TestShownEventsAreBounded(t *testing.T) {
@@ -93,7 +113,7 @@ func TestShownEventsAreBounded(t *testing.T) {
 	for i := range 2 * shownStates {
 		sandbox := referring("a", "known")
 		sandbox.ResourceVersion = fmt.Sprint(i)
-		shown := events.get(sandbox, template)
+		shown := events.get(watch.Modified, sandbox, template)
 		for format := range 6 {
 			var text bytes.Buffer
 			err := shown.CacheEncode(runtime.Identifier(fmt.Sprint(format)), func(_ runtime.Object, w io.Writer) error {
