@@ -67,11 +67,27 @@ type Guard struct {
 // source is under the lock of the guard.
 type source struct {
 	// requests are those that wait, by what they present; waiting is how many there are.
-	requests map[credentials]int
+	requests map[credentials]*sharing
 	waiting  int
 	// bad is what may still fail.
 	bad *rate.Limiter
 }
+
+// sharing is what the requests with the same credentials share.
+type sharing struct {
+	requests int
+	// worst is the worst outcome of those that have ended.
+	worst outcome
+}
+
+// outcome is how the review of a token ended.
+type outcome int
+
+const (
+	good       outcome = iota
+	unanswered         // the review failed: nothing is known of the token
+	bad
+)
 
 // NewGuard returns a guard that remembers for a while which tokens were accepted.
 func NewGuard(acceptedTTL time.Duration, c clock.Clock) *Guard {
@@ -90,8 +106,8 @@ type credentials [sha256.Size]byte
 type attempt struct {
 	credentials credentials
 	rejected    bool
-	// end gives the place of the attempt back, and counts it if it was a bad one.
-	end func(bad bool)
+	// end gives the place of the attempt back, and counts its token if that is not good.
+	end func(outcome)
 }
 
 type attemptKey struct{}
@@ -104,7 +120,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		a := &attempt{credentials: presented, end: func(bool) {}}
+		a := &attempt{credentials: presented, end: func(outcome) {}}
 		accepted, known := g.known.Get(presented)
 		if known {
 			a.rejected = accepted == false
@@ -113,7 +129,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			http.Error(w, "Too many requests with tokens that are not known, please try again later.", http.StatusTooManyRequests)
 			return
 		}
-		defer a.end(false)
+		defer a.end(good)
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), attemptKey{}, a)))
 	})
 }
@@ -131,15 +147,15 @@ func (g *Guard) Authenticator(inner authenticator.Request) authenticator.Request
 		response, ok, err := inner.AuthenticateRequest(req)
 		switch {
 		case err == nil && ok && response.User.GetName() == user.Anonymous: // by something else than a token
-			a.end(false)
+			a.end(good)
 		case err == nil && ok:
 			g.known.Add(a.credentials, true, g.acceptedTTL)
-			a.end(false)
-		case unanswered(err):
-			a.end(true)
+			a.end(good)
+		case isUnanswered(err):
+			a.end(unanswered)
 		default:
 			g.known.Add(a.credentials, false, rejectedTTL)
-			a.end(true)
+			a.end(bad)
 		}
 		return response, ok, err
 	})
@@ -147,41 +163,55 @@ func (g *Guard) Authenticator(inner authenticator.Request) authenticator.Request
 
 // begin takes a place, or shares that of a request with the same credentials, and returns what
 // gives it back, which may be called several times and counts once; nil if there is none.
-func (g *Guard) begin(from netip.Prefix, presented credentials) func(bad bool) {
+func (g *Guard) begin(from netip.Prefix, presented credentials) func(outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var s *source
 	if found, ok := g.sources.Get(from); ok {
 		s = found.(*source)
 	} else {
-		s = &source{requests: map[credentials]int{}, bad: rate.NewLimiter(badTokensPerSecond, badTokensAtOnce)}
+		s = &source{requests: map[credentials]*sharing{}, bad: rate.NewLimiter(badTokensPerSecond, badTokensAtOnce)}
 		g.sources.Add(from, s)
 	}
 	if s.waiting >= maxWaitingOfSource || s.bad.TokensAt(g.clock.Now()) < 1 {
 		return nil
 	}
-	if s.requests[presented] == 0 {
+	shared := s.requests[presented]
+	if shared == nil {
 		if g.atOnce >= maxAtOnce || len(s.requests) >= maxAtOnceOfSource {
 			return nil
 		}
 		g.atOnce++
+		shared = &sharing{}
+		s.requests[presented] = shared
 	}
-	s.requests[presented]++
+	shared.requests++
 	s.waiting++
 	var once sync.Once
-	return func(bad bool) {
+	return func(o outcome) {
 		once.Do(func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			s.waiting--
-			if s.requests[presented]--; s.requests[presented] == 0 {
-				delete(s.requests, presented)
-				g.atOnce--
+			shared.worst = max(shared.worst, o)
+			if shared.requests--; shared.requests > 0 {
+				return
 			}
-			if bad {
-				s.bad.ReserveN(g.clock.Now(), 1) // in debt, where several were in flight at the last one
-			}
+			delete(s.requests, presented)
+			g.atOnce--
+			s.count(shared.worst, g.clock.Now())
 		})
+	}
+}
+
+// count counts a token. Bad tokens under review at the same time are all counted, so the source
+// can owe for at most maxAtOnceOfSource of them. It never owes for reviews that failed.
+func (s *source) count(o outcome, now time.Time) {
+	switch o {
+	case bad:
+		s.bad.ReserveN(now, 1)
+	case unanswered:
+		s.bad.AllowN(now, 1)
 	}
 }
 
@@ -221,11 +251,11 @@ func sourceOf(req *http.Request) netip.Prefix {
 	return netip.PrefixFrom(address, bits).Masked()
 }
 
-// unanswered reports whether authentication failed because the cluster was not heard,
+// isUnanswered reports whether authentication failed because the cluster was not heard,
 // which says nothing about the token.
-func unanswered(err error) bool {
+func isUnanswered(err error) bool {
 	if several, ok := errors.AsType[utilerrors.Aggregate](err); ok {
-		return slices.ContainsFunc(several.Errors(), unanswered)
+		return slices.ContainsFunc(several.Errors(), isUnanswered)
 	}
 	var status apierrors.APIStatus
 	var network net.Error

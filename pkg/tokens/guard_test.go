@@ -157,6 +157,30 @@ func TestBadTokensAtOnce(t *testing.T) {
 	}
 }
 
+// TestRequestsThatShareABadToken: requests with the same bad token count once, and reviews that fail
+// let a source owe nothing, however many requests wait for them.
+func TestRequestsThatShareABadToken(t *testing.T) {
+	for name, fails := range map[string]error{"bad": nil, "unanswered": apierrors.NewInternalError(errors.New("the cluster is away"))} {
+		s := newServer()
+		s.hold, s.fails = make(chan struct{}), fails
+		var waiting sync.WaitGroup
+		for range maxWaitingOfSource {
+			waiting.Go(func() { s.get(t, here, "bad") })
+		}
+		for range maxWaitingOfSource {
+			<-s.begun
+		}
+		close(s.hold)
+		waiting.Wait()
+		s.fails = nil
+		for i := range badTokensAtOnce - 1 {
+			if code := s.get(t, here, fmt.Sprint("later", i)); code != http.StatusUnauthorized {
+				t.Fatalf("%s: another token: %d", name, code)
+			}
+		}
+	}
+}
+
 // A source has its part of all reviews that are on the way, and who finds no place is
 // refused at once.
 func TestAtOnce(t *testing.T) {
