@@ -126,15 +126,15 @@ func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinished, types.UID) {
 	return nil, ""
 }
 
-// NodesListed takes in all nodes of the cluster, by name, and whether they take pods.
-// Sandboxes on other nodes are handed out last from then on.
+// NodesListed is told all nodes of the cluster, by name, and whether they take pods. Sandboxes on
+// other nodes are handed out last from then on.
 func (f *Feeds) NodesListed(takePods map[string]bool) { f.stock.index.SetNodes(takePods) }
 
-// NodeChanged takes in whether a node takes pods.
+// NodeChanged is told whether a node takes pods.
 func (f *Feeds) NodeChanged(name string, takesPods bool) { f.stock.index.SetNode(name, takesPods) }
 
-// NodeDeleted takes in that a node is gone.
-func (f *Feeds) NodeDeleted(name string) { f.stock.index.SetNode(name, false) }
+// NodesUnknown is told that nothing is known of nodes any more. Sandboxes on all nodes are alike.
+func (f *Feeds) NodesUnknown() { f.stock.index.ForgetNodes() }
 
 // SetListed takes in all sets.
 func (f *Feeds) SetListed(all []*v1alpha1.SandboxSet, resourceVersion uint64) {

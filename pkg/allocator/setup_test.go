@@ -146,7 +146,7 @@ func (r *runtimes) last() *slip {
 // ends lets time pass until the claim has ended, and returns it.
 func (r *runtimes) ends(step time.Duration) *v1alpha1.SandboxClaim {
 	r.Helper()
-	r.stepUntil(step, func() bool { return !claims.Unfinished(r.last().claim) })
+	r.stepUntil(step, func() bool { return len(r.transactions()) > 0 && !claims.Unfinished(r.last().claim) })
 	return r.last().claim
 }
 
@@ -315,6 +315,10 @@ func TestSomeFail(t *testing.T) {
 				if stock == 103 {
 					checkEnd(t, claim, v1alpha1.ReasonAllReplicasClaimed, 100)
 				} else {
+					r.stepUntil(0, func() bool { // before time passes, which ends set-ups
+						status := &r.last().claim.Status
+						return status.ClaimedReplicas == 97 && status.FailedReplicas == 3
+					})
 					claim = r.ends(10 * time.Second)
 					checkEnd(t, claim, v1alpha1.ReasonTimeoutReached, 97)
 					for _, part := range []string{ // in the order in which they failed

@@ -195,7 +195,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 			a.running.Go(func() { a.rewriter.Run(hook) })
 		}
 		if a.nodes != nil {
-			a.running.Go(func() { nodes.Watch(hook, a.nodes, a.allocator.Feeds()) })
+			a.running.Go(func() { nodes.Watch(hook, a.nodes, nodeFeed{a.allocator.Feeds()}) })
 		}
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The taints by which autoscalers cordon nodes that they are about to remove.
@@ -17,16 +18,40 @@ const (
 
 // TakePods reports whether a node takes pods: it is ready, and neither cordoned nor about
 // to be removed. Other taints say which pods it takes, and nothing of its future.
-func TakePods(node *corev1.Node) bool {
-	if node.Spec.Unschedulable || node.DeletionTimestamp != nil {
-		return false
+func TakePods(node *corev1.Node) bool { return StateOf(node).TakesPods }
+
+// StateOf returns whether a node takes pods, and since when it takes none. If there are several
+// reasons, the oldest counts.
+func StateOf(node *corev1.Node) State {
+	state := State{TakesPods: true}
+	takesNone := func(since *metav1.Time) {
+		state.TakesPods = false
+		if !since.IsZero() && (state.Since.IsZero() || since.Time.Before(state.Since)) {
+			state.Since = since.Time
+		}
 	}
-	if slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Key == taintClusterAutoscaler || taint.Key == taintKarpenter
-	}) {
-		return false
+	if node.DeletionTimestamp != nil {
+		takesNone(node.DeletionTimestamp)
 	}
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	if node.Spec.Unschedulable {
+		takesNone(nil)
+	}
+	for _, taint := range node.Spec.Taints {
+		switch taint.Key {
+		case taintClusterAutoscaler, taintKarpenter:
+			takesNone(taint.TimeAdded)
+		case corev1.TaintNodeUnschedulable: // the cluster adds it to nodes that are cordoned
+			if node.Spec.Unschedulable {
+				takesNone(taint.TimeAdded)
+			}
+		}
+	}
+	ready := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	switch {
+	case ready < 0:
+		takesNone(nil)
+	case node.Status.Conditions[ready].Status != corev1.ConditionTrue:
+		takesNone(&node.Status.Conditions[ready].LastTransitionTime)
+	}
+	return state
 }

@@ -6,8 +6,10 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -15,26 +17,45 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Handler takes in what a watch of nodes tells. Its methods are called from one goroutine.
+// State is what a handler is told of a node.
+type State struct {
+	// TakesPods reports whether the node takes pods.
+	TakesPods bool
+	// Since is since when it takes none, as far as the node tells, on the clock of the cluster;
+	// zero if it does not tell.
+	Since time.Time
+}
+
+// Handler is told of nodes by a watch. Its methods are called from one goroutine.
 type Handler interface {
-	// NodesListed takes in all nodes, by name, and whether they take pods. It is called
-	// first, and again whenever the watch has broken. The map is the handler's.
-	NodesListed(takePods map[string]bool)
-	// NodeChanged takes in whether a node takes pods. Most changes of a node change nothing
-	// of that.
-	NodeChanged(name string, takesPods bool)
-	// NodeDeleted takes in that a node is gone.
+	// NodesListed is called with all nodes, by name, first and again whenever the watch has
+	// broken. The map is the handler's.
+	NodesListed(map[string]State)
+	// NodeChanged is called when a node is new or has changed. Most changes do not change its
+	// state.
+	NodeChanged(name string, state State)
+	// NodeDeleted is called when a node is gone.
 	NodeDeleted(name string)
+	// NodesUnknown is called when nodes may not be read, or no longer. All are alike then.
+	NodesUnknown()
 }
 
 // Watch tells a handler of the nodes of a cluster until ctx is done. It keeps none of them.
 func Watch(ctx context.Context, client corev1client.NodeInterface, handler Handler) {
+	look := func(err error) error {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			handler.NodesUnknown()
+		}
+		return err
+	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, o)
+			list, err := client.List(ctx, o)
+			return list, look(err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
+			events, err := client.Watch(ctx, o)
+			return events, look(err)
 		},
 	}
 	options := cache.ReflectorOptions{Name: "nodes"}
@@ -47,7 +68,7 @@ type store struct{ handler Handler }
 var _ cache.TransformingStore = store{}
 
 // Transformer implements cache.TransformingStore: while a list comes in, nothing is kept of
-// each node but what TakePods looks at. A node has many kilobytes of images and addresses.
+// each node but what StateOf looks at. A node has many kilobytes of images and addresses.
 func (s store) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		node, err := asNode(object)
@@ -70,7 +91,7 @@ func (s store) Add(object any) error { return s.Update(object) }
 func (s store) Update(object any) error {
 	node, err := asNode(object)
 	if err == nil {
-		s.handler.NodeChanged(node.Name, TakePods(node))
+		s.handler.NodeChanged(node.Name, StateOf(node))
 	}
 	return err
 }
@@ -86,15 +107,15 @@ func (s store) Delete(object any) error {
 
 // Replace implements cache.ReflectorStore.
 func (s store) Replace(objects []any, _ string) error {
-	takePods := make(map[string]bool, len(objects))
+	states := make(map[string]State, len(objects))
 	for _, object := range objects {
 		node, err := asNode(object)
 		if err != nil {
 			return err
 		}
-		takePods[node.Name] = TakePods(node)
+		states[node.Name] = StateOf(node)
 	}
-	s.handler.NodesListed(takePods)
+	s.handler.NodesListed(states)
 	return nil
 }
 

@@ -40,6 +40,9 @@ func TestNodes(t *testing.T) {
 		"it takes pods again":    {func(x *Index) { x.SetNodes(both); x.SetNode("n2", false); x.SetNode("n2", true) }, "a2 x2 b2 a1 b1"},
 		"another list":           {func(x *Index) { x.SetNodes(both); x.SetNodes(map[string]bool{"n1": true}) }, "a2 x2 a1 b2 b1"},
 		"it is said again":       {func(x *Index) { x.SetNodes(both); x.SetNode("n1", true); x.SetNode("n9", false) }, "a2 b2 x2 a1 b1"},
+		"none is known any more": {func(x *Index) { x.SetNodes(map[string]bool{"n2": true}); x.ForgetNodes() }, "b2 x2 a2 b1 a1"},
+		"none was ever known":    {func(x *Index) { x.ForgetNodes() }, "a2 b2 x2 a1 b1"},
+		"known once more":        {func(x *Index) { x.SetNodes(both); x.ForgetNodes(); x.SetNodes(map[string]bool{"n2": true}) }, "b2 x2 b1 a2 a1"},
 		"a sandbox changes node": {func(x *Index) { x.SetNodes(map[string]bool{"n2": true}); x.Upsert(onNode("a2", "r2", "n2", 9)) }, "b2 x2 a2 b1 a1"},
 		"released on its node": {func(x *Index) {
 			x.SetNodes(both)

@@ -13,20 +13,43 @@ import (
 )
 
 // replaceAfter is for how long a node must take no pods (it is cordoned, not ready or
-// gone) before what of pools is on it is replaced. A node that comes back earlier costs
-// nothing.
+// gone) before the unused sandboxes of pools on it are replaced. A node that comes back earlier
+// costs nothing.
 const replaceAfter = time.Minute
 
-// nodeTrouble is what of a pool is on nodes that take no pods.
+// nodeTrouble tells which sandboxes of a pool are on nodes that take no pods.
 type nodeTrouble struct {
-	// since is when the nodes of sandboxes have ceased to take pods; nil if all take pods.
-	since map[types.UID]time.Time
+	// lost are the nodes of these sandboxes; nil if all nodes take pods.
+	lost map[types.UID]lostNode
 	// most is whether most nodes of the cluster take none. Then something else is wrong than
-	// those nodes, and what would be made instead would hardly find a place.
+	// those nodes, and hardly any node would take what is made instead.
 	most bool
+	// mostUntil is when this was so last: nodes that recover do so one after the other.
+	mostUntil time.Time
 }
 
-// replaceLost removes what is on nodes that take no pods as well, unless a roll-out uses up
+// dueAfter returns after what time a sandbox on a lost node is replaced. It reports whether it is
+// replaced at all.
+//
+// A sandbox that was made after its node ceased to take pods is not: it tolerates that, or its
+// template names the node, and the next one would be there as well. The two times may be of
+// different clocks, so it counts as made before if it was made at most half of replaceAfter later.
+func (t *nodeTrouble) dueAfter(sandbox *v1alpha1.Sandbox, now time.Time) (time.Duration, bool) {
+	node, found := t.lost[sandbox.UID]
+	if !found || !sandbox.CreationTimestamp.Time.Before(node.since.Add(replaceAfter/2)) {
+		return 0, false
+	}
+	if t.most {
+		return replaceAfter, true
+	}
+	begin := node.noticed
+	if t.mostUntil.After(begin) {
+		begin = t.mostUntil
+	}
+	return max(begin.Add(replaceAfter).Sub(now), 0), true
+}
+
+// replaceLost also removes the sandboxes on nodes that take no pods, unless a roll-out uses up
 // what may be missing.
 func (o *observation) replaceLost(p *plan, c *poolCounts) error {
 	if p.rolling {
@@ -50,12 +73,9 @@ type lostSandboxes struct {
 // onLostNodes returns the sandboxes to replace now because their nodes have taken no pods
 // for long enough: all that are not available, since they are of no use to any claim, and of
 // the others, oldest first, as many as updateStrategy.maxUnavailable lets be missing.
-//
-// What was made after its node ceased to take pods stays: it tolerates that, or its template
-// names the node, and what would be made in its place would be there as well.
 func (o *observation) onLostNodes(c *poolCounts) (lostSandboxes, error) {
 	var l lostSandboxes
-	if len(o.nodes.since) == 0 || !o.canCreate() {
+	if len(o.nodes.lost) == 0 || !o.canCreate() {
 		return l, nil
 	}
 	floor, err := o.budgetFloor()
@@ -63,18 +83,11 @@ func (o *observation) onLostNodes(c *poolCounts) (lostSandboxes, error) {
 		return l, err
 	}
 	due := func(sandbox *v1alpha1.Sandbox) bool {
-		since, found := o.nodes.since[sandbox.UID]
-		if !found || !sandbox.CreationTimestamp.Time.Before(since) {
-			return false
+		after, replaced := o.nodes.dueAfter(sandbox, o.now)
+		if after > 0 {
+			l.next = earlier(l.next, after)
 		}
-		left := since.Add(replaceAfter).Sub(o.now)
-		if left <= 0 && o.nodes.most {
-			left = replaceAfter
-		}
-		if left > 0 {
-			l.next = earlier(l.next, left)
-		}
-		return left <= 0
+		return replaced && after == 0
 	}
 	for _, sandbox := range c.creating {
 		if due(sandbox) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,104 +33,142 @@ type nodeStates struct {
 	caches *caches
 
 	mu       sync.Mutex
-	takePods map[string]bool      // those that are there
-	usable   int                  // how many of them do
-	since    map[string]time.Time // of those that take none, or are gone
-	queue    queue.Interface      // nil until the controller has started
+	takePods map[string]bool     // of the nodes that exist
+	usable   int                 // how many of them do
+	lost     map[string]lostNode // the nodes that take none, or are gone
+	// mostUntil is when most nodes took no pods last.
+	mostUntil time.Time
+	queue     queue.Interface // nil until the controller has started
+}
+
+// lostNode is a node that takes no pods.
+type lostNode struct {
+	// since is since when it takes none: by the node itself if it tells, because this program may
+	// have started later.
+	since time.Time
+	// noticed is when this program noticed.
+	noticed time.Time
 }
 
 var _ nodes.Handler = (*nodeStates)(nil)
 
 func newNodeStates(clk clock.PassiveClock, c *caches) *nodeStates {
-	return &nodeStates{clock: clk, caches: c, takePods: map[string]bool{}, since: map[string]time.Time{}}
+	return &nodeStates{clock: clk, caches: c, takePods: map[string]bool{}, lost: map[string]lostNode{}}
 }
 
 // NodesListed implements nodes.Handler.
-func (s *nodeStates) NodesListed(takePods map[string]bool) {
-	for _, name := range s.names() {
-		if _, found := takePods[name]; !found {
-			s.note(name, false, false)
+func (s *nodeStates) NodesListed(states map[string]nodes.State) {
+	s.change(func() (lost []string) {
+		for name := range maps.Clone(s.takePods) {
+			if _, found := states[name]; !found {
+				lost = append(lost, s.note(name, nodes.State{}, false)...)
+			}
 		}
-	}
-	for name, takes := range takePods {
-		s.note(name, takes, true)
-	}
+		for name, state := range states {
+			lost = append(lost, s.note(name, state, true)...)
+		}
+		return lost
+	})
 	s.forgetGone()
 }
 
 // NodeChanged implements nodes.Handler.
-func (s *nodeStates) NodeChanged(name string, takesPods bool) { s.note(name, takesPods, true) }
+func (s *nodeStates) NodeChanged(name string, state nodes.State) {
+	s.change(func() []string { return s.note(name, state, true) })
+}
 
 // NodeDeleted implements nodes.Handler.
 func (s *nodeStates) NodeDeleted(name string) {
-	s.note(name, false, false)
+	s.change(func() []string { return s.note(name, nodes.State{}, false) })
 	s.forgetGone()
 }
 
-func (s *nodeStates) names() []string {
+// NodesUnknown implements nodes.Handler.
+func (s *nodeStates) NodesUnknown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.takePods))
+	s.takePods, s.usable, s.lost = map[string]bool{}, 0, map[string]lostNode{}
 }
 
-// note takes in whether a node takes pods, and whether it is there. When it ceases to take
-// them, the sets that have sandboxes on it look at them once it has stayed so for long enough.
-func (s *nodeStates) note(name string, takesPods, found bool) {
+// change changes what is known of nodes. The sets that have sandboxes on the nodes that it returns,
+// which take no pods any more, look at them once that has lasted for long enough.
+func (s *nodeStates) change(change func() (lost []string)) {
 	s.mu.Lock()
+	before := s.most()
+	lost := change()
+	if before || s.most() {
+		s.mostUntil = s.clock.Now()
+	}
+	q := s.queue
+	s.mu.Unlock()
+	if q == nil { // the first reconciles look at what came before the queue
+		return
+	}
+	for _, name := range lost {
+		sandboxes, err := s.caches.nodes.OnNode(name)
+		if err != nil {
+			log.Log.Error(err, "Failed to find the sandboxes of a node", "node", name)
+			continue
+		}
+		for _, sandbox := range sandboxes {
+			q.AddAfter(reconcile.Request{NamespacedName: setOf(sandbox)}, replaceAfter)
+		}
+	}
+}
+
+// note records the state of a node, and whether it exists. It returns the name if the node has
+// ceased to take pods. The caller holds the lock.
+func (s *nodeStates) note(name string, state nodes.State, found bool) []string {
 	if s.takePods[name] {
 		s.usable--
 	}
 	if delete(s.takePods, name); found {
-		s.takePods[name] = takesPods
+		s.takePods[name] = state.TakesPods
 	}
-	_, known := s.since[name]
-	switch {
-	case takesPods:
+	if state.TakesPods {
 		s.usable++
-		delete(s.since, name)
-	case !known:
-		s.since[name] = s.clock.Now()
+		delete(s.lost, name)
+		return nil
 	}
-	q := s.queue
-	s.mu.Unlock()
-	if takesPods || known || q == nil { // the first reconciles look at what came before the queue
-		return
+	if _, known := s.lost[name]; known {
+		return nil
 	}
-	sandboxes, err := s.caches.nodes.OnNode(name)
-	if err != nil {
-		log.Log.Error(err, "Failed to find the sandboxes of a node", "node", name)
-		return
+	now := s.clock.Now()
+	lost := lostNode{since: state.Since, noticed: now}
+	if lost.since.IsZero() {
+		lost.since = now
 	}
-	for _, sandbox := range sandboxes {
-		q.AddAfter(reconcile.Request{NamespacedName: setOf(sandbox)}, replaceAfter)
-	}
+	s.lost[name] = lost
+	return []string{name}
 }
+
+// most reports whether most nodes of the cluster take no pods. The caller holds the lock.
+func (s *nodeStates) most() bool { return s.usable == 0 || 2*s.usable < len(s.takePods) }
 
 // forgetGone forgets the nodes that have been gone for long.
 func (s *nodeStates) forgetGone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	maps.DeleteFunc(s.since, func(name string, since time.Time) bool {
+	maps.DeleteFunc(s.lost, func(name string, lost lostNode) bool {
 		_, found := s.takePods[name]
-		return !found && now.Sub(since) > rememberGone
+		return !found && now.Sub(lost.noticed) > rememberGone
 	})
 }
 
-// troubleOf returns what of sandboxes is on nodes that take no pods.
+// troubleOf returns which of sandboxes are on nodes that take no pods.
 func (s *nodeStates) troubleOf(sandboxes []*v1alpha1.Sandbox) nodeTrouble {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.since) == 0 {
+	if len(s.lost) == 0 {
 		return nodeTrouble{} // the common case, without a walk through the pool
 	}
-	t := nodeTrouble{since: map[types.UID]time.Time{}}
+	t := nodeTrouble{lost: map[types.UID]lostNode{}, most: s.most(), mostUntil: s.mostUntil}
 	for _, sandbox := range sandboxes {
-		if since, found := s.since[sandbox.Status.NodeName]; found {
-			t.since[sandbox.UID] = since
+		if lost, found := s.lost[sandbox.Status.NodeName]; found {
+			t.lost[sandbox.UID] = lost
 		}
 	}
-	t.most = 2*s.usable < len(s.takePods)
 	return t
 }
 

@@ -4,7 +4,6 @@
 package replenish
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/nodes"
 )
 
 func (b builder) node(name string) builder { b.Status.NodeName = name; return b }
@@ -31,6 +31,8 @@ func TestPlanOfLostNodes(t *testing.T) {
 		pool  []builder
 		since map[string]time.Time
 		most  bool
+
+		mostUntil time.Time
 
 		remove []string
 		after  time.Duration
@@ -49,8 +51,15 @@ func TestPlanOfLostNodes(t *testing.T) {
 			set: makeSet(1), pool: []builder{good("a"), bad("b").annotation(v1alpha1.AnnotationLock, "l")}, since: since(replaceAfter),
 		},
 		"made on it afterwards": {
-			set: makeSet(4, half), pool: []builder{bad("a").age(time.Minute), bad("b").age(2 * time.Minute), bad("c").age(3 * time.Minute), good("d")},
+			set:   makeSet(4, half),
+			pool:  []builder{bad("a").age(time.Minute), bad("b").age(2*time.Minute - replaceAfter/2), bad("c").age(2*time.Minute - replaceAfter/3), good("d")},
 			since: since(2 * time.Minute), remove: []string{"c"},
+		},
+		"most took none a moment ago": {
+			set: makeSet(4, half), pool: n(4, bad, "a"), since: since(time.Hour), mostUntil: epoch.Add(-time.Second), after: replaceAfter - time.Second,
+		},
+		"most took none before": {
+			set: makeSet(4, half), pool: n(4, bad, "a"), since: since(time.Hour), mostUntil: epoch.Add(-replaceAfter), remove: []string{"a000", "a001"},
 		},
 		"most nodes take none": {set: makeSet(4, half), pool: n(4, bad, "a"), since: since(replaceAfter), most: true, after: replaceAfter},
 		"a roll-out comes first": {
@@ -62,10 +71,10 @@ func TestPlanOfLostNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{set: test.set, targetRevision: targetOf(current), now: epoch}
 			o.sandboxes = sandboxes(test.pool...)
-			o.nodes.most, o.nodes.since = test.most, map[types.UID]time.Time{}
+			o.nodes = nodeTrouble{lost: map[types.UID]lostNode{}, most: test.most, mostUntil: test.mostUntil}
 			for _, sandbox := range o.sandboxes {
 				if since, found := test.since[sandbox.Status.NodeName]; found {
-					o.nodes.since[sandbox.UID] = since
+					o.nodes.lost[sandbox.UID] = lostNode{since: since, noticed: since}
 				}
 			}
 			c := o.count(o.revision, o.now)
@@ -101,6 +110,15 @@ type onNodes map[string][]*v1alpha1.Sandbox
 
 func (o onNodes) OnNode(name string) ([]*v1alpha1.Sandbox, error) { return o[name], nil }
 
+// takes are the states of nodes by whether they take pods.
+func takes(pods map[string]bool) map[string]nodes.State {
+	states := map[string]nodes.State{}
+	for name, takesPods := range pods {
+		states[name] = nodes.State{TakesPods: takesPods}
+	}
+	return states
+}
+
 // TestNodeStates: a set is woken for a node when that ceases to take pods, not at each
 // change of a node that takes none, and the time counts anew once it has taken some.
 func TestNodeStates(t *testing.T) {
@@ -111,13 +129,13 @@ func TestNodeStates(t *testing.T) {
 	at := func(passed time.Duration) { clk.SetTime(epoch.Add(passed)) }
 	expect := func(what string, woken int, most bool, since time.Duration) {
 		t.Helper()
-		var want map[types.UID]time.Time
+		want := map[types.UID]lostNode{}
 		if since >= 0 {
-			want = map[types.UID]time.Time{one.UID: epoch.Add(since)}
+			want[one.UID] = lostNode{since: epoch.Add(since), noticed: epoch.Add(since)}
 		}
 		got := s.troubleOf([]*v1alpha1.Sandbox{one, available("b").node("n2").Sandbox, starting("c").Sandbox})
-		if diff := cmp.Diff(want, got.since, cmpopts.EquateEmpty()); diff != "" || got.most != most {
-			t.Errorf("%s: most %t, want %t; since (-want +got):\n%s", what, got.most, most, diff)
+		if diff := cmp.Diff(want, got.lost, cmpopts.EquateEmpty(), cmp.AllowUnexported(lostNode{})); diff != "" || got.most != most {
+			t.Errorf("%s: most %t, want %t; lost (-want +got):\n%s", what, got.most, most, diff)
 		}
 		if len(q.sets) != woken {
 			t.Errorf("%s: woken %q, want %d", what, q.sets, woken)
@@ -125,31 +143,43 @@ func TestNodeStates(t *testing.T) {
 	}
 
 	expect("before a list", 0, false, -1)
-	s.NodesListed(map[string]bool{"n1": false, "n2": true, "n3": true})
+	s.NodesListed(takes(map[string]bool{"n1": false, "n2": true, "n3": true}))
 	expect("a list before the start", 0, false, 0)
 	s.queue = q
 	at(time.Second)
-	s.NodeChanged("n1", false)
-	s.NodesListed(map[string]bool{"n1": false, "n2": true, "n3": true})
+	s.NodeChanged("n1", nodes.State{})
+	s.NodesListed(takes(map[string]bool{"n1": false, "n2": true, "n3": true}))
 	expect("nothing new", 0, false, 0)
-	s.NodeChanged("n1", true)
+	s.NodeChanged("n1", nodes.State{TakesPods: true})
 	expect("it comes back", 0, false, -1)
 	at(2 * time.Second)
-	s.NodeChanged("n1", false)
+	s.NodeChanged("n1", nodes.State{})
 	expect("it goes again", 1, false, 2*time.Second)
 	at(3 * time.Second)
 	s.NodeDeleted("n1")
 	expect("it is gone", 1, false, 2*time.Second)
 	s.NodeDeleted("n3")
-	s.NodeChanged("n4", false)
-	s.NodeChanged("n5", false)
+	s.NodeChanged("n4", nodes.State{})
+	s.NodeChanged("n5", nodes.State{})
 	expect("most of what is left", 1, true, 2*time.Second)
+	at(4 * time.Second)
+	s.NodesListed(takes(map[string]bool{"n2": true, "n4": true, "n5": true}))
+	expect("they come back", 1, false, 2*time.Second)
+	if got := s.troubleOf(nil).mostUntil; !got.Equal(epoch.Add(4 * time.Second)) {
+		t.Errorf("most nodes took none until %s", got)
+	}
 	at(4*time.Second + rememberGone)
-	s.NodesListed(map[string]bool{"n2": true})
+	s.NodesListed(takes(map[string]bool{"n2": true}))
 	expect("gone for long", 1, false, -1)
-	s.NodesListed(map[string]bool{})
-	if got := slices.Collect(maps.Keys(s.since)); !slices.Equal(got, []string{"n2"}) || s.usable != 0 {
-		t.Errorf("nodes %q are remembered, %d of which take pods", got, s.usable)
+	s.NodesListed(takes(map[string]bool{}))
+	if _, found := s.lost["n2"]; !found || s.usable != 0 || !s.troubleOf(nil).most {
+		t.Errorf("without nodes %v are lost, and %d take pods", s.lost, s.usable)
+	}
+	s.NodesUnknown()
+	expect("nothing may be read", 1, false, -1)
+	s.NodesListed(map[string]nodes.State{"n1": {Since: epoch}, "n2": {TakesPods: true}})
+	if got := s.troubleOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(epoch) || !got.noticed.Equal(clk.Now()) {
+		t.Errorf("a node that tells since when it takes no pods: %v", got)
 	}
 }
 
@@ -170,9 +200,9 @@ func testLostNode(t *testing.T, f *fixture) {
 	place("n2", pooled[5:]...)
 	f.reconcile()
 
-	f.c.nodes.NodesListed(map[string]bool{"n1": true, "n2": true, "n3": true})
+	f.c.nodes.NodesListed(takes(map[string]bool{"n1": true, "n2": true, "n3": true}))
 	f.pass(time.Minute)
-	f.c.nodes.NodeChanged("n1", false)
+	f.c.nodes.NodeChanged("n1", nodes.State{})
 	if after := f.reconcile().RequeueAfter; after <= 0 || after > replaceAfter {
 		t.Errorf("reconciles again after %s", after)
 	}

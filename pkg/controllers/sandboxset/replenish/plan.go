@@ -186,7 +186,7 @@ func (o *observation) leastUseful(c *poolCounts, n int) []*v1alpha1.Sandbox {
 		if revisionOf(sandbox) == o.revision {
 			r.revision = 1
 		}
-		if _, lost := o.nodes.since[sandbox.UID]; !lost {
+		if _, lost := o.nodes.lost[sandbox.UID]; !lost {
 			r.node = 1
 		}
 		unused = append(unused, r)
