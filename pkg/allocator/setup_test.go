@@ -315,7 +315,7 @@ func TestSomeFail(t *testing.T) {
 				if stock == 103 {
 					checkEnd(t, claim, v1alpha1.ReasonAllReplicasClaimed, 100)
 				} else {
-					r.stepUntil(0, func() bool { // before time passes, which ends set-ups
+					r.stepUntil(time.Millisecond, func() bool { // before the time of set-ups is up
 						status := &r.last().claim.Status
 						return status.ClaimedReplicas == 97 && status.FailedReplicas == 3
 					})

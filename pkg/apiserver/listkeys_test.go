@@ -46,11 +46,11 @@ func TestItemsWithDefaultKeys(t *testing.T) {
 				if code, _, answer := m.apply(t, name, "one", first); code != http.StatusCreated {
 					t.Fatalf("%s %s: %d %s", version, served.Name, code, answer)
 				}
-				code, is, answer := m.apply(t, name, "two", other)
+				code, _, answer := m.apply(t, name, "two", other)
 				if code != http.StatusConflict {
 					t.Errorf("%s %s: another name of a port that has an owner%s: %d %s", version, served.Name, protocol, code, answer)
 				}
-				code, is, answer = m.apply(t, name, "two&force=true", other)
+				code, is, answer := m.apply(t, name, "two&force=true", other)
 				if code == http.StatusUnprocessableEntity && served.Kind == "Sandbox" {
 					continue // its template cannot change
 				}
