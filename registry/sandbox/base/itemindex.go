@@ -5,6 +5,7 @@ package base
 
 import (
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -118,15 +119,15 @@ func keysOf(element fieldpath.PathElement) (keys, name string, ok bool) {
 		return "", "", false
 	}
 	size := 0
+	var fields, values []string
 	for _, field := range *element.Key {
 		text, ok := scalar(field.Value)
 		if size += len(field.Name) + len(text); !ok || size > maxElementBytes {
 			return "", "", false
 		}
-		keys += strconv.Quote(field.Name)
-		name += text + ","
+		fields, values = append(fields, strconv.Quote(field.Name)), append(values, text)
 	}
-	return "keys " + keys, name, true
+	return "keys " + strings.Join(fields, ","), strings.Join(values, ","), true
 }
 
 // nameOf names an item in the way that an element names another one of its list. A key that the
@@ -139,7 +140,7 @@ func nameOf(item any, as fieldpath.PathElement) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	name := ""
+	var values []string
 	for _, field := range *as.Key {
 		is, ok := fields[field.Name]
 		if !ok {
@@ -149,9 +150,9 @@ func nameOf(item any, as fieldpath.PathElement) (string, bool) {
 		if !ok {
 			return "", false
 		}
-		name += text + ","
+		values = append(values, text)
 	}
-	return name, true
+	return strings.Join(values, ","), true
 }
 
 // scalar returns the text of a string, number or bool of limited length.

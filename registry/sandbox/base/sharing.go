@@ -256,7 +256,7 @@ func (c *comparison) in(apiVersion string) (*comparedVersion, error) {
 	}
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return nil, nil // clients can write any text
+		return nil, nil //nolint:nilerr // clients can write any text
 	}
 	compared := &comparedVersion{items: [2]itemIndex{newItemIndex(), newItemIndex()}, equal: map[[2]uintptr]bool{}}
 	for i, object := range c.objects {
