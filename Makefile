@@ -123,7 +123,7 @@ test: controlplane ## Run all tests, with -race where there is a C compiler (TES
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test -trimpath ./...
 	cd hack/chart && GOWORK=off go test -trimpath ./...
-	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl $(call gotest,$(PACKAGES),$(RACE) -timeout 40m $(TESTARGS))
+	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl $(call gotest,$(PACKAGES),$(RACE) -timeout 60m $(TESTARGS))
 
 .PHONY: test-long
 test-long: ## Run all tests in their long form: more of everything, and what only repeats (TESTARGS)
