@@ -121,14 +121,23 @@ func (m mutation) testArgs() []string {
 	return append([]string{"-timeout", "5m", "-run", m.run}, m.tests...)
 }
 
-// overlay writes the changed file, and returns the name of the overlay that has it.
-func (r *runner) overlay(m mutation) (string, error) {
+// changed returns the changed file. The file must have the text to change once.
+func (m mutation) changed() (string, error) {
 	src, err := os.ReadFile(m.file)
 	if err != nil {
 		return "", fmt.Errorf("BROKEN: %w", err)
 	}
 	if n := strings.Count(string(src), m.before); n != 1 {
 		return "", fmt.Errorf("BROKEN: %s has the text %d times, want once", m.file, n)
+	}
+	return strings.Replace(string(src), m.before, m.after, 1), nil
+}
+
+// overlay writes the changed file, and returns the name of the overlay that has it.
+func (r *runner) overlay(m mutation) (string, error) {
+	text, err := m.changed()
+	if err != nil {
+		return "", err
 	}
 	original, err := filepath.Abs(m.file)
 	if err != nil {
@@ -140,7 +149,7 @@ func (r *runner) overlay(m mutation) (string, error) {
 		return "", err
 	}
 	return overlay, errors.Join(
-		os.WriteFile(changed, []byte(strings.Replace(string(src), m.before, m.after, 1)), 0o600),
+		os.WriteFile(changed, []byte(text), 0o600),
 		os.WriteFile(overlay, replace, 0o600))
 }
 
