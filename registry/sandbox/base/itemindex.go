@@ -16,22 +16,10 @@ import (
 // itemIndex finds values in decoded JSON by their path. It indexes each list once and does not
 // scan it for each path. Clients choose the paths and the lists, so it costs no more than their
 // sizes together.
-type itemIndex struct {
-	items map[listKeys]map[string]any
-	// indexes is how many indexes each list has.
-	indexes map[*any]int
-}
-
-func newItemIndex() itemIndex {
-	return itemIndex{map[listKeys]map[string]any{}, map[*any]int{}}
-}
-
-// listKeys are a list, which the address of its first item identifies, and the fields that
-// identify an item.
-type listKeys struct {
-	list *any
-	keys string
-}
+//
+// It has items by what names them in a path, for each list, which the address of its first item
+// identifies, and for the fields that identify an item there.
+type itemIndex map[*any]map[string]map[string]any
 
 // Paths of Kubernetes objects are far below these limits.
 const (
@@ -86,10 +74,10 @@ func (x itemIndex) item(list []any, element fieldpath.PathElement) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	at := listKeys{&list[0], keys}
-	items, ok := x.items[at]
+	indexes := x[&list[0]]
+	items, ok := indexes[keys]
 	if !ok {
-		if x.indexes[at.list]++; x.indexes[at.list] > maxListIndexes {
+		if len(indexes) == maxListIndexes {
 			return nil, false
 		}
 		items = make(map[string]any, len(list))
@@ -99,7 +87,11 @@ func (x itemIndex) item(list []any, element fieldpath.PathElement) (any, bool) {
 				items[name] = item
 			}
 		}
-		x.items[at] = items
+		if indexes == nil {
+			indexes = map[string]map[string]any{}
+			x[&list[0]] = indexes
+		}
+		indexes[keys] = items
 	}
 	is, ok := items[name]
 	if !ok {

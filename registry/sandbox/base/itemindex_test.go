@@ -34,7 +34,7 @@ func TestValueAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	const tcp, udp = `k:{"port":1,"protocol":"TCP"}`, `k:{"port":1,"protocol":"UDP"}`
-	index := newItemIndex()
+	index := itemIndex{}
 	for _, tc := range []struct{ path, want string }{
 		{"f:spec f:ports " + tcp + " f:name", "a"},
 		{"f:spec f:ports " + udp + " f:name", "b"},
@@ -80,7 +80,11 @@ func TestValueAt(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tc.path, got, tc.want)
 		}
 	}
-	if len(index.items) != 6 {
-		t.Errorf("there are %d indexes, want 4 of one list and one of each of two", len(index.items))
+	indexes := 0
+	for _, ofList := range index {
+		indexes += len(ofList)
+	}
+	if len(index) != 3 || indexes != 6 {
+		t.Errorf("there are %d indexes of %d lists, want 4 of one list and one of each of two", indexes, len(index))
 	}
 }

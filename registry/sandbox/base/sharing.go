@@ -105,7 +105,7 @@ func (u *sharingApply) withoutFalseConflicts(ctx context.Context, before Object,
 	return u.UpdatedObjectInfo.UpdatedObject(ctx, contested)
 }
 
-// prepared returns what is stored of an updated object.
+// prepared returns what is stored of an updated object, which is of the same type.
 func (u *sharingApply) prepared(ctx context.Context, updated, old runtime.Object) runtime.Object {
 	updated = updated.DeepCopyObject()
 	u.views.PrepareForUpdate(ctx, updated, old.DeepCopyObject())
@@ -149,8 +149,8 @@ func (u *sharingApply) isOwn(ctx context.Context, e *metav1.ManagedFieldsEntry) 
 // returnFields returns to other managers the fields that they lost although the values are the
 // same. If then only times of managers differ, it restores these, so that nothing is written.
 func (u *sharingApply) returnFields(ctx context.Context, before, after Object) error {
-	prepared := u.prepared(ctx, after, before)
-	compared := u.compare(before, prepared)
+	stored := u.prepared(ctx, after, before).(Object)
+	compared := u.compare(before, stored)
 	entries := after.GetManagedFields()
 	for _, was := range before.GetManagedFields() {
 		if was.FieldsV1 == nil || u.isOwn(ctx, &was) {
@@ -191,15 +191,12 @@ func (u *sharingApply) returnFields(ctx context.Context, before, after Object) e
 	}
 	sortEntries(entries)
 	after.SetManagedFields(entries)
-	if stored, ok := prepared.(Object); ok {
-		stored.SetManagedFields(entries)
-		equal, err := isEqualButForTimes(before, stored)
-		if equal {
-			after.SetManagedFields(before.GetManagedFields())
-		}
-		return err
+	stored.SetManagedFields(entries)
+	equal, err := isEqualButForTimes(before, stored)
+	if equal {
+		after.SetManagedFields(before.GetManagedFields())
 	}
-	return nil
+	return err
 }
 
 func isEntryOf(a, b *metav1.ManagedFieldsEntry) bool {
@@ -258,7 +255,7 @@ func (c *comparison) in(apiVersion string) (*comparedVersion, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // clients can write any text
 	}
-	compared := &comparedVersion{items: [2]itemIndex{newItemIndex(), newItemIndex()}, equal: map[[2]uintptr]bool{}}
+	compared := &comparedVersion{items: [2]itemIndex{{}, {}}, equal: map[[2]uintptr]bool{}}
 	for i, object := range c.objects {
 		shown, err := c.views.InVersion(object, version)
 		if runtime.IsNotRegisteredError(err) {
