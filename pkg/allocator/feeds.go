@@ -126,14 +126,14 @@ func (f *Feeds) ownerOf(sb *v1alpha1.Sandbox) (*unfinished, types.UID) {
 	return nil, ""
 }
 
-// NodesListed is told all nodes of the cluster, by name, and whether they take pods. Sandboxes on
-// other nodes are handed out last from then on.
+// NodesListed sets which nodes of the cluster take pods, by name. Sandboxes on other nodes are
+// handed out last from then on.
 func (f *Feeds) NodesListed(takePods map[string]bool) { f.stock.index.SetNodes(takePods) }
 
-// NodeChanged is told whether a node takes pods.
+// NodeChanged sets whether a node takes pods.
 func (f *Feeds) NodeChanged(name string, takesPods bool) { f.stock.index.SetNode(name, takesPods) }
 
-// NodesUnknown is told that nothing is known of nodes any more. Sandboxes on all nodes are alike.
+// NodesUnknown forgets all nodes, after which none is avoided.
 func (f *Feeds) NodesUnknown() { f.stock.index.ForgetNodes() }
 
 // SetListed takes in all sets.

@@ -8,7 +8,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/nodes"
 )
 
-// nodeFeed tells the allocator which nodes take pods.
+// nodeFeed passes on to the allocator which nodes take pods.
 type nodeFeed struct{ feeds *allocator.Feeds }
 
 var _ nodes.Handler = nodeFeed{}

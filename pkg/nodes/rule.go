@@ -16,12 +16,9 @@ const (
 	taintKarpenter         = "karpenter.sh/disrupted"
 )
 
-// TakePods reports whether a node takes pods: it is ready, and neither cordoned nor about
-// to be removed. Other taints say which pods it takes, and nothing of its future.
-func TakePods(node *corev1.Node) bool { return StateOf(node).TakesPods }
-
-// StateOf returns whether a node takes pods, and since when it takes none. If there are several
-// reasons, the oldest counts.
+// StateOf returns whether a node takes pods: it is ready, and neither cordoned nor about to be
+// removed. Other taints say which pods it takes, and nothing of its future. If there are several
+// reasons why it takes none, the oldest says since when.
 func StateOf(node *corev1.Node) State {
 	state := State{TakesPods: true}
 	takesNone := func(since *metav1.Time) {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestTakePods(t *testing.T) {
+func TestTakesPods(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.Node)
 		want   bool
@@ -39,11 +39,11 @@ func TestTakePods(t *testing.T) {
 				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 			}}}
 			test.change(node)
-			if got := TakePods(node); got != test.want {
-				t.Errorf("TakePods() = %t, want %t", got, test.want)
+			if got := StateOf(node).TakesPods; got != test.want {
+				t.Errorf("TakesPods = %t, want %t", got, test.want)
 			}
 			trimmed, err := store{}.Transformer()(node)
-			if err != nil || TakePods(trimmed.(*corev1.Node)) != test.want {
+			if err != nil || StateOf(trimmed.(*corev1.Node)).TakesPods != test.want {
 				t.Errorf("it is otherwise once it is trimmed: %v, %v", trimmed, err)
 			}
 		})

@@ -17,32 +17,32 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// State is what a handler is told of a node.
+// State is the state of a node.
 type State struct {
 	// TakesPods reports whether the node takes pods.
 	TakesPods bool
-	// Since is since when it takes none, as far as the node tells, on the clock of the cluster;
-	// zero if it does not tell.
+	// Since is the time since which it takes none, by the clock of the cluster; zero if the object
+	// does not have it.
 	Since time.Time
 }
 
-// Handler is told of nodes by a watch. Its methods are called from one goroutine.
+// Handler handles the events of a watch of nodes. Its methods are called from one goroutine.
 type Handler interface {
-	// NodesListed is called with all nodes, by name, first and again whenever the watch has
-	// broken. The map is the handler's.
+	// NodesListed is called with all nodes, by name: first, and again when the watch has broken.
+	// The handler may keep the map.
 	NodesListed(map[string]State)
 	// NodeChanged is called when a node is new or has changed. Most changes do not change its
 	// state.
 	NodeChanged(name string, state State)
 	// NodeDeleted is called when a node is gone.
 	NodeDeleted(name string)
-	// NodesUnknown is called when nodes may not be read, or no longer. All are alike then.
+	// NodesUnknown is called when the client has no right to read nodes.
 	NodesUnknown()
 }
 
-// Watch tells a handler of the nodes of a cluster until ctx is done. It keeps none of them.
+// Watch watches the nodes of a cluster for a handler until ctx is done. It keeps none of them.
 func Watch(ctx context.Context, client corev1client.NodeInterface, handler Handler) {
-	look := func(err error) error {
+	check := func(err error) error {
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			handler.NodesUnknown()
 		}
@@ -51,11 +51,11 @@ func Watch(ctx context.Context, client corev1client.NodeInterface, handler Handl
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := client.List(ctx, o)
-			return list, look(err)
+			return list, check(err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			events, err := client.Watch(ctx, o)
-			return events, look(err)
+			return events, check(err)
 		},
 	}
 	options := cache.ReflectorOptions{Name: "nodes"}

@@ -45,8 +45,8 @@ const moveBatch = 256
 
 // SetNodes takes in which nodes of the cluster take pods: those of takePods that are
 // true. It costs a look at every node and sandbox the first time, and else at the
-// sandboxes of the nodes that changed. SetNodes, SetNode and
-// ForgetNodes are called from one goroutine.
+// sandboxes of the nodes that changed. SetNodes, SetNode and ForgetNodes are called from
+// one goroutine.
 func (x *Index) SetNodes(takePods map[string]bool) {
 	x.mu.Lock()
 	ns := &x.pools.nodes
@@ -107,8 +107,8 @@ func (x *Index) SetNode(name string, takesPods bool) {
 	}
 }
 
-// ForgetNodes lets all nodes be alike, as before SetNodes. If nodes are known, it costs a look at
-// every available sandbox.
+// ForgetNodes forgets all nodes, so that none is avoided, as before SetNodes. If there are nodes,
+// it costs a step for each available sandbox.
 func (x *Index) ForgetNodes() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -59,13 +59,15 @@ func newNodeStates(clk clock.PassiveClock, c *caches) *nodeStates {
 // NodesListed implements nodes.Handler.
 func (s *nodeStates) NodesListed(states map[string]nodes.State) {
 	s.change(func() (lost []string) {
-		for name := range maps.Clone(s.takePods) {
-			if _, found := states[name]; !found {
-				lost = append(lost, s.note(name, nodes.State{}, false)...)
+		for name := range s.takePods {
+			if _, found := states[name]; !found && s.note(name, nodes.State{}, false) {
+				lost = append(lost, name)
 			}
 		}
 		for name, state := range states {
-			lost = append(lost, s.note(name, state, true)...)
+			if s.note(name, state, true) {
+				lost = append(lost, name)
+			}
 		}
 		return lost
 	})
@@ -74,12 +76,12 @@ func (s *nodeStates) NodesListed(states map[string]nodes.State) {
 
 // NodeChanged implements nodes.Handler.
 func (s *nodeStates) NodeChanged(name string, state nodes.State) {
-	s.change(func() []string { return s.note(name, state, true) })
+	s.changeOne(name, state, true)
 }
 
 // NodeDeleted implements nodes.Handler.
 func (s *nodeStates) NodeDeleted(name string) {
-	s.change(func() []string { return s.note(name, nodes.State{}, false) })
+	s.changeOne(name, nodes.State{}, false)
 	s.forgetGone()
 }
 
@@ -116,9 +118,19 @@ func (s *nodeStates) change(change func() (lost []string)) {
 	}
 }
 
-// note records the state of a node, and whether it exists. It returns the name if the node has
-// ceased to take pods. The caller holds the lock.
-func (s *nodeStates) note(name string, state nodes.State, found bool) []string {
+// changeOne changes what is known of one node.
+func (s *nodeStates) changeOne(name string, state nodes.State, found bool) {
+	s.change(func() []string {
+		if !s.note(name, state, found) {
+			return nil
+		}
+		return []string{name}
+	})
+}
+
+// note records the state of a node, and whether it exists. It reports whether the node has ceased
+// to take pods. The caller holds the lock.
+func (s *nodeStates) note(name string, state nodes.State, found bool) bool {
 	if s.takePods[name] {
 		s.usable--
 	}
@@ -128,10 +140,10 @@ func (s *nodeStates) note(name string, state nodes.State, found bool) []string {
 	if state.TakesPods {
 		s.usable++
 		delete(s.lost, name)
-		return nil
+		return false
 	}
 	if _, known := s.lost[name]; known {
-		return nil
+		return false
 	}
 	now := s.clock.Now()
 	lost := lostNode{since: state.Since, noticed: now}
@@ -139,7 +151,7 @@ func (s *nodeStates) note(name string, state nodes.State, found bool) []string {
 		lost.since = now
 	}
 	s.lost[name] = lost
-	return []string{name}
+	return true
 }
 
 // most reports whether most nodes of the cluster take no pods. The caller holds the lock.
