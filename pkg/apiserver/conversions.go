@@ -9,14 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
 )
 
 // withConversions leaves the pod templates of members out of what becomes a Table or
-// metadata: neither shows them, and a Table that includes its objects is encoded as a whole.
+// metadata: neither shows them, and a Table that includes its objects is encoded as a whole. Other
+// requests are not looked at.
 func withConversions(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if req.Method != http.MethodGet || !ok || info.APIGroup != v1alpha1.AgentsGroup || info.Resource != "sandboxes" {
+			handler.ServeHTTP(w, req)
+			return
+		}
 		as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), conversions{})
 		if ok && as.Convert != nil {
 			req = req.WithContext(agentsandbox.WithoutPodTemplates(req.Context()))
