@@ -40,15 +40,7 @@ type wireEvent struct {
 // it does not begin.
 func (w *words) watchRaw(t *testing.T, path, query, accept string) (int, func() wireEvent) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.server.Config.Host+path+"?watch=1&"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", accept)
-	resp, err := w.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := w.send(t, http.MethodGet, path+"?watch=1&"+query, "", accept, "")
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	decoder := json.NewDecoder(resp.Body)
 	return resp.StatusCode, func() wireEvent {

@@ -220,16 +220,28 @@ type conn struct {
 
 func (c *conn) do(t *testing.T, method, path, contentType, body string) (int, []byte) {
 	t.Helper()
+	return contentOf(t, c.send(t, method, path, contentType, contentJSON, body))
+}
+
+// send sends a request with a body of a content type, and accepts an answer of another one.
+func (c *conn) send(t *testing.T, method, path, contentType, accept, body string) *http.Response {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, c.server.Config.Host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", contentType)
-	req.Header.Set("Accept", contentJSON)
+	req.Header.Set("Accept", accept)
 	resp, err := c.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return resp
+}
+
+// contentOf returns the code and the whole content of an answer.
+func contentOf(t *testing.T, resp *http.Response) (int, []byte) {
+	t.Helper()
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
 	if err != nil {

@@ -5,7 +5,6 @@ package apiserver_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -161,8 +160,9 @@ func testShownTemplates(t *testing.T, w *words) {
 		if after := stored("put without the template").ResourceVersion; after != before {
 			t.Errorf("%s: a PUT by a client that was shown no template is a write", version)
 		}
-		if code, table := w.doAs(t, sandboxes+"?includeObject=Object&labelSelector="+v1alpha1.LabelSandboxPool+"%3Dshown", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"); code != http.StatusOK ||
-			strings.Contains(table, `"containers"`) || !strings.Contains(table, names[0]) {
+		members := sandboxes + "?includeObject=Object&labelSelector=" + v1alpha1.LabelSandboxPool + "%3Dshown"
+		code, content := contentOf(t, w.send(t, http.MethodGet, members, "", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", ""))
+		if table := string(content); code != http.StatusOK || strings.Contains(table, `"containers"`) || !strings.Contains(table, names[0]) {
 			t.Errorf("%s: a Table shows templates: %d %s", version, code, table)
 		}
 		labels := got.GetLabels()
@@ -186,24 +186,4 @@ func testShownTemplates(t *testing.T, w *words) {
 			t.Errorf("%s: another template: %d %s", version, code, text)
 		}
 	}
-}
-
-// doAs reads a path in the format that a client accepts.
-func (w *words) doAs(t *testing.T, path, accept string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.server.Config.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", accept)
-	resp, err := w.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
 }
