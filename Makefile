@@ -131,7 +131,7 @@ test-long: ## Run all tests in their long form: more of everything, and what onl
 
 .PHONY: test-race
 test-race: controlplane ## Run all tests with -race, fail without a C compiler
-	CGO_ENABLED=1 KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test -race -timeout 40m $(TESTARGS) $(PACKAGES)
+	CGO_ENABLED=1 KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl go test -race -timeout 60m $(TESTARGS) $(PACKAGES)
 
 .PHONY: test-e2e
 test-e2e: build controlplane ## Run the tests of whole programs and of the local cluster (TESTARGS, KUBERNETES=1.36)
