@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +45,15 @@ func (c *clients) awaitAgentGone(t testing.TB, ns, sandbox string) {
 		return gone(err)
 	})
 	c.awaitNoPod(t, ns, sandbox)
+}
+
+// endPod ends a pod, as its kubelet does when its containers have ended.
+func (c *clients) endPod(t testing.TB, ns, name string, phase corev1.PodPhase) {
+	t.Helper()
+	ended := fmt.Appendf(nil, `{"status": {"phase": %q}}`, phase)
+	if _, err := c.kube.CoreV1().Pods(ns).Patch(t.Context(), name, types.MergePatchType, ended, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestAgentSandboxExpiry: what becomes of claims by each policy of their lifecycle, and
@@ -82,10 +92,7 @@ func TestAgentSandboxExpiry(t *testing.T) {
 		c.patchAgent(t, agentClaims, ns, name, agentOver)
 	}
 	for _, name := range []string{"finished", "kept"} {
-		if _, err := c.kube.CoreV1().Pods(ns).Patch(t.Context(), sandboxOf[name], types.MergePatchType,
-			[]byte(`{"status": {"phase": "Failed"}}`), metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
+		c.endPod(t, ns, sandboxOf[name], corev1.PodFailed)
 	}
 
 	// Retain: the claim stays, without its sandbox.
@@ -150,4 +157,39 @@ func TestAgentSandboxExpiry(t *testing.T) {
 		"False SandboxExpired: Underlying Sandbox resource has expired independently of the Claim."))
 	c.awaitNoPod(t, ns, sandboxOf["never"])
 	c.getAgent(t, agentSandboxes, ns, sandboxOf["never"])
+}
+
+// TestAgentSandboxClaimDefaultsFreeThePool: clients make claims without a lifecycle from a pool
+// of 30, use the sandboxes, and never delete the claims. The namespace has room for 90 pods, so
+// without claimDefaults the third round of claims would leave no room for members of the pool.
+func TestAgentSandboxClaimDefaultsFreeThePool(t *testing.T) {
+	t.Parallel()
+	const members, rounds = 30, 3
+	c, ns := admin(t), namespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "room"}}
+	quota.Spec.Hard = corev1.ResourceList{"count/pods": quantity("90")}
+	if _, err := c.kube.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.makeAgent(t, agentTemplates, ns, newAgentTemplate())
+	pool := newAgentPool("pool", members)
+	pool.Object["spec"].(map[string]any)["claimDefaults"] = map[string]any{
+		"lifecycle": map[string]any{"shutdownPolicy": "Delete", "ttlSecondsAfterFinished": int64(0)},
+	}
+	c.makeAgent(t, agentPools, ns, pool)
+	for round := range rounds {
+		c.awaitAgentPool(t, ns, members)
+		for i := range members {
+			claim := c.agentBound(t, ns, newAgentClaim(fmt.Sprintf("claim-%d-%d", round, i)))
+			c.endPod(t, ns, text(claim, "status", "sandbox", "name"), corev1.PodSucceeded)
+		}
+	}
+	c.awaitAgentPool(t, ns, members)
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+		left, err := c.agent(t, agentClaims, ns).List(ctx, metav1.ListOptions{})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d claims are left, such as %v", len(left.Items), left.Items[0].Object)
+		}
+		return err
+	})
 }
