@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -111,7 +112,7 @@ func TestAdopt(t *testing.T) {
 }
 
 // What is wrong with a field waits for the next change of the owner, everything else is
-// retried.
+// retried. An event says what the cluster refuses.
 func TestHandleWriteError(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("Service").GroupKind()
 	terminating := apierrors.NewForbidden(corev1.Resource("services"), "box", errors.New("the namespace ends"))
@@ -121,23 +122,32 @@ func TestHandleWriteError(t *testing.T) {
 	bare := apierrors.NewInvalid(kind, "box", nil)
 	bare.ErrStatus.Details = nil
 	for name, test := range map[string]struct {
-		err   error
-		again bool
+		err          error
+		again, event bool
 	}{
 		"nothing":       {},
-		"a field":       {err: apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")})},
-		"a policy":      {err: policy, again: true},
-		"no details":    {err: bare, again: true},
-		"forbidden":     {err: apierrors.NewForbidden(corev1.Resource("services"), "box", errors.New("quota")), again: true},
+		"a field":       {err: apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")}), event: true},
+		"a policy":      {err: policy, again: true, event: true},
+		"no details":    {err: bare, again: true, event: true},
+		"forbidden":     {err: apierrors.NewForbidden(corev1.Resource("services"), "box", errors.New("quota")), again: true, event: true},
+		"a bad request": {err: apierrors.NewBadRequest("a webhook denied the request"), again: true, event: true},
 		"an ending":     {err: terminating},
 		"another state": {err: apierrors.NewConflict(corev1.Resource("services"), "box", errors.New("changed")), again: true},
 		"no connection": {err: errors.New("connection refused"), again: true},
 		"a field, wrapped": {err: fmt.Errorf("wrapped: %w",
-			apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")}))},
+			apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")})), event: true},
 	} {
-		reconciler := Reconciler[*corev1.Service]{Kind: "Service"}
+		recorder := events.NewFakeRecorder(10)
+		reconciler := Reconciler[*corev1.Service]{Kind: "Service", Recorder: recorder}
 		if err := reconciler.handleWriteError(&corev1.Pod{}, client.ObjectKey{Name: "box"}, test.err); (err != nil) != test.again {
 			t.Errorf("%s: %v", name, err)
+		}
+		var want []string
+		if test.event {
+			want = []string{"Warning ServiceFailed " + test.err.Error()}
+		}
+		if diff := cmp.Diff(want, recorded(recorder)); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -11,19 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// An object of an owner that was deleted and created again belongs to the new one at
-// once, which corrects or deletes it. The objects are SandboxTemplates here, which our own
-// server has.
-func TestTakeOver(t *testing.T) {
-	server := testutil.Start(t)
-	api := server.RuntimeClient(t)
-	reconciler := Reconciler[*v1alpha1.SandboxTemplate]{
-		Client: api, Reader: api, Kind: "SandboxTemplate", OwnerKind: "Sandbox",
+// reconcilerOf is a reconciler of SandboxTemplates, which our own server has.
+func reconcilerOf(api client.Client, events recorder.EventRecorder) *Reconciler[*v1alpha1.SandboxTemplate] {
+	return &Reconciler[*v1alpha1.SandboxTemplate]{
+		Client: api, Reader: api, Recorder: events, Kind: "SandboxTemplate", OwnerKind: "Sandbox",
 		New: func() *v1alpha1.SandboxTemplate { return &v1alpha1.SandboxTemplate{} },
 		Correct: func(current, desired *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxTemplate, bool) {
 			corrected := current.DeepCopy()
@@ -31,20 +28,31 @@ func TestTakeOver(t *testing.T) {
 			return corrected, true
 		},
 	}
-	ownerOf := func(uid types.UID) *v1alpha1.Sandbox {
-		return &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "box", UID: uid}}
+}
+
+func ownerOf(uid types.UID) *v1alpha1.Sandbox {
+	return &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "box", UID: uid}}
+}
+
+// wantOf is what an owner wants, with an image.
+func wantOf(owner *v1alpha1.Sandbox, image string) *v1alpha1.SandboxTemplate {
+	return &v1alpha1.SandboxTemplate{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "box", Labels: map[string]string{"owner": "box"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1alpha1.SchemeGroupVersion.WithKind("Sandbox"))},
+		},
+		Spec: v1alpha1.SandboxTemplateSpec{EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
+			Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"` + image + `"}]}}`)},
+		}},
 	}
-	wantOf := func(owner *v1alpha1.Sandbox, image string) *v1alpha1.SandboxTemplate {
-		return &v1alpha1.SandboxTemplate{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "box", Labels: map[string]string{"owner": "box"},
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1alpha1.SchemeGroupVersion.WithKind("Sandbox"))},
-			},
-			Spec: v1alpha1.SandboxTemplateSpec{EmbeddedSandboxTemplate: v1alpha1.EmbeddedSandboxTemplate{
-				Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"c","image":"` + image + `"}]}}`)},
-			}},
-		}
-	}
+}
+
+// An object of an owner that was deleted and created again belongs to the new one at
+// once, which corrects or deletes it.
+func TestTakeOver(t *testing.T) {
+	server := testutil.Start(t)
+	api := server.RuntimeClient(t)
+	reconciler := reconcilerOf(api, nil)
 	before, owner := ownerOf("before"), ownerOf("now")
 	for _, each := range []*v1alpha1.Sandbox{before, owner} {
 		if again, err := reconciler.Ensure(t.Context(), each, wantOf(each, "of-"+string(each.UID))); err != nil || again.RequeueAfter != 0 {

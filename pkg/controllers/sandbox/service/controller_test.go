@@ -5,10 +5,12 @@ package service
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -103,5 +105,22 @@ func TestServiceOfTheUserBefore(t *testing.T) {
 				t.Errorf("deleted: %v", api.deleted)
 			}
 		})
+	}
+}
+
+// TestServiceFailed: a sandbox with a name that no Service can have, which is stored since before
+// such names were refused, has an event that says so, and no Service.
+func TestServiceFailed(t *testing.T) {
+	sandbox := box(new(true))
+	sandbox.Name = "a.b"
+	recorder := events.NewFakeRecorder(1)
+	api := &records{sandbox: sandbox}
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sandbox)}
+	if result, err := New(Options{Client: api, Reader: api, Recorder: recorder}).Reconcile(t.Context(), request); err != nil || result.RequeueAfter > 0 {
+		t.Fatal(result, err)
+	}
+	close(recorder.Events)
+	if event := <-recorder.Events; !strings.HasPrefix(event, "Warning ServiceFailed ") || !strings.Contains(event, `"a.b"`) {
+		t.Errorf("the event is %q", event)
 	}
 }
