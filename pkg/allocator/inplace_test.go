@@ -51,7 +51,7 @@ func withOwn(t *testing.T, names ...string) *desk {
 
 // TestBoundInPlace: what a claim asks for is in the template that a sandbox is bound
 // with, and marked where it is something else than before. The claim is for all or
-// nothing, since any other one gets a second sandbox only when the image runs in the first.
+// nothing, since any other one gets another image in one sandbox first.
 func TestBoundInPlace(t *testing.T) {
 	tests := map[string]struct {
 		image, cpu string
@@ -89,6 +89,27 @@ func TestBoundInPlace(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestImageIsInThePool: a claim that asks for the image that the pool runs already gets all its
+// sandboxes at the same time, and they count. Another image is tried on one of them.
+func TestImageIsInThePool(t *testing.T) {
+	for image, want := range map[string]int{"one": 3, "two": 1} {
+		change := inPlaceOf(3, image, "")
+		first := withOwn(t, "x", "y", "z")
+		later := withOwn(t, "x", "y", "z")
+		dry := withOwn(t, "x", "y", "z")
+		p := first.planned(first.newTurn(change))
+		if len(p.Bound) != want || p.Ends() != (want == 3) {
+			t.Errorf("%s: bound %d, ends %v", image, len(p.Bound), p.Ends())
+		}
+		if p := later.planned(later.nextTurn(change)); len(p.Bound) != want {
+			t.Errorf("%s: one that waits: bound %d", image, len(p.Bound))
+		}
+		if shown, err := dry.Preview(t.Context(), claimOf(change)); err != nil || (shown.Status.ClaimedReplicas == 3) != (want == 3) {
+			t.Errorf("%s: a dry run: %v, %+v", image, err, shown)
+		}
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 // claim is lost to the pool. So the image is tried on one sandbox first, and the claim gets the
 // others when that one counts. If the first sandbox cannot have the image, the claim gets no
 // other until its spec is edited, and ends when its time is up. Claims with AllOrNothing or
-// onShortage: Fail take all sandboxes at the same time, because they cannot begin with a part.
+// onShortage: Fail take all sandboxes at the same time, because they cannot begin with a part. If
+// the first candidate was made with the image, there is nothing to try.
 
 // asksForImage reports whether a claim asks for another image in its sandboxes.
 func asksForImage(claim *v1alpha1.SandboxClaim) bool {
@@ -35,7 +36,20 @@ func (a *Assessment) limitForImage(n, onTheWay int) int {
 	case claims.AllOrNothing(a.claim) || a.claim.Spec.OnShortage == v1alpha1.ShortageFail:
 		return n
 	}
+	a.triesImage = onTheWay == 0
 	return min(n, max(0, 1-onTheWay))
+}
+
+// TriesImage reports whether the claim may have one sandbox only because its image has to be
+// tried. FoundForImage takes the limit away.
+func (a *Assessment) TriesImage() bool { return a.triesImage && a.missing > 1 }
+
+// FoundForImage takes away the limit of a claim that tries its image if a candidate that was
+// found for it runs that image already.
+func (a *Assessment) FoundForImage(c *Candidate) {
+	if a.triesImage && !c.InPlace.Image && inplace.HasImage(c.Template, a.claim.Spec.InplaceUpdate.Image) {
+		a.triesImage, a.mayHave = false, a.credit(0)
+	}
 }
 
 // imageRuns reports whether the claim has a sandbox that counts and has the image that the

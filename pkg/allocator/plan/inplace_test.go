@@ -191,6 +191,43 @@ func TestImageIsTried(t *testing.T) {
 	}
 }
 
+// TestImageIsThere: a claim whose image the first candidate runs already gets the others at the
+// same time.
+func TestImageIsThere(t *testing.T) {
+	runs := Candidate{Template: podTemplateWith("two")}
+	tests := map[string]struct {
+		claim []change
+		held  held
+		first Candidate
+		takes int
+	}{
+		"it is there":        {first: runs, takes: 5},
+		"the cpu changes":    {first: Candidate{Template: runs.Template, InPlace: inplace.Goal{CPU: true}}, takes: 5},
+		"few more may fail":  {claim: []change{func(c *v1alpha1.SandboxClaim) { c.Status.FailedReplicas = 12 }}, first: runs, takes: 3},
+		"it is not there":    {first: Candidate{Template: runs.Template, InPlace: inplace.Goal{Image: true}}, takes: 1},
+		"it cannot be given": {first: Candidate{Template: podTemplateWith("one")}, takes: 1},
+		"no template":        {takes: 1},
+		"one starts":         {held: all(isResizing, func(sb *v1alpha1.Sandbox) { sb.Spec.Template = runs.Template }), first: runs, takes: 0},
+		"one is enough":      {claim: []change{of(1)}, first: runs, takes: 1},
+		"no image asked for": {claim: []change{func(c *v1alpha1.SandboxClaim) { c.Spec.InplaceUpdate = nil }}, first: runs, takes: 5},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := stateOf(append([]change{of(5), inPlace}, tc.claim...)...)
+			if tc.held != nil {
+				s.holds(t, "a", tc.held)
+			}
+			a := Assess(s)
+			if a.TriesImage() {
+				a.FoundForImage(&tc.first)
+			}
+			if got := a.Needs().Take; got != tc.takes {
+				t.Errorf("takes %d sandboxes, want %d", got, tc.takes)
+			}
+		})
+	}
+}
+
 // TestBindingForAnImage: with what is known of the cpu, and without what an earlier claim
 // left.
 func TestBindingForAnImage(t *testing.T) {

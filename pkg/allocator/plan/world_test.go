@@ -285,6 +285,20 @@ func (w *world) state() State {
 	return s
 }
 
+// candidateFor is a sandbox of the stock as it is to be bound, always the same of a sandbox.
+func candidateFor(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) *Candidate {
+	c := &Candidate{Sandbox: sb, Template: templateFor(claim), Lock: "lock"}
+	switch sb.Name[2] {
+	case '0', '1':
+		c.Resize = true
+	case '2', '3':
+		c.ResizeFailed = errors.New("no goal")
+	case '4', '5', '6':
+		c.InPlace.Image = claim.Spec.InplaceUpdate != nil
+	}
+	return c
+}
+
 // find is what is found for a claim; ok is false where it is rather not stored.
 func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 	needs := a.Needs()
@@ -294,15 +308,19 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 	if needs.Take == 0 {
 		return Offer{}, true
 	}
+	var stock []*v1alpha1.Sandbox
+	if len(a.Eligible.Pools) > 0 {
+		stock = w.those(func(sb *v1alpha1.Sandbox) bool { return claims.Available(sb, w.now) })
+	}
+	if a.TriesImage() && len(stock) > 0 {
+		a.FoundForImage(candidateFor(a.Claim, stock[0]))
+		needs = a.Needs()
+	}
 	if needs.Make && w.broken {
 		o.Broken = errModel
 		if a.FailsOnShortage() {
 			needs.Take = a.Missing()
 		}
-	}
-	var stock []*v1alpha1.Sandbox
-	if len(a.Eligible.Pools) > 0 {
-		stock = w.those(func(sb *v1alpha1.Sandbox) bool { return claims.Available(sb, w.now) })
 	}
 	makes := needs.Make && !w.broken
 	if claims.Continuous(a.Claim) {
@@ -312,16 +330,7 @@ func (w *world) find(a *Assessment, marks *Marks) (o Offer, ok bool) {
 		stock = nil
 	}
 	for _, sb := range stock[:min(len(stock), needs.Take)] {
-		c := Candidate{Sandbox: sb, Template: templateFor(a.Claim), Lock: "lock"}
-		switch sb.Name[2] { // always the same of a sandbox
-		case '0', '1':
-			c.Resize = true
-		case '2', '3':
-			c.ResizeFailed = errors.New("no goal")
-		case '4':
-			c.InPlace.Image = a.Claim.Spec.InplaceUpdate != nil
-		}
-		o.Candidates = append(o.Candidates, c)
+		o.Candidates = append(o.Candidates, *candidateFor(a.Claim, sb))
 	}
 	if !makes && a.FailsOnShortage() && len(o.Candidates) < needs.Take {
 		return Offer{}, false
