@@ -109,8 +109,8 @@ func TestWaitingClaimsDelayOnlyClaims(t *testing.T) {
 }
 
 // TestWaitingClaimsLeaveSeats lets more claims of a user wait than there are seats for
-// claims, with the limits that all have by default, and makes sure that claims of others
-// that find stock are answered before any of those that wait.
+// claims, with the limits that all have by default, and makes sure that seats are left
+// for claims of others that find stock.
 func TestWaitingClaimsLeaveSeats(t *testing.T) {
 	t.Parallel()
 	const (
@@ -120,7 +120,7 @@ func TestWaitingClaimsLeaveSeats(t *testing.T) {
 		otherClaims   = 5
 	)
 	s := newSite(t, "--max-requests-inflight=400", "--max-mutating-requests-inflight=200")
-	s.install(t, controlplane.SandlotOptions{Overlay: "single", APIServerArgs: []string{"--sync-window=30s"}})
+	installed := s.install(t, controlplane.SandlotOptions{Overlay: "single", APIServerArgs: []string{"--sync-window=30s"}})
 	s.makeNamespace(t, crowded)
 	s.makeNamespace(t, tidy)
 	if _, err := s.SandboxSets(crowded).Create(t.Context(), builders.Set("pool", 0), metav1.CreateOptions{}); err != nil {
@@ -142,16 +142,25 @@ func TestWaitingClaimsLeaveSeats(t *testing.T) {
 		}
 		return nil
 	})
-	who, undisturbed := s.user(t, other), 0
-	for i := range otherClaims {
-		before := line.answered.Load()
-		who.claim(t, tidy, builders.Claim(fmt.Sprintf("claim-%d", i), 1))
-		if line.answered.Load() == before {
-			undisturbed++
-		}
+	// Those that wait come again as soon as they are answered.
+	direct, err := installed.Direct(0, s.config)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if undisturbed == 0 {
-		t.Errorf("none of %d claims that find stock was answered before some that waited", otherClaims)
+	for server, config := range map[string]*rest.Config{"kube-apiserver": s.config, "ours": direct} {
+		expect.Eventually(t.Context(), t, func(context.Context) error {
+			const level = `priority_level="` + claimsSchema + `"`
+			executed := s.sumMetric(t, config, "apiserver_flowcontrol_current_executing_seats", level)
+			seats := s.sumMetric(t, config, "apiserver_flowcontrol_current_limit_seats", level)
+			if queued := s.sumMetric(t, config, "apiserver_flowcontrol_current_inqueue_requests", level); executed >= seats || queued > 0 {
+				return fmt.Errorf("claims have %v of %v seats of %s, and %v stand in line", executed, seats, server, queued)
+			}
+			return nil
+		})
+	}
+	who := s.user(t, other)
+	for i := range otherClaims {
+		who.claim(t, tidy, builders.Claim(fmt.Sprintf("claim-%d", i), 1))
 	}
 	line.leave()
 	for _, err := range line.errs {
