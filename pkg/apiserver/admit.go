@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -132,6 +133,26 @@ func (a *admitter) validate(ctx context.Context, chain admission.Interface, attr
 		return validating.Validate(ctx, attributes, a.objects)
 	}
 	return nil
+}
+
+// admitPod implements sandbox.AdmitPod. A pod that an update chooses is judged as that of a
+// new sandbox, also by policies and webhooks that see no updates. Nothing is charged for it,
+// and nothing changes it: what changes updates has done so.
+func (a *admitter) admitPod(ctx context.Context, sb *v1alpha1.Sandbox, dryRun bool) error {
+	if a == nil {
+		return nil
+	}
+	by, ok := genericapirequest.UserFrom(ctx)
+	if !ok {
+		return apierrors.NewInternalError(errors.New("admitting the pod of a sandbox: the request has no user"))
+	}
+	options := &metav1.CreateOptions{}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	attributes := admission.NewAttributesRecord(sb, nil, sandboxKind, sb.Namespace, sb.Name, sandboxResource, "",
+		admission.Create, options, dryRun, by)
+	return a.validate(quota.WithCharge(ownerrefs.ByServer(ctx), 0), a.admission, attributes)
 }
 
 // admitDelete implements sandboxclaim.AdmitDelete: who releases a sandbox may do that

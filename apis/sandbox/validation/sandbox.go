@@ -4,14 +4,11 @@
 package validation
 
 import (
-	"bytes"
-	"reflect"
 	"slices"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -133,56 +130,4 @@ func unservedInSandbox(spec *v1alpha1.SandboxSpec) []unserved {
 		{"lifecycle", spec.Lifecycle != nil, "upgrading sandboxes"},
 		{"upgradePolicy", spec.UpgradePolicy != nil, "upgrading sandboxes"},
 	}
-}
-
-// templateMayChange reports whether the pod template of a sandbox may change: in
-// agent-sandbox, the next pod is made from it. One that is changed in place takes from it
-// what its pod is to be given, which is the claim's to say.
-func templateMayChange(old *v1alpha1.Sandbox) bool {
-	return v1alpha1.OfAgentSandbox(old) && old.Annotations[v1alpha1.AnnotationInplaceUpdate] == ""
-}
-
-// validateUnchanged refuses changes of what a pod cannot change while it runs. The
-// metadata of the template may change: it is brought to the pod.
-func validateUnchanged(embedded, old *v1alpha1.EmbeddedSandboxTemplate, path *field.Path, templateMayChange bool) field.ErrorList {
-	var errs field.ErrorList
-	if !reflect.DeepEqual(embedded.TemplateRef, old.TemplateRef) {
-		errs = append(errs, field.Forbidden(path.Child("templateRef"), "is immutable"))
-	}
-	mayChange := templateMayChange && embedded.Template != nil && old.Template != nil
-	if !mayChange && !sameTemplate(embedded.Template, old.Template) {
-		errs = append(errs, field.Forbidden(path.Child("template"), unservedMessage(
-			"changing more of a sandbox's template than its metadata; change the SandboxSet, or make a new sandbox")))
-	}
-	if !sameClaims(embedded, old) {
-		errs = append(errs, field.Forbidden(path.Child("volumeClaimTemplates"), "volumeClaimTemplates is immutable"))
-	}
-	return errs
-}
-
-// sameTemplate reports whether two pod templates differ in their metadata at most.
-func sameTemplate(a, b *runtime.RawExtension) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	if bytes.Equal(a.Raw, b.Raw) {
-		return true
-	}
-	x, y := withoutMetadata(a), withoutMetadata(b)
-	return x != nil && y != nil && reflect.DeepEqual(x, y)
-}
-
-// withoutMetadata returns the normalized form of a pod template without its metadata; nil if
-// the template does not decode.
-func withoutMetadata(raw *runtime.RawExtension) map[string]any {
-	normalized, err := v1alpha1.PodTemplateMeaning(raw)
-	if err != nil {
-		return nil
-	}
-	template, ok := normalized.(map[string]any)
-	if !ok {
-		return nil
-	}
-	delete(template, "metadata")
-	return template
 }

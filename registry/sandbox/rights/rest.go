@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
@@ -40,7 +41,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, base.TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.guard.Create(createValidation), r.guard.Update(updateValidation), forceAllowCreate, options)
+	return r.Store.Update(ctx, name, base.TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.guard.Create(createValidation), r.guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun)), forceAllowCreate, options)
 }
 
 // Delete deletes an object.

@@ -44,6 +44,9 @@ type Right struct {
 	Verb, Resource, Name string
 	// Or is another verb that is enough, or empty.
 	Or string
+	// Holder is v1alpha1.ClaimedByLabel of the user who needs no right, because the object
+	// is theirs, or empty.
+	Holder string
 	// Field is what the right is needed for.
 	Field *field.Path
 	// Left is the reference to an owner that the write takes away, or whose property it
@@ -60,6 +63,21 @@ func Adopt(set string, path *field.Path) Right {
 // Bind is the right to bind.
 func Bind(path *field.Path) Right {
 	return Right{Verb: VerbBind, Resource: "sandboxclaims", Field: path}
+}
+
+// ForPod returns what it takes to choose what the next pod of a sandbox runs: the right to
+// create sandboxes, because the pod can be any that a new sandbox could have. If a claim holds
+// the sandbox, only its claimer and who has the right to bind may do that: it goes on under the
+// name that the claimer was given. holder is the label of the claimer, or empty if it is not
+// known.
+func ForPod(held bool, holder string, path *field.Path) []Right {
+	needed := []Right{{Verb: "create", Resource: "sandboxes", Field: path}}
+	if held {
+		bind := Bind(path)
+		bind.Holder = holder
+		needed = append(needed, bind)
+	}
+	return needed
 }
 
 // ForOwners returns what it takes to make a set or a claim an owner, its controller or
@@ -159,6 +177,8 @@ type Guard struct {
 	// Needed returns the rights that a write takes; old is nil for a new object, and obj
 	// for one that is deleted.
 	Needed func(obj, old runtime.Object) ([]Right, error)
+	// Admit admits a changed object before admission of updates does; nil admits all.
+	Admit func(ctx context.Context, obj, old runtime.Object, dryRun bool) error
 }
 
 // Create checks new objects before admit does.
@@ -172,10 +192,18 @@ func (g *Guard) Create(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 }
 
 // Update checks changed objects before admit does.
-func (g *Guard) Update(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+func (g *Guard) Update(admit rest.ValidateObjectUpdateFunc, dryRun bool) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
-		if err := g.check(ctx, obj, old); err != nil || admit == nil {
+		if err := g.check(ctx, obj, old); err != nil {
 			return err
+		}
+		if g.Admit != nil {
+			if err := g.Admit(ctx, obj, old, dryRun); err != nil {
+				return err
+			}
+		}
+		if admit == nil {
+			return nil
 		}
 		return admit(ctx, obj, old)
 	}
@@ -213,6 +241,9 @@ func (g *Guard) check(ctx context.Context, obj, old runtime.Object) error {
 
 // require fails with 403 where the user lacks a right.
 func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) error {
+	if r.Holder != "" && isUser(ctx, r.Holder) {
+		return nil
+	}
 	var reason string
 	for _, verb := range []string{r.Verb, r.Or} {
 		if verb == "" {
@@ -243,7 +274,13 @@ func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) err
 	}
 	return apierrors.NewForbidden(inWordsOf(ctx, g.Resource).GroupResource(), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
 		"%s: to write this takes the verb %q on %s of %s in the namespace %q%s",
-		r.Field, r.Verb, what, asked.Group, object.GetNamespace(), because(reason)))
+		fieldInWordsOf(ctx, r.Field), r.Verb, what, asked.Group, object.GetNamespace(), because(reason)))
+}
+
+// isUser reports whether a request is made by the user of a label.
+func isUser(ctx context.Context, label string) bool {
+	user, ok := genericapirequest.UserFrom(ctx)
+	return ok && user != nil && user.GetName() != "" && v1alpha1.ClaimedByLabel(user.GetName()) == label
 }
 
 func (g *Guard) allowed(ctx context.Context, namespace, verb string, r *Right) (bool, string, error) {
@@ -277,6 +314,14 @@ func inWordsOf(ctx context.Context, resource string) schema.GroupVersionResource
 		resource = "sandboxwarmpools"
 	}
 	return schema.GroupVersionResource{Group: group, Version: base.GroupOf(ctx).Version, Resource: resource}
+}
+
+// fieldInWordsOf is a field as the group of a request calls it.
+func fieldInWordsOf(ctx context.Context, path *field.Path) string {
+	if is := path.String(); is != "spec.template" || !base.OfAgentSandbox(ctx) {
+		return is
+	}
+	return "spec.podTemplate"
 }
 
 func because(reason string) string {

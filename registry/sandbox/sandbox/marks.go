@@ -58,9 +58,21 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 		}
 	}
 	if validation.ReturnsToPool(sandbox, before) {
-		before = letGo(before, sandbox)
+		return rightsFor(sandbox, letGo(before, sandbox)), nil
 	}
-	return rightsFor(sandbox, before), nil
+	needed := rightsFor(sandbox, before)
+	if old != nil && validation.ChangesPod(sandbox, before) {
+		needed = append(needed, rights.ForPod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))...)
+	}
+	return needed, nil
+}
+
+// isHeld reports whether a sandbox is or was a claim's. Any mark of a claim counts, because
+// programs that claim by themselves do not write all of them.
+func isHeld(sandbox *v1alpha1.Sandbox) bool {
+	owner := sandbox.Annotations[v1alpha1.AnnotationOwner]
+	return owner != "" && owner != v1alpha1.OwnerScaleDown || sandbox.Annotations[v1alpha1.AnnotationLock] != "" ||
+		sandbox.Labels[v1alpha1.LabelSandboxClaimed] == v1alpha1.ClaimedTrue || sandbox.Labels[v1alpha1.LabelClaimedBy] != ""
 }
 
 // letGo is a sandbox without the marks of claims that are taken away when it goes back to

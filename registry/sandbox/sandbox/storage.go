@@ -4,6 +4,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/revisioncache"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
@@ -43,13 +45,31 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 	})
 }
 
+// AdmitPod admits a stored sandbox that an update has given another pod, as what admits the
+// creation of sandboxes would admit it.
+type AdmitPod func(ctx context.Context, sandbox *v1alpha1.Sandbox, dryRun bool) error
+
+// onUpdate returns what admits an update, which is nothing if its pod stays the same.
+func (a AdmitPod) onUpdate(ctx context.Context, obj, old runtime.Object, dryRun bool) error {
+	sandbox, ok := obj.(*v1alpha1.Sandbox)
+	before, was := old.(*v1alpha1.Sandbox)
+	if !ok || !was {
+		return fmt.Errorf("admitting the pod of an update: %T or %T is not a Sandbox", obj, old)
+	}
+	if a == nil || !validation.ChangesPod(sandbox, before) {
+		return nil
+	}
+	return a(ctx, sandbox, dryRun)
+}
+
 // NewREST returns what is served from the store of sandboxes. Who may write the marks of
-// sandboxes is asked of may; owners reads their sets and claims.
-func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter) Storage {
+// sandboxes, and choose their pods, is asked of may; owners reads their sets and claims, and
+// admit admits pods; nil admits all.
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter, admit AdmitPod) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: rights.NewREST(base.NewSharedREST(store, "sbx"), &rights.Guard{
-			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
+			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded, Admit: admit.onUpdate,
 		}),
 		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),
 		Proxy:  NewProxyREST(store),

@@ -1,0 +1,198 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	agentsv1alpha1 "github.com/sandlot-io/sandlot/apis/agents/v1alpha1"
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
+)
+
+// anotherPod is a pod that only who may make pods may have.
+const anotherPod = `{"spec":{"serviceAccountName":"deployer","hostNetwork":true,` +
+	`"containers":[{"name":"main","image":"another:1","securityContext":{"privileged":true},"envFrom":[{"secretRef":{"name":"payments"}}]}],` +
+	`"volumes":[{"name":"host","hostPath":{"path":"/"}}]}}`
+
+// podChanges are the ways to give a sandbox another pod template, by group, version and verb.
+func (c *clients) podChanges(t testing.TB, ns, name, template string, dryRun bool) map[string]func(ctx context.Context) error {
+	t.Helper()
+	var dry []string
+	if dryRun {
+		dry = []string{metav1.DryRunAll}
+	}
+	ways := map[string]func(ctx context.Context) error{}
+	for resource, field := range map[schema.GroupVersionResource]string{
+		v1alpha1.SchemeGroupVersion.WithResource("sandboxes"):       "template",
+		agentsv1alpha1.SchemeGroupVersion.WithResource("sandboxes"): "podTemplate",
+		agentSandboxes: "podTemplate",
+	} {
+		client, version := c.agent(t, resource, ns), resource.GroupVersion().String()
+		merge := fmt.Sprintf(`{"spec":{%q:%s}}`, field, template)
+		way := func(verb string, do func(ctx context.Context) error) { ways[verb+" in "+version] = do }
+		way("merge patch", func(ctx context.Context) error {
+			_, err := client.Patch(ctx, name, types.MergePatchType, []byte(merge), metav1.PatchOptions{DryRun: dry})
+			return err
+		})
+		way("JSON patch", func(ctx context.Context) error {
+			patch := fmt.Appendf(nil, `[{"op":"add","path":"/spec/%s","value":%s}]`, field, template)
+			_, err := client.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{DryRun: dry})
+			return err
+		})
+		way("apply", func(ctx context.Context) error {
+			object := fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Sandbox","metadata":{"name":%q},"spec":{%q:%s}}`, version, name, field, template)
+			_, err := client.Patch(ctx, name, types.ApplyPatchType, object, metav1.PatchOptions{FieldManager: "another", Force: new(true), DryRun: dry})
+			return err
+		})
+		way("PUT", func(ctx context.Context) error {
+			var changed unstructured.Unstructured
+			if err := changed.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Sandbox","spec":%s}`, version, template)); err != nil {
+				return err
+			}
+			return retry.RetryOnConflict(retry.DefaultRetry, func() error { // its controller writes as well
+				sandbox, err := client.Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if err := unstructured.SetNestedField(sandbox.Object, changed.Object["spec"], "spec", field); err != nil {
+					return err
+				}
+				_, err = client.Update(ctx, sandbox, metav1.UpdateOptions{DryRun: dry})
+				return err
+			})
+		})
+	}
+	return ways
+}
+
+// TestPatchChoosesNoPod: a user who may read and change sandboxes, and create none, suspends
+// and resumes them, and chooses the pod of none: not of one that another user has claimed, not
+// of a free one and not of a pool's, in no group and with no verb. A claimer who may create no
+// sandboxes does not for their own, and who may create some does not for that of others.
+func TestPatchChoosesNoPod(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	c.fillAgentPool(t, ns, 2)
+	free := newAgent(agentSandboxes, "Sandbox", "free", map[string]any{
+		"podTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "busybox:1"}}}},
+	})
+	c.makeAgent(t, agentSandboxes, ns, free)
+	c.awaitAgent(t, agentSandboxes, ns, "free", isAgentReady)
+
+	groups := []string{v1alpha1.GroupName, v1alpha1.AgentsGroup, v1alpha1.ExtensionsGroup}
+	may := func(user, resource string, verbs ...string) {
+		uniqueRole(t, ns, user, rbacv1.PolicyRule{APIGroups: groups, Resources: []string{resource}, Verbs: verbs})
+	}
+	claimer, patcher, maker := uniqueUser(t, "claimer"), uniqueUser(t, "patcher"), uniqueUser(t, "maker")
+	may(claimer, "sandboxclaims", "create", "get")
+	may(claimer, "sandboxes", "get", "list", "update", "patch")
+	may(patcher, "sandboxes", "get", "list", "update", "patch")
+	may(maker, "sandboxes", "get", "list", "update", "patch", "create")
+	var claim *unstructured.Unstructured
+	expect.Eventually(t.Context(), t, func(ctx context.Context) (err error) { // roles take a moment to be known
+		claim, err = as(t, claimer).agent(t, agentClaims, ns).Create(ctx, newAgentClaim("claim"), metav1.CreateOptions{})
+		return err
+	})
+	bound := text(claim, "status", "sandbox", "name")
+	if bound == "" {
+		t.Fatalf("the claim has no sandbox: %v", claim.Object)
+	}
+	c.awaitAgentPool(t, ns, 2)
+	pooled := c.unused(t, ns)[0]
+	before := c.pod(t, ns, bound)
+
+	for _, tc := range []struct{ user, sandbox, verb string }{
+		{patcher, bound, "create"}, {patcher, "free", "create"}, {patcher, pooled, ""},
+		{claimer, bound, "create"},
+		{maker, bound, "bind"}, {maker, pooled, ""},
+	} {
+		for what, change := range as(t, tc.user).podChanges(t, ns, tc.sandbox, anotherPod, false) {
+			says := fmt.Sprintf("the verb %q on ", tc.verb)
+			refused := func(err error) bool {
+				if tc.verb == "" { // the template is the pool's, whoever asks
+					return apierrors.IsInvalid(err)
+				}
+				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), says)
+			}
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+				err := change(ctx)
+				if err == nil {
+					t.Fatalf("%s of %s by %s is taken", what, tc.sandbox, tc.user)
+				}
+				if !refused(err) { // a role that is not known yet
+					return fmt.Errorf("%s of %s by %s: %w", what, tc.sandbox, tc.user, err)
+				}
+				return nil
+			})
+		}
+	}
+
+	// To suspend and to resume is theirs, and the pod that comes back is as before.
+	suspender := as(t, patcher)
+	suspender.patchAgent(t, agentSandboxes, ns, bound, `{"spec":{"operatingMode":"Suspended"}}`)
+	c.awaitNoPod(t, ns, bound)
+	suspender.patchAgent(t, agentSandboxes, ns, bound, `{"spec":{"operatingMode":"Running"}}`)
+	c.awaitAgent(t, agentSandboxes, ns, bound, isAgentReady)
+	after := c.pod(t, ns, bound)
+	if after.UID == before.UID || after.Spec.ServiceAccountName == "deployer" || after.Spec.HostNetwork || after.Spec.Containers[0].Image != before.Spec.Containers[0].Image {
+		t.Errorf("the pod that came back is %+v", after.Spec)
+	}
+
+	// With the right to create sandboxes a claimer changes their own. A policy on new sandboxes
+	// sees that pod too.
+	may(claimer, "sandboxes", "create")
+	policy := fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s-new-sandboxes}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+    resourceRules:
+    - {apiGroups: [agents.kruise.io], apiVersions: [v1alpha1], operations: [CREATE], resources: [sandboxes]}
+  validations:
+  - expression: "!has(object.spec.template.spec.hostNetwork) || !object.spec.template.spec.hostNetwork"
+    message: no sandbox has the network of its node
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s-new-sandboxes}
+spec: {policyName: %[1]s-new-sandboxes, validationActions: [Deny]}
+`, ns)
+	kubectl(t, ns, policy, "apply", "-f", "-")
+	t.Cleanup(func() {
+		if _, _, err := plane.Kubectl(context.Background(), "", strings.NewReader(policy), "delete", "-f", "-"); err != nil {
+			t.Error(err)
+		}
+	})
+	for user, sandbox := range map[string]string{claimer: bound, maker: "free"} {
+		for what, change := range as(t, user).podChanges(t, ns, sandbox, anotherPod, true) {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error { // role and policy take a moment to be known
+				if err := change(ctx); err == nil || !strings.Contains(err.Error(), "no sandbox has the network of its node") {
+					return fmt.Errorf("%s of %s by %s, which a policy denies: %w", what, sandbox, user, asError(err))
+				}
+				return nil
+			})
+		}
+		const harmless = `{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`
+		for what, change := range as(t, user).podChanges(t, ns, sandbox, harmless, true) {
+			if err := change(t.Context()); err != nil {
+				t.Errorf("%s of %s by %s: %v", what, sandbox, user, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
+)
+
+// create is the right to make sandboxes.
+const create = "alice create sandboxes"
+
+// template changes the pod template of a sandbox.
+func template(json string) func(*v1alpha1.Sandbox) {
+	return func(sb *v1alpha1.Sandbox) { sb.Spec.Template = &runtime.RawExtension{Raw: []byte(json)} }
+}
+
+// inAgents is the context of a request in a group of agent-sandbox.
+func inAgents(ctx context.Context) context.Context {
+	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
+		IsResourceRequest: true, APIGroup: v1alpha1.AgentsGroup, APIVersion: "v1beta1", Namespace: registrytest.Namespace, Resource: resource,
+	})
+}
+
+// To choose the pod of a sandbox takes the right to make one, and to choose that of a sandbox
+// that a claim holds takes to be its claimer, or the right to bind.
+func TestRightsToChangeAPod(t *testing.T) {
+	type changes = []func(*v1alpha1.Sandbox)
+	var (
+		image    = template(`{"spec":{"containers":[{"name":"main","image":"another:1"}]}}`)
+		platform = template(`{"metadata":{"annotations":{"vault.hashicorp.com/agent-inject":"true"}},"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`)
+		ordinary = template(`{"metadata":{"annotations":{"a":"b"}},"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`)
+		agent    = annotated(v1alpha1.AnnotationAPI, v1alpha1.AgentsGroup)
+		bound    = annotated(v1alpha1.AnnotationOwner, "1")
+		by       = func(user string) func(*v1alpha1.Sandbox) {
+			return labelled(v1alpha1.LabelClaimedBy, v1alpha1.ClaimedByLabel(user))
+		}
+	)
+	for name, tc := range map[string]struct {
+		old   changes
+		write func(*v1alpha1.Sandbox)
+		want  []string
+	}{
+		"free":                        {changes{agent}, image, []string{create}},
+		"bound, of another user":      {changes{agent, bound, by("bob")}, image, []string{create, bind}},
+		"bound, of this user":         {changes{agent, bound, by("alice")}, image, []string{create}},
+		"bound, of an unknown user":   {changes{agent, bound}, image, []string{create, bind}},
+		"locked by another program":   {changes{agent, annotated(v1alpha1.AnnotationLock, "x")}, image, []string{create, bind}},
+		"claimed by another program":  {changes{agent, labelled(v1alpha1.LabelSandboxClaimed, "true")}, image, []string{create, bind}},
+		"to be scaled down":           {changes{agent, annotated(v1alpha1.AnnotationOwner, v1alpha1.OwnerScaleDown)}, image, []string{create}},
+		"claimed by name only":        {changes{agent, annotated(v1alpha1.AnnotationClaimedBy, "alice"), bound}, image, []string{create, bind}},
+		"platform key, free":          {nil, platform, []string{create}},
+		"platform key, bound":         {changes{bound, by("bob")}, platform, []string{create, bind}},
+		"platform key, taken away":    {changes{platform, bound, by("bob")}, ordinary, []string{create, bind}},
+		"ordinary metadata, bound":    {changes{agent, bound, by("bob")}, ordinary, nil},
+		"suspended, of another user":  {changes{agent, bound, by("bob")}, func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true }, nil},
+		"the same in other words":     {changes{agent, bound, by("bob")}, template(`{"spec":{"containers":[{"image":"busybox:1","name":"main","resources":{}}]}}`), nil},
+		"metadata of a pool's member": {inPool, platform, []string{adopt, create}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fixture := registrytest.New(t)
+			store, err := sandbox.NewStore(fixture.Scheme, fixture)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(store.Destroy)
+			ctx := registrytest.Context(t, resource)
+			sb := registrytest.NewSandbox("box")
+			template(`{"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`)(sb)
+			for _, change := range tc.old {
+				change(sb)
+			}
+			made := ctx
+			if v1alpha1.OfAgentSandbox(sb) {
+				made = inAgents(ctx)
+			}
+			if _, err := store.Create(made, sb, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			write := func(may *rightList) (judged int, err error) {
+				judge := func(_ context.Context, _ *v1alpha1.Sandbox, dryRun bool) error {
+					judged++
+					if !dryRun {
+						return errors.New("it does not know of the dry run")
+					}
+					return nil
+				}
+				r := sandbox.NewREST(fixture.Scheme, store, may, nil, judge).Sandbox
+				_, _, err = r.Update(ctx, "box", changing(tc.write), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
+					&metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+				return judged, err
+			}
+			all := &rightList{allowed: tc.want}
+			judged, err := write(all)
+			if err != nil {
+				t.Errorf("with the rights: %v", err)
+			}
+			if changed := len(tc.want) > 0; changed != (judged == 1) {
+				t.Errorf("judged %d times as a new one", judged)
+			}
+			if diff := cmp.Diff(tc.want, all.asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+			for i := range tc.want {
+				less := &rightList{allowed: slices.Delete(slices.Clone(tc.want), i, i+1)}
+				if judged, err := write(less); !apierrors.IsForbidden(err) || judged > 0 {
+					t.Errorf("without %q: %v, judged %d times", tc.want[i], err, judged)
+				}
+			}
+		})
+	}
+}
+
+// A pod that is not admitted is not stored.
+func TestPodIsJudgedAsNew(t *testing.T) {
+	fixture := registrytest.New(t)
+	store, err := sandbox.NewStore(fixture.Scheme, fixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Destroy)
+	ctx := inAgents(registrytest.Context(t, resource))
+	if _, err := store.Create(ctx, registrytest.NewSandbox("box"), rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const another = `{"spec":{"containers":[{"image":"another:1","name":"main"}]}}`
+	change := func(ctx context.Context, r rest.Updater) error {
+		_, _, err := r.Update(ctx, "box", changing(template(another)), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+		return err
+	}
+	denied := errors.New("a policy says no")
+	r := sandbox.NewREST(fixture.Scheme, store, &rightList{allowed: []string{create}}, nil, func(_ context.Context, sb *v1alpha1.Sandbox, _ bool) error {
+		if got := string(sb.Spec.Template.Raw); got != another {
+			t.Errorf("asked about %s", got)
+		}
+		return denied
+	}).Sandbox
+	if err := change(registrytest.Context(t, resource), r); !errors.Is(err, denied) {
+		t.Errorf("got %v", err)
+	}
+	// Who works in the words of agent-sandbox is told in these.
+	const want = `spec.podTemplate: to write this takes the verb "create" on sandboxes of agents.x-k8s.io`
+	if err := change(ctx, r); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want it to say %s", err, want)
+	}
+}
