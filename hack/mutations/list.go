@@ -9,6 +9,7 @@ var (
 	planner   = []string{"./pkg/allocator/plan"}
 	lines     = []string{"./pkg/allocator/queue"}
 	allocator = []string{"./pkg/allocator"}
+	sandboxes = []string{"./registry/sandbox/sandbox"}
 	base      = []string{"./registry/sandbox/base"}
 	replenish = []string{"./pkg/controllers/sandboxset/replenish"}
 )
@@ -299,4 +300,19 @@ var mutations = []mutation{
 		"if t.mostUntil.After(begin) {", "if t.mostUntil.Before(begin) {", replenish, "TestPlanOfLostNodes"},
 	{"replenish: nodes that come back at once cost sandboxes", "pkg/controllers/sandboxset/replenish/lostnodes.go",
 		"begin.Add(replaceAfter).Sub(now)", "begin.Sub(now)", replenish, "TestPlanOfLostNodes"},
+
+	{"sandbox: patch alone chooses the pod of a sandbox", "registry/sandbox/sandbox/marks.go",
+		"if old != nil && validation.ChangesPod", "if old == nil && validation.ChangesPod", sandboxes, "TestRightsToChangeAPod|TestTableOfSandboxes"},
+	{"sandbox: who may create sandboxes chooses the pods of others", "registry/sandbox/rights/rights.go",
+		"\tif held {\n", "\tif held && false {\n", sandboxes, "TestRightsToChangeAPod"},
+	{"sandbox: every user is the claimer", "registry/sandbox/rights/rights.go",
+		"v1alpha1.ClaimedByLabel(user.GetName()) == label", "label != \"\"", sandboxes, "TestRightsToChangeAPod"},
+	{"sandbox: a sandbox that another program has claimed is free", "registry/sandbox/sandbox/marks.go",
+		" || sandbox.Annotations[v1alpha1.AnnotationLock] != \"\"", "", sandboxes, "TestRightsToChangeAPod"},
+	{"sandbox: a changed pod is not judged as new", "registry/sandbox/sandbox/storage.go",
+		", Admit: admit.onUpdate", "", sandboxes, "TestPodIsJudgedAsNew"},
+	{"sandbox: keys of platforms are ordinary metadata", "apis/sandbox/validation/sandboxpod.go",
+		"|| !maps.Equal(", "|| false && !maps.Equal(", []string{"./apis/sandbox/validation"}, "TestChangesPod"},
+	{"sandbox: members of pools change their templates", "apis/sandbox/validation/sandboxpod.go",
+		" && !v1alpha1.IsInPool(old)", "", []string{"./apis/sandbox/validation"}, "TestTemplateOfASandboxOfAgentSandbox"},
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -157,5 +158,80 @@ func TestPodIsJudgedAsNew(t *testing.T) {
 	const want = `spec.podTemplate: to write this takes the verb "create" on sandboxes of agents.x-k8s.io`
 	if err := change(ctx, r); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want it to say %s", err, want)
+	}
+}
+
+// The table of docs/security.md says of each field of a sandbox what who may only update
+// sandboxes does with one of agent-sandbox that another user has claimed.
+func TestTableOfSandboxes(t *testing.T) {
+	day := metav1.NewTime(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))
+	writes := map[string]func(*v1alpha1.Sandbox){
+		"paused": func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true },
+		"pauseStrategy": func(sb *v1alpha1.Sandbox) {
+			sb.Spec.PauseStrategy = &v1alpha1.PauseStrategy{Type: v1alpha1.PauseStrategyStop}
+		},
+		"persistentContents": func(sb *v1alpha1.Sandbox) { sb.Spec.PersistentContents = []string{v1alpha1.PersistentContentIP} },
+		"shutdownTime":       func(sb *v1alpha1.Sandbox) { sb.Spec.ShutdownTime = &day },
+		"shutdownPolicy":     func(sb *v1alpha1.Sandbox) { sb.Spec.ShutdownPolicy = v1alpha1.ShutdownDelete },
+		"pauseTime":          func(sb *v1alpha1.Sandbox) { sb.Spec.PauseTime = &day },
+		"runtimes":           func(sb *v1alpha1.Sandbox) { sb.Spec.Runtimes = []v1alpha1.RuntimeConfig{{Name: "agent-runtime"}} },
+		"service":            func(sb *v1alpha1.Sandbox) { sb.Spec.Service = new(true) },
+		"lifecycle":          func(sb *v1alpha1.Sandbox) { sb.Spec.Lifecycle = &v1alpha1.SandboxLifecycle{} },
+		"upgradePolicy":      func(sb *v1alpha1.Sandbox) { sb.Spec.UpgradePolicy = &v1alpha1.SandboxUpgradePolicy{} },
+		"templateRef": func(sb *v1alpha1.Sandbox) {
+			sb.Spec.Template, sb.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "other"}
+		},
+		"template: metadata": template(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`),
+		"template: all else": template(`{"spec":{"containers":[{"name":"main","image":"another:1"}]}}`),
+		"volumeClaimTemplates": func(sb *v1alpha1.Sandbox) {
+			sb.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(
+				`{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`)}}
+		},
+	}
+	inOtherWords := []string{"podTemplate", "operatingMode", "replicas"}
+	fixture := registrytest.New(t)
+	store, err := sandbox.NewStore(fixture.Scheme, fixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Destroy)
+	ctx := inAgents(registrytest.Context(t, resource))
+	sb := registrytest.NewSandbox("box")
+	template(`{"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`)(sb)
+	annotated(v1alpha1.AnnotationOwner, "1")(sb)
+	labelled(v1alpha1.LabelClaimedBy, v1alpha1.ClaimedByLabel("bob"))(sb)
+	if _, err := store.Create(ctx, sb, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r := sandbox.NewREST(fixture.Scheme, store, &rightList{}, nil, nil).Sandbox
+	for _, row := range registrytest.FieldTables(t)["Sandbox"] {
+		for _, name := range row.Fields {
+			if slices.Contains(inOtherWords, name) {
+				continue
+			}
+			if row.Part != "" {
+				name += ": " + strings.Trim(row.Part, "`")
+			}
+			write := writes[name]
+			if write == nil {
+				t.Errorf("nothing writes %s", name)
+				continue
+			}
+			_, _, err := r.Update(ctx, "box", changing(write), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
+				&metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			says, _, _ := strings.Cut(row.Update, ":")
+			is := map[bool]string{true: "allowed"}[err == nil]
+			switch {
+			case apierrors.IsForbidden(err):
+				is = "right"
+			case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "immutable"):
+				is = "immutable"
+			case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "not supported"):
+				is = "refused"
+			}
+			if is != says {
+				t.Errorf("%s: the table says %q, and the update is answered with %v", name, says, err)
+			}
+		}
 	}
 }
