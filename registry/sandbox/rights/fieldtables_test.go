@@ -76,8 +76,7 @@ var pooled = map[string]string{"SandboxSet": "SandboxWarmPool", "SandboxWarmPool
 // fieldsOf are the names in JSON of the fields of a struct.
 func fieldsOf(of reflect.Type) []string {
 	var names []string
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Anonymous && strings.Contains(options, "inline") && field.Type != reflect.TypeFor[runtime.RawExtension]() {
 			names = append(names, fieldsOf(field.Type)...)
