@@ -313,6 +313,8 @@ var mutations = []mutation{
 		", Admit: admit.onUpdate", "", sandboxes, "TestPodIsJudgedAsNew"},
 	{"sandbox: keys of platforms are ordinary metadata", "apis/sandbox/validation/sandboxpod.go",
 		"|| !maps.Equal(", "|| false && !maps.Equal(", []string{"./apis/sandbox/validation"}, "TestChangesPod"},
+	{"claim: patch chooses what the claims of others are given", "registry/sandbox/sandboxclaim/rights.go",
+		"if !validation.ChoosesPods(&claim.Spec, &before.Spec) {", "if !validation.ChoosesPods(&claim.Spec, &before.Spec) || true {", []string{"./registry/sandbox/sandboxclaim"}, "TestTableOfClaims"},
 	{"sandbox: members of pools change their templates", "apis/sandbox/validation/sandboxpod.go",
 		" && !v1alpha1.IsInPool(old)", "", []string{"./apis/sandbox/validation"}, "TestTemplateOfASandboxOfAgentSandbox"},
 }

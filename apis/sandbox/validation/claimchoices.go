@@ -42,3 +42,15 @@ func validateChoicesUnchanged(claim, old *v1alpha1.SandboxClaim, path *field.Pat
 	}
 	return errs
 }
+
+// ChoosesPods reports whether a change of a claim chooses what the next sandboxes of the claim
+// run: which pool or template they are of, and what is put into them.
+func ChoosesPods(is, was *v1alpha1.SandboxClaimSpec) bool {
+	return is.TemplateName != was.TemplateName || is.WarmPool != was.WarmPool ||
+		!apiequality.Semantic.DeepEqual(is.SandboxTemplateRef, was.SandboxTemplateRef) ||
+		!apiequality.Semantic.DeepEqual(is.WarmPoolRef, was.WarmPoolRef) ||
+		!apiequality.Semantic.DeepEqual(is.CreateOnNoStock, was.CreateOnNoStock) ||
+		!apiequality.Semantic.DeepEqual(is.InplaceUpdate, was.InplaceUpdate) ||
+		!apiequality.Semantic.DeepEqual(is.Env, was.Env) ||
+		!sameVolumeClaims(is.VolumeClaimTemplates, was.VolumeClaimTemplates)
+}

@@ -196,3 +196,53 @@ spec: {policyName: %[1]s-new-sandboxes, validationActions: [Deny]}
 		}
 	}
 }
+
+// TestPatchChoosesNoPodOfAClaim: a user who may read and change claims ends those of others and
+// labels them, and chooses in no group what they are still to get. Their claimers do.
+func TestPatchChoosesNoPodOfAClaim(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	groups := []string{v1alpha1.GroupName, v1alpha1.ExtensionsGroup}
+	claimer, patcher := uniqueUser(t, "claimer"), uniqueUser(t, "patcher")
+	uniqueRole(t, ns, claimer, rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"sandboxclaims"}, Verbs: []string{"create", "get", "patch"}})
+	uniqueRole(t, ns, patcher, rbacv1.PolicyRule{APIGroups: groups, Resources: []string{"sandboxclaims"}, Verbs: []string{"get", "patch"}})
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // roles take a moment to be known
+		_, err := as(t, claimer).agent(t, agentClaims, ns).Create(ctx, newAgentClaim("claim"), metav1.CreateOptions{})
+		return err
+	})
+	ours := v1alpha1.SchemeGroupVersion.WithResource("sandboxclaims")
+	for _, tc := range []struct {
+		resource schema.GroupVersionResource
+		patch    string
+		free     bool
+	}{
+		{ours, `{"spec":{"inplaceUpdate":{"image":"another:1"}}}`, false},
+		{ours, `{"spec":{"warmPoolRef":{"name":"another"}}}`, false},
+		{agentClaims, `{"spec":{"warmPoolRef":{"name":"another"}}}`, false},
+		{agentClaims, `{"spec":{"env":[{"name":"LD_PRELOAD","value":"/tmp/x.so"}]}}`, false},
+		{ours, `{"metadata":{"labels":{"a":"b"}}}`, true},
+		{ours, `{"spec":{"claimTimeout":"1h"}}`, true},
+	} {
+		patch := func(ctx context.Context, user string) error {
+			_, err := as(t, user).agent(t, tc.resource, ns).Patch(ctx, "claim", types.MergePatchType, []byte(tc.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}
+		if err := patch(t.Context(), claimer); err != nil {
+			t.Errorf("%s by the claimer: %v", tc.patch, err)
+		}
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+			err := patch(ctx, patcher)
+			refused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), `the verb "bind" on sandboxclaims`)
+			if !tc.free && err == nil {
+				t.Fatalf("%s by another user is taken", tc.patch)
+			}
+			if tc.free && err != nil || !tc.free && !refused {
+				return fmt.Errorf("%s by another user: %w", tc.patch, asError(err))
+			}
+			return nil
+		})
+	}
+	if got := text(c.getAgent(t, agentClaims, ns, "claim"), "spec", "warmPoolRef", "name"); got != "pool" {
+		t.Errorf("the claim is on the pool %q", got)
+	}
+}

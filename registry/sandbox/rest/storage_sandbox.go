@@ -92,6 +92,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 		return nil, nil, err
 	}
 	claims.SandboxClaim.CheckVolumes = p.CheckVolumes
+	claims.SandboxClaim.Guard = sandboxclaim.NewGuard(p.Authorizer)
 	claims.SandboxClaim.Leaves = sandboxclaim.NewLeaves(p.Stores.Sandboxes)
 	claims.SandboxClaim.Tokens = &sandboxclaim.TokenAnswerer{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)

@@ -23,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // Storage is what is served for claims.
@@ -38,6 +39,8 @@ type REST struct {
 	// CheckVolumes looks at the volumes that a new claim mounts; nil leaves that out. It
 	// returns what is wrong with them. The error is one of looking.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
+	// Guard checks who changes claims; nil leaves that out.
+	Guard *rights.Guard
 	// Tokens answers creates with access tokens.
 	Tokens *TokenAnswerer
 	// Strict refuses claims of agent-sandbox that are stored with a condition otherwise.
@@ -98,7 +101,11 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes a claim, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, created, err := r.Store.Update(ctx, name, base.TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), r.ofOneTemplate(updateValidation), forceAllowCreate, options)
+	updateValidation = r.ofOneTemplate(updateValidation)
+	if r.Guard != nil {
+		updateValidation = r.Guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun))
+	}
+	obj, created, err := r.Store.Update(ctx, name, base.TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), updateValidation, forceAllowCreate, options)
 	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
 		return obj, created, err
 	}
