@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
+	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
@@ -110,6 +111,26 @@ func TestImageIsInThePool(t *testing.T) {
 		if shown, err := dry.Preview(t.Context(), claimOf(change)); err != nil || (shown.Status.ClaimedReplicas == 3) != (want == 3) {
 			t.Errorf("%s: a dry run: %v, %+v", image, err, shown)
 		}
+	}
+}
+
+// TestImageIsContested: if the sandbox that runs the image of a claim is lost to another claim,
+// the claim keeps one sandbox to try the image on, and gives back the others.
+func TestImageIsContested(t *testing.T) {
+	d := withOwn(t, "x", "y", "z")
+	for _, name := range []string{"y", "z"} {
+		d.sandboxes[name].Spec.Template.Raw = []byte(strings.Replace(string(imageOne().Raw), `"one"`, `"zero"`, 1))
+	}
+	turn := d.newTurn(inPlaceOf(3, "one", ""))
+	p := d.planned(turn)
+	if len(p.Bound) != 3 || p.Bound[0].Name != "x" || d.left("a") != 0 {
+		t.Fatalf("bound %d, %d are left", len(p.Bound), d.left("a"))
+	}
+	if err := d.committer.putAside(true, p, turn.hand, []etcdtxn.Moved{{Index: 1}}); !errors.Is(err, errAgain) {
+		t.Fatal(err)
+	}
+	if p := d.planned(turn); len(p.Bound) != 1 || d.left("a") != 1 {
+		t.Errorf("bound %d, %d are left", len(p.Bound), d.left("a"))
 	}
 }
 

@@ -232,6 +232,7 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 			a.FoundForImage(t.taken[0].as)
 			needs = a.Needs()
 		}
+		t.keep(needs.Take)
 	}
 	var broken error
 	if needs.Make {
@@ -489,6 +490,18 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 		}
 	}
 	return nil, nil
+}
+
+// keep gives back all but the first n that were taken. More may be left from a transaction in
+// which the first one, that runs the image of the claim, had moved.
+func (t *turn) keep(n int) {
+	if len(t.taken) <= n {
+		return
+	}
+	kept := t.taken[:n:n]
+	t.taken = t.taken[n:]
+	t.letGo()
+	t.taken = kept
 }
 
 // letGo gives back what was taken and not bound. A dry turn has taken nothing: what it

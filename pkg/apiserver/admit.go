@@ -23,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/ownerrefs"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/quota"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
@@ -150,9 +151,11 @@ func (a *admitter) admitPod(ctx context.Context, sb *v1alpha1.Sandbox, dryRun bo
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	attributes := admission.NewAttributesRecord(sb, nil, sandboxKind, sb.Namespace, sb.Name, sandboxResource, "",
+	// In the group of the request, as a create there: a rule with matchPolicy Exact names one.
+	group := base.GroupOf(ctx)
+	attributes := admission.NewAttributesRecord(sb, nil, group.WithKind(sandboxKind.Kind), sb.Namespace, sb.Name, group.WithResource(sandboxResource.Resource), "",
 		admission.Create, options, dryRun, by)
-	return a.validate(quota.WithCharge(ownerrefs.ByServer(ctx), 0), a.admission, attributes)
+	return a.validate(quota.WithCharge(ownerrefs.ByServer(ctx), 0), admission.WithAudit(a.admission), attributes)
 }
 
 // admitDelete implements sandboxclaim.AdmitDelete: who releases a sandbox may do that

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
+	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
 // carrying is admission that loses nothing of what one of our groups can say and another
@@ -38,6 +39,9 @@ func (c carrying) Admit(ctx context.Context, a admission.Attributes, o admission
 		if err := c.carrier.Carry(a.GetObject(), a.GetOldObject(), a.GetKind().GroupVersion()); err != nil {
 			return err
 		}
+	}
+	if a.GetOperation() == admission.Update && a.GetSubresource() == "" {
+		rights.ObserveUpdate(ctx, a.GetObject(), a.GetOldObject())
 	}
 	return mutating.Admit(ctx, a, c.objects(o))
 }

@@ -19,6 +19,9 @@ import (
 // the template may change, not everyone who may write sandboxes may change it.
 func ChangesPod(sandbox, old *v1alpha1.Sandbox) bool {
 	is, was := sandbox.Spec.Template, old.Spec.Template
+	if is != nil && was != nil && bytes.Equal(is.Raw, was.Raw) {
+		return false
+	}
 	return !sameTemplate(is, was) || !maps.Equal(platformMetadata(is), platformMetadata(was))
 }
 

@@ -172,6 +172,25 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: %[1]s-new-sandboxes}
 spec: {policyName: %[1]s-new-sandboxes, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s-exactly}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    matchPolicy: Exact
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+    resourceRules:
+    - {apiGroups: [agents.x-k8s.io], apiVersions: [v1beta1], operations: [CREATE], resources: [sandboxes]}
+  validations:
+  - expression: "!has(object.spec.podTemplate.spec.hostPID) || !object.spec.podTemplate.spec.hostPID"
+    message: no sandbox sees the processes of its node
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s-exactly}
+spec: {policyName: %[1]s-exactly, validationActions: [Deny]}
 `, ns)
 	kubectl(t, ns, policy, "apply", "-f", "-")
 	t.Cleanup(func() {
@@ -188,6 +207,16 @@ spec: {policyName: %[1]s-new-sandboxes, validationActions: [Deny]}
 				return nil
 			})
 		}
+		const seesProcesses = `{"spec":{"hostPID":true,"containers":[{"name":"main","image":"busybox:1"}]}}`
+		for what, change := range as(t, user).podChanges(t, ns, sandbox, seesProcesses, true) {
+			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
+				exactly := strings.HasSuffix(what, agentSandboxes.GroupVersion().String())
+				if err := change(ctx); (err != nil && strings.Contains(err.Error(), "no sandbox sees the processes of its node")) != exactly {
+					return fmt.Errorf("%s of %s by %s, which a policy denies exactly there: %w", what, sandbox, user, asError(err))
+				}
+				return nil
+			})
+		}
 		const harmless = `{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`
 		for what, change := range as(t, user).podChanges(t, ns, sandbox, harmless, true) {
 			if err := change(t.Context()); err != nil {
@@ -195,6 +224,70 @@ spec: {policyName: %[1]s-new-sandboxes, validationActions: [Deny]}
 			}
 		}
 	}
+}
+
+// TestAdmissionChoosesPods: a user who may only change sandboxes goes on changing those of others
+// when a policy of the cluster, which is newer than they are, changes their pod templates.
+func TestAdmissionChoosesPods(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	c.fillAgentPool(t, ns, 1)
+	bound := text(c.agentBound(t, ns, newAgentClaim("claim")), "status", "sandbox", "name")
+	policy := fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s-inject}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+    resourceRules:
+    - {apiGroups: [agents.kruise.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE], resources: [sandboxes]}
+  matchConditions:
+  - {name: has-a-template, expression: has(object.spec.template)}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >
+        (has(object.spec.template.metadata) ? [] : [JSONPatch{op: "add", path: "/spec/template/metadata", value: Object.spec.template.metadata{}}]) +
+        [JSONPatch{op: "add", path: "/spec/template/metadata/annotations", value: {"sidecar.istio.io/inject": "true"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s-inject}
+spec: {policyName: %[1]s-inject}
+`, ns)
+	kubectl(t, ns, policy, "apply", "-f", "-")
+	t.Cleanup(func() {
+		if _, _, err := plane.Kubectl(context.Background(), "", strings.NewReader(policy), "delete", "-f", "-"); err != nil {
+			t.Error(err)
+		}
+	})
+	injected := func(sandbox *unstructured.Unstructured) bool {
+		return text(sandbox, "spec", "template", "metadata", "annotations", "sidecar.istio.io/inject") == "true"
+	}
+	ours := v1alpha1.SchemeGroupVersion.WithResource("sandboxes")
+	expect.Eventually(t.Context(), t, func(ctx context.Context) error { // a policy takes a moment to be known
+		sandbox, err := c.agent(t, ours, ns).Patch(ctx, bound, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && !injected(sandbox) {
+			err = fmt.Errorf("the policy changes nothing of %v", sandbox.Object["spec"])
+		}
+		return err
+	})
+	patcher := uniqueUser(t, "patcher")
+	uniqueRole(t, ns, patcher, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName, v1alpha1.AgentsGroup}, Resources: []string{"sandboxes"}, Verbs: []string{"get", "patch"}})
+	for resource, patch := range map[schema.GroupVersionResource]string{
+		agentSandboxes: `{"spec":{"operatingMode":"Suspended"}}`, ours: `{"spec":{"paused":true}}`,
+	} {
+		expect.Eventually(t.Context(), t, func(ctx context.Context) error { // so does a role
+			_, err := as(t, patcher).agent(t, resource, ns).Patch(ctx, bound, types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		})
+	}
+	// So do the controllers.
+	c.patchAgent(t, agentSandboxes, ns, bound, `{"spec":{"operatingMode":"Suspended"}}`)
+	c.awaitNoPod(t, ns, bound)
 }
 
 // TestPatchChoosesNoPodOfAClaim: a user who may read and change claims ends those of others and

@@ -175,10 +175,13 @@ type Guard struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	Owners     OwnerGetter
 	// Needed returns the rights that a write takes; old is nil for a new object, and obj
-	// for one that is deleted.
+	// for one that is deleted. Nil is none.
 	Needed func(obj, old runtime.Object) ([]Right, error)
-	// Admit admits a changed object before admission of updates does; nil admits all.
-	Admit func(ctx context.Context, obj, old runtime.Object, dryRun bool) error
+	// ToChoose returns the rights that an update takes because it chooses what pods run, which
+	// are none if it does not. AdmitChoice admits one that does, before admission of updates.
+	// Nil is none, and all.
+	ToChoose    func(obj, old runtime.Object) []Right
+	AdmitChoice func(ctx context.Context, obj runtime.Object, dryRun bool) error
 }
 
 // Create checks new objects before admit does.
@@ -191,15 +194,20 @@ func (g *Guard) Create(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	}
 }
 
-// Update checks changed objects before admit does.
+// Update checks changed objects before admit does. The context is one of Observe.
 func (g *Guard) Update(admit rest.ValidateObjectUpdateFunc, dryRun bool) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		if err := g.check(ctx, obj, old); err != nil {
 			return err
 		}
-		if g.Admit != nil {
-			if err := g.Admit(ctx, obj, old, dryRun); err != nil {
+		if needed := g.toChoose(ctx, obj, old); len(needed) > 0 {
+			if err := g.requireAll(ctx, obj, needed); err != nil {
 				return err
+			}
+			if g.AdmitChoice != nil {
+				if err := g.AdmitChoice(ctx, obj, dryRun); err != nil {
+					return err
+				}
 			}
 		}
 		if admit == nil {
@@ -220,12 +228,23 @@ func (g *Guard) Delete(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 }
 
 func (g *Guard) check(ctx context.Context, obj, old runtime.Object) error {
+	if g.Needed == nil {
+		return nil
+	}
 	needed, err := g.Needed(obj, old)
-	if err != nil || len(needed) == 0 {
+	if err != nil {
 		return err
 	}
 	if obj == nil {
 		obj = old
+	}
+	return g.requireAll(ctx, obj, needed)
+}
+
+// requireAll fails with 403 where the user lacks one of rights to obj.
+func (g *Guard) requireAll(ctx context.Context, obj runtime.Object, needed []Right) error {
+	if len(needed) == 0 {
+		return nil
 	}
 	object, err := meta.Accessor(obj)
 	if err != nil {

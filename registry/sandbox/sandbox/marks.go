@@ -60,11 +60,18 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 	if validation.ReturnsToPool(sandbox, before) {
 		return rightsFor(sandbox, letGo(before, sandbox)), nil
 	}
-	needed := rightsFor(sandbox, before)
-	if old != nil && validation.ChangesPod(sandbox, before) {
-		needed = append(needed, rights.ForPod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))...)
+	return rightsFor(sandbox, before), nil
+}
+
+// toChoosePod returns the rights that an update takes because it chooses what the next pod of a
+// sandbox runs. One that gives a sandbox back to its pool does not: it restores what the pool has.
+func toChoosePod(obj, old runtime.Object) []rights.Right {
+	sandbox, ok := obj.(*v1alpha1.Sandbox)
+	before, was := old.(*v1alpha1.Sandbox)
+	if !ok || !was || !validation.ChangesPod(sandbox, before) || validation.ReturnsToPool(sandbox, before) {
+		return nil
 	}
-	return needed, nil
+	return rights.ForPod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))
 }
 
 // isHeld reports whether a sandbox is or was a claim's. Any mark of a claim counts, because

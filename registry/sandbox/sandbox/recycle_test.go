@@ -5,6 +5,7 @@ package sandbox_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,7 +63,8 @@ func TestRightsOfRecycling(t *testing.T) {
 	}
 	write := func(t *testing.T, name string, may *rightList, changes ...func(*v1alpha1.Sandbox)) error {
 		t.Helper()
-		_, _, err := sandbox.NewREST(fixture.Scheme, store, may, living, nil).Sandbox.Update(registrytest.Context(t, resource), name, changing(changes...),
+		judge := func(context.Context, *v1alpha1.Sandbox, bool) error { return errors.New("judged as a new sandbox") }
+		_, _, err := sandbox.NewREST(fixture.Scheme, store, may, living, judge).Sandbox.Update(registrytest.Context(t, resource), name, changing(changes...),
 			rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
@@ -78,6 +80,10 @@ func TestRightsOfRecycling(t *testing.T) {
 	}
 	if err := write(t, "recycled", &rightList{allowed: []string{adopt}}, giveBack); err != nil {
 		t.Errorf("with the right: %v", err)
+	}
+	restored := template(`{"spec":{"containers":[{"name":"main","image":"restored:1"}]}}`)
+	if err := write(t, "recycled", &rightList{allowed: []string{adopt}}, giveBack, restored); err != nil {
+		t.Errorf("with the template of the pool: %v", err)
 	}
 	for name, changes := range map[string][]func(*v1alpha1.Sandbox){
 		"unlock":                  {func(sb *v1alpha1.Sandbox) { delete(sb.Annotations, v1alpha1.AnnotationLock) }},

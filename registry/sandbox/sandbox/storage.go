@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/revisioncache"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
@@ -49,14 +48,13 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 // creation of sandboxes would admit it.
 type AdmitPod func(ctx context.Context, sandbox *v1alpha1.Sandbox, dryRun bool) error
 
-// onUpdate returns what admits an update, which is nothing if its pod stays the same.
-func (a AdmitPod) onUpdate(ctx context.Context, obj, old runtime.Object, dryRun bool) error {
+// asChoice admits a sandbox whose pod an update has chosen.
+func (a AdmitPod) asChoice(ctx context.Context, obj runtime.Object, dryRun bool) error {
 	sandbox, ok := obj.(*v1alpha1.Sandbox)
-	before, was := old.(*v1alpha1.Sandbox)
-	if !ok || !was {
-		return fmt.Errorf("admitting the pod of an update: %T or %T is not a Sandbox", obj, old)
+	if !ok {
+		return fmt.Errorf("admitting the pod of an update: %T is not a Sandbox", obj)
 	}
-	if a == nil || !validation.ChangesPod(sandbox, before) {
+	if a == nil {
 		return nil
 	}
 	return a(ctx, sandbox, dryRun)
@@ -69,7 +67,8 @@ func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorize
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: rights.NewREST(base.NewSharedREST(store, "sbx"), &rights.Guard{
-			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded, Admit: admit.onUpdate,
+			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
+			ToChoose: toChoosePod, AdmitChoice: admit.asChoice,
 		}),
 		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),
 		Proxy:  NewProxyREST(store),

@@ -4,8 +4,6 @@
 package sandboxclaim
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -19,22 +17,20 @@ import (
 // what sandboxes that a claim is still to get run: the claimer trusts them with what the
 // claim sets them up with.
 func NewGuard(may authorizer.UnconditionalAuthorizer) *rights.Guard {
-	return &rights.Guard{Resource: "sandboxclaims", Authorizer: may, Needed: rightsNeeded}
+	return &rights.Guard{Resource: "sandboxclaims", Authorizer: may, ToChoose: toChoosePods}
 }
 
-// rightsNeeded returns the rights that a change of a claim takes beyond the one to change claims.
-func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
-	claim, isClaim := obj.(*v1alpha1.SandboxClaim)
-	before, wasClaim := old.(*v1alpha1.SandboxClaim)
-	if !isClaim || !wasClaim {
-		return nil, fmt.Errorf("checking a write: %T and %T are not both a SandboxClaim", obj, old)
-	}
-	if !validation.ChoosesPods(&claim.Spec, &before.Spec) {
-		return nil, nil
+// toChoosePods returns the rights that an update takes because it chooses what sandboxes of a
+// claim run.
+func toChoosePods(obj, old runtime.Object) []rights.Right {
+	claim, ok := obj.(*v1alpha1.SandboxClaim)
+	before, was := old.(*v1alpha1.SandboxClaim)
+	if !ok || !was || !validation.ChoosesPods(&claim.Spec, &before.Spec) {
+		return nil
 	}
 	bind := rights.Bind(field.NewPath("spec"))
 	if user := before.Annotations[v1alpha1.AnnotationClaimedBy]; user != "" {
 		bind.Holder = v1alpha1.ClaimedByLabel(user)
 	}
-	return []rights.Right{bind}, nil
+	return []rights.Right{bind}
 }

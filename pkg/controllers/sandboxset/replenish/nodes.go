@@ -147,7 +147,7 @@ func (s *nodeStates) note(name string, state nodes.State, found bool) bool {
 	}
 	now := s.clock.Now()
 	lost := lostNode{since: state.Since, noticed: now}
-	if lost.since.IsZero() {
+	if lost.since.IsZero() || lost.since.After(now) { // it may be by the clock of the node
 		lost.since = now
 	}
 	s.lost[name] = lost

@@ -181,6 +181,11 @@ func TestNodeStates(t *testing.T) {
 	if got := s.troubleOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(epoch) || !got.noticed.Equal(clk.Now()) {
 		t.Errorf("a node that tells since when it takes no pods: %v", got)
 	}
+	s.NodesUnknown()
+	s.NodesListed(map[string]nodes.State{"n1": {Since: clk.Now().Add(time.Hour)}, "n2": {TakesPods: true}})
+	if got := s.troubleOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(clk.Now()) {
+		t.Errorf("a node whose clock is ahead: %v", got)
+	}
 }
 
 // testLostNode: the pool of a cordoned node moves to another, step by step, and not while it
