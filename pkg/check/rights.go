@@ -128,8 +128,8 @@ const (
 	// ownKeys is the choice to encrypt with keys of one's own, and ownBoth to do both.
 	ownKeys = "or look after the keys of the store yourself: docs/encryption.md, Keys of your own"
 	ownBoth = "or look after certificates and the keys of the store yourself: docs/certificates.md and docs/encryption.md"
-	// noNodes is the choice to treat sandboxes alike whatever their nodes.
-	noNodes = "or do without regard for cordoned and lost nodes: docs/scaling.md, Nodes that take no pods"
+	// noNodes is the choice to treat sandboxes on all nodes the same.
+	noNodes = "or accept that sandboxes on cordoned and failed nodes are treated like all others: docs/scaling.md, Nodes that take no pods"
 	// noMetrics is the choice to have no metrics of the controllers, which they give to no one
 	// of whom they cannot ask.
 	noMetrics = "or do without the metrics of the controllers"

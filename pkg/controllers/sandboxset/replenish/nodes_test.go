@@ -89,7 +89,7 @@ func TestPlanOfLostNodes(t *testing.T) {
 				t.Errorf("again after %s, want %s", p.lostAfter, test.after)
 			}
 			for _, sandbox := range p.remove {
-				if reason := p.reasonFor(sandbox, epoch); (reason == removalNodeLost) != p.lost.Has(sandbox.UID) {
+				if reason := p.reasonFor(sandbox, epoch); (reason == removalNodeUnavailable) != p.lost.Has(sandbox.UID) {
 					t.Errorf("%s is removed as %s", sandbox.Name, reason)
 				}
 			}

@@ -286,7 +286,7 @@ func (p *plan) reasonFor(sandbox *v1alpha1.Sandbox, now time.Time) removalReason
 	case p.slow.Has(sandbox.UID):
 		return removalNotReady
 	case p.lost.Has(sandbox.UID):
-		return removalNodeLost
+		return removalNodeUnavailable
 	case p.rolling:
 		return removalOutdated
 	}

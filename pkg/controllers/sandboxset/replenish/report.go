@@ -36,7 +36,7 @@ const (
 	removalSurplus  removalReason = "surplus"
 	removalOutdated removalReason = "outdated"
 	removalNotReady removalReason = "not_ready"
-	removalNodeLost removalReason = "node"
+	removalNodeUnavailable removalReason = "node_unavailable"
 )
 
 var (
@@ -92,7 +92,7 @@ func init() {
 	metrics.Registry.MustRegister(sandboxesCreated, sandboxesDeleted, writesFailed, templatePatches, startDuration, replenishDuration,
 		setReplicas, setBurst, setSandboxes, setShortSince)
 	// A rate needs a 0 to begin with.
-	for _, reason := range []removalReason{removalEnded, removalSurplus, removalOutdated, removalNotReady, removalNodeLost} {
+	for _, reason := range []removalReason{removalEnded, removalSurplus, removalOutdated, removalNotReady, removalNodeUnavailable} {
 		sandboxesDeleted.WithLabelValues(string(reason))
 	}
 	for _, operation := range []string{operationCreate, operationDelete} {
@@ -160,8 +160,8 @@ const (
 	// that is over. They are agent-sandbox's.
 	eventNotProgressing = "WarmPoolNotProgressing"
 	eventProgressing    = "WarmPoolProgressing"
-	// eventNodeLost: sandboxes are replaced because their nodes take no pods.
-	eventNodeLost = "SandboxNodeLost"
+	// eventNodeUnavailable: sandboxes are replaced because their nodes take no pods.
+	eventNodeUnavailable = "SandboxNodeUnavailable"
 )
 
 // reporter records what is done for a set, as events on it and in counters.
@@ -195,8 +195,8 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 		case removalNotReady:
 			r.event(set, corev1.EventTypeNormal, eventFailedSandboxDeleted, "Delete",
 				fmt.Sprintf("Deleted %d sandboxes that had not been ready for %s", n, progressDeadline))
-		case removalNodeLost:
-			r.event(set, corev1.EventTypeNormal, eventNodeLost, "Delete",
+		case removalNodeUnavailable:
+			r.event(set, corev1.EventTypeNormal, eventNodeUnavailable, "Delete",
 				fmt.Sprintf("Deleted %d sandboxes whose nodes have been cordoned, not ready or gone for %s", n, replaceAfter))
 		}
 	}
