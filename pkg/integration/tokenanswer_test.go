@@ -287,7 +287,7 @@ func TestCreatesWithoutTokens(t *testing.T) {
 		"another value":       {user: claimer, path: claimsPath + "?runtimeAccess=false", claim: few("false"), code: 201},
 		"no right": {
 			user: claimer, path: asks, claim: few("none"), code: 403,
-			message: `takes the right to create sandboxclaims/runtimeaccess in the namespace \"default\"`, authorizations: 1,
+			message: `requires the right to create sandboxclaims/runtimeaccess in the namespace \"default\"`, authorizations: 1,
 		},
 		"no right, dry run": {user: claimer, path: asks + "&dryRun=All", claim: few("none"), code: 403, authorizations: 1},
 		"dry run":           {path: asks + "&dryRun=All", claim: few("dry"), code: 201, authorizations: 1, admissions: 1},

@@ -292,7 +292,7 @@ func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) err
 		what += "/" + r.Name
 	}
 	return apierrors.NewForbidden(inWordsOf(ctx, g.Resource).GroupResource(), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
-		"%s: to write this takes the verb %q on %s of %s in the namespace %q%s",
+		"%s: writing this field requires the verb %q on %s of %s in the namespace %q%s",
 		fieldInWordsOf(ctx, r.Field), r.Verb, what, asked.Group, object.GetNamespace(), because(reason)))
 }
 

@@ -155,7 +155,7 @@ func TestPodIsJudgedAsNew(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// Who works in the words of agent-sandbox is told in these.
-	const want = `spec.podTemplate: to write this takes the verb "create" on sandboxes of agents.x-k8s.io`
+	const want = `spec.podTemplate: writing this field requires the verb "create" on sandboxes of agents.x-k8s.io`
 	if err := change(ctx, r); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want it to say %s", err, want)
 	}

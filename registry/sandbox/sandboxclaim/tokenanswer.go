@@ -108,7 +108,7 @@ func (a *TokenAnswerer) authorize(ctx context.Context, claim *v1alpha1.SandboxCl
 		reason = ": " + reason
 	}
 	return apierrors.NewForbidden(v1alpha1.Resource("sandboxclaims"), claim.Name, fmt.Errorf(
-		"the parameter %s takes the right to create sandboxclaims/runtimeaccess in the namespace %q, for all names%s",
+		"the parameter %s requires the right to create sandboxclaims/runtimeaccess in the namespace %q, for all names%s",
 		v1alpha1.RuntimeAccessParameter, claim.Namespace, reason))
 }
 
