@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// FieldRow is a row of a table of docs/security.md: what it amounts to to write some fields of
-// the spec of a kind.
+// FieldRow is a row of a table of docs/security.md: what the right to write some fields of the
+// spec of a kind allows.
 type FieldRow struct {
 	// Fields are the names before a colon, and Part is what stands behind it.
 	Fields []string
 	Part   string
-	// Create and Update are what the verbs amount to.
+	// Create and Update are what the verbs allow.
 	Create, Update string
 }
 

@@ -20,7 +20,7 @@ import (
 var notStored = sets.New("SandboxClaimRelease", "SandboxClaimRuntimeAccess")
 
 // Each field of the spec of each kind, in each group and version, has a row in
-// docs/security.md that says what the verbs on it amount to, and each row has such a field.
+// docs/security.md that says what the verbs on it allow, and each row has such a field.
 func TestEveryFieldIsInTheTables(t *testing.T) {
 	scheme, tables := registrytest.NewScheme(), registrytest.FieldTables(t)
 	served := map[string]sets.Set[string]{}
@@ -43,7 +43,7 @@ func TestEveryFieldIsInTheTables(t *testing.T) {
 					rows := slices.DeleteFunc(slices.Clone(tables[kind]), func(r registrytest.FieldRow) bool { return !slices.Contains(r.Fields, name) })
 					for _, row := range rows {
 						if row.Create == "" || row.Update == "" {
-							t.Errorf("%s: the row of %s does not say what each verb amounts to: %+v", kind, name, row)
+							t.Errorf("%s: the row of %s does not say what each verb allows: %+v", kind, name, row)
 						}
 					}
 					if len(rows) == 0 || len(rows) > 1 && slices.ContainsFunc(rows, func(r registrytest.FieldRow) bool { return r.Part == "" }) {
