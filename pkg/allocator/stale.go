@@ -158,7 +158,7 @@ type revisionInput struct {
 func (r *setRevisions) of(set *v1alpha1.SandboxSet, resolved *podtemplate.Resolved) (string, error) {
 	key := revisionInput{
 		set: set.UID, generation: set.Generation, network: resolved.NetworkManaged,
-		template: sha256.Sum256(resolved.Template.Raw), volumes: resolved.SumOfVolumes(),
+		template: sha256.Sum256(resolved.Template.Raw), volumes: resolved.VolumeClaimsHash(),
 	}
 	if resolved.Service != nil {
 		key.service = -1

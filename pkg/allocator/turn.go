@@ -224,12 +224,12 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 	case needs.Take == 0:
 		return plan.Offer{}, nil
 	}
-	if a.TriesImage() {
+	if a.IsLimitedByImage() {
 		if err := t.take(ctx, a, 1, false); err != nil {
 			return plan.Offer{}, err
 		}
 		if len(t.taken) > 0 {
-			a.FoundForImage(t.taken[0].as)
+			a.LiftImageLimit(t.taken[0].as)
 			needs = a.Needs()
 		}
 		t.keep(needs.Take)

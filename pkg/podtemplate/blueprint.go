@@ -30,7 +30,7 @@ func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
 	if spec.Template == nil {
 		return nil, ErrNoTemplate
 	}
-	template, err := asObject(v1alpha1.PodTemplateMeaning(spec.Template))
+	template, err := asObject(v1alpha1.NormalizedPodTemplate(spec.Template))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func blueprintOf(spec *v1alpha1.SandboxTemplateSpec) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		claim, err := asObject(v1alpha1.VolumeClaimTemplateMeaning(&spec.VolumeClaimTemplates[i]))
+		claim, err := asObject(v1alpha1.NormalizedVolumeClaimTemplate(&spec.VolumeClaimTemplates[i]))
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 // NewMember makes a sandbox like those that a set makes now for its pool, by NewSandbox:
 // of the revision that the status of the set names. It is made from the spec of the set, if that
 // still has the revision, in its own text or in that of the SandboxTemplate that holds the
-// revision (see AsHeld). If the spec has another revision by now, or cannot be resolved, it is
+// revision (see WithTextOf). If the spec has another revision by now, or cannot be resolved, it is
 // made from that SandboxTemplate. It is the caller's to keep and change.
 //
 // If there is no such template it returns ErrRevision, or the error of ResolveSet.
@@ -38,7 +38,7 @@ func (c *Cache) NewMember(ctx context.Context, set *v1alpha1.SandboxSet, lookup 
 		return nil, err
 	}
 	if held != nil && unresolved == nil {
-		if then, found, same := c.AsHeld(set, current, resolved, held); same {
+		if then, found, same := c.WithTextOf(set, current, resolved, held); same {
 			return NewSandbox(then, revision, found)
 		}
 	}

@@ -133,15 +133,15 @@ const heldSize = 8192
 // Cache resolves and remembers what it took a patch to make. References are
 // followed each time, which is cheap. It is safe for concurrent use.
 type Cache struct {
-	done    *lru.Cache
-	held    *lru.Cache // of bool, by heldKey
-	alike   *lru.Cache // of bool, by pairs of revisions: see AsHeld
-	patches atomic.Int64
+	done         *lru.Cache
+	held         *lru.Cache // of bool, by heldKey
+	sameRevision *lru.Cache // of bool, by pairs of revisions: see WithTextOf
+	patches      atomic.Int64
 }
 
 // NewCache returns an empty Cache.
 func NewCache() *Cache {
-	return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize), alike: lru.New(alikeSize)}
+	return &Cache{done: lru.New(cacheSize), held: lru.New(heldSize), sameRevision: lru.New(sameRevisionSize)}
 }
 
 // Patches is how many patches have been applied so far, for tests and benchmarks.

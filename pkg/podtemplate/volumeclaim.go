@@ -83,8 +83,8 @@ func checkVolumes(volumes []runtime.RawExtension) error {
 	return nil
 }
 
-// SumOfVolumes returns a hash of the volume claim templates of Resolved; zero if there are none.
-func (r *Resolved) SumOfVolumes() [sha256.Size]byte {
+// VolumeClaimsHash returns a hash of the volume claim templates of Resolved; zero if there are none.
+func (r *Resolved) VolumeClaimsHash() [sha256.Size]byte {
 	if len(r.VolumeClaimTemplates) == 0 {
 		return [sha256.Size]byte{}
 	}

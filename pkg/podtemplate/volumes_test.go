@@ -173,7 +173,7 @@ func TestVolumesDecideTheRevision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return is, resolved.SumOfVolumes()
+		return is, resolved.VolumeClaimsHash()
 	}
 	plainly := func(*v1alpha1.SandboxSet) {}
 	before, sumBefore := revision(plainly)
@@ -189,9 +189,9 @@ func TestVolumesDecideTheRevision(t *testing.T) {
 	}
 }
 
-// TestAsHeldWithVolumes: a set keeps its revision when the template that it refers to is only
+// TestWithTextOfVolumes: a set keeps its revision when the template that it refers to is only
 // written otherwise, also if the template brings volumes.
-func TestAsHeldWithVolumes(t *testing.T) {
+func TestWithTextOfVolumes(t *testing.T) {
 	w, cache := withVolumes(), podtemplate.NewCache()
 	set := setOf("", func(s *v1alpha1.SandboxSet) {
 		s.Spec.TemplateRef = to("outer")
@@ -223,7 +223,7 @@ func TestAsHeldWithVolumes(t *testing.T) {
 	if after == before {
 		t.Fatal("the text is the same")
 	}
-	then, found, same := cache.AsHeld(set, after, resolved, held)
+	then, found, same := cache.WithTextOf(set, after, resolved, held)
 	if !same {
 		t.Fatal("what decodes to the same is another revision")
 	}
@@ -232,7 +232,7 @@ func TestAsHeldWithVolumes(t *testing.T) {
 	}
 	inner.VolumeClaimTemplates[0] = volumeOf("data", "2Gi")
 	resolved, after = resolve()
-	if _, _, same := cache.AsHeld(set, after, resolved, held); same {
+	if _, _, same := cache.WithTextOf(set, after, resolved, held); same {
 		t.Error("another volume is the same revision")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Pod templates are stored as raw JSON. The functions of this file, podmeaning.go and
+// Pod templates are stored as raw JSON. The functions of this file, podnormalize.go and
 // podunknown.go walk that JSON along the Go types of Kubernetes, so that they know the type of
 // each field and still see the fields that the Go types lack.
 

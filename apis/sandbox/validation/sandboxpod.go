@@ -86,7 +86,7 @@ func sameTemplate(a, b *runtime.RawExtension) bool {
 // withoutMetadata returns the normalized form of a pod template without its metadata; nil if
 // the template does not decode.
 func withoutMetadata(raw *runtime.RawExtension) map[string]any {
-	normalized, err := v1alpha1.PodTemplateMeaning(raw)
+	normalized, err := v1alpha1.NormalizedPodTemplate(raw)
 	if err != nil {
 		return nil
 	}

@@ -42,8 +42,8 @@ type Assessment struct {
 	mayHave int
 	// imageFails is set if a sandbox is released because it could not be given its image.
 	imageFails bool
-	// triesImage is set if mayHave is one because the image of the claim has to be tried.
-	triesImage bool
+	// limitedByImage is set if mayHave is one because the image of the claim has to be tried.
+	limitedByImage bool
 	// runtimes are known to be in pod templates, or not.
 	runtimes agentRuntimes
 }

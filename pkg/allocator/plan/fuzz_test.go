@@ -155,8 +155,8 @@ func (w *world) plan() *Plan {
 	}
 	// A dry run is a plan from the same offer.
 	same := Assess(s)
-	if same.TriesImage() && len(offer.Candidates) > 0 {
-		same.FoundForImage(&offer.Candidates[0])
+	if same.IsLimitedByImage() && len(offer.Candidates) > 0 {
+		same.LiftImageLimit(&offer.Candidates[0])
 	}
 	if dry, err := same.Next(offer, marks); err != nil || !apiequality.Semantic.DeepEqual(shown(p), shown(dry)) {
 		w.Errorf("another plan from the same differs: %v\n%s", err, cmp.Diff(shown(p), shown(dry)))

@@ -36,19 +36,18 @@ func (a *Assessment) limitForImage(n, onTheWay int) int {
 	case claims.AllOrNothing(a.claim) || a.claim.Spec.OnShortage == v1alpha1.ShortageFail:
 		return n
 	}
-	a.triesImage = onTheWay == 0
+	a.limitedByImage = onTheWay == 0
 	return min(n, max(0, 1-onTheWay))
 }
 
-// TriesImage reports whether the claim may have one sandbox only because its image has to be
-// tried. FoundForImage takes the limit away.
-func (a *Assessment) TriesImage() bool { return a.triesImage && a.missing > 1 }
+// IsLimitedByImage reports whether the claim may have only one sandbox because its image has to be
+// tried. LiftImageLimit removes that limit.
+func (a *Assessment) IsLimitedByImage() bool { return a.limitedByImage && a.missing > 1 }
 
-// FoundForImage takes away the limit of a claim that tries its image if a candidate that was
-// found for it runs that image already.
-func (a *Assessment) FoundForImage(c *Candidate) {
-	if a.triesImage && !c.InPlace.Image && inplace.HasImage(c.Template, a.claim.Spec.InplaceUpdate.Image) {
-		a.triesImage, a.mayHave = false, a.credit(0)
+// LiftImageLimit removes that limit if the candidate c already runs the image.
+func (a *Assessment) LiftImageLimit(c *Candidate) {
+	if a.limitedByImage && !c.InPlace.Image && inplace.HasImage(c.Template, a.claim.Spec.InplaceUpdate.Image) {
+		a.limitedByImage, a.mayHave = false, a.credit(0)
 	}
 }
 

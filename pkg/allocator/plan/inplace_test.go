@@ -218,8 +218,8 @@ func TestImageIsThere(t *testing.T) {
 				s.holds(t, "a", tc.held)
 			}
 			a := Assess(s)
-			if a.TriesImage() {
-				a.FoundForImage(&tc.first)
+			if a.IsLimitedByImage() {
+				a.LiftImageLimit(&tc.first)
 			}
 			if got := a.Needs().Take; got != tc.takes {
 				t.Errorf("takes %d sandboxes, want %d", got, tc.takes)

@@ -77,7 +77,7 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 	if err != nil {
 		return targetRevision{}, err
 	}
-	from, revision, resolved, err := r.asHeld(set, revision, resolved)
+	from, revision, resolved, err := r.withHeldText(set, revision, resolved)
 	if err != nil {
 		return targetRevision{}, err
 	}
@@ -102,12 +102,12 @@ func (r *revisions) target(ctx context.Context, set *v1alpha1.SandboxSet) (targe
 // message of a condition of the set, which is a SandboxWarmPool in the other API.
 func withoutSet(err error) error { return cmp.Or(errors.Unwrap(err), err) }
 
-// asHeld looks for a SandboxTemplate of the set that holds an earlier revision and decodes to the
+// withHeldText looks for a SandboxTemplate of the set that holds an earlier revision and decodes to the
 // same as the set, and returns the set, its revision and its resolved template in the text of that
-// one (see podtemplate.AsHeld). It prefers the revision in the status. So a pool is not replaced
+// one (see podtemplate.WithTextOf). It prefers the revision in the status. So a pool is not replaced
 // when its template is only formatted differently. Without such a SandboxTemplate it returns its
 // arguments.
-func (r *revisions) asHeld(
+func (r *revisions) withHeldText(
 	set *v1alpha1.SandboxSet, revision string, resolved *podtemplate.Resolved,
 ) (*v1alpha1.SandboxSet, string, *podtemplate.Resolved, error) {
 	if revision == set.Status.UpdateRevision {
@@ -133,7 +133,7 @@ func (r *revisions) asHeld(
 		if !podtemplate.IsRevision(template) || template.DeletionTimestamp != nil {
 			continue
 		}
-		if from, found, same := r.podTemplates.AsHeld(set, revision, resolved, template); same {
+		if from, found, same := r.podTemplates.WithTextOf(set, revision, resolved, template); same {
 			return from, template.Labels[v1alpha1.LabelTemplateHash], found, nil
 		}
 	}
@@ -198,7 +198,7 @@ func (r *revisions) resolve(ctx context.Context, set *v1alpha1.SandboxSet) (stri
 		return revision, found, nil
 	}
 	key := client.ObjectKeyFromObject(set)
-	input := resolvedInput{generation: set.Generation, template: found.Template, volumes: found.SumOfVolumes(), managed: found.NetworkManaged}
+	input := resolvedInput{generation: set.Generation, template: found.Template, volumes: found.VolumeClaimsHash(), managed: found.NetworkManaged}
 	if found.Service != nil {
 		input.service = strconv.FormatBool(*found.Service)
 	}

@@ -28,15 +28,15 @@ func SameVolumeClaimTemplate(a, b *runtime.RawExtension) bool {
 	return equalNormalized(a, b, volumeClaimType)
 }
 
-// PodTemplateMeaning returns a pod template in a normalized form, as decoded JSON: two
+// NormalizedPodTemplate returns a pod template in a normalized form, as decoded JSON: two
 // templates that decode to the same have the same form. It is for comparisons, and not a valid
 // template. Errors are those of decoding JSON.
-func PodTemplateMeaning(raw *runtime.RawExtension) (any, error) {
+func NormalizedPodTemplate(raw *runtime.RawExtension) (any, error) {
 	return normalizeRaw(raw, podTemplateType)
 }
 
-// VolumeClaimTemplateMeaning is PodTemplateMeaning of an element of volumeClaimTemplates.
-func VolumeClaimTemplateMeaning(raw *runtime.RawExtension) (any, error) {
+// NormalizedVolumeClaimTemplate is NormalizedPodTemplate for an element of volumeClaimTemplates.
+func NormalizedVolumeClaimTemplate(raw *runtime.RawExtension) (any, error) {
 	return normalizeRaw(raw, volumeClaimType)
 }
 

@@ -40,7 +40,7 @@ func rawStructs(f func(t reflect.Type)) {
 
 // Every field of every type, with each empty value that JSON has for it: two texts have the
 // same meaning if and only if they decode to the same.
-func TestMeaningIsWhatDecodes(t *testing.T) {
+func TestNormalizedPodTemplate(t *testing.T) {
 	fields := 0
 	rawStructs(func(typ reflect.Type) {
 		for name, field := range rawFields(typ) {

@@ -16,15 +16,15 @@ import (
 // revision that a SandboxTemplate holds already, the text of that SandboxTemplate is used in place
 // of the set's own, so that the set keeps that revision.
 
-// alikeSize is the number of pairs of revisions for which a Cache remembers whether they are the
+// sameRevisionSize is the number of pairs of revisions for which a Cache remembers whether they are the
 // same.
-const alikeSize = 8192
+const sameRevisionSize = 8192
 
-// AsHeld returns a copy of a set and of its resolved template with the text of held, a
+// WithTextOf returns a copy of a set and of its resolved template with the text of held, a
 // SandboxTemplate that holds an earlier revision of the set. revision is the revision of set and
 // resolved. It returns false if held does not decode to the same. The results share memory with
 // the arguments and must not be changed.
-func (c *Cache) AsHeld(
+func (c *Cache) WithTextOf(
 	set *v1alpha1.SandboxSet, revision string, resolved *Resolved, held *v1alpha1.SandboxTemplate,
 ) (*v1alpha1.SandboxSet, *Resolved, bool) {
 	heldRevision := held.Labels[v1alpha1.LabelTemplateHash]
@@ -33,10 +33,10 @@ func (c *Cache) AsHeld(
 	}
 	then, found := inTextOf(set, resolved, held)
 	pair := [2]string{revision, heldRevision}
-	same, known := c.alike.Get(pair)
+	same, known := c.sameRevision.Get(pair)
 	if !known {
 		same = decodesToSame(set, resolved, held) && isRevision(then, found, heldRevision)
-		c.alike.Add(pair, same)
+		c.sameRevision.Add(pair, same)
 	}
 	return then, found, same.(bool)
 }
