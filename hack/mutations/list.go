@@ -284,7 +284,7 @@ var mutations = []mutation{
 	{"base: values that are not known are equal", "registry/sandbox/base/sharing.go",
 		"if !wasKnown || !isKnown {", "if wasKnown != isKnown {", base, "TestIsEqual"},
 	{"base: managers do not share what was compared", "registry/sandbox/base/sharing.go",
-		"\tc.versions[apiVersion] = compared\n", "", base, "TestCostOfManagers"},
+		"\tc.versions[apiVersion] = compared\n", "", base, "TestApplyAllocationsPerManager"},
 	{"base: an index of managed fields is before the list", "registry/sandbox/base/itemindex.go",
 		"*element.Index >= 0 && ", "", base, "TestValueAt"},
 	{"base: a list is read for each path", "registry/sandbox/base/itemindex.go",

@@ -78,7 +78,7 @@ func listerWatcher(store *genericregistry.Store) inProcess {
 			if err != nil {
 				return nil, err
 			}
-			return base.Mapped(w, unwrapped), nil
+			return base.TransformEvents(w, unwrapped), nil
 		},
 	}}
 }

@@ -137,7 +137,7 @@ func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) w
 	if withoutPodTemplates(ctx) {
 		return events
 	}
-	return base.Mapped(events, func(event watch.Event) watch.Event {
+	return base.TransformEvents(events, func(event watch.Event) watch.Event {
 		obj := event.Object
 		if cached, ok := obj.(runtime.CacheableObject); ok {
 			obj = cached.GetObject()
@@ -154,7 +154,7 @@ func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) w
 // updating returns an update that starts from the sandbox as it is shown, and that removes the
 // template again if it has not changed.
 func (p *podTemplates) updating(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
-	return &shownUpdate{base.KeepText(info), p}
+	return &shownUpdate{base.KeepStoredTemplates(info), p}
 }
 
 type shownUpdate struct {

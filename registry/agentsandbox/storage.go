@@ -97,7 +97,7 @@ func (p Provider) addWarmPools(to map[string]rest.Storage) error {
 	if err != nil {
 		return err
 	}
-	served.Leaves = stored.Leaves
+	served.DeletionWarnings = stored.DeletionWarnings
 	to["sandboxwarmpools"] = warmPoolREST{served}
 	to["sandboxwarmpools/scale"] = scale.In(served.Store, warmPoolSelector)
 	return p.addStatus(to, "sandboxwarmpools", "sandboxsets", o)

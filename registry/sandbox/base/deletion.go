@@ -20,8 +20,8 @@ import (
 // lookForLeft bounds what a deletion waits for its warnings. It is done by then.
 const lookForLeft = 2 * time.Second
 
-// Leaves finds what the deletion of objects of a kind leaves behind, to warn of it.
-type Leaves struct {
+// DeletionWarnings computes warnings about objects that a deletion leaves behind.
+type DeletionWarnings struct {
 	// Concerns reports whether the deletion of an object may leave something behind.
 	Concerns func(obj runtime.Object) bool
 	// Warnings looks for what the deletion of these objects, of the namespace of ctx,
@@ -45,7 +45,7 @@ func (d Deleted) Names() []string {
 // note returns what notes the objects that admit lets be deleted, and what warns of what
 // they leave. Controllers are not warned: they delete exactly what they have read, or all
 // of a namespace.
-func (l *Leaves) note(ctx context.Context, admit rest.ValidateObjectFunc, options *metav1.DeleteOptions) (rest.ValidateObjectFunc, func()) {
+func (l *DeletionWarnings) note(ctx context.Context, admit rest.ValidateObjectFunc, options *metav1.DeleteOptions) (rest.ValidateObjectFunc, func()) {
 	if l == nil || options != nil && options.Preconditions != nil || isSystemController(ctx) {
 		return admit, func() {}
 	}

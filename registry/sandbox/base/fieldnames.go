@@ -20,25 +20,25 @@ import (
 type sharedFields [][2]string
 
 var (
-	claimFields = sharedFields{
+	claimFieldsV1alpha1 = sharedFields{
 		{"spec.sandboxTemplateRef", "spec.sandboxTemplateRef"}, {"spec.warmPool", "spec.warmpool"}, {"spec.lifecycle", "spec.lifecycle"},
 		{"spec.additionalPodMetadata", "spec.additionalPodMetadata"}, {"spec.env", "spec.env"}, {"status.conditions", "status.conditions"},
 	}
-	claimFieldsNow = append(slices.Clone(claimFields),
+	claimFieldsV1beta1 = append(slices.Clone(claimFieldsV1alpha1),
 		[2]string{"spec.warmPoolRef", "spec.warmPoolRef"}, [2]string{"spec.volumeClaimTemplates", "spec.volumeClaimTemplates"})
 	templateFields = sharedFields{
 		{"spec.template", "spec.podTemplate"}, {"spec.volumeClaimTemplates", "spec.volumeClaimTemplates"}, {"spec.service", "spec.service"},
 		{"spec.networkPolicy", "spec.networkPolicy"}, {"spec.networkPolicyManagement", "spec.networkPolicyManagement"},
 		{"spec.envVarsInjectionPolicy", "spec.envVarsInjectionPolicy"}, {"spec.volumeClaimTemplatesPolicy", "spec.volumeClaimTemplatesPolicy"},
 	}
-	poolFields = sharedFields{
+	poolFieldsV1alpha1 = sharedFields{
 		{"spec.replicas", "spec.replicas"}, {"spec.templateRef.name", "spec.sandboxTemplateRef.name"},
 		{"spec.updateStrategy.type", "spec.updateStrategy.type"}, {"status.replicas", "status.replicas"},
 		{"status.availableReplicas", "status.readyReplicas"}, {"status.observedGeneration", "status.observedGeneration"},
 		{"status.conditions", "status.conditions"},
 	}
-	poolFieldsNow = append(slices.Clone(poolFields), [2]string{"spec.claimDefaults", "spec.claimDefaults"})
-	sandboxFields = sharedFields{
+	poolFieldsV1beta1 = append(slices.Clone(poolFieldsV1alpha1), [2]string{"spec.claimDefaults", "spec.claimDefaults"})
+	sandboxFields     = sharedFields{
 		{"spec.template", "spec.podTemplate"}, {"spec.volumeClaimTemplates", "spec.volumeClaimTemplates"}, {"spec.service", "spec.service"},
 		{"spec.shutdownTime", "spec.shutdownTime"},
 	}
@@ -50,16 +50,16 @@ func fieldsOf(obj runtime.Object, version schema.GroupVersion) sharedFields {
 	switch obj.(type) {
 	case *v1alpha1.SandboxClaim:
 		if old {
-			return claimFields
+			return claimFieldsV1alpha1
 		}
-		return claimFieldsNow
+		return claimFieldsV1beta1
 	case *v1alpha1.SandboxTemplate:
 		return templateFields
 	case *v1alpha1.SandboxSet:
 		if old {
-			return poolFields
+			return poolFieldsV1alpha1
 		}
-		return poolFieldsNow
+		return poolFieldsV1beta1
 	case *v1alpha1.Sandbox:
 		if old {
 			return append(slices.Clone(sandboxFields), [2]string{"spec.paused", "spec.replicas"})

@@ -17,8 +17,8 @@ import (
 // scan it for each path. Clients choose the paths and the lists, so it costs no more than their
 // sizes together.
 //
-// It has items by what names them in a path, for each list, which the address of its first item
-// identifies, and for the fields that identify an item there.
+// The keys are, in this order: the address of the first item of a list, the names of the fields
+// that identify an item, and the values of these fields.
 type itemIndex map[*any]map[string]map[string]any
 
 // Paths of Kubernetes objects are far below these limits.

@@ -15,16 +15,16 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// TrackOwners returns an update of an object that records correctly which manager owns which
-// field, whatever versions the managers write in. strategy is that of the store. isApply is set
+// TrackFieldManagers returns an update that records which manager owns which field, also if
+// managers write in different versions. strategy is that of the store. isApply is set
 // for a server-side apply, which is the only update that may create: it is the forceAllowCreate
 // of the REST interface.
-func TrackOwners(strategy rest.RESTUpdateStrategy, info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
+func TrackFieldManagers(strategy rest.RESTUpdateStrategy, info rest.UpdatedObjectInfo, isApply bool, options *metav1.UpdateOptions) rest.UpdatedObjectInfo {
 	if !isApply {
-		return KeepText(info)
+		return KeepStoredTemplates(info)
 	}
 	info = &inOneVersion{info, options.FieldManager}
-	if forms, ok := strategy.(views); ok {
+	if forms, ok := strategy.(objectViews); ok {
 		info = &sharingApply{info, options.FieldManager, forms}
 	}
 	return info

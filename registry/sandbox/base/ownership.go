@@ -96,7 +96,7 @@ func translateEntries(obj Object, version schema.GroupVersion) ([]metav1.Managed
 		other := otherEntry{entry: entry, version: from, manager: entry.Manager, missing: fieldpath.NewSet()}
 		// A manager that updates in two versions has an entry in each.
 		if entry.Operation == metav1.ManagedFieldsOperationUpdate {
-			other.manager = inVersion(&entry)
+			other.manager = managerInVersion(&entry)
 		}
 		owned.Iterate(func(path fieldpath.Path) {
 			if moved := translate(path, obj, from, version); moved != nil {
@@ -217,7 +217,7 @@ func (o *otherEntry) appliedAgain(now *fieldpath.Set, obj Object, version schema
 	return owned
 }
 
-// inVersion returns a name for a manager that can have an entry in another version beside this.
-func inVersion(entry *metav1.ManagedFieldsEntry) string {
+// managerInVersion returns a name for a manager that can have an entry in another version beside this.
+func managerInVersion(entry *metav1.ManagedFieldsEntry) string {
 	return entry.Manager + " in " + entry.APIVersion
 }

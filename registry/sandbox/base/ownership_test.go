@@ -140,7 +140,7 @@ func TestOtherWritesSeeAllVersions(t *testing.T) {
 		return nil
 	}
 	set := &v1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: stored}}
-	obj, err := TrackOwners(nil, updating(change), false, &metav1.UpdateOptions{FieldManager: "m"}).UpdatedObject(requestIn(theirs), set)
+	obj, err := TrackFieldManagers(nil, updating(change), false, &metav1.UpdateOptions{FieldManager: "m"}).UpdatedObject(requestIn(theirs), set)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (o *ScaleOwnership) fieldOf(entry *metav1.ManagedFieldsEntry) fieldpath.Pat
 // has an entry in each.
 func (o *ScaleOwnership) shown(entry metav1.ManagedFieldsEntry) (metav1.ManagedFieldsEntry, error) {
 	if entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.APIVersion != o.version.String() {
-		entry.Manager = inVersion(&entry)
+		entry.Manager = managerInVersion(&entry)
 	}
 	entry.APIVersion = autoscalingv1.SchemeGroupVersion.String()
 	var err error

@@ -27,11 +27,11 @@ import (
 // stored, both as the version of each manager shows them. A field that has the same value in
 // both keeps its owners.
 
-// views are the forms of an object that are compared.
-type views interface {
+// objectViews returns the objects that an apply compares.
+type objectViews interface {
 	// PrepareForUpdate changes an updated object into what is stored.
 	PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
-	// InVersion returns an object as a version shows it. The error is that of a scheme.
+	// InVersion converts obj to version. It returns the errors of runtime.Scheme.ConvertToVersion.
 	InVersion(obj runtime.Object, version schema.GroupVersion) (runtime.Object, error)
 }
 
@@ -47,10 +47,10 @@ func ShareScale(info rest.UpdatedObjectInfo, isApply bool, options *metav1.Updat
 // scaleViews are those of a scale, which has one form.
 type scaleViews struct{}
 
-// PrepareForUpdate implements views.
+// PrepareForUpdate implements objectViews.
 func (scaleViews) PrepareForUpdate(context.Context, runtime.Object, runtime.Object) {}
 
-// InVersion implements views.
+// InVersion implements objectViews.
 func (scaleViews) InVersion(obj runtime.Object, _ schema.GroupVersion) (runtime.Object, error) {
 	return obj, nil
 }
@@ -60,7 +60,7 @@ type sharingApply struct {
 	rest.UpdatedObjectInfo
 	// manager is the manager that applies.
 	manager string
-	views   views
+	views   objectViews
 }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
@@ -112,9 +112,9 @@ func (u *sharingApply) prepared(ctx context.Context, updated, old runtime.Object
 	return updated
 }
 
-// disowned returns an object of which other managers do not own some of their fields. Their
+// disowned returns an object of which other managers do not own the fields that toRemove returns. Their
 // entries remain: if an object has no entries, an apply adds a manager that owns all fields.
-func (u *sharingApply) disowned(ctx context.Context, object Object, some func(context.Context, *fieldpath.Set, *metav1.ManagedFieldsEntry) (*fieldpath.Set, error)) (Object, error) {
+func (u *sharingApply) disowned(ctx context.Context, object Object, toRemove func(context.Context, *fieldpath.Set, *metav1.ManagedFieldsEntry) (*fieldpath.Set, error)) (Object, error) {
 	object = object.DeepCopyObject().(Object)
 	entries := object.GetManagedFields()
 	for i := range entries {
@@ -129,11 +129,11 @@ func (u *sharingApply) disowned(ctx context.Context, object Object, some func(co
 		if err != nil {
 			return nil, err
 		}
-		without, err := some(ctx, owned, entry)
+		removed, err := toRemove(ctx, owned, entry)
 		if err != nil {
 			return nil, err
 		}
-		if entry.FieldsV1, err = encoded(owned.Difference(without)); err != nil {
+		if entry.FieldsV1, err = encoded(owned.Difference(removed)); err != nil {
 			return nil, err
 		}
 	}
@@ -227,7 +227,7 @@ func isEqualButForTimes(before, after Object) (bool, error) {
 
 // comparison compares fields of an object before and after an update.
 type comparison struct {
-	views   views
+	views   objectViews
 	objects [2]runtime.Object
 	// versions are what is known of the versions of managers. All managers of a version share it:
 	// to index lists and compare fields for each would cost the product of their numbers.

@@ -92,10 +92,10 @@ func managedBy(t *testing.T, managers int) *v1alpha1.SandboxSet {
 
 // An apply costs no more for each manager because lists are long: they are indexed and compared
 // once for all managers of a version.
-func TestCostOfManagers(t *testing.T) {
+func TestApplyAllocationsPerManager(t *testing.T) {
 	cost := func(managers int) float64 {
 		set := managedBy(t, managers)
-		// The apply changes a value and takes all fields from everybody.
+		// The apply changes a value and takes all fields from all other managers.
 		forced := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 			obj := old.DeepCopyObject().(*v1alpha1.SandboxSet)
 			obj.Spec.Replicas, obj.ManagedFields = new(int32(2)), []metav1.ManagedFieldsEntry{entryOf("applier", isApplied, ours, `{"f:spec":{"f:replicas":{}}}`)}
@@ -115,7 +115,7 @@ func TestCostOfManagers(t *testing.T) {
 
 // Managed fields whose paths are much longer than their text cost no more than their text: a
 // client writes a long name once and any number of fields below it.
-func TestCostOfPaths(t *testing.T) {
+func TestApplyAllocationsForLongPaths(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	fields := &strings.Builder{}
 	for i := range 5000 {

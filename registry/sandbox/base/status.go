@@ -86,7 +86,7 @@ func (r *StatusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 // through its status, not even by server-side apply.
 func (r *StatusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, TrackOwners(r.store.UpdateStrategy, objInfo, forceAllowCreate, options), createValidation, updateValidation, false, options)
+	return r.store.Update(ctx, name, TrackFieldManagers(r.store.UpdateStrategy, objInfo, forceAllowCreate, options), createValidation, updateValidation, false, options)
 }
 
 // GetResetFields names the fields that server-side apply does not own here.

@@ -19,7 +19,7 @@ import (
 // UpdateStrategy is a strategy of updates of a resource or subresource.
 type UpdateStrategy interface {
 	rest.UpdateResetFieldsStrategy
-	// InVersion returns an object as a version shows it. The error is that of a scheme.
+	// InVersion converts obj to version. It returns the errors of runtime.Scheme.ConvertToVersion.
 	InVersion(obj runtime.Object, version schema.GroupVersion) (runtime.Object, error)
 }
 
@@ -43,8 +43,8 @@ func NewStore(store *genericregistry.Store, strategy MainStrategy, options *gene
 // REST serves a main resource from its store.
 type REST struct {
 	*genericregistry.Store
-	// Leaves finds what to warn of when objects are deleted; nil leaves that out.
-	Leaves *Leaves
+	// DeletionWarnings computes the warnings of deletions; nil for none.
+	DeletionWarnings *DeletionWarnings
 	// OfAgentSandbox serves the resource as clients of agent-sandbox expect: it is in no
 	// category, where it would be listed twice, and see Watch.
 	OfAgentSandbox bool
@@ -101,13 +101,13 @@ func (r *REST) Categories() []string {
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), createValidation, updateValidation, forceAllowCreate, options)
+	return r.Store.Update(ctx, name, TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options), createValidation, updateValidation, forceAllowCreate, options)
 }
 
 // Delete deletes an object, and warns of what that leaves behind.
 func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	noting, warn := r.Leaves.note(ctx, deleteValidation, options)
+	noting, warn := r.DeletionWarnings.note(ctx, deleteValidation, options)
 	obj, gone, err := r.Store.Delete(ctx, name, noting, options)
 	if err == nil {
 		warn()
@@ -119,7 +119,7 @@ func (r *REST) Delete(ctx context.Context, name string, deleteValidation rest.Va
 // behind, in one warning for all of them.
 func (r *REST) DeleteCollection(ctx context.Context, deleteValidation rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions, listOptions *metainternalversion.ListOptions) (runtime.Object, error) {
-	noting, warn := r.Leaves.note(ctx, deleteValidation, options)
+	noting, warn := r.DeletionWarnings.note(ctx, deleteValidation, options)
 	deleted, err := r.Store.DeleteCollection(ctx, noting, options, listOptions)
 	if err == nil {
 		warn()

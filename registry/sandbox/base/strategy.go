@@ -38,7 +38,7 @@ func NewStrategy(scheme *runtime.Scheme) Strategy {
 	return Strategy{ObjectTyper: scheme, NameGenerator: nameGenerator{}, scheme: scheme}
 }
 
-// InVersion returns an object as a version shows it. The error is that of the scheme.
+// InVersion converts obj to version. It returns the errors of runtime.Scheme.ConvertToVersion.
 func (s Strategy) InVersion(obj runtime.Object, version schema.GroupVersion) (runtime.Object, error) {
 	return s.scheme.ConvertToVersion(obj, version)
 }
@@ -113,18 +113,18 @@ func SpecChanged[S any, P interface {
 	return !apiequality.Semantic.DeepEqual(updated, canonical)
 }
 
-// ForbidVersion refuses a new object that says which version it is, as one that
-// was read from another server does. The store refuses it too, with status 500.
-func ForbidVersion(meta *metav1.ObjectMeta) field.ErrorList {
+// ForbidResourceVersion returns an error if a new object has a resourceVersion. The store would
+// refuse it with 500.
+func ForbidResourceVersion(meta *metav1.ObjectMeta) field.ErrorList {
 	if meta.ResourceVersion == "" {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), storage.ErrResourceVersionSetOnCreate.Error())}
 }
 
-// ForgetVersionOfPatch clears the resourceVersion of an object that a server-side apply creates.
+// ClearResourceVersionOnApply clears the resourceVersion of an object that a server-side apply creates.
 // The API server ignores it for other kinds, too.
-func ForgetVersionOfPatch(ctx context.Context, meta *metav1.ObjectMeta) {
+func ClearResourceVersionOnApply(ctx context.Context, meta *metav1.ObjectMeta) {
 	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
 		meta.ResourceVersion = ""
 	}

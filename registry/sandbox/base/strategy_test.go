@@ -152,10 +152,10 @@ func TestResetFields(t *testing.T) {
 }
 
 func TestForbidVersion(t *testing.T) {
-	if errs := ForbidVersion(&metav1.ObjectMeta{Name: "a"}); len(errs) != 0 {
+	if errs := ForbidResourceVersion(&metav1.ObjectMeta{Name: "a"}); len(errs) != 0 {
 		t.Errorf("a new object is refused: %v", errs)
 	}
-	errs := ForbidVersion(&metav1.ObjectMeta{Name: "a", ResourceVersion: "1"})
+	errs := ForbidResourceVersion(&metav1.ObjectMeta{Name: "a", ResourceVersion: "1"})
 	if len(errs) != 1 || errs[0].Field != "metadata.resourceVersion" {
 		t.Errorf("an object that was read is not refused: %v", errs)
 	}

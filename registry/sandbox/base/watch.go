@@ -80,9 +80,9 @@ func (r *REST) ofVersion(ctx context.Context, name string, options *metainternal
 	return obj, nil
 }
 
-// Mapped returns a watch that applies a function to the events of another watch. Unlike that of
-// watch.Filter, its Stop does not wait for a reader of the events.
-func Mapped(inner watch.Interface, transform func(watch.Event) watch.Event) watch.Interface {
+// TransformEvents returns a watch that applies a function to the events of another watch. Unlike
+// that of watch.Filter, its Stop does not wait for a reader of the events.
+func TransformEvents(inner watch.Interface, transform func(watch.Event) watch.Event) watch.Interface {
 	w := newRelay(inner, transform)
 	go func() {
 		defer close(w.events)

@@ -25,7 +25,7 @@ func TestMapped(t *testing.T) {
 		"ended behind it": func(inner *watch.FakeWatcher, _ watch.Interface) { inner.Stop() },
 	} {
 		for begun, start := range map[string]func(watch.Interface) watch.Interface{
-			"mapped":   func(inner watch.Interface) watch.Interface { return Mapped(inner, deleted) },
+			"mapped":   func(inner watch.Interface) watch.Interface { return TransformEvents(inner, deleted) },
 			"prefixed": func(inner watch.Interface) watch.Interface { return beginWith(watch.Event{Type: watch.Deleted}, inner) },
 		} {
 			t.Run(name+", "+begun, func(t *testing.T) {

@@ -93,12 +93,12 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	}
 	claims.SandboxClaim.CheckVolumes = p.CheckVolumes
 	claims.SandboxClaim.Guard = sandboxclaim.NewGuard(p.Authorizer)
-	claims.SandboxClaim.Leaves = sandboxclaim.NewLeaves(p.Stores.Sandboxes)
+	claims.SandboxClaim.DeletionWarnings = sandboxclaim.NewDeletionWarnings(p.Stores.Sandboxes)
 	claims.SandboxClaim.Tokens = &sandboxclaim.TokenAnswerer{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
 	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners, p.AdmitPod)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
-	sets.SandboxSet.Leaves = sandboxset.NewLeaves(p.Stores.Sandboxes)
+	sets.SandboxSet.DeletionWarnings = sandboxset.NewDeletionWarnings(p.Stores.Sandboxes)
 	return map[string]rest.Storage{
 		"sandboxclaims":               claims.SandboxClaim,
 		"sandboxclaims/release":       sandboxclaim.NewReleaseREST(claims.SandboxClaim.Store, p.Stores.Sandboxes, p.AdmitDelete),

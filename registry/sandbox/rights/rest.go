@@ -28,7 +28,7 @@ func NewREST(served *base.REST, guard *Guard) *REST { return &REST{REST: served,
 
 // In returns the resource as another group serves it, behind the same guard.
 func (r *REST) In(served *base.REST) *REST {
-	served.Leaves = r.Leaves
+	served.DeletionWarnings = r.DeletionWarnings
 	return &REST{REST: served, guard: r.guard}
 }
 
@@ -41,7 +41,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(r.guard.Observe(ctx), name, base.TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.guard.Create(createValidation), r.guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun)), forceAllowCreate, options)
+	return r.Store.Update(r.guard.Observe(ctx), name, base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.guard.Create(createValidation), r.guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun)), forceAllowCreate, options)
 }
 
 // Delete deletes an object.

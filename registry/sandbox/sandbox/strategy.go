@@ -53,7 +53,7 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.Sandbox] {
 func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	sandbox := obj.(*v1alpha1.Sandbox)
 	base.SetAPI(ctx, sandbox)
-	base.ForgetVersionOfPatch(ctx, &sandbox.ObjectMeta)
+	base.ClearResourceVersionOnApply(ctx, &sandbox.ObjectMeta)
 	sandbox.Generation = 1
 	canonicalize(&sandbox.Spec)
 	labelTemplate(sandbox)
@@ -107,7 +107,7 @@ func canonicalize(spec *v1alpha1.SandboxSpec) {
 // Validate validates a new sandbox.
 func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	sandbox := obj.(*v1alpha1.Sandbox)
-	return append(base.ForbidVersion(&sandbox.ObjectMeta), validation.ValidateSandbox(sandbox)...)
+	return append(base.ForbidResourceVersion(&sandbox.ObjectMeta), validation.ValidateSandbox(sandbox)...)
 }
 
 // ValidateUpdate validates a change of a sandbox.

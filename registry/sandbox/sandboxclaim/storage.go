@@ -73,7 +73,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 
 // In returns the claims as another group serves them.
 func (r *REST) In(served *base.REST) *REST {
-	served.Leaves = r.Leaves
+	served.DeletionWarnings = r.DeletionWarnings
 	other := *r
 	other.REST = served
 	return &other
@@ -106,7 +106,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 		ctx = r.Guard.Observe(ctx)
 		updateValidation = r.Guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun))
 	}
-	obj, created, err := r.Store.Update(ctx, name, base.TrackOwners(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), updateValidation, forceAllowCreate, options)
+	obj, created, err := r.Store.Update(ctx, name, base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), updateValidation, forceAllowCreate, options)
 	if err != nil || !created || !dryrun.IsDryRun(options.DryRun) {
 		return obj, created, err
 	}

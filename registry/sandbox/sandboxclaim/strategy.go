@@ -66,7 +66,7 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 // claim.
 func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	claim := obj.(*v1alpha1.SandboxClaim)
-	base.ForgetVersionOfPatch(ctx, &claim.ObjectMeta)
+	base.ClearResourceVersionOnApply(ctx, &claim.ObjectMeta)
 	claim.UID = timed(claim.UID, s.clock.Now())
 	claim.Status = v1alpha1.SandboxClaimStatus{}
 	claim.Generation = 1
@@ -129,7 +129,7 @@ func canonicalize(spec *v1alpha1.SandboxClaimSpec) {
 // Validate validates a new claim.
 func (s Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	claim := obj.(*v1alpha1.SandboxClaim)
-	return append(base.ForbidVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim, s.limits)...)
+	return append(base.ForbidResourceVersion(&claim.ObjectMeta), validation.ValidateSandboxClaim(claim, s.limits)...)
 }
 
 // ValidateUpdate validates a change of a claim.

@@ -59,7 +59,7 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.SandboxSet] {
 // has seen, and it has seen nothing of this set yet.
 func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	set := obj.(*v1alpha1.SandboxSet)
-	base.ForgetVersionOfPatch(ctx, &set.ObjectMeta)
+	base.ClearResourceVersionOnApply(ctx, &set.ObjectMeta)
 	set.Status = v1alpha1.SandboxSetStatus{}
 	set.Generation = 1
 	canonicalize(&set.Spec)
@@ -94,7 +94,7 @@ func (Strategy) CheckGracefulDelete(_ context.Context, obj runtime.Object, optio
 // Validate validates a new set.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	set := obj.(*v1alpha1.SandboxSet)
-	errs := append(base.ForbidVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
+	errs := append(base.ForbidResourceVersion(&set.ObjectMeta), validation.ValidateSandboxSet(set)...)
 	if len(errs) > 0 {
 		return errs
 	}

@@ -41,7 +41,7 @@ func NewREST(
 	served := *store
 	served.CreateStrategy, served.UpdateStrategy = strategy, strategy
 	main := base.NewSharedREST(&served, "sbt")
-	main.Leaves = newLeaves(pods)
+	main.DeletionWarnings = newDeletionWarnings(pods)
 	return rights.NewREST(main, &rights.Guard{
 		Resource: "sandboxtemplates", Authorizer: may, Owners: owners, Needed: rightsNeeded,
 	})

@@ -48,7 +48,7 @@ func NewStrategy(scheme *runtime.Scheme, pods PodValidator) Strategy {
 // PrepareForCreate starts the count of changes.
 func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	template := obj.(*v1alpha1.SandboxTemplate)
-	base.ForgetVersionOfPatch(ctx, &template.ObjectMeta)
+	base.ClearResourceVersionOnApply(ctx, &template.ObjectMeta)
 	template.Generation = 1
 	canonicalize(&template.Spec)
 }
@@ -69,7 +69,7 @@ func canonicalize(spec *v1alpha1.SandboxTemplateSpec) {
 // Validate validates a new template.
 func (s Strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	template := obj.(*v1alpha1.SandboxTemplate)
-	errs := append(base.ForbidVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
+	errs := append(base.ForbidResourceVersion(&template.ObjectMeta), validation.ValidateSandboxTemplate(template)...)
 	if len(errs) > 0 {
 		return errs
 	}

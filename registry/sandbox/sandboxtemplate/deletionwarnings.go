@@ -13,13 +13,13 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// newLeaves finds the sets that use templates which are deleted. Revisions of sets are
-// no templates of users.
-func newLeaves(pods PodValidator) *base.Leaves {
+// newDeletionWarnings returns warnings about the sets that use templates which are deleted. Revisions
+// of sets are no templates of users.
+func newDeletionWarnings(pods PodValidator) *base.DeletionWarnings {
 	if pods == nil {
 		return nil
 	}
-	return &base.Leaves{
+	return &base.DeletionWarnings{
 		Concerns: func(obj runtime.Object) bool {
 			template, ok := obj.(*v1alpha1.SandboxTemplate)
 			return ok && !isRevision(template)

@@ -18,10 +18,10 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// NewLeaves finds the sandboxes that stay when claims are deleted, in the store of
-// sandboxes as of lately.
-func NewLeaves(sandboxes *genericregistry.Store) *base.Leaves {
-	return &base.Leaves{
+// NewDeletionWarnings returns warnings about the sandboxes that stay when claims are deleted. It
+// lists sandboxes from the cache of the store.
+func NewDeletionWarnings(sandboxes *genericregistry.Store) *base.DeletionWarnings {
+	return &base.DeletionWarnings{
 		Concerns: func(obj runtime.Object) bool {
 			claim, ok := obj.(*v1alpha1.SandboxClaim)
 			return ok && claim.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete

@@ -18,10 +18,10 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// NewLeaves finds the claimed sandboxes that stay when sets are deleted, in the store of
-// sandboxes as of lately.
-func NewLeaves(sandboxes *genericregistry.Store) *base.Leaves {
-	return &base.Leaves{
+// NewDeletionWarnings returns warnings about the claimed sandboxes that stay when sets are deleted.
+// It lists sandboxes from the cache of the store.
+func NewDeletionWarnings(sandboxes *genericregistry.Store) *base.DeletionWarnings {
+	return &base.DeletionWarnings{
 		Concerns: func(runtime.Object) bool { return true },
 		Warnings: func(ctx context.Context, deleted base.Deleted) []string {
 			names := deleted.Names()

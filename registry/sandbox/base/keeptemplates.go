@@ -14,26 +14,28 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// KeepText returns an update in which a PUT keeps the stored text of each pod template and volume
+// KeepStoredTemplates returns an update in which a PUT keeps the stored text of each pod template and volume
 // claim template that decodes to the same. Typed clients cannot send back exactly what they have
 // read, because their types add "resources": {} and "status": {}. Such a PUT must not write the
 // object, change the owner of a field or make a new revision of a pool.
 //
 // A patch or an apply contains only what it changes, so its text is stored.
-func KeepText(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo { return &keptText{info} }
+func KeepStoredTemplates(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
+	return &keepStoredTemplates{info}
+}
 
-type keptText struct {
+type keepStoredTemplates struct {
 	rest.UpdatedObjectInfo
 }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.
-func (u *keptText) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+func (u *keepStoredTemplates) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	updated, err := u.UpdatedObjectInfo.UpdatedObject(ctx, old)
 	if err != nil || !isPut(ctx) {
 		return updated, err
 	}
 	rewritten := old.DeepCopyObject()
-	if !takeTexts(rewritten, updated) {
+	if !copyTexts(rewritten, updated) {
 		return updated, nil
 	}
 	// Managed fields are computed from the difference to the object that the update starts from, so
@@ -41,7 +43,7 @@ func (u *keptText) UpdatedObject(ctx context.Context, old runtime.Object) (runti
 	if updated, err = u.UpdatedObjectInfo.UpdatedObject(ctx, rewritten); err != nil {
 		return nil, err
 	}
-	takeTexts(updated, old)
+	copyTexts(updated, old)
 	return updated, nil
 }
 
@@ -50,9 +52,9 @@ func isPut(ctx context.Context) bool {
 	return ok && info.Verb == "update"
 }
 
-// takeTexts replaces templates of an object by those of another one if they decode to the same and
-// have another text. It reports whether it has replaced any.
-func takeTexts(into, from runtime.Object) bool {
+// copyTexts copies the templates of one object to another if they decode to the same and have
+// another text. It reports whether it has copied any.
+func copyTexts(into, from runtime.Object) bool {
 	template, claims := rawTemplates(into)
 	fromTemplate, fromClaims := rawTemplates(from)
 	taken := false

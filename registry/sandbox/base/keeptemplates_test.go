@@ -56,7 +56,7 @@ func textOf(field reflect.Value) string {
 }
 
 // A PUT, and nothing else, keeps the text of every raw field of every kind.
-func TestPutsKeepText(t *testing.T) {
+func TestPutKeepsStoredTemplates(t *testing.T) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	found := 0
@@ -70,7 +70,7 @@ func TestPutsKeepText(t *testing.T) {
 			fill(sent, full)
 			fill(stored, sparse)
 			var start runtime.Object
-			info := &keptText{rest.DefaultUpdatedObjectInfo(sent, func(_ context.Context, updated, old runtime.Object) (runtime.Object, error) {
+			info := &keepStoredTemplates{rest.DefaultUpdatedObjectInfo(sent, func(_ context.Context, updated, old runtime.Object) (runtime.Object, error) {
 				start = old
 				return updated, nil
 			})}
