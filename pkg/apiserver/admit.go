@@ -136,10 +136,10 @@ func (a *admitter) validate(ctx context.Context, chain admission.Interface, attr
 	return nil
 }
 
-// admitPod implements sandbox.AdmitPod. A pod that an update chooses is judged as that of a
-// new sandbox, also by policies and webhooks that see no updates. Nothing is charged for it,
-// and nothing changes it: what changes updates has done so.
-func (a *admitter) admitPod(ctx context.Context, sb *v1alpha1.Sandbox, dryRun bool) error {
+// admitPodChange implements sandbox.AdmitPodChange. The sandbox is validated like a new one, also
+// by policies and webhooks that see no updates. It charges no quota. Mutating admission does not
+// run again, because it ran for the update.
+func (a *admitter) admitPodChange(ctx context.Context, sb *v1alpha1.Sandbox, dryRun bool) error {
 	if a == nil {
 		return nil
 	}

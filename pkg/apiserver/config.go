@@ -236,7 +236,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	}
 	pods := newPodValidator(gate, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
-		AdmitDelete: admitter.admitDelete, AdmitPod: admitter.admitPod, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes,
+		AdmitDelete: admitter.admitDelete, AdmitPodChange: admitter.admitPodChange, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes,
 		AdmitAccess: admitter.admitAccess, Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, getter)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // ChangesPod reports whether an update chooses what the next pod of a sandbox runs: it changes
-// more of the pod template than its metadata, or a key in that which platforms act on. Where
-// the template may change, not everyone who may write sandboxes may change it.
+// more of the pod template than its metadata, or a key in that which platforms act on. Such a
+// change requires more rights: see rights.ToChangePod.
 func ChangesPod(sandbox, old *v1alpha1.Sandbox) bool {
 	is, was := sandbox.Spec.Template, old.Spec.Template
 	if is != nil && was != nil && bytes.Equal(is.Raw, was.Raw) {
@@ -47,8 +47,8 @@ func platformMetadata(raw *runtime.RawExtension) map[string]string {
 }
 
 // templateMayChange reports whether the pod template of a sandbox may change: in
-// agent-sandbox, the next pod is made from it. That of a pool's sandbox is the pool's. One that
-// is changed in place takes from it what its pod is to be given, which is the claim's to say.
+// agent-sandbox, the next pod is created from it. It may not change while the sandbox is in a pool,
+// or has the annotation inplace-update, because then the claim sets the template.
 func templateMayChange(old *v1alpha1.Sandbox) bool {
 	return v1alpha1.OfAgentSandbox(old) && !v1alpha1.IsInPool(old) && old.Annotations[v1alpha1.AnnotationInplaceUpdate] == ""
 }

@@ -41,7 +41,7 @@ func TestTemplateOfASandboxOfAgentSandbox(t *testing.T) {
 	}
 }
 
-// What chooses the next pod is more than what its labels are.
+// TestChangesPod checks which changes of a template change the pod.
 func TestChangesPod(t *testing.T) {
 	const spec = `"spec":{"containers":[{"name":"main","image":"busybox:1"}]}`
 	for name, test := range map[string]struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
-// anotherPod is a pod that only who may make pods may have.
+// anotherPod is the template of a pod that requires the right to create pods.
 const anotherPod = `{"spec":{"serviceAccountName":"deployer","hostNetwork":true,` +
 	`"containers":[{"name":"main","image":"another:1","securityContext":{"privileged":true},"envFrom":[{"secretRef":{"name":"payments"}}]}],` +
 	`"volumes":[{"name":"host","hostPath":{"path":"/"}}]}}`
@@ -78,11 +78,11 @@ func (c *clients) podChanges(t testing.TB, ns, name, template string, dryRun boo
 	return ways
 }
 
-// TestPatchChoosesNoPod: a user who may read and change sandboxes, and create none, suspends
+// TestUpdateCannotChangePodTemplate: a user who may read and change sandboxes, and create none, suspends
 // and resumes them, and chooses the pod of none: not of one that another user has claimed, not
 // of a free one and not of a pool's, in no group and with no verb. A claimer who may create no
 // sandboxes does not for their own, and who may create some does not for that of others.
-func TestPatchChoosesNoPod(t *testing.T) {
+func TestUpdateCannotChangePodTemplate(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	c.fillAgentPool(t, ns, 2)
@@ -290,9 +290,9 @@ spec: {policyName: %[1]s-inject}
 	c.awaitNoPod(t, ns, bound)
 }
 
-// TestPatchChoosesNoPodOfAClaim: a user who may read and change claims ends those of others and
+// TestUpdateOfClaimCannotChangePods: a user who may read and change claims ends those of others and
 // labels them, and chooses in no group what they are still to get. Their claimers do.
-func TestPatchChoosesNoPodOfAClaim(t *testing.T) {
+func TestUpdateOfClaimCannotChangePods(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	groups := []string{v1alpha1.GroupName, v1alpha1.ExtensionsGroup}

@@ -69,8 +69,8 @@ type Provider struct {
 	Binder sandboxclaim.Binder
 	// AdmitDelete admits the deletion of a sandbox that is released.
 	AdmitDelete sandboxclaim.AdmitDelete
-	// AdmitPod admits a sandbox whose pod is changed; nil leaves that out.
-	AdmitPod sandbox.AdmitPod
+	// AdmitPodChange admits a sandbox whose pod template is changed; nil leaves that out.
+	AdmitPodChange sandbox.AdmitPodChange
 	// CheckVolumes looks at the volumes that claims mount; nil leaves that out.
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
 	// Runtimes knows the agent-runtimes of sandboxes.
@@ -96,7 +96,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	claims.SandboxClaim.DeletionWarnings = sandboxclaim.NewDeletionWarnings(p.Stores.Sandboxes)
 	claims.SandboxClaim.Tokens = &sandboxclaim.TokenAnswerer{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
-	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners, p.AdmitPod)
+	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners, p.AdmitPodChange)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
 	sets.SandboxSet.DeletionWarnings = sandboxset.NewDeletionWarnings(p.Stores.Sandboxes)
 	return map[string]rest.Storage{

@@ -44,9 +44,9 @@ type Right struct {
 	Verb, Resource, Name string
 	// Or is another verb that is enough, or empty.
 	Or string
-	// Holder is v1alpha1.ClaimedByLabel of the user who needs no right, because the object
-	// is theirs, or empty.
-	Holder string
+	// Claimer is the ClaimedByLabel of the user who does not need the right; empty if there is
+	// none.
+	Claimer string
 	// Field is what the right is needed for.
 	Field *field.Path
 	// Left is the reference to an owner that the write takes away, or whose property it
@@ -65,16 +65,15 @@ func Bind(path *field.Path) Right {
 	return Right{Verb: VerbBind, Resource: "sandboxclaims", Field: path}
 }
 
-// ForPod returns what it takes to choose what the next pod of a sandbox runs: the right to
-// create sandboxes, because the pod can be any that a new sandbox could have. If a claim holds
-// the sandbox, only its claimer and who has the right to bind may do that: it goes on under the
-// name that the claimer was given. holder is the label of the claimer, or empty if it is not
-// known.
-func ForPod(held bool, holder string, path *field.Path) []Right {
+// ToChangePod returns the rights that a change of the pod template of a sandbox requires: create
+// on sandboxes, because the pod can be any that a new sandbox could have, and, if the sandbox is
+// or was bound to a claim, bind, unless the user created the claim. claimer is the ClaimedByLabel
+// of that user; empty if it is not known.
+func ToChangePod(bound bool, claimer string, path *field.Path) []Right {
 	needed := []Right{{Verb: "create", Resource: "sandboxes", Field: path}}
-	if held {
+	if bound {
 		bind := Bind(path)
-		bind.Holder = holder
+		bind.Claimer = claimer
 		needed = append(needed, bind)
 	}
 	return needed
@@ -260,7 +259,7 @@ func (g *Guard) requireAll(ctx context.Context, obj runtime.Object, needed []Rig
 
 // require fails with 403 where the user lacks a right.
 func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) error {
-	if r.Holder != "" && isUser(ctx, r.Holder) {
+	if r.Claimer != "" && isUser(ctx, r.Claimer) {
 		return nil
 	}
 	var reason string
@@ -286,14 +285,14 @@ func (g *Guard) require(ctx context.Context, object metav1.Object, r *Right) err
 			return nil
 		}
 	}
-	asked := inWordsOf(ctx, r.Resource)
+	asked := resourceInRequestGroup(ctx, r.Resource)
 	what := asked.Resource
 	if r.Name != "" {
 		what += "/" + r.Name
 	}
-	return apierrors.NewForbidden(inWordsOf(ctx, g.Resource).GroupResource(), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
+	return apierrors.NewForbidden(resourceInRequestGroup(ctx, g.Resource).GroupResource(), cmp.Or(object.GetName(), object.GetGenerateName()), fmt.Errorf(
 		"%s: writing this field requires the verb %q on %s of %s in the namespace %q%s",
-		fieldInWordsOf(ctx, r.Field), r.Verb, what, asked.Group, object.GetNamespace(), because(reason)))
+		fieldInRequestGroup(ctx, r.Field), r.Verb, what, asked.Group, object.GetNamespace(), because(reason)))
 }
 
 // isUser reports whether a request is made by the user of a label.
@@ -307,7 +306,7 @@ func (g *Guard) allowed(ctx context.Context, namespace, verb string, r *Right) (
 	if !ok || user == nil {
 		return false, "", nil
 	}
-	asked := inWordsOf(ctx, r.Resource)
+	asked := resourceInRequestGroup(ctx, r.Resource)
 	decision, reason, err := g.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: user, Verb: verb, Namespace: namespace,
 		APIGroup: asked.Group, APIVersion: asked.Version, Resource: asked.Resource, Name: r.Name,
@@ -319,9 +318,9 @@ func (g *Guard) allowed(ctx context.Context, namespace, verb string, r *Right) (
 	return false, reason, err
 }
 
-// inWordsOf is a resource as the group of a request calls it. Who works in the words of
-// agent-sandbox has rights in its groups.
-func inWordsOf(ctx context.Context, resource string) schema.GroupVersionResource {
+// resourceInRequestGroup returns a resource in the API group of the request, in which the user has
+// rights.
+func resourceInRequestGroup(ctx context.Context, resource string) schema.GroupVersionResource {
 	if !base.OfAgentSandbox(ctx) {
 		return v1alpha1.SchemeGroupVersion.WithResource(resource)
 	}
@@ -335,8 +334,8 @@ func inWordsOf(ctx context.Context, resource string) schema.GroupVersionResource
 	return schema.GroupVersionResource{Group: group, Version: base.GroupOf(ctx).Version, Resource: resource}
 }
 
-// fieldInWordsOf is a field as the group of a request calls it.
-func fieldInWordsOf(ctx context.Context, path *field.Path) string {
+// fieldInRequestGroup returns the path of a field in the API group of the request.
+func fieldInRequestGroup(ctx context.Context, path *field.Path) string {
 	if is := path.String(); is != "spec.template" || !base.OfAgentSandbox(ctx) {
 		return is
 	}

@@ -71,10 +71,10 @@ func toChoosePod(obj, old runtime.Object) []rights.Right {
 	if !ok || !was || !validation.ChangesPod(sandbox, before) || validation.ReturnsToPool(sandbox, before) {
 		return nil
 	}
-	return rights.ForPod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))
+	return rights.ToChangePod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))
 }
 
-// isHeld reports whether a sandbox is or was a claim's. Any mark of a claim counts, because
+// isHeld reports whether a sandbox is or was bound to a claim. Any mark of a claim counts, because
 // programs that claim by themselves do not write all of them.
 func isHeld(sandbox *v1alpha1.Sandbox) bool {
 	owner := sandbox.Annotations[v1alpha1.AnnotationOwner]

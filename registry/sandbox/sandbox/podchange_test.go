@@ -38,8 +38,8 @@ func inAgents(ctx context.Context) context.Context {
 	})
 }
 
-// To choose the pod of a sandbox takes the right to make one, and to choose that of a sandbox
-// that a claim holds takes to be its claimer, or the right to bind.
+// A change of the pod of a sandbox requires the right to create sandboxes. If the sandbox is bound
+// to a claim, it also requires the right to bind, unless the user created the claim.
 func TestRightsToChangeAPod(t *testing.T) {
 	type changes = []func(*v1alpha1.Sandbox)
 	var (
@@ -128,7 +128,7 @@ func TestRightsToChangeAPod(t *testing.T) {
 }
 
 // A pod that is not admitted is not stored.
-func TestPodIsJudgedAsNew(t *testing.T) {
+func TestPodChangeIsAdmittedAsCreate(t *testing.T) {
 	fixture := registrytest.New(t)
 	store, err := sandbox.NewStore(fixture.Scheme, fixture)
 	if err != nil {
@@ -154,16 +154,16 @@ func TestPodIsJudgedAsNew(t *testing.T) {
 	if err := change(registrytest.Context(t, resource), r); !errors.Is(err, denied) {
 		t.Errorf("got %v", err)
 	}
-	// Who works in the words of agent-sandbox is told in these.
+	// The error names the field in the group of the request.
 	const want = `spec.podTemplate: writing this field requires the verb "create" on sandboxes of agents.x-k8s.io`
 	if err := change(ctx, r); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want it to say %s", err, want)
 	}
 }
 
-// The table of docs/security.md says of each field of a sandbox what who may only update
-// sandboxes does with one of agent-sandbox that another user has claimed.
-func TestTableOfSandboxes(t *testing.T) {
+// The table of docs/security.md says for each field of a sandbox whether a user who may only update
+// sandboxes can change it, if the sandbox is of agent-sandbox and another user has claimed it.
+func TestSandboxTableMatchesServer(t *testing.T) {
 	day := metav1.NewTime(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))
 	writes := map[string]func(*v1alpha1.Sandbox){
 		"paused": func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = true },

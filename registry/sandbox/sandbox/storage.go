@@ -44,12 +44,12 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 	})
 }
 
-// AdmitPod admits a stored sandbox that an update has given another pod, as what admits the
-// creation of sandboxes would admit it.
-type AdmitPod func(ctx context.Context, sandbox *v1alpha1.Sandbox, dryRun bool) error
+// AdmitPodChange runs validating admission for CREATE on a sandbox whose pod template an update
+// changes.
+type AdmitPodChange func(ctx context.Context, sandbox *v1alpha1.Sandbox, dryRun bool) error
 
-// asChoice admits a sandbox whose pod an update has chosen.
-func (a AdmitPod) asChoice(ctx context.Context, obj runtime.Object, dryRun bool) error {
+// asChoice calls a for a sandbox whose pod template an update changes.
+func (a AdmitPodChange) asChoice(ctx context.Context, obj runtime.Object, dryRun bool) error {
 	sandbox, ok := obj.(*v1alpha1.Sandbox)
 	if !ok {
 		return fmt.Errorf("admitting the pod of an update: %T is not a Sandbox", obj)
@@ -63,7 +63,7 @@ func (a AdmitPod) asChoice(ctx context.Context, obj runtime.Object, dryRun bool)
 // NewREST returns what is served from the store of sandboxes. Who may write the marks of
 // sandboxes, and choose their pods, is asked of may; owners reads their sets and claims, and
 // admit admits pods; nil admits all.
-func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter, admit AdmitPod) Storage {
+func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter, admit AdmitPodChange) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: rights.NewREST(base.NewSharedREST(store, "sbx"), &rights.Guard{

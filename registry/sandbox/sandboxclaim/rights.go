@@ -30,7 +30,7 @@ func toChoosePods(obj, old runtime.Object) []rights.Right {
 	}
 	bind := rights.Bind(field.NewPath("spec"))
 	if user := before.Annotations[v1alpha1.AnnotationClaimedBy]; user != "" {
-		bind.Holder = v1alpha1.ClaimedByLabel(user)
+		bind.Claimer = v1alpha1.ClaimedByLabel(user)
 	}
 	return []rights.Right{bind}
 }

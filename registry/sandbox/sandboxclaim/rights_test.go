@@ -32,10 +32,10 @@ func (b binders) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// TestTableOfClaims changes each field of the spec of a claim, as its claimer, as a user who may
+// TestClaimTableMatchesServer changes each field of the spec of a claim, as its claimer, as a user who may
 // bind and as another. The other user is refused the fields that docs/security.md names a right
 // for, and no others.
-func TestTableOfClaims(t *testing.T) {
+func TestClaimTableMatchesServer(t *testing.T) {
 	tables := registrytest.FieldTables(t)["SandboxClaim"]
 	guard := NewGuard(binders{"binder"})
 	write := func(name string, is, was *v1alpha1.SandboxClaim) error {
