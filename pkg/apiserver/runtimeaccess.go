@@ -15,13 +15,13 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
 
-// withRuntimeAccess answers creates of claims that ask for it with access tokens, in a header:
-// audit logs may have bodies of answers, but no headers.
+// withRuntimeAccess adds access tokens to the responses of creates of claims that ask for them, in a
+// header: audit logs may have bodies of responses, but no headers.
 func withRuntimeAccess(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if asksForTokens(req) {
-			tokens := &sandboxclaim.AnsweredTokens{}
-			req = req.WithContext(sandboxclaim.WithAnsweredTokens(req.Context(), tokens))
+			tokens := &sandboxclaim.ResponseTokens{}
+			req = req.WithContext(sandboxclaim.WithResponseTokens(req.Context(), tokens))
 			w = responsewriter.WrapForHTTP1Or2(&tokenWriter{ResponseWriter: w, tokens: tokens})
 		}
 		handler.ServeHTTP(w, req)
@@ -44,7 +44,7 @@ func asksForTokens(req *http.Request) bool {
 // may still be at work.
 type tokenWriter struct {
 	http.ResponseWriter
-	tokens *sandboxclaim.AnsweredTokens
+	tokens *sandboxclaim.ResponseTokens
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.

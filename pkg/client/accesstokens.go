@@ -12,13 +12,13 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// answeredKey is the key of a *map[string]string in the context of a request, which gets the
-// access tokens that the answer has.
+// answeredKey is the key of a *map[string]string in the context of a request, which receives the
+// access tokens of the response.
 type answeredKey struct{}
 
 // ReadAccessTokens wraps the transport of a client so that Options.AccessTokens works with it:
-// config.Wrap(client.ReadAccessTokens). It takes the tokens out of the header of answers, so
-// that what wraps it does not log them.
+// config.Wrap(client.ReadAccessTokens). It removes the tokens from the header of responses, so
+// that outer RoundTrippers cannot log them.
 func ReadAccessTokens(next http.RoundTripper) http.RoundTripper { return &tokenReader{next} }
 
 type tokenReader struct{ next http.RoundTripper }

@@ -59,14 +59,12 @@ type Options struct {
 	// answer after a clear one. The end of the context comes first. Default one minute.
 	RetryFor time.Duration
 
-	// AccessTokens, where it is not nil, asks the server to answer the create with the access
-	// tokens of the agent-runtimes, which are secrets, and gets them by names of sandboxes.
-	// That takes the right to create sandboxclaims/runtimeaccess for all names: without it
-	// the create is refused, and nothing is claimed. It stays empty where the server does not
-	// answer with them: the claim has to wait, it has more than
-	// v1alpha1.MaxAnsweredTokens sandboxes, it was there before, or an answer was lost. Then
-	// RuntimeAccess asks for them. Only clients of NewForConfig, and those whose transport
-	// went through ReadAccessTokens, get them.
+	// AccessTokens, if not nil, receives the access tokens of the agent-runtimes by sandbox
+	// name. They are secrets. It requires the right to create sandboxclaims/runtimeaccess for
+	// all names; without it the create fails, and nothing is claimed. It stays empty if the
+	// claim has to wait, existed before or has more than v1alpha1.MaxResponseTokens sandboxes,
+	// if admission changed the request, or if a response was lost: call RuntimeAccess then. It
+	// works with clients of NewForConfig, or with ReadAccessTokens.
 	AccessTokens map[string]string
 
 	// OnGiveUp says what becomes of the claim when the context ends, or RetryFor is over,

@@ -299,7 +299,7 @@ func TestCreatesWithoutTokens(t *testing.T) {
 		"another group": {
 			path: "extensions.agents.x-k8s.io/v1beta1/namespaces/" + namespace + "/sandboxclaims?runtimeAccess=true", claim: agents, code: 201,
 		},
-		"many": {path: asks, claim: testutil.Claim(set, "many", v1alpha1.MaxAnsweredTokens+1, nil), code: 201, authorizations: 1, admissions: 1},
+		"many": {path: asks, claim: testutil.Claim(set, "many", v1alpha1.MaxResponseTokens+1, nil), code: 201, authorizations: 1, admissions: 1},
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		tc := tests[name]

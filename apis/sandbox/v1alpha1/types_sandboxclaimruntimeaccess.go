@@ -10,21 +10,21 @@ import (
 
 const (
 	// RuntimeAccessParameter is the query parameter by which the create of a SandboxClaim
-	// asks for access tokens in its answer: "true". It takes the right to create
+	// asks for access tokens in its response: "true". It requires the right to create
 	// sandboxclaims/runtimeaccess.
 	RuntimeAccessParameter = "runtimeAccess"
-	// RuntimeAccessHeader is the header of the answer that has them: a JSON object of
-	// access tokens by names of sandboxes. It is there if the claim is Completed by then and
-	// has at most MaxAnsweredTokens sandboxes.
+	// RuntimeAccessHeader is the header of the response that has them: a JSON object of
+	// access tokens by sandbox name. It is set if the claim is Completed in the response and
+	// has at most MaxResponseTokens sandboxes.
 	RuntimeAccessHeader = "Sandlot-Runtime-Access"
-	// MaxAnsweredTokens bounds the header, because proxies bound what they take.
-	MaxAnsweredTokens = 8
+	// MaxResponseTokens bounds the size of the header, because proxies limit it.
+	MaxResponseTokens = 8
 )
 
-// SandboxClaimRuntimeAccess tells how to reach the agent-runtimes in the sandboxes of a
-// claim: address and access token, which stand in no object. It is created at the
-// subresource runtimeaccess of a SandboxClaim, and is not stored. It tells of sandboxes
-// only that are bound to this very claim.
+// SandboxClaimRuntimeAccess contains the addresses and access tokens of the agent-runtimes in
+// the sandboxes of a claim. They are in no stored object. It is created at the subresource
+// runtimeaccess of a SandboxClaim, and is not stored. It contains only sandboxes that are
+// bound to this claim.
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type SandboxClaimRuntimeAccess struct {
 	metav1.TypeMeta `json:",inline"`

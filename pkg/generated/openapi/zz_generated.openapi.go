@@ -3047,7 +3047,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimRuntimeAccess(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SandboxClaimRuntimeAccess tells how to reach the agent-runtimes in the sandboxes of a claim: address and access token, which stand in no object. It is created at the subresource runtimeaccess of a SandboxClaim, and is not stored. It tells of sandboxes only that are bound to this very claim.",
+				Description: "SandboxClaimRuntimeAccess contains the addresses and access tokens of the agent-runtimes in the sandboxes of a claim. They are in no stored object. It is created at the subresource runtimeaccess of a SandboxClaim, and is not stored. It contains only sandboxes that are bound to this claim.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {

@@ -94,7 +94,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	claims.SandboxClaim.CheckVolumes = p.CheckVolumes
 	claims.SandboxClaim.Guard = sandboxclaim.NewGuard(p.Authorizer)
 	claims.SandboxClaim.DeletionWarnings = sandboxclaim.NewDeletionWarnings(p.Stores.Sandboxes)
-	claims.SandboxClaim.Tokens = &sandboxclaim.TokenAnswerer{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
+	claims.SandboxClaim.Tokens = &sandboxclaim.TokenResponder{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
 	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners, p.AdmitPodChange)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)

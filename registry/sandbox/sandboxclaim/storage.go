@@ -42,7 +42,7 @@ type REST struct {
 	// Guard checks who changes claims; nil leaves that out.
 	Guard *rights.Guard
 	// Tokens answers creates with access tokens.
-	Tokens *TokenAnswerer
+	Tokens *TokenResponder
 	// Strict refuses claims of agent-sandbox that are stored with a condition otherwise.
 	Strict bool
 }

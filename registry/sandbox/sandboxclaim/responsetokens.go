@@ -19,36 +19,36 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// The create of a claim can answer with the access tokens of the runtimes, which saves a
-// request to the subresource runtimeaccess. It takes what that request takes: the right and
-// the admission. The tokens are no part of the claim: they leave the server in a header.
+// The response to the create of a claim can have the access tokens of the runtimes, which saves a
+// request to the subresource runtimeaccess. It requires the same right and passes the same
+// admission as that request. The tokens are no part of the claim: they are sent in a header.
 
-// auditTokens is the annotation of an audit event that lists the sandboxes whose access
-// tokens the create of a claim answered with.
+// auditTokens is the annotation of an audit event that lists the sandboxes whose access tokens
+// the response to the create of a claim has.
 const auditTokens = v1alpha1.SandlotKeyPrefix + "runtime-access"
 
-// AnsweredTokens are the access tokens that the create of a claim answers with. The create
-// fills them in before it returns.
-type AnsweredTokens struct {
+// ResponseTokens are the access tokens in the response to the create of a claim. The create fills
+// them in before it returns.
+type ResponseTokens struct {
 	// bySandbox has them by names of sandboxes.
 	bySandbox map[string]string
-	// withheld is true if admission lets the request ask for something else than all.
+	// withheld is set if admission changed the request, so that no tokens are returned.
 	withheld bool
 }
 
-// BySandbox returns the tokens by names of sandboxes; empty if there are none to answer with.
-func (t *AnsweredTokens) BySandbox() map[string]string { return t.bySandbox }
+// BySandbox returns the tokens by sandbox name; empty if there are none to return.
+func (t *ResponseTokens) BySandbox() map[string]string { return t.bySandbox }
 
-type answeredTokensKey struct{}
+type responseTokensKey struct{}
 
-// WithAnsweredTokens returns a context in which the create of a claim fills in tokens.
-func WithAnsweredTokens(ctx context.Context, tokens *AnsweredTokens) context.Context {
-	return context.WithValue(ctx, answeredTokensKey{}, tokens)
+// WithResponseTokens returns a context in which the create of a claim fills in tokens.
+func WithResponseTokens(ctx context.Context, tokens *ResponseTokens) context.Context {
+	return context.WithValue(ctx, responseTokensKey{}, tokens)
 }
 
 // tokensOf returns what a create is to fill in; nil if it is not asked for tokens.
-func tokensOf(ctx context.Context) *AnsweredTokens {
-	tokens, _ := ctx.Value(answeredTokensKey{}).(*AnsweredTokens)
+func tokensOf(ctx context.Context) *ResponseTokens {
+	tokens, _ := ctx.Value(responseTokensKey{}).(*ResponseTokens)
 	return tokens
 }
 
@@ -56,8 +56,8 @@ func tokensOf(ctx context.Context) *AnsweredTokens {
 // which may change it.
 type AdmitAccess func(ctx context.Context, access *v1alpha1.SandboxClaimRuntimeAccess, options *metav1.CreateOptions) error
 
-// TokenAnswerer lets creates of claims answer with access tokens.
-type TokenAnswerer struct {
+// TokenResponder adds access tokens to the response of a create.
+type TokenResponder struct {
 	// Authorizer is asked who may create sandboxclaims/runtimeaccess.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Admit is the admission of such requests.
@@ -68,7 +68,7 @@ type TokenAnswerer struct {
 
 // admitted admits only claims whose maker may ask for their access tokens, before admit
 // does: a refusal binds nothing and charges no quota.
-func (a *TokenAnswerer) admitted(tokens *AnsweredTokens, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) rest.ValidateObjectFunc {
+func (a *TokenResponder) admitted(tokens *ResponseTokens, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if claim, ok := obj.(*v1alpha1.SandboxClaim); ok {
 			if err := a.authorize(ctx, claim); err != nil {
@@ -92,7 +92,7 @@ func (a *TokenAnswerer) admitted(tokens *AnsweredTokens, admit rest.ValidateObje
 // authorize fails with 403 if the user may not ask for the tokens. As with every create, the
 // attributes have no name. So the authorizer caches one answer for all claims of the user, and
 // no user can make it ask the cluster for each claim.
-func (a *TokenAnswerer) authorize(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+func (a *TokenResponder) authorize(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	attributes := authorizer.AttributesRecord{
 		Verb: "create", Namespace: claim.Namespace, APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version,
 		Resource: "sandboxclaims", Subresource: "runtimeaccess", ResourceRequest: true,
@@ -115,13 +115,13 @@ func (a *TokenAnswerer) authorize(ctx context.Context, claim *v1alpha1.SandboxCl
 // fill fills in the tokens of a claim that was created, and notes that in the audit event. It
 // leaves out claims that are not Completed and those with too many sandboxes: the subresource
 // serves them.
-func (a *TokenAnswerer) fill(ctx context.Context, tokens *AnsweredTokens, created runtime.Object) {
+func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, created runtime.Object) {
 	claim, ok := created.(*v1alpha1.SandboxClaim)
 	if !ok || tokens.withheld || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
 		return
 	}
 	bound := claim.Status.Sandboxes
-	if len(bound) == 0 || len(bound) > v1alpha1.MaxAnsweredTokens {
+	if len(bound) == 0 || len(bound) > v1alpha1.MaxResponseTokens {
 		return
 	}
 	tokens.bySandbox = make(map[string]string, len(bound))

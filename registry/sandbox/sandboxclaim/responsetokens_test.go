@@ -40,8 +40,8 @@ func TestFillTokens(t *testing.T) {
 		token     string
 	}{
 		"done":                 {sandboxes: 1, phase: v1alpha1.SandboxClaimPhaseCompleted, want: 1, token: "claim/uid-0"},
-		"as many as may be":    {sandboxes: v1alpha1.MaxAnsweredTokens, phase: v1alpha1.SandboxClaimPhaseCompleted, want: v1alpha1.MaxAnsweredTokens, token: "claim/uid-0"},
-		"too many":             {sandboxes: v1alpha1.MaxAnsweredTokens + 1, phase: v1alpha1.SandboxClaimPhaseCompleted},
+		"as many as may be":    {sandboxes: v1alpha1.MaxResponseTokens, phase: v1alpha1.SandboxClaimPhaseCompleted, want: v1alpha1.MaxResponseTokens, token: "claim/uid-0"},
+		"too many":             {sandboxes: v1alpha1.MaxResponseTokens + 1, phase: v1alpha1.SandboxClaimPhaseCompleted},
 		"none":                 {phase: v1alpha1.SandboxClaimPhaseCompleted},
 		"at work":              {sandboxes: 1, phase: v1alpha1.SandboxClaimPhaseClaiming},
 		"without tokens":       {sandboxes: 1, phase: v1alpha1.SandboxClaimPhaseCompleted, skipInit: true, want: 1},
@@ -54,8 +54,8 @@ func TestFillTokens(t *testing.T) {
 			for i := range tc.sandboxes {
 				claim.Status.Sandboxes = append(claim.Status.Sandboxes, v1alpha1.ClaimedSandbox{Name: fmt.Sprintf("s%d", i), UID: types.UID(fmt.Sprintf("uid-%d", i))})
 			}
-			tokens := &AnsweredTokens{withheld: tc.withheld}
-			(&TokenAnswerer{Runtimes: fakeRuntimes{}}).fill(t.Context(), tokens, claim)
+			tokens := &ResponseTokens{withheld: tc.withheld}
+			(&TokenResponder{Runtimes: fakeRuntimes{}}).fill(t.Context(), tokens, claim)
 			if got := tokens.BySandbox(); len(got) != tc.want || got["s0"] != tc.token {
 				t.Errorf("told %v", got)
 			}
@@ -79,7 +79,7 @@ func TestTokensAreAuthorized(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
-			a := &TokenAnswerer{
+			a := &TokenResponder{
 				Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 					asked = append(asked, "authorizer")
 					return tc.decision, "", tc.err
@@ -93,7 +93,7 @@ func TestTokensAreAuthorized(t *testing.T) {
 				asked = append(asked, "claim")
 				return nil
 			}
-			err := a.admitted(&AnsweredTokens{}, admit, &metav1.CreateOptions{})(t.Context(), &v1alpha1.SandboxClaim{})
+			err := a.admitted(&ResponseTokens{}, admit, &metav1.CreateOptions{})(t.Context(), &v1alpha1.SandboxClaim{})
 			want := []string{"authorizer"}
 			if err == nil {
 				want = append(want, "access", "claim")
