@@ -16,9 +16,8 @@ const (
 	taintKarpenter         = "karpenter.sh/disrupted"
 )
 
-// StateOf returns whether a node takes pods: it is ready, and neither cordoned nor about to be
-// removed. Other taints say which pods it takes, and nothing of its future. If there are several
-// reasons why it takes none, the oldest says since when.
+// StateOf returns the state of a node. A node takes pods if it is ready and is neither cordoned nor
+// about to be removed. Other taints are ignored. Since is the time of the oldest reason.
 func StateOf(node *corev1.Node) State {
 	state := State{TakesPods: true}
 	takesNone := func(since *metav1.Time) {

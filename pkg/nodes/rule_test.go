@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestTakesPods(t *testing.T) {
+func TestStateOfTakesPods(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.Node)
 		want   bool
@@ -51,7 +51,7 @@ func TestTakesPods(t *testing.T) {
 }
 
 // The oldest reason says since when a node takes no pods.
-func TestSince(t *testing.T) {
+func TestStateOfSince(t *testing.T) {
 	first, second := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
 	cordoned := func(n *corev1.Node, since *metav1.Time) {
 		n.Spec.Unschedulable = true

@@ -68,9 +68,9 @@ func (t *trouble) text(set string) string {
 	return report.Truncate(text, maxTrouble)
 }
 
-// troubleOf returns why a sandbox that is neither available nor deleted cannot start.
+// whyNotAvailable returns why a sandbox that is neither available nor deleted cannot start.
 // The usual steps of a start are no reason, nor is it to be paused, recycled or updated.
-func troubleOf(sandbox *v1alpha1.Sandbox) (reason, message string, found bool) {
+func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found bool) {
 	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if ready != nil && ready.Status != metav1.ConditionFalse {
 		ready = nil
@@ -121,7 +121,7 @@ func (o *observation) findTrouble(c *poolCounts) *trouble {
 	}
 	for _, sandboxes := range [][]*v1alpha1.Sandbox{c.creating, failed} {
 		for _, sandbox := range sandboxes {
-			reason, message, stuck := troubleOf(sandbox)
+			reason, message, stuck := whyNotAvailable(sandbox)
 			if !stuck {
 				continue
 			}
@@ -220,9 +220,9 @@ func refusalOf(err error, name string) string {
 	return ""
 }
 
-// troubleMemory spaces what is told of trouble. A controller that has forgotten it tells
-// at once.
-type troubleMemory struct {
+// conditionThrottle limits how often conditions and events about failing sandboxes are written.
+// After a restart the first one is written at once.
+type conditionThrottle struct {
 	// written is when a status was last written with a change of one of spacedConditions.
 	written time.Time
 	// reason is that of the last event, and told when that was.
@@ -236,7 +236,7 @@ var spacedConditions = []string{v1alpha1.SetConditionAvailable, v1alpha1.SetCond
 // spaced limits how often a status is written for a reason or message of spacedConditions alone.
 // If one was written a short time ago, it returns a status with these conditions as before, and
 // after what time to look again.
-func (m *troubleMemory) spaced(before, status *v1alpha1.SandboxSetStatus, now time.Time) (*v1alpha1.SandboxSetStatus, time.Duration) {
+func (m *conditionThrottle) spaced(before, status *v1alpha1.SandboxSetStatus, now time.Time) (*v1alpha1.SandboxSetStatus, time.Duration) {
 	same, differs := status.DeepCopy(), false
 	for _, kind := range spacedConditions {
 		was, is := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(same.Conditions, kind)
@@ -261,7 +261,7 @@ func (m *troubleMemory) spaced(before, status *v1alpha1.SandboxSetStatus, now ti
 
 // eventDue reports whether an event has to tell of trouble: when it begins, when its
 // reason changes, and again after a long time.
-func (m *troubleMemory) eventDue(t *trouble, now time.Time) bool {
+func (m *conditionThrottle) eventDue(t *trouble, now time.Time) bool {
 	if t == nil || t.sandboxes == 0 {
 		return false // events of their own tell of what cannot be made
 	}

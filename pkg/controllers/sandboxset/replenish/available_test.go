@@ -149,7 +149,7 @@ func TestTroubleIsSpaced(t *testing.T) {
 }
 
 func testSpaced(t *testing.T, kind string) {
-	m := &troubleMemory{}
+	m := &conditionThrottle{}
 	say := func(status metav1.ConditionStatus, message string, replicas int32) *v1alpha1.SandboxSetStatus {
 		return &v1alpha1.SandboxSetStatus{Replicas: replicas, Conditions: []metav1.Condition{{Type: kind, Status: status, Message: message}}}
 	}
@@ -180,7 +180,7 @@ func testSpaced(t *testing.T, kind string) {
 // Each start that fails changes the counts in the messages of two conditions. A large pool
 // of which one after another fails is not written at each.
 func TestFailingPoolIsNotWrittenEachTime(t *testing.T) {
-	m, set := &troubleMemory{}, makeSet(100)
+	m, set := &conditionThrottle{}, makeSet(100)
 	writes := 0
 	for failed := range 100 {
 		o := &observation{set: set, targetRevision: targetOf(current), now: epoch.Add(time.Duration(failed) * time.Millisecond), maxPending: DefaultMaxPendingTimeout}
@@ -207,7 +207,7 @@ func TestFailingPoolIsNotWrittenEachTime(t *testing.T) {
 }
 
 func TestTroubleEventDue(t *testing.T) {
-	m := &troubleMemory{}
+	m := &conditionThrottle{}
 	for i, step := range []struct {
 		after  time.Duration
 		reason string

@@ -17,15 +17,15 @@ import (
 // costs nothing.
 const replaceAfter = time.Minute
 
-// nodeTrouble tells which sandboxes of a pool are on nodes that take no pods.
-type nodeTrouble struct {
+// unusableNodes are the nodes of a pool that take no pods, by the sandboxes on them.
+type unusableNodes struct {
 	// lost are the nodes of these sandboxes; nil if all nodes take pods.
-	lost map[types.UID]lostNode
-	// most is whether most nodes of the cluster take none. Then something else is wrong than
-	// those nodes, and hardly any node would take what is made instead.
-	most bool
-	// mostUntil is when this was so last: nodes that recover do so one after the other.
-	mostUntil time.Time
+	lost map[types.UID]unusableNode
+	// mostUnusable is set if most nodes take no pods. Then nothing is replaced, because few nodes
+	// could run the replacements.
+	mostUnusable bool
+	// mostUnusableAt is when that was last the case: nodes recover one after the other.
+	mostUnusableAt time.Time
 }
 
 // dueAfter returns after what time a sandbox on a lost node is replaced. It reports whether it is
@@ -34,17 +34,17 @@ type nodeTrouble struct {
 // A sandbox that was made after its node ceased to take pods is not: it tolerates that, or its
 // template names the node, and the next one would be there as well. The two times may be of
 // different clocks, so it counts as made before if it was made at most half of replaceAfter later.
-func (t *nodeTrouble) dueAfter(sandbox *v1alpha1.Sandbox, now time.Time) (time.Duration, bool) {
+func (t *unusableNodes) dueAfter(sandbox *v1alpha1.Sandbox, now time.Time) (time.Duration, bool) {
 	node, found := t.lost[sandbox.UID]
 	if !found || !sandbox.CreationTimestamp.Time.Before(node.since.Add(replaceAfter/2)) {
 		return 0, false
 	}
-	if t.most {
+	if t.mostUnusable {
 		return replaceAfter, true
 	}
 	begin := node.noticed
-	if t.mostUntil.After(begin) {
-		begin = t.mostUntil
+	if t.mostUnusableAt.After(begin) {
+		begin = t.mostUnusableAt
 	}
 	return max(begin.Add(replaceAfter).Sub(now), 0), true
 }

@@ -33,16 +33,16 @@ type nodeStates struct {
 	caches *caches
 
 	mu       sync.Mutex
-	takePods map[string]bool     // of the nodes that exist
-	usable   int                 // how many of them do
-	lost     map[string]lostNode // the nodes that take none, or are gone
-	// mostUntil is when most nodes took no pods last.
-	mostUntil time.Time
-	queue     queue.Interface // nil until the controller has started
+	takePods map[string]bool         // of the nodes that exist
+	usable   int                     // how many of them do
+	lost     map[string]unusableNode // the nodes that take none, or are gone
+	// mostUnusableAt is when most nodes last took no pods.
+	mostUnusableAt time.Time
+	queue          queue.Interface // nil until the controller has started
 }
 
-// lostNode is a node that takes no pods.
-type lostNode struct {
+// unusableNode is a node that takes no pods.
+type unusableNode struct {
 	// since is since when it takes none: by the node itself if it tells, because this program may
 	// have started later.
 	since time.Time
@@ -53,19 +53,19 @@ type lostNode struct {
 var _ nodes.Handler = (*nodeStates)(nil)
 
 func newNodeStates(clk clock.PassiveClock, c *caches) *nodeStates {
-	return &nodeStates{clock: clk, caches: c, takePods: map[string]bool{}, lost: map[string]lostNode{}}
+	return &nodeStates{clock: clk, caches: c, takePods: map[string]bool{}, lost: map[string]unusableNode{}}
 }
 
 // NodesListed implements nodes.Handler.
 func (s *nodeStates) NodesListed(states map[string]nodes.State) {
 	s.change(func() (lost []string) {
 		for name := range s.takePods {
-			if _, found := states[name]; !found && s.note(name, nodes.State{}, false) {
+			if _, found := states[name]; !found && s.recordState(name, nodes.State{}, false) {
 				lost = append(lost, name)
 			}
 		}
 		for name, state := range states {
-			if s.note(name, state, true) {
+			if s.recordState(name, state, true) {
 				lost = append(lost, name)
 			}
 		}
@@ -89,17 +89,17 @@ func (s *nodeStates) NodeDeleted(name string) {
 func (s *nodeStates) NodesUnknown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.takePods, s.usable, s.lost = map[string]bool{}, 0, map[string]lostNode{}
+	s.takePods, s.usable, s.lost = map[string]bool{}, 0, map[string]unusableNode{}
 }
 
 // change changes what is known of nodes. The sets that have sandboxes on the nodes that it returns,
 // which take no pods any more, look at them once that has lasted for long enough.
 func (s *nodeStates) change(change func() (lost []string)) {
 	s.mu.Lock()
-	before := s.most()
+	before := s.mostUnusable()
 	lost := change()
-	if before || s.most() {
-		s.mostUntil = s.clock.Now()
+	if before || s.mostUnusable() {
+		s.mostUnusableAt = s.clock.Now()
 	}
 	q := s.queue
 	s.mu.Unlock()
@@ -121,16 +121,16 @@ func (s *nodeStates) change(change func() (lost []string)) {
 // changeOne changes what is known of one node.
 func (s *nodeStates) changeOne(name string, state nodes.State, found bool) {
 	s.change(func() []string {
-		if !s.note(name, state, found) {
+		if !s.recordState(name, state, found) {
 			return nil
 		}
 		return []string{name}
 	})
 }
 
-// note records the state of a node, and whether it exists. It reports whether the node has ceased
+// recordState records the state of a node, and whether it exists. It reports whether the node has ceased
 // to take pods. The caller holds the lock.
-func (s *nodeStates) note(name string, state nodes.State, found bool) bool {
+func (s *nodeStates) recordState(name string, state nodes.State, found bool) bool {
 	if s.takePods[name] {
 		s.usable--
 	}
@@ -146,7 +146,7 @@ func (s *nodeStates) note(name string, state nodes.State, found bool) bool {
 		return false
 	}
 	now := s.clock.Now()
-	lost := lostNode{since: state.Since, noticed: now}
+	lost := unusableNode{since: state.Since, noticed: now}
 	if lost.since.IsZero() || lost.since.After(now) { // it may be by the clock of the node
 		lost.since = now
 	}
@@ -154,28 +154,28 @@ func (s *nodeStates) note(name string, state nodes.State, found bool) bool {
 	return true
 }
 
-// most reports whether most nodes of the cluster take no pods. The caller holds the lock.
-func (s *nodeStates) most() bool { return s.usable == 0 || 2*s.usable < len(s.takePods) }
+// mostUnusable reports whether most nodes of the cluster take no pods. The caller holds the lock.
+func (s *nodeStates) mostUnusable() bool { return s.usable == 0 || 2*s.usable < len(s.takePods) }
 
 // forgetGone forgets the nodes that have been gone for long.
 func (s *nodeStates) forgetGone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	maps.DeleteFunc(s.lost, func(name string, lost lostNode) bool {
+	maps.DeleteFunc(s.lost, func(name string, lost unusableNode) bool {
 		_, found := s.takePods[name]
 		return !found && now.Sub(lost.noticed) > rememberGone
 	})
 }
 
-// troubleOf returns which of sandboxes are on nodes that take no pods.
-func (s *nodeStates) troubleOf(sandboxes []*v1alpha1.Sandbox) nodeTrouble {
+// unusableNodesOf returns which of sandboxes are on nodes that take no pods.
+func (s *nodeStates) unusableNodesOf(sandboxes []*v1alpha1.Sandbox) unusableNodes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.lost) == 0 {
-		return nodeTrouble{} // the common case, without a walk through the pool
+		return unusableNodes{} // the common case, without a walk through the pool
 	}
-	t := nodeTrouble{lost: map[types.UID]lostNode{}, most: s.most(), mostUntil: s.mostUntil}
+	t := unusableNodes{lost: map[types.UID]unusableNode{}, mostUnusable: s.mostUnusable(), mostUnusableAt: s.mostUnusableAt}
 	for _, sandbox := range sandboxes {
 		if lost, found := s.lost[sandbox.Status.NodeName]; found {
 			t.lost[sandbox.UID] = lost

@@ -32,7 +32,7 @@ func TestPlanOfLostNodes(t *testing.T) {
 		since map[string]time.Time
 		most  bool
 
-		mostUntil time.Time
+		mostUnusableAt time.Time
 
 		remove []string
 		after  time.Duration
@@ -56,10 +56,10 @@ func TestPlanOfLostNodes(t *testing.T) {
 			since: since(2 * time.Minute), remove: []string{"c"},
 		},
 		"most took none a moment ago": {
-			set: makeSet(4, half), pool: n(4, bad, "a"), since: since(time.Hour), mostUntil: epoch.Add(-time.Second), after: replaceAfter - time.Second,
+			set: makeSet(4, half), pool: n(4, bad, "a"), since: since(time.Hour), mostUnusableAt: epoch.Add(-time.Second), after: replaceAfter - time.Second,
 		},
 		"most took none before": {
-			set: makeSet(4, half), pool: n(4, bad, "a"), since: since(time.Hour), mostUntil: epoch.Add(-replaceAfter), remove: []string{"a000", "a001"},
+			set: makeSet(4, half), pool: n(4, bad, "a"), since: since(time.Hour), mostUnusableAt: epoch.Add(-replaceAfter), remove: []string{"a000", "a001"},
 		},
 		"most nodes take none": {set: makeSet(4, half), pool: n(4, bad, "a"), since: since(replaceAfter), most: true, after: replaceAfter},
 		"a roll-out comes first": {
@@ -71,10 +71,10 @@ func TestPlanOfLostNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observation{set: test.set, targetRevision: targetOf(current), now: epoch}
 			o.sandboxes = sandboxes(test.pool...)
-			o.nodes = nodeTrouble{lost: map[types.UID]lostNode{}, most: test.most, mostUntil: test.mostUntil}
+			o.nodes = unusableNodes{lost: map[types.UID]unusableNode{}, mostUnusable: test.most, mostUnusableAt: test.mostUnusableAt}
 			for _, sandbox := range o.sandboxes {
 				if since, found := test.since[sandbox.Status.NodeName]; found {
-					o.nodes.lost[sandbox.UID] = lostNode{since: since, noticed: since}
+					o.nodes.lost[sandbox.UID] = unusableNode{since: since, noticed: since}
 				}
 			}
 			c := o.count(o.revision, o.now)
@@ -129,13 +129,13 @@ func TestNodeStates(t *testing.T) {
 	at := func(passed time.Duration) { clk.SetTime(epoch.Add(passed)) }
 	expect := func(what string, woken int, most bool, since time.Duration) {
 		t.Helper()
-		want := map[types.UID]lostNode{}
+		want := map[types.UID]unusableNode{}
 		if since >= 0 {
-			want[one.UID] = lostNode{since: epoch.Add(since), noticed: epoch.Add(since)}
+			want[one.UID] = unusableNode{since: epoch.Add(since), noticed: epoch.Add(since)}
 		}
-		got := s.troubleOf([]*v1alpha1.Sandbox{one, available("b").node("n2").Sandbox, starting("c").Sandbox})
-		if diff := cmp.Diff(want, got.lost, cmpopts.EquateEmpty(), cmp.AllowUnexported(lostNode{})); diff != "" || got.most != most {
-			t.Errorf("%s: most %t, want %t; lost (-want +got):\n%s", what, got.most, most, diff)
+		got := s.unusableNodesOf([]*v1alpha1.Sandbox{one, available("b").node("n2").Sandbox, starting("c").Sandbox})
+		if diff := cmp.Diff(want, got.lost, cmpopts.EquateEmpty(), cmp.AllowUnexported(unusableNode{})); diff != "" || got.mostUnusable != most {
+			t.Errorf("%s: most %t, want %t; lost (-want +got):\n%s", what, got.mostUnusable, most, diff)
 		}
 		if len(q.sets) != woken {
 			t.Errorf("%s: woken %q, want %d", what, q.sets, woken)
@@ -165,25 +165,25 @@ func TestNodeStates(t *testing.T) {
 	at(4 * time.Second)
 	s.NodesListed(takes(map[string]bool{"n2": true, "n4": true, "n5": true}))
 	expect("they come back", 1, false, 2*time.Second)
-	if got := s.troubleOf(nil).mostUntil; !got.Equal(epoch.Add(4 * time.Second)) {
+	if got := s.unusableNodesOf(nil).mostUnusableAt; !got.Equal(epoch.Add(4 * time.Second)) {
 		t.Errorf("most nodes took none until %s", got)
 	}
 	at(4*time.Second + rememberGone)
 	s.NodesListed(takes(map[string]bool{"n2": true}))
 	expect("gone for long", 1, false, -1)
 	s.NodesListed(takes(map[string]bool{}))
-	if _, found := s.lost["n2"]; !found || s.usable != 0 || !s.troubleOf(nil).most {
+	if _, found := s.lost["n2"]; !found || s.usable != 0 || !s.unusableNodesOf(nil).mostUnusable {
 		t.Errorf("without nodes %v are lost, and %d take pods", s.lost, s.usable)
 	}
 	s.NodesUnknown()
 	expect("nothing may be read", 1, false, -1)
 	s.NodesListed(map[string]nodes.State{"n1": {Since: epoch}, "n2": {TakesPods: true}})
-	if got := s.troubleOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(epoch) || !got.noticed.Equal(clk.Now()) {
+	if got := s.unusableNodesOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(epoch) || !got.noticed.Equal(clk.Now()) {
 		t.Errorf("a node that tells since when it takes no pods: %v", got)
 	}
 	s.NodesUnknown()
 	s.NodesListed(map[string]nodes.State{"n1": {Since: clk.Now().Add(time.Hour)}, "n2": {TakesPods: true}})
-	if got := s.troubleOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(clk.Now()) {
+	if got := s.unusableNodesOf([]*v1alpha1.Sandbox{one}).lost[one.UID]; !got.since.Equal(clk.Now()) {
 		t.Errorf("a node whose clock is ahead: %v", got)
 	}
 }

@@ -51,7 +51,7 @@ type observation struct {
 	// refusal is the server's answer to the create of a sandbox, see refusalOf.
 	refusal string
 	// nodes is what of the pool is on nodes that take no pods.
-	nodes nodeTrouble
+	nodes unusableNodes
 }
 
 // delays are why a plan has to wait, and for how long.

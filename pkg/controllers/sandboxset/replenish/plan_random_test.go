@@ -92,7 +92,7 @@ func brokenRule(o *observation, c *poolCounts, p plan) string {
 		node, onLost := o.nodes.lost[sandbox.UID]
 		switch {
 		case p.lost.Has(sandbox.UID):
-			if !onLost || o.nodes.most || o.now.Sub(node.noticed) < replaceAfter || sandbox.CreationTimestamp.Sub(node.since) >= replaceAfter/2 {
+			if !onLost || o.nodes.mostUnusable || o.now.Sub(node.noticed) < replaceAfter || sandbox.CreationTimestamp.Sub(node.since) >= replaceAfter/2 {
 				return "replaces " + sandbox.Name + ", whose node is not lost"
 			}
 		case useOf(sandbox, o.now) != useGarbage && revisionOf(sandbox) == o.revision:
@@ -126,7 +126,7 @@ func randomObservation(r *rand.Rand) *observation {
 		v1alpha1.SandboxFailed, v1alpha1.SandboxRecycling,
 	}
 	one := func(in int) bool { return r.IntN(in) == 0 }
-	o.nodes = nodeTrouble{lost: map[types.UID]lostNode{}, most: one(4)}
+	o.nodes = unusableNodes{lost: map[types.UID]unusableNode{}, mostUnusable: one(4)}
 	for i := range r.IntN(30) {
 		b := starting(fmt.Sprintf("s%02d", i)).phase(phases[r.IntN(len(phases))]).
 			age(time.Duration(r.IntN(5)) * time.Minute).recycled(r.Int32N(3))
@@ -150,7 +150,7 @@ func randomObservation(r *rand.Rand) *observation {
 		}
 		if one(4) {
 			since := epoch.Add(-time.Duration(r.IntN(240)) * time.Second)
-			o.nodes.lost[b.UID] = lostNode{since: since, noticed: since}
+			o.nodes.lost[b.UID] = unusableNode{since: since, noticed: since}
 		}
 		if one(20) {
 			o.creates[b.UID] = current

@@ -54,7 +54,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		// The server refuses such values; trying again would not mend them.
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("SandboxSet %s: %w", req, err))
 	}
-	c.tellProgress(set, p.held)
+	c.sendProgressEvent(set, p.held)
 	finished, err := c.writer.scale(ctx, o, p)
 	if p.create > 0 || len(p.remove) > 0 {
 		counts = o.count(o.revision, now) // with what was done
@@ -127,7 +127,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if o.sandboxes, err = c.caches.pooled(set); err != nil {
 		return nil, err
 	}
-	o.nodes = c.nodes.troubleOf(o.sandboxes)
+	o.nodes = c.nodes.unusableNodesOf(o.sandboxes)
 	o.alike, err = c.alikeRevisions(o)
 	return o, err
 }

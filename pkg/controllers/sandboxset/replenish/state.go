@@ -28,7 +28,7 @@ type setState struct {
 	backoff      backoff
 	shortage     shortage
 	starts       starts
-	trouble      troubleMemory
+	trouble      conditionThrottle
 
 	// held is whether no node takes sandboxes of the pool, as was told.
 	held bool

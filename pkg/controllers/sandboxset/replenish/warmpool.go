@@ -51,7 +51,7 @@ func (o *observation) slow(c *poolCounts) slowStarts {
 	}
 	for _, sandbox := range c.creating {
 		left := notReadySince(sandbox).Add(progressDeadline).Sub(o.now)
-		switch reason, _, known := troubleOf(sandbox); {
+		switch reason, _, known := whyNotAvailable(sandbox); {
 		case left > 0:
 			s.next = earlier(s.next, left)
 		case v1alpha1.IsGated(sandbox), known && slices.Contains(withoutNode, reason):
@@ -149,9 +149,9 @@ func (s *setState) noteCompared(pair [2]string, same bool) {
 	s.compared[pair] = same
 }
 
-// tellProgress sends an event when slow sandboxes of a warm pool begin to be kept because they have
+// sendProgressEvent sends an event when slow sandboxes of a warm pool begin to be kept because they have
 // no node, and another one when that is over.
-func (c *Controller) tellProgress(set *v1alpha1.SandboxSet, held int) {
+func (c *Controller) sendProgressEvent(set *v1alpha1.SandboxSet, held int) {
 	var was bool
 	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) { was, s.held = s.held, held > 0 })
 	switch {

@@ -129,9 +129,8 @@ func (w *writer) create(ctx context.Context, o *observation, n int, width func()
 // claim that has taken one meanwhile has given it a newer resourceVersion; then
 // the server refuses, and that is well.
 //
-// Claims go on meanwhile. A roll-out, or the replacement of what is on lost nodes, that has
-// reached the floor with what they took leaves the rest to the next reconcile; it counts as
-// removed here.
+// Claims may take sandboxes meanwhile. If a roll-out, or a replacement because of nodes, reaches
+// the floor, the rest is left to the next reconcile and counts as removed.
 func (w *writer) remove(ctx context.Context, o *observation, p plan, width func() int) (int, error) {
 	key := client.ObjectKeyFromObject(o.set)
 	spare, err := w.spare(o, p)
