@@ -161,7 +161,7 @@ func TestColdNameWakes(t *testing.T) {
 	if p := d.planned(next); len(p.Made) != 1 {
 		t.Errorf("made are %d", len(p.Made))
 	}
-	u.claimIs(ended(u.latest()))
+	u.setClaim(ended(u.latest()))
 	d.worker.known.forget(u, next.state.Claim.UID)
 	if n := len(d.worker.known.byName); n > 0 {
 		t.Errorf("%d names are left behind", n)

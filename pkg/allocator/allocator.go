@@ -273,7 +273,7 @@ func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.Sa
 			all, _ := p.Sandboxes()
 			u.wrote(view{}, stored, all)
 		} else {
-			u.claimIs(stored) // found out by reading: what it holds has to be read, too
+			u.setClaim(stored) // found out by reading: what it holds has to be read, too
 		}
 		u.planned(&t.state, p)
 		u.work.wrote(p, now)

@@ -101,7 +101,7 @@ func TestClaimsByNamespace(t *testing.T) {
 		t.Errorf("%d of 6 claims are known", len(all))
 	}
 	for uid, u := range all {
-		u.claimIs(claimAt(uid, 6, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = u.key.Namespace }))
+		u.setClaim(claimAt(uid, 6, completed, func(c *v1alpha1.SandboxClaim) { c.Namespace = u.key.Namespace }))
 		known.forget(u, uid)
 	}
 	for i := range known.namespaces.shards {
@@ -171,9 +171,9 @@ func TestSetsOfOneNamespaceAreCompared(t *testing.T) {
 	}
 }
 
-// TestFiguresOfWhatIsMine checks that metrics count the claims that this server works on, as of
+// TestClaimMetrics checks that metrics count the claims that this server works on, as of
 // their last turns.
-func TestFiguresOfWhatIsMine(t *testing.T) {
+func TestClaimMetrics(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	expect := func(what string, claims, sandboxes int) {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestFiguresOfWhatIsMine(t *testing.T) {
 	expect("before its first turn", 0, 0)
 	d.prefers(prefersNone)
 	turn()
-	expect("another server works at it", 0, 0)
+	expect("another server works on it", 0, 0)
 	d.clock.Step(handOverAfter + d.worker.syncWindow)
 	d.prefers(prefersAll)
 	turn()

@@ -12,15 +12,15 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// TestClocksOfOtherServers checks when this server begins to work on a claim with a claimTimeout
+// TestStartWithOtherClocks checks when this server begins to work on a claim with a claimTimeout
 // of a minute, and when it ends the claim, if the server that created it is gone and had
 // another clock.
-func TestClocksOfOtherServers(t *testing.T) {
+func TestStartWithOtherClocks(t *testing.T) {
 	const second = time.Second
 	for name, tc := range map[string]struct {
 		ahead  time.Duration // of its clock
 		listed bool
-		// works is after what time this server works at it, and ends after what time it ends.
+		// works is after what time this server works on it, and ends after what time it ends.
 		works, ends time.Duration
 	}{
 		"the same clock":                 {0, false, 25 * second, 60 * second},
@@ -64,7 +64,7 @@ func TestClocksOfOtherServers(t *testing.T) {
 				d.clock.Step(second)
 			}
 			if works != tc.works || at != tc.ends {
-				t.Errorf("works at it after %s and ends it after %s, want %s and %s", works, at, tc.works, tc.ends)
+				t.Errorf("works on it after %s and ends it after %s, want %s and %s", works, at, tc.works, tc.ends)
 			}
 		})
 	}
@@ -112,15 +112,15 @@ func TestStartOfAClaim(t *testing.T) {
 	}
 }
 
-// TestReopenedClaimsAreWorkedAtAtOnce checks that a claim that another server has reopened is
+// TestReopenedClaimIsNotNew checks that a claim that another server has reopened is
 // not treated as a new claim.
-func TestReopenedClaimsAreWorkedAtAtOnce(t *testing.T) {
+func TestReopenedClaimIsNotNew(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	d.prefers(prefersAll)
 	claim := d.stored(ofWarmPool("a"))
 	claim.CreationTimestamp.Time = d.clock.Now().Add(-time.Hour)
 	d.Feeds().ClaimChanged(claim)
 	if u := d.worker.known.of(claim.UID); !d.worker.isMine(claim.UID, u) {
-		t.Errorf("works at it after %s", d.worker.creatorWorksUntil(u).Sub(d.clock.Now()))
+		t.Errorf("works on it after %s", d.worker.creatorWorksUntil(u).Sub(d.clock.Now()))
 	}
 }

@@ -109,11 +109,11 @@ func TestUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestWrittenBeforeItIsFoundOut: a transaction that etcd did not answer, and that was written, is
+// TestCommitWithoutAnswerKeepsRevision: a transaction that etcd did not answer, and that was written, is
 // recorded at its own revision, also if the claim has been changed since. With the newer revision
 // of the claim the index would wait for an event that never comes, and would miss the sandbox if
 // it became available again before that revision.
-func TestWrittenBeforeItIsFoundOut(t *testing.T) {
+func TestCommitWithoutAnswerKeepsRevision(t *testing.T) {
 	set := setOf("a", "py")
 	d := newDesk(t, set)
 	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)

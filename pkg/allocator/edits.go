@@ -80,8 +80,8 @@ func (e *edits) run(ctx context.Context) {
 	running.Wait()
 }
 
-// claimIs takes in the state of a claim.
-func (e *edits) claimIs(claim *v1alpha1.SandboxClaim) {
+// observeClaim takes in the state of a claim.
+func (e *edits) observeClaim(claim *v1alpha1.SandboxClaim) {
 	e.mu.Lock()
 	defer e.mu.Unlock() // so that it is not forgotten meanwhile
 	known := e.byUID[claim.UID]
@@ -280,13 +280,13 @@ func (e *edits) observe(ctx context.Context, known *edited, claim *v1alpha1.Sand
 	return nil
 }
 
-// isMine reports whether this server works at a claim.
+// isMine reports whether this server works on a claim.
 func (e *edits) isMine(uid types.UID) bool {
 	prefers := e.prefers.Load()
 	return prefers == nil || *prefers == nil || (*prefers)("", string(uid))
 }
 
-// forget ends the work at a claim, unless there is news of it.
+// forget ends the work on a claim, unless there is news of it.
 func (e *edits) forget(uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,10 +15,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// Feeds take in the events of the watches of the four kinds, and of nodes. The methods of one kind
-// are called from one goroutine, in the order of its watch; none of the objects is
-// changed. A ...Listed method begins a new picture of all objects of its kind, as of
-// resourceVersion: what is not in it is gone.
+// Feeds receives the events of the watches of the four kinds, and of nodes. Methods of one kind are
+// called from one goroutine, in order, and must not change the objects. A ...Listed method replaces
+// all objects of its kind as of resourceVersion.
 type Feeds struct {
 	stock *stock
 	known *unfinishedClaims
@@ -52,7 +51,7 @@ func (f *Feeds) ClaimChanged(claim *v1alpha1.SandboxClaim) { f.observeClaim(clai
 // false for an item of a list.
 func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	u := f.known.of(claim.UID)
-	isNews := u == nil || u.claimIs(claim)
+	isNews := u == nil || u.setClaim(claim)
 	switch {
 	case isNews && claims.Unfinished(claim) && f.known.of(claim.UID) == nil: // or no more
 		if isEvent && !plan.WasReopened(claim) {
@@ -63,8 +62,8 @@ func (f *Feeds) observeClaim(claim *v1alpha1.SandboxClaim, isEvent bool) {
 	case isNews && u != nil:
 		f.known.turns.Add(claim.UID)
 	}
-	f.edits.claimIs(claim)
-	f.healer.claimIs(claim)
+	f.edits.observeClaim(claim)
+	f.healer.observeClaim(claim)
 }
 
 // ClaimDeleted takes in that a claim is gone.

@@ -86,10 +86,10 @@ func (h *healer) sandboxIsGone(sb *v1alpha1.Sandbox) {
 	}
 }
 
-// claimIs takes in the state of a claim. One that says that its sandbox is missing is
+// observeClaim takes in the state of a claim. One that says that its sandbox is missing is
 // looked at: the controller that follows sandboxes has seen what no watch of this server
 // tells, such as a sandbox that is another's.
-func (h *healer) claimIs(claim *v1alpha1.SandboxClaim) {
+func (h *healer) observeClaim(claim *v1alpha1.SandboxClaim) {
 	if claims.SaysMissing(claim) && plan.Heals(claim, h.clock.Now()) {
 		h.look(claim.UID, lookedAt{NamespacedName: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
 	}

@@ -195,12 +195,12 @@ func TestClaimIsOpenedAgainWhileItIsForgotten(t *testing.T) {
 		claim.Status.Phase, claim.ResourceVersion = phase, "99"
 		d.worker.known.adopt(claim)
 		u := d.worker.known.of(uid)
-		u.claimIs(claim)
+		u.setClaim(claim)
 		d.worker.known.forget(u, uid)
 		if now := d.worker.known.of(uid); (now != nil) != stays {
 			t.Errorf("%s: is it known: %t", phase, now != nil)
 		} else if now != nil {
-			now.claimIs(ended(claim))
+			now.setClaim(ended(claim))
 			d.worker.known.forget(now, uid)
 		}
 	}

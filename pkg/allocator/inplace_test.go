@@ -93,9 +93,9 @@ func TestBoundInPlace(t *testing.T) {
 	}
 }
 
-// TestImageIsInThePool: a claim that asks for the image that the pool runs already gets all its
+// TestNoImageTrialIfPoolRunsImage: a claim that asks for the image that the pool runs already gets all its
 // sandboxes at the same time, and they count. Another image is tried on one of them.
-func TestImageIsInThePool(t *testing.T) {
+func TestNoImageTrialIfPoolRunsImage(t *testing.T) {
 	for image, want := range map[string]int{"one": 3, "two": 1} {
 		change := inPlaceOf(3, image, "")
 		first := withOwn(t, "x", "y", "z")

@@ -134,7 +134,7 @@ func TestRuntimeThatStartedAnew(t *testing.T) {
 	}
 }
 
-// TestWhoHasMarkedGoesOn: the server whose mark is on a sandbox works at its claim, also
+// TestWhoHasMarkedGoesOn: the server whose mark is on a sandbox works on its claim, also
 // while it has no call in hand: nobody else mounts the volumes.
 func TestWhoHasMarkedGoesOn(t *testing.T) {
 	r := newRuntimes(t, 0, succeeds)

@@ -43,7 +43,7 @@ func noSetUp(context.Context, *v1alpha1.SandboxClaim, *v1alpha1.Sandbox) error {
 // setups are the runtimes that this server sets up for one claim: in memory, until a
 // transaction has what came of it. All of it can be lost.
 type setups struct {
-	// nonce tells this work at the claim from any other, also of this server.
+	// nonce tells this work on the claim from any other, also of this server.
 	nonce string
 
 	mu sync.Mutex
@@ -315,5 +315,5 @@ type peers struct {
 	servers []string
 }
 
-// mark is the AnnotationMounting of this server's work at a claim.
+// mark is the AnnotationMounting of this server's work on a claim.
 func (p *peers) mark(s *setups) string { return p.self + "/" + s.nonce }

@@ -74,7 +74,7 @@ type outlook struct {
 	stuck, hopeless bool
 }
 
-// work is what a server remembers of its own work at a claim. All of it can be lost.
+// work is what a server remembers of its own work on a claim. All of it can be lost.
 type work struct {
 	hand
 	// wroteAt is when the claim was last written.
@@ -129,8 +129,8 @@ func (w *work) wrote(p *plan.Plan, now time.Time) {
 	}
 }
 
-// claimIs takes in the state of the claim, and reports whether that is news.
-func (u *unfinished) claimIs(claim *v1alpha1.SandboxClaim) bool {
+// setClaim sets the state of the claim, and reports whether it is newer than the known one.
+func (u *unfinished) setClaim(claim *v1alpha1.SandboxClaim) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.claim != nil && version(claim) <= version(u.claim) {
@@ -420,7 +420,7 @@ func (c *unfinishedClaims) toWorkAt(uid types.UID) *unfinished {
 	return nil
 }
 
-// forget ends the work at a claim, and takes it up anew if there is news that it was opened
+// forget ends the work on a claim, and takes it up anew if there is news that it was opened
 // again meanwhile.
 func (c *unfinishedClaims) forget(u *unfinished, uid types.UID) {
 	u.work.letGo(c.queue)

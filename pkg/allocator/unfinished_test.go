@@ -51,40 +51,40 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 		held     []string // and at which resourceVersion, and whether it is gone
 		complete bool
 	}{
-		"the watch tells of it": {func(u *unfinished) { u.claimIs(claimAt("u", 5)) }, "5", nil, false},
+		"the watch tells of it": {func(u *unfinished) { u.setClaim(claimAt("u", 5)) }, "5", nil, false},
 		"this server wrote it": {func(u *unfinished) {
 			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "b", 5), heldAt("u", "a", 5)})
 		}, "5", []string{"a@5", "b@5"}, true},
 		"the watch tells of that later": {func(u *unfinished) {
 			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
-			u.claimIs(claimAt("u", 5))
+			u.setClaim(claimAt("u", 5))
 			u.sandboxIs(heldAt("u", "a", 5))
 		}, "5", []string{"a@5"}, true},
 		"the watch tells of it before the answer": {func(u *unfinished) {
-			u.claimIs(claimAt("u", 5))
+			u.setClaim(claimAt("u", 5))
 			u.sandboxIs(heldAt("u", "a", 5))
 			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "5", []string{"a@5"}, true},
 		"another writes it then": {func(u *unfinished) {
 			u.wrote(u.look(), claimAt("u", 5), nil)
-			u.claimIs(claimAt("u", 6))
+			u.setClaim(claimAt("u", 6))
 		}, "6", nil, false},
 		"another has written it before the answer": {func(u *unfinished) {
-			u.claimIs(claimAt("u", 6))
+			u.setClaim(claimAt("u", 6))
 			u.wrote(u.look(), claimAt("u", 5), []*v1alpha1.Sandbox{heldAt("u", "a", 5)})
 		}, "6", []string{"a@5"}, false},
 		"old news": {func(u *unfinished) {
 			u.wrote(u.look(), claimAt("u", 5), nil)
-			u.claimIs(claimAt("u", 4))
+			u.setClaim(claimAt("u", 4))
 		}, "5", nil, true},
 		"it is read": {func(u *unfinished) {
-			u.claimIs(claimAt("u", 5))
+			u.setClaim(claimAt("u", 5))
 			u.listed(u.look(), []*v1alpha1.Sandbox{heldAt("u", "a", 3)})
 		}, "5", []string{"a@3"}, true},
 		"it changes while it is read": {func(u *unfinished) {
-			u.claimIs(claimAt("u", 5))
+			u.setClaim(claimAt("u", 5))
 			of := u.look()
-			u.claimIs(claimAt("u", 6))
+			u.setClaim(claimAt("u", 6))
 			u.listed(of, nil)
 		}, "6", nil, false},
 		"a list is newer than the watch": {func(u *unfinished) {
@@ -106,7 +106,7 @@ func TestWhatIsKnownOfAClaim(t *testing.T) {
 			u.sandboxIs(again)
 		}, "5", []string{"a@8"}, true},
 		"a list of the watch comes while it is read": {func(u *unfinished) {
-			u.claimIs(claimAt("u", 5))
+			u.setClaim(claimAt("u", 5))
 			of := u.look()
 			u.incomplete()
 			u.listed(of, nil)
@@ -155,7 +155,7 @@ func TestClaimsListed(t *testing.T) {
 	}
 	known.open(t.Context(), claimNamed("opened"), d.clock.Now())
 	ended := known.open(t.Context(), claimNamed("ended"), d.clock.Now())
-	ended.claimIs(claimAt("ended", 5))
+	ended.setClaim(claimAt("ended", 5))
 	d.woken()
 	d.Feeds().ClaimsListed([]*v1alpha1.SandboxClaim{
 		claimAt("there", 5), claimAt("another", 9), claimAt("done", 9, completed),
@@ -348,7 +348,7 @@ func TestWhatMayHelp(t *testing.T) {
 	if u.mayBeHelped(setOf("pool", "")) {
 		t.Error("helps one of which nothing is known")
 	}
-	u.claimIs(claimAt("u", 5))
+	u.setClaim(claimAt("u", 5))
 	tests := map[string]struct {
 		sets    []*v1alpha1.SandboxSet
 		want    bool

@@ -27,7 +27,7 @@ import (
 
 const (
 	// handOverAfter is how much longer than the sync window the server that created a
-	// claim works at it. Then the one does that all agree on.
+	// claim works on it. Then the one does that all agree on.
 	handOverAfter = 5 * time.Second
 	// workers is how many claims a server works at at the same time. Most of them wait,
 	// for etcd or for admission, and must not keep others from their turn.
@@ -39,7 +39,7 @@ const (
 // worker brings claims to their end that are not finished in their create call: also
 // after a restart, also those of servers that are gone. It is level-triggered: a turn
 // of a claim looks at what is known of it, writes what can be written, and says when to
-// look again; news only begin a turn. One server works at a claim at a time, and a
+// look again; news only begin a turn. One server works on a claim at a time, and a
 // transaction compares the claim's revision, so that two at one claim cost a retry.
 type worker struct {
 	*planner
@@ -130,7 +130,7 @@ func (w *worker) background(f func(context.Context)) bool {
 	return true
 }
 
-// isMine reports whether this server works at a claim. The one that created it does,
+// isMine reports whether this server works on a claim. The one that created it does,
 // for as long as that may be answered and a little longer, and then the one that all
 // agree on. One that has set up runtimes for it, or is about it, goes on until that is
 // written.
@@ -149,7 +149,7 @@ func (w *worker) isMine(uid types.UID, u *unfinished) bool {
 }
 
 // hasMarked reports whether a sandbox that the claim holds is marked as one into which
-// this work at the claim mounts volumes. Nobody else does then.
+// this work on the claim mounts volumes. Nobody else does then.
 func (w *worker) hasMarked(u *unfinished) bool {
 	peers, claim := w.peers.Load(), u.latest()
 	if peers == nil || claim == nil || !claims.Mounts(claim) {
@@ -387,7 +387,7 @@ func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
 		case stored == nil || stored.UID != uid:
 			u.claimIsGone()
 			w.committer.queue.Leave(u.waiter)
-		case !u.claimIs(stored) || claims.Unfinished(stored):
+		case !u.setClaim(stored) || claims.Unfinished(stored):
 			continue
 		default:
 			w.committer.queue.Served(u.waiter, int(stored.Status.ClaimedReplicas))
@@ -397,7 +397,7 @@ func (w *worker) confirm(ctx context.Context, sources []queue.Source) error {
 	return nil
 }
 
-// abandon ends the work at a claim that is gone: bound sandboxes stay with their
+// abandon ends the work on a claim that is gone: bound sandboxes stay with their
 // users, but what was only being made for the claim is let go.
 func (w *worker) abandon(ctx context.Context, uid types.UID, u *unfinished, seen view) error {
 	u.work.letGo(w.committer.queue)

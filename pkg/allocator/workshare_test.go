@@ -128,9 +128,9 @@ func TestPutOffTurnsAtRandom(t *testing.T) {
 	}
 }
 
-// TestTurnsOfWhatIsGonePassOn checks for each workShare that a claim that was put off, and that is
+// TestDeletedClaimPassesTurnOn checks for each workShare that a claim that was put off, and that is
 // gone when it is woken, leaves its turn to another claim.
-func TestTurnsOfWhatIsGonePassOn(t *testing.T) {
+func TestDeletedClaimPassesTurnOn(t *testing.T) {
 	d := newDesk(t)
 	for name, of := range map[string]struct {
 		share **workShare

@@ -34,13 +34,14 @@ func (es *entries) upsert(c Candidate) bool {
 		e.news = &news{candidate: c}
 		return false
 	default:
-		es.become(e, c)
+		es.setCandidate(e, c)
 		return es.pools.enqueue(e, false)
 	}
 }
 
-// become takes in what a sandbox is now, and which queue it is in stays as it is.
-func (es *entries) become(e *entry, c Candidate) {
+// setCandidate replaces the candidate of an entry and updates the index by node. It does not move
+// the entry to another queue.
+func (es *entries) setCandidate(e *entry, c Candidate) {
 	if c.Node == e.Node {
 		e.Candidate = c
 		return
@@ -61,13 +62,13 @@ func (es *entries) forget(e *entry) {
 func (es *entries) update(e *entry, c Candidate) bool {
 	was := e.Pool
 	if c.Pool == was && c.Revision == e.Revision {
-		es.become(e, c)
+		es.setCandidate(e, c)
 		es.pools.move(e)
 		return false
 	}
 	could := es.pools.dequeue(e)
 	es.pools.dropIfEmpty(was)
-	es.become(e, c)
+	es.setCandidate(e, c)
 	can := es.pools.enqueue(e, false)
 	return can && (!could || c.Pool != was)
 }
@@ -114,7 +115,7 @@ func (es *entries) spend(c Candidate, resourceVersion uint64) {
 	case n.gone:
 		es.forget(e)
 	case n.candidate.ResourceVersion > e.ResourceVersion:
-		es.become(e, n.candidate)
+		es.setCandidate(e, n.candidate)
 		es.pools.enqueue(e, false)
 	}
 }
@@ -132,7 +133,7 @@ func (es *entries) release(c Candidate) {
 	case n != nil && n.gone:
 		es.forget(e)
 	case n != nil:
-		es.become(e, n.candidate)
+		es.setCandidate(e, n.candidate)
 		fallthrough
 	default:
 		es.pools.enqueue(e, true)

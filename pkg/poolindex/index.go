@@ -145,8 +145,8 @@ func (x *Index) take(p Pool, n int, avoided bool) []Candidate {
 // PeekRegular returns what TakeRegular would return, and takes nothing.
 func (x *Index) PeekRegular(p Pool, n int) []Candidate { return x.peek(p, n, false) }
 
-// PeekAvoided returns what Take would return beyond the regular sandboxes, if it were
-// asked for n more than those, and takes nothing.
+// PeekAvoided returns up to n sandboxes on nodes that take no pods, in the order of Take, and takes
+// none.
 func (x *Index) PeekAvoided(p Pool, n int) []Candidate { return x.peek(p, n, true) }
 
 func (x *Index) peek(p Pool, n int, avoided bool) []Candidate {

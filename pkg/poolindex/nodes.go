@@ -8,7 +8,7 @@ package poolindex
 // when its pool has no others. That is advice: a sandbox that has stopped is not
 // available, whatever its node.
 //
-// Claims pay nothing for it: a sandbox changes nodes here only when the feed says so.
+// Claims do not update this index; only events do.
 type nodes struct {
 	// takePods is nil until nodes are listed. Until then no sandbox is avoided, and on is
 	// empty.

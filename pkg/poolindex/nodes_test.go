@@ -80,9 +80,9 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestNodesWhileTheyMove: what comes and goes between two batches of sandboxes that change
+// TestMoveDuringTakes: what comes and goes between two batches of sandboxes that change
 // places is where it belongs at the end.
-func TestNodesWhileTheyMove(t *testing.T) {
+func TestMoveDuringTakes(t *testing.T) {
 	const n = 10 * moveBatch
 	x := New()
 	x.SetNodes(map[string]bool{"n1": true, "n2": true})

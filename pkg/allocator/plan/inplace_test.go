@@ -191,9 +191,9 @@ func TestImageIsTried(t *testing.T) {
 	}
 }
 
-// TestImageIsThere: a claim whose image the first candidate runs already gets the others at the
+// TestNoImageTrial: a claim whose image the first candidate runs already gets the others at the
 // same time.
-func TestImageIsThere(t *testing.T) {
+func TestNoImageTrial(t *testing.T) {
 	runs := Candidate{Template: podTemplateWith("two")}
 	tests := map[string]struct {
 		claim []change

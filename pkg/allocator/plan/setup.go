@@ -17,18 +17,18 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// Setting up the runtime comes after all steps: the server that works at the claim calls
+// Setting up the runtime comes after all steps: the server that works on the claim calls
 // the agent-runtime of a sandbox that is ready, for the claim's envVars, the access token
 // and the volumes to mount. How that went is in the memory of this server alone until a
 // transaction counts the sandbox, or lets it go; so a sandbox that counts was set up, and
-// one that is starting is set up again by whoever works at the claim next. Mounts are
+// one that is starting is set up again by whoever works on the claim next. Mounts are
 // different, because they must not run twice: see AnnotationMounting.
 
 // Setups is what a server knows of the agent-runtimes that it sets up for a claim.
 type Setups struct {
 	// Results are how that ended, by the UIDs of the sandboxes.
 	Results map[types.UID]SetupResult
-	// Mounting is the AnnotationMounting of this server's work at the claim. No volumes
+	// Mounting is the AnnotationMounting of this server's work on the claim. No volumes
 	// are mounted while it is "".
 	Mounting string
 	// Servers are the names of the servers that live; nil where that is not known.

@@ -163,10 +163,9 @@ type RefusedError struct {
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
 
-// readyBy is when a sandbox that a claim holds has failed if it is not ready. The
-// time at which it became the claim's is known to the second, so there is one more.
-// Time behind a scheduling gate does not count. (A sandbox that is behind one now has until the
-// deadline of the claim: the callers check IsGated.)
+// readyBy returns the time at which a sandbox that is not ready has failed. One second is added
+// because boundAt has a precision of one second. Time behind a scheduling gate does not count;
+// callers check IsGated first.
 func readyBy(claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) time.Time {
 	since := boundAt(sb)
 	if removed := v1alpha1.GatesRemovedAt(sb); removed.After(since) {

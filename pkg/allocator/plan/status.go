@@ -76,7 +76,7 @@ func explain(claim *v1alpha1.SandboxClaim, broken error) {
 }
 
 // SaysNoneAreMade reports whether the claim, as stored, says that no fresh sandboxes are
-// made for what it lacks. It is how servers that do not work at a claim know.
+// made for what it lacks. It is how servers that do not work on a claim know.
 func SaysNoneAreMade(claim *v1alpha1.SandboxClaim) bool {
 	return strings.Contains(claim.Status.Message, claims.NoneAreMade)
 }

@@ -79,7 +79,7 @@ func (h *hall) wait(w *Waiter, wants Wants, served int) {
 }
 
 // addDemand adds the need of a waiter to the demand of the lines of these pools, or subtracts
-// it if sign is -1. A waiter whose claim another server works on is in no demand.
+// it if sign is -1. A waiter whose claim another server works on is not counted.
 func (h *hall) addDemand(w *Waiter, pools []poolindex.Pool, sign int) {
 	if w.watched {
 		return

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestWhoDoesNotTakeBlocksNone: the server that works at a claim may be gone.
+// TestWhoDoesNotTakeBlocksNone: the server that works on a claim may be gone.
 func TestWhoDoesNotTakeBlocksNone(t *testing.T) {
 	b := newBench(t)
 	pool := from("pool")
