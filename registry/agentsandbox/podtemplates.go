@@ -29,18 +29,16 @@ import (
 // podTemplates shows sandboxes with the pod templates that they refer to.
 type podTemplates struct {
 	cache *podtemplate.Cache
-	// one finds what one sandbox refers to.
-	one podtemplate.Lookup
-	// many finds what those of a list or a watch refer to, without a read of the store for
-	// each: some of them may refer to nothing, and others read them.
-	many podtemplate.Lookup
+	// lookup reads the store if the cache has no template; it is for single sandboxes.
+	// cachedLookup only reads the cache; it is for lists and watches.
+	lookup, cachedLookup podtemplate.Lookup
 	// events are sandboxes as watches have shown them.
-	events *shownEvents
+	events *cachingSandboxes
 }
 
-func newPodTemplates(one, many podtemplate.Lookup) *podTemplates {
+func newPodTemplates(lookup, cachedLookup podtemplate.Lookup) *podTemplates {
 	return &podTemplates{
-		cache: podtemplate.NewCache(), one: sandboxTemplatesOnly{one}, many: sandboxTemplatesOnly{many}, events: newShownEvents(),
+		cache: podtemplate.NewCache(), lookup: sandboxTemplatesOnly{lookup}, cachedLookup: sandboxTemplatesOnly{cachedLookup}, events: newCachingSandboxes(),
 	}
 }
 
@@ -86,7 +84,7 @@ func (p *podTemplates) shown(ctx context.Context, sandbox *v1alpha1.Sandbox) *v1
 	if !refers(sandbox) {
 		return sandbox
 	}
-	return with(sandbox, p.of(ctx, sandbox, p.one))
+	return with(sandbox, p.of(ctx, sandbox, p.lookup))
 }
 
 // with returns a sandbox with a template, which shares all else.
@@ -115,7 +113,7 @@ func (p *podTemplates) show(ctx context.Context, answer runtime.Object) runtime.
 			key := podTemplateKey{sandbox.Namespace, sandbox.Labels[v1alpha1.LabelTemplateHash], *sandbox.Spec.TemplateRef}
 			template, ok := known[key]
 			if !ok {
-				template = p.of(ctx, sandbox, p.many)
+				template = p.of(ctx, sandbox, p.cachedLookup)
 				known[key] = template
 			}
 			sandbox.Spec.Template = template
@@ -143,7 +141,7 @@ func (p *podTemplates) showEvents(ctx context.Context, events watch.Interface) w
 			obj = cached.GetObject()
 		}
 		if sandbox, ok := obj.(*v1alpha1.Sandbox); ok && refers(sandbox) {
-			if template := p.of(ctx, sandbox, p.many); template != nil {
+			if template := p.of(ctx, sandbox, p.cachedLookup); template != nil {
 				event.Object = p.events.get(event.Type, sandbox, template)
 			}
 		}

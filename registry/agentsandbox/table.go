@@ -55,14 +55,14 @@ func newWarmPoolTable(c clock.PassiveClock) rest.TableConvertor {
 		base.IntegerColumn("Ready", "How many sandboxes can be claimed now.", func(set row) int32 { return set.Status.AvailableReplicas }),
 		base.IntegerColumn("Desired", "How many sandboxes are wanted.", func(set row) int32 { return ptr.Deref(set.Spec.Replicas, 0) }),
 		base.AgeColumn[row](),
-		base.Wide(base.StringColumn("Reason", "Reason of TemplateResolved or Available, if it is False.", func(set row) string { return poolTrouble(set).Reason })),
-		base.Wide(base.StringColumn("Message", "Message of that condition.", func(set row) string { return poolTrouble(set).Message })),
+		base.Wide(base.StringColumn("Reason", "Reason of TemplateResolved or Available, if it is False.", func(set row) string { return falseCondition(set).Reason })),
+		base.Wide(base.StringColumn("Message", "Message of that condition.", func(set row) string { return falseCondition(set).Message })),
 	)
 }
 
-// poolTrouble returns the reason and message of TemplateResolved if it is False, else those of
+// falseCondition returns the reason and message of TemplateResolved if it is False, else those of
 // Available if that is False.
-func poolTrouble(set *v1alpha1.SandboxSet) metav1.Condition {
+func falseCondition(set *v1alpha1.SandboxSet) metav1.Condition {
 	for _, kind := range []string{v1alpha1.SetConditionTemplateResolved, v1alpha1.SetConditionAvailable} {
 		if is := meta.FindStatusCondition(set.Status.Conditions, kind); is != nil && is.Status == metav1.ConditionFalse {
 			return metav1.Condition{Reason: is.Reason, Message: base.OrNone(is.Message)}

@@ -84,9 +84,9 @@ func TestWatchesShareEncodings(t *testing.T) {
 	}
 }
 
-// TestDeletedForASelector: a watch whose selector a sandbox no longer matches sends the state from
+// TestDeletedEventOfSelectorWatch: a watch whose selector a sandbox no longer matches sends the state from
 // before that with the same resourceVersion as the state that others send.
-func TestDeletedForASelector(t *testing.T) {
+func TestDeletedEventOfSelectorWatch(t *testing.T) {
 	t.Parallel()
 	templates := newPodTemplates(&countingLookup{}, &countingLookup{template: knownTemplate()})
 	before, after := referring("a", "known"), referring("a", "known")
@@ -107,7 +107,7 @@ func TestDeletedForASelector(t *testing.T) {
 // grow with what is watched.
 func TestShownEventsAreBounded(t *testing.T) {
 	t.Parallel()
-	events := newShownEvents()
+	events := newCachingSandboxes()
 	template := knownTemplate().Spec.Template
 	long := []byte(strings.Repeat("x", shownBytes/3))
 	for i := range 2 * shownStates {

@@ -25,20 +25,20 @@ const (
 	shownBytes = 512 << 10
 )
 
-// shownEvents are the sandboxes that watches have shown last. A pod template has up to
+// cachingSandboxes are the sandboxes that watches have sent last. A pod template has up to
 // 256 KiB, so each state of a sandbox is encoded once for all watches, as the watch cache
 // does with what is stored.
-type shownEvents struct {
+type cachingSandboxes struct {
 	mu     sync.Mutex
-	states *lru.Cache // of *shownEvent, by shownKey
+	states *lru.Cache // of *cachingSandbox, by cachingKey
 }
 
-func newShownEvents() *shownEvents { return &shownEvents{states: lru.New(shownStates)} }
+func newCachingSandboxes() *cachingSandboxes { return &cachingSandboxes{states: lru.New(shownStates)} }
 
-// shownKey is a state of a sandbox, and a state of the template that it is shown with. If a
+// cachingKey is a state of a sandbox, and a state of the template that it is shown with. If a
 // sandbox no longer matches the selector of a watch, the watch sends the state from before that
 // with the new resourceVersion, as deleted.
-type shownKey struct {
+type cachingKey struct {
 	uid      types.UID
 	version  string
 	deleted  bool
@@ -46,20 +46,20 @@ type shownKey struct {
 }
 
 // get returns the sandbox of an event with a template, to be sent by any number of watches.
-func (e *shownEvents) get(event watch.EventType, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension) *shownEvent {
-	key := shownKey{sandbox.UID, sandbox.ResourceVersion, event == watch.Deleted, template}
+func (e *cachingSandboxes) get(event watch.EventType, sandbox *v1alpha1.Sandbox, template *runtime.RawExtension) *cachingSandbox {
+	key := cachingKey{sandbox.UID, sandbox.ResourceVersion, event == watch.Deleted, template}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if known, ok := e.states.Get(key); ok {
-		return known.(*shownEvent)
+		return known.(*cachingSandbox)
 	}
-	shown := &shownEvent{sandbox: with(sandbox, template), texts: map[runtime.Identifier][]byte{}}
+	shown := &cachingSandbox{sandbox: with(sandbox, template), texts: map[runtime.Identifier][]byte{}}
 	e.states.Add(key, shown)
 	return shown
 }
 
-// shownEvent is a sandbox that remembers its encodings.
-type shownEvent struct {
+// cachingSandbox is a sandbox that caches its encodings.
+type cachingSandbox struct {
 	sandbox *v1alpha1.Sandbox // never changed
 
 	mu    sync.Mutex
@@ -67,22 +67,22 @@ type shownEvent struct {
 	bytes int
 }
 
-var _ runtime.CacheableObject = &shownEvent{}
+var _ runtime.CacheableObject = &cachingSandbox{}
 
 // GetObject implements runtime.CacheableObject. Encoders set the kind of what they are given.
-func (e *shownEvent) GetObject() runtime.Object {
+func (e *cachingSandbox) GetObject() runtime.Object {
 	shown := *e.sandbox
 	return &shown
 }
 
 // GetObjectKind implements runtime.Object.
-func (e *shownEvent) GetObjectKind() schema.ObjectKind { return e.GetObject().GetObjectKind() }
+func (e *cachingSandbox) GetObjectKind() schema.ObjectKind { return e.GetObject().GetObjectKind() }
 
 // DeepCopyObject implements runtime.Object.
-func (e *shownEvent) DeepCopyObject() runtime.Object { return e.sandbox.DeepCopy() }
+func (e *cachingSandbox) DeepCopyObject() runtime.Object { return e.sandbox.DeepCopy() }
 
 // CacheEncode implements runtime.CacheableObject.
-func (e *shownEvent) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+func (e *cachingSandbox) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	text, err := e.encoded(id, encode)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (e *shownEvent) CacheEncode(id runtime.Identifier, encode func(runtime.Obje
 	return err
 }
 
-func (e *shownEvent) encoded(id runtime.Identifier, encode func(runtime.Object, io.Writer) error) ([]byte, error) {
+func (e *cachingSandbox) encoded(id runtime.Identifier, encode func(runtime.Object, io.Writer) error) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if text, ok := e.texts[id]; ok {
