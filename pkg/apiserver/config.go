@@ -160,7 +160,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		})
 		handler = withStrictClaims(handler)
 		handler = withRuntimeAccess(handler)
-		handler = withConversions(handler)
+		handler = withoutPodTemplatesInTables(handler)
 		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})

@@ -15,17 +15,16 @@ import (
 	"github.com/sandlot-io/sandlot/registry/agentsandbox"
 )
 
-// withConversions leaves the pod templates of members out of what becomes a Table or
-// metadata: neither shows them, and a Table that includes its objects is encoded as a whole. Other
-// requests are not looked at.
-func withConversions(handler http.Handler) http.Handler {
+// withoutPodTemplatesInTables sets WithoutPodTemplates on reads of sandboxes that are returned as a
+// Table or as metadata, which have no pod templates.
+func withoutPodTemplatesInTables(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if req.Method != http.MethodGet || !ok || info.APIGroup != v1alpha1.AgentsGroup || info.Resource != "sandboxes" {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), conversions{})
+		as, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), Codecs.SupportedMediaTypes(), tableConversions{})
 		if ok && as.Convert != nil {
 			req = req.WithContext(agentsandbox.WithoutPodTemplates(req.Context()))
 		}
@@ -33,11 +32,11 @@ func withConversions(handler http.Handler) http.Handler {
 	})
 }
 
-// conversions are those that the generic handlers make.
-type conversions struct{}
+// tableConversions are the conversions that the generic handlers do.
+type tableConversions struct{}
 
 // AllowsMediaTypeTransform implements negotiation.EndpointRestrictions.
-func (conversions) AllowsMediaTypeTransform(_, subtype string, target *schema.GroupVersionKind) bool {
+func (tableConversions) AllowsMediaTypeTransform(_, subtype string, target *schema.GroupVersionKind) bool {
 	switch {
 	case target == nil:
 		return true
@@ -50,7 +49,7 @@ func (conversions) AllowsMediaTypeTransform(_, subtype string, target *schema.Gr
 }
 
 // AllowsServerVersion implements negotiation.EndpointRestrictions.
-func (conversions) AllowsServerVersion(string) bool { return false }
+func (tableConversions) AllowsServerVersion(string) bool { return false }
 
 // AllowsStreamSchema implements negotiation.EndpointRestrictions.
-func (conversions) AllowsStreamSchema(schema string) bool { return schema == "watch" }
+func (tableConversions) AllowsStreamSchema(schema string) bool { return schema == "watch" }

@@ -15,9 +15,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
-// TestItemsWithDefaultKeys: an item of a list that does not set one of its keys belongs to the
+// TestApplyMatchesItemsByDefaultedKey: an item of a list that does not set one of its keys belongs to the
 // manager who applied it, as one that sets all of them.
-func TestItemsWithDefaultKeys(t *testing.T) {
+func TestApplyMatchesItemsByDefaultedKey(t *testing.T) {
 	server := testutil.Start(t)
 	client, err := rest.HTTPClientFor(server.Config)
 	if err != nil {

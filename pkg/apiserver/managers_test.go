@@ -41,9 +41,9 @@ func owned(t *testing.T, object *unstructured.Unstructured) string {
 	return ""
 }
 
-// TestManagersOutliveOtherViews: a write in one group and version does not change which manager owns
+// TestWritesKeepManagersOfOtherVersions: a write in one group and version does not change which manager owns
 // which fields in another.
-func TestManagersOutliveOtherViews(t *testing.T) {
+func TestWritesKeepManagersOfOtherVersions(t *testing.T) {
 	t.Parallel()
 	w, all := startWithViews(t)
 	for i, made := range all {

@@ -67,16 +67,16 @@ type Guard struct {
 // source is under the lock of the guard.
 type source struct {
 	// requests are those that wait, by what they present; waiting is how many there are.
-	requests map[credentials]*sharing
+	requests map[credentials]*pendingReview
 	waiting  int
 	// bad is what may still fail.
 	bad *rate.Limiter
 }
 
-// sharing is what the requests with the same credentials share.
-type sharing struct {
+// pendingReview counts the requests with the same credentials.
+type pendingReview struct {
 	requests int
-	// worst is the worst outcome of those that have ended.
+	// worst is the worst outcome so far.
 	worst outcome
 }
 
@@ -170,7 +170,7 @@ func (g *Guard) begin(from netip.Prefix, presented credentials) func(outcome) {
 	if found, ok := g.sources.Get(from); ok {
 		s = found.(*source)
 	} else {
-		s = &source{requests: map[credentials]*sharing{}, bad: rate.NewLimiter(badTokensPerSecond, badTokensAtOnce)}
+		s = &source{requests: map[credentials]*pendingReview{}, bad: rate.NewLimiter(badTokensPerSecond, badTokensAtOnce)}
 		g.sources.Add(from, s)
 	}
 	if s.waiting >= maxWaitingOfSource || s.bad.TokensAt(g.clock.Now()) < 1 {
@@ -182,7 +182,7 @@ func (g *Guard) begin(from netip.Prefix, presented credentials) func(outcome) {
 			return nil
 		}
 		g.atOnce++
-		shared = &sharing{}
+		shared = &pendingReview{}
 		s.requests[presented] = shared
 	}
 	shared.requests++
@@ -204,8 +204,8 @@ func (g *Guard) begin(from netip.Prefix, presented credentials) func(outcome) {
 	}
 }
 
-// count counts a token. Bad tokens under review at the same time are all counted, so the source
-// can owe for at most maxAtOnceOfSource of them. It never owes for reviews that failed.
+// count charges the rate limiter of the source. Bad tokens are charged even if that makes the
+// limiter negative, by at most maxAtOnceOfSource; reviews that failed never do.
 func (s *source) count(o outcome, now time.Time) {
 	switch o {
 	case bad:

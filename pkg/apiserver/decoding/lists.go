@@ -15,9 +15,9 @@ import (
 // maxWholeList is how many bytes of JSON a list may have that is encoded as a whole.
 const maxWholeList = 4 << 20
 
-// listSerializer encodes large lists one item at a time. Indented JSON and YAML are made of
-// the whole text, in several copies; a large list is compact JSON in their place, which is
-// indented JSON but for the white space, and YAML.
+// listSerializer encodes large lists one item at a time. The encoders of indented JSON and YAML
+// hold several copies of the whole list. So a list above maxWholeList is encoded as compact JSON,
+// which is also valid YAML.
 type listSerializer struct {
 	runtime.Serializer
 	// stream writes compact JSON, one item of a list at a time.

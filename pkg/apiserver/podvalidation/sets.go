@@ -74,12 +74,12 @@ type judge struct {
 	// used is by reference whether it leads to the template.
 	used map[v1alpha1.SandboxTemplateRef]bool
 	// verdicts are by content why no sandboxes can be made from it.
-	verdicts map[judged]string
+	verdicts map[verdictKey]string
 	bytes    int
 }
 
-// judged is what sets that come to the same have in common.
-type judged struct {
+// verdictKey identifies sets that get the same verdict.
+type verdictKey struct {
 	ref           v1alpha1.SandboxTemplateRef
 	patch, claims [sha256.Size]byte
 	// hasNoServiceName: the names of its sandboxes are not valid for Services.
@@ -90,7 +90,7 @@ func newJudge(lookup podtemplate.Lookup, template *v1alpha1.SandboxTemplate) *ju
 	return &judge{
 		lookup:   &afterChange{Lookup: lookup, template: template, podTemplates: map[string]podTemplateAnswer{}},
 		used:     map[v1alpha1.SandboxTemplateRef]bool{},
-		verdicts: map[judged]string{},
+		verdicts: map[verdictKey]string{},
 	}
 }
 
@@ -117,7 +117,7 @@ func (j *judge) uses(ctx context.Context, set *v1alpha1.SandboxSet) bool {
 // whyNot returns why no sandboxes can be made for a set; empty if they can. It returns
 // false where that is not found out, because the request has cost enough.
 func (j *judge) whyNot(ctx context.Context, set *v1alpha1.SandboxSet) (string, bool) {
-	key := judged{ref: *set.Spec.TemplateRef, claims: sumOf(set.Spec.VolumeClaimTemplates...)}
+	key := verdictKey{ref: *set.Spec.TemplateRef, claims: sumOf(set.Spec.VolumeClaimTemplates...)}
 	key.hasNoServiceName = (&podtemplate.Resolved{Service: new(true)}).CheckService(set.Name) != nil
 	cost := 0
 	if set.Spec.Patch != nil {
