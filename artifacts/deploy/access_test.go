@@ -50,8 +50,8 @@ func rulesByRole(objects manifests) map[string][]rbacv1.PolicyRule {
 	return rules
 }
 
-// Secrets can be read in our own namespace only, and nothing that would let a
-// taken over controller become somebody else is there at all. Nodes are only followed.
+// TestNoEscalation checks that no ClusterRole lets a compromised controller act as another user, or
+// read secrets outside of Sandlot's namespace. For nodes only list and watch are allowed.
 func TestNoEscalation(t *testing.T) {
 	each(t, func(t *testing.T, objects manifests) {
 		for _, role := range of[*rbacv1.ClusterRole](objects) {

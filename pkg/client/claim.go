@@ -25,7 +25,7 @@ const tryTimeout = 65 * time.Second
 
 // ClaimAndWait creates a claim and returns it when it is Completed and has all that it
 // asked for. Most claims are when the create returns. For the others it watches, which
-// takes the rights to get and watch sandboxclaims.
+// requires the rights to get and watch sandboxclaims.
 //
 // The claim needs a namespace. One without a name gets one here, made of generateName,
 // before the first try. Each try is by the same name, so at most one of them binds

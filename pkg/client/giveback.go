@@ -22,7 +22,7 @@ import (
 // It may be repeated. A claim that is gone is given back; what was left to its user then
 // stays, because only a claim that is there can release.
 //
-// It takes the rights to delete sandboxclaims and, unless the claim has reclaimPolicy
+// It requires the rights to delete sandboxclaims and, unless the claim has reclaimPolicy
 // Delete, to create sandboxclaims/release; for claims that may still wait also to get,
 // watch and patch sandboxclaims.
 func GiveBack(ctx context.Context, agents typed.AgentsV1alpha1Interface, claim *v1alpha1.SandboxClaim) error {

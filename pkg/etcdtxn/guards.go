@@ -61,36 +61,36 @@ type guard struct {
 // into the key; no two transactions may have the same token. Call it after everything else was
 // added. It does nothing if the transaction has no room for another key. Call Release when the
 // transaction is not needed any more.
-func (t *Txn) Guard(ctx context.Context, of *Guards, token string, now time.Time) error {
+func (t *Txn) Guard(ctx context.Context, gs *Guards, token string, now time.Time) error {
 	if len(t.writes) >= MaxOps {
 		return nil
 	}
-	lease, err := of.grant(ctx, func() bool { return now.Before(of.renewAt) }, now.Add(guardTTL/2*time.Second))
+	lease, err := gs.grant(ctx, func() bool { return now.Before(gs.renewAt) }, now.Add(guardTTL/2*time.Second))
 	if err != nil {
 		return err
 	}
-	t.guard = of.take()
+	t.guard = gs.take()
 	t.guard.token, t.guard.lease = token, lease
 	return nil
 }
 
 // take returns a key that no transaction uses.
-func (of *Guards) take() *guard {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if len(of.free) == 0 {
-		return &guard{of: of, key: of.newKey()}
+func (gs *Guards) take() *guard {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if len(gs.free) == 0 {
+		return &guard{of: gs, key: gs.newKey()}
 	}
-	last := len(of.free) - 1
-	g := of.free[last]
-	of.free = of.free[:last]
+	last := len(gs.free) - 1
+	g := gs.free[last]
+	gs.free = gs.free[:last]
 	return g
 }
 
-// newKey returns a key that was never used. of.mu is held.
-func (of *Guards) newKey() string {
-	of.made++
-	return fmt.Sprintf("%s%d", of.prefix, of.made)
+// newKey returns a key that was never used. gs.mu is held.
+func (gs *Guards) newKey() string {
+	gs.made++
+	return fmt.Sprintf("%s%d", gs.prefix, gs.made)
 }
 
 // replaceKey gives a guard a key that was never used.
@@ -101,44 +101,44 @@ func (g *guard) replaceKey() {
 }
 
 // grant returns the lease for new keys. If isGood returns false for the current lease, it
-// requests another one first, which is to be renewed at renewAt. isGood is called under of.mu.
-func (of *Guards) grant(ctx context.Context, isGood func() bool, renewAt time.Time) (clientv3.LeaseID, error) {
-	if lease, ok := of.current(isGood); ok {
+// requests another one first, which is to be renewed at renewAt. isGood is called under gs.mu.
+func (gs *Guards) grant(ctx context.Context, isGood func() bool, renewAt time.Time) (clientv3.LeaseID, error) {
+	if lease, ok := gs.current(isGood); ok {
 		return lease, nil
 	}
 	select {
-	case of.granting <- struct{}{}:
-		defer func() { <-of.granting }()
+	case gs.granting <- struct{}{}:
+		defer func() { <-gs.granting }()
 	case <-ctx.Done():
 		return 0, fmt.Errorf("waiting for a lease in etcd: %w", ctx.Err())
 	}
-	if lease, ok := of.current(isGood); ok { // another caller has requested it meanwhile
+	if lease, ok := gs.current(isGood); ok { // another caller has requested it meanwhile
 		return lease, nil
 	}
-	granted, err := of.client.Grant(ctx, guardTTL)
+	granted, err := gs.client.Grant(ctx, guardTTL)
 	if err != nil {
 		return 0, beforeCommit("requesting a lease from etcd", err)
 	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	of.lease, of.renewAt = granted.ID, renewAt
-	return of.lease, nil
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.lease, gs.renewAt = granted.ID, renewAt
+	return gs.lease, nil
 }
 
 // current returns the current lease, and whether it is good.
-func (of *Guards) current(isGood func() bool) (clientv3.LeaseID, bool) {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	return of.lease, isGood()
+func (gs *Guards) current(isGood func() bool) (clientv3.LeaseID, bool) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return gs.lease, isGood()
 }
 
 // renew gives a guard a new lease in place of one that etcd does not have any more.
 func (g *guard) renew(ctx context.Context) error {
-	of := g.of
-	of.mu.Lock()
-	renewAt := of.renewAt
-	of.mu.Unlock()
-	lease, err := of.grant(ctx, func() bool { return of.lease != g.lease }, renewAt)
+	gs := g.of
+	gs.mu.Lock()
+	renewAt := gs.renewAt
+	gs.mu.Unlock()
+	lease, err := gs.grant(ctx, func() bool { return gs.lease != g.lease }, renewAt)
 	if err != nil {
 		return err
 	}
@@ -176,13 +176,13 @@ func beforeCommit(what string, err error) error {
 }
 
 // Release gives the guard of a transaction back, if it has one.
-func (t *Txn) Release(of *Guards) {
+func (t *Txn) Release(gs *Guards) {
 	if g := t.guard; g != nil {
 		t.guard = nil
 		g.at = g.next
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		of.free = append(of.free, g)
+		gs.mu.Lock()
+		defer gs.mu.Unlock()
+		gs.free = append(gs.free, g)
 	}
 }
 

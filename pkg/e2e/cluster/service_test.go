@@ -158,9 +158,9 @@ func wantNoService(t testing.TB, err error) {
 	}
 }
 
-// TestServicesThatCannotBe: a Service that cannot be created is reported, or refused if the name of
+// TestInvalidServices: a Service that cannot be created is reported, or refused if the name of
 // the sandbox is not valid for a Service. Services of others are not touched.
-func TestServicesThatCannotBe(t *testing.T) {
+func TestInvalidServices(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "taken", Labels: map[string]string{v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox}}}

@@ -62,7 +62,7 @@ func (c *call) setTimeout() error {
 	if err != nil {
 		return err
 	}
-	return c.retime(func(sb *v1alpha1.Sandbox) *mapping.Change { return mapping.SetTimeout(sb, c.now().Add(timeout)) })
+	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change { return mapping.SetTimeout(sb, c.now().Add(timeout)) })
 }
 
 // refresh extends the life of a sandbox, for old SDKs. A timeout of 0 leaves its end as it is.
@@ -75,12 +75,12 @@ func (c *call) refresh() error {
 	if err != nil {
 		return err
 	}
-	return c.retime(func(sb *v1alpha1.Sandbox) *mapping.Change { return c.extended(sb, timeout) })
+	return c.changeTimeout(func(sb *v1alpha1.Sandbox) *mapping.Change { return c.extended(sb, timeout) })
 }
 
-// retime changes the timeout of a sandbox whose pod runs, ready or not: a client can extend the
+// changeTimeout changes the timeout of a sandbox whose pod runs, ready or not: a client can extend the
 // timeout of a sandbox whose readiness probe fails.
-func (c *call) retime(change func(*v1alpha1.Sandbox) *mapping.Change) error {
+func (c *call) changeTimeout(change func(*v1alpha1.Sandbox) *mapping.Change) error {
 	_, _, err := c.change(func(sb *v1alpha1.Sandbox) (*mapping.Change, error) {
 		if !mapping.IsStarted(sb) {
 			return nil, &Error{Code: http.StatusConflict, Message: "the sandbox is not running: connect to it first"}
@@ -151,7 +151,7 @@ func (c *call) resume() error {
 	if err != nil {
 		return err
 	}
-	return c.awake(before, sb)
+	return c.answerWhenReady(before, sb)
 }
 
 // connect resumes a sandbox that is paused, and waits until it can be used. It never shortens the
@@ -165,7 +165,7 @@ func (c *call) connect() error {
 	if err != nil {
 		return err
 	}
-	return c.awake(before, sb)
+	return c.answerWhenReady(before, sb)
 }
 
 // connected returns the change of a connect. A sandbox that is paused, or is being paused, is
@@ -186,11 +186,11 @@ func (c *call) extended(sb *v1alpha1.Sandbox, timeout time.Duration) *mapping.Ch
 	return mapping.Extend(sb, c.now().Add(timeout))
 }
 
-// awake answers when a sandbox can be used: with 200 if it could be used before the change, and
+// answerWhenReady answers when a sandbox can be used: with 200 if it could be used before the change, and
 // with 201 if it had to be waited for.
-func (c *call) awake(before, sb *v1alpha1.Sandbox) error {
+func (c *call) answerWhenReady(before, sb *v1alpha1.Sandbox) error {
 	if mapping.StateOf(before, c.now()) == mapping.StateRunning {
-		return c.tell(http.StatusOK, sb)
+		return c.answerSandbox(http.StatusOK, sb)
 	}
 	sb, err := c.await(sb, isUp, "the sandbox is not ready yet: connect again to wait for it")
 	switch {
@@ -199,10 +199,10 @@ func (c *call) awake(before, sb *v1alpha1.Sandbox) error {
 	case sb.Spec.Paused:
 		return &Error{Code: http.StatusConflict, Message: "the sandbox was paused again meanwhile: connect again"}
 	}
-	return c.tell(http.StatusCreated, sb)
+	return c.answerSandbox(http.StatusCreated, sb)
 }
 
-func (c *call) tell(code int, sb *v1alpha1.Sandbox) error {
+func (c *call) answerSandbox(code int, sb *v1alpha1.Sandbox) error {
 	token, err := c.token(c.r.Context(), sb)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
 
-// TestRightsOfRecycling: to give a recycled sandbox back takes the right to adopt for that
+// TestRightsOfRecycling: to give a recycled sandbox back requires the right to adopt for that
 // set and no other, and that right ends no binding beside it.
 func TestRightsOfRecycling(t *testing.T) {
 	fixture := registrytest.New(t)

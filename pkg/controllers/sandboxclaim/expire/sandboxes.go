@@ -47,7 +47,7 @@ func (c *Controller) deleteSandboxes(ctx context.Context, claim *v1alpha1.Sandbo
 
 // ownSandboxes makes the claim the owner of what it has, so that its deletion waits for
 // them and, as each of them waits for its pod, for these too. Where somebody has made it
-// that, it stays as it is: to change it takes the right to bind. Other owners go: the
+// that, it stays as it is: to change it requires the right to bind. Other owners go: the
 // garbage collector would keep a sandbox for their sake.
 func (c *Controller) ownSandboxes(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
 	return c.each(ctx, claim,

@@ -26,8 +26,8 @@ func isFollowed(claim *v1alpha1.SandboxClaim) bool {
 
 // conditionsOf returns what the conditions of a claim that is Completed should be.
 //
-//   - One that has expired keeps its conditions, because it has lost its sandboxes by that. Only
-//     their observedGeneration follows.
+//   - An expired claim keeps its conditions, because its sandboxes are deleted as a result. Only
+//     observedGeneration is updated.
 //   - Finished, once true, stays as it is, and so does its time. One of the E2B API is
 //     Finished when its sandbox is gone, too: nobody else ends such a claim.
 //   - One that ended with less than it asked for is never ready, and says why it ended.
