@@ -34,7 +34,7 @@ const (
 )
 
 func TestServer(t *testing.T) {
-	c := &conn{server: testutil.Start(t)}
+	c := &conn{server: testutil.Start(t, testutil.WithOpenAPI())}
 	var err error
 	if c.client, err = rest.HTTPClientFor(c.server.Config); err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ type settings struct {
 	options     []func(*options.Options)
 	configs     []func(*apiserver.Config)
 	unready     bool
+	openAPI     bool
 }
 
 // WithEtcd runs the server on an etcd that is there already, such as that of
@@ -70,6 +71,12 @@ func WithConfig(change func(*apiserver.Config)) Option {
 // be.
 func Unready() Option {
 	return func(s *settings) { s.unready = true }
+}
+
+// WithOpenAPI lets the server serve its OpenAPI documents. It takes a large part of the start
+// of a server to build them, and few tests read them.
+func WithOpenAPI() Option {
+	return func(s *settings) { s.openAPI = true }
 }
 
 // Start runs an API server without a cluster on a free port of this machine,
@@ -185,6 +192,7 @@ func build(t testing.TB, s *settings, pki *localpki.PKI) (*apiserver.Server, err
 	if err != nil {
 		return nil, err
 	}
+	config.GenericConfig.SkipOpenAPIInstallation = !s.openAPI
 	for _, change := range s.configs {
 		change(config)
 	}
