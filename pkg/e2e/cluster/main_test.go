@@ -8,13 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/program"
 )
 
 // keepVariable keeps data and logs after a run that did not fail, too.
@@ -58,7 +58,7 @@ func run(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, "data and logs are in", dir)
 	}()
 	programs = filepath.Join(dir, "bin")
-	if err := build(programs); err != nil {
+	if err := program.Build(programs, "sandlot", "sandlot-apiserver", "sandlot-controller-manager"); err != nil {
 		return complain(err)
 	}
 	ctx := context.Background()
@@ -79,24 +79,6 @@ func run(m *testing.M) (code int) {
 		return complain(err)
 	}
 	return m.Run()
-}
-
-// build compiles our programs as a release is compiled, and as make build has done.
-func build(dir string) error {
-	root, err := controlplane.RepositoryRoot()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/sandlot", "./cmd/sandlot-apiserver", "./cmd/sandlot-controller-manager")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the programs: %w\n%s", err, out)
-	}
-	return nil
 }
 
 func complain(err error) int {

@@ -5,19 +5,47 @@ package program
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 )
 
-// Build compiles programs of cmd/ into a folder, as a release is compiled, and as make build has done.
+// builtVariable names a folder with the programs of cmd/, built from these sources, such as
+// bin/ after make build. CI sets it, where several packages would link the same programs.
+const builtVariable = "SANDLOT_BUILT"
+
+// Build puts programs of cmd/ into a folder, compiled as a release is compiled, and as make
+// build has done.
 func Build(dir string, names ...string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if built := os.Getenv(builtVariable); built != "" {
+		return linkAll(built, dir, names)
+	}
 	root, err := Root()
 	if err != nil {
 		return err
 	}
 	return buildIn(root, dir, names)
+}
+
+// linkAll puts links to programs of one folder into another. Copies could not be run at once:
+// whoever forks at the time has them open.
+func linkAll(from, to string, names []string) error {
+	for _, name := range names {
+		program := filepath.Join(from, name)
+		if _, err := os.Stat(program); err != nil {
+			return fmt.Errorf("%s=%s: %w", builtVariable, from, err)
+		}
+		if err := os.Symlink(program, filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // buildIn compiles programs of the sources that are in a folder.
