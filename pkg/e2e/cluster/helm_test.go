@@ -55,7 +55,7 @@ func TestChartIsValid(t *testing.T) {
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: dir, NoFsync: true})
+	second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: dir, ForTests: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func run(m *testing.M) (code int) {
 		return complain(err)
 	}
 	ctx := context.Background()
-	if plane, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, NoFsync: true}); err != nil {
+	if plane, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, ForTests: true}); err != nil {
 		return complain(err)
 	}
 	defer func() {

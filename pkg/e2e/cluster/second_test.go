@@ -19,7 +19,7 @@ import (
 // nothing of each other.
 func TestSecondCluster(t *testing.T) {
 	t.Parallel()
-	second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir(), NoFsync: true})
+	second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir(), ForTests: true})
 	if err != nil {
 		t.Fatal(err)
 	}

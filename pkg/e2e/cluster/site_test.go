@@ -24,7 +24,7 @@ type site struct {
 // flags for its kube-apiserver.
 func newSite(t *testing.T, apiServerArgs ...string) *site {
 	t.Helper()
-	own, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir(), APIServerArgs: apiServerArgs, NoFsync: true})
+	own, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir(), APIServerArgs: apiServerArgs, ForTests: true})
 	if err != nil {
 		t.Fatal(err)
 	}

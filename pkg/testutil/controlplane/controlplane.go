@@ -39,19 +39,32 @@ type Options struct {
 	PodCIDR string
 	// APIServerArgs are added to the flags of kube-apiserver.
 	APIServerArgs []string
-	// NoFsync lets etcd, and that of Sandlot, answer before what it writes is on the disk.
-	// It is for tests, in which processes die, and no machines: the time of a disk that
-	// others use too is half of theirs.
-	NoFsync bool
+	// ForTests lets etcd, and that of Sandlot, answer before what it writes is on the disk:
+	// in tests processes die, and no machines, and the time of a disk that others use too is
+	// half of theirs. It also lets the programs of the cluster, which are not what is tested,
+	// collect garbage less often.
+	ForTests bool
 }
 
-// noFsync is the flag of etcd for that.
-const noFsync = "--unsafe-no-fsync"
+// noFsync is the flag of etcd for the first of that, and lessGarbageCollection the setting of
+// programs in Go for the second.
+const (
+	noFsync               = "--unsafe-no-fsync"
+	lessGarbageCollection = "GOGC=400"
+)
 
 // etcdArgs are added to the flags of each etcd.
 func (o *Options) etcdArgs() []string {
-	if o.NoFsync {
+	if o.ForTests {
 		return []string{noFsync}
+	}
+	return nil
+}
+
+// env is added to the environment of the programs of the cluster.
+func (o *Options) env() []string {
+	if o.ForTests {
+		return []string{lessGarbageCollection}
 	}
 	return nil
 }
@@ -176,7 +189,9 @@ func (c *ControlPlane) makeProcesses() error {
 		if err != nil {
 			return err
 		}
-		*p.process = newProcess(p.command(path, kubeconfig, port), c.logDir())
+		made := p.command(path, kubeconfig, port)
+		made.env = append(made.env, c.options.env()...)
+		*p.process = newProcess(made, c.logDir())
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (s *Shared) Get(t *testing.T) *ControlPlane {
 		if s.dir, s.err = os.MkdirTemp("", "controlplane"); s.err != nil {
 			return
 		}
-		s.c, s.err = Start(context.Background(), Options{Dir: s.dir, Nodes: 1, NoFsync: true})
+		s.c, s.err = Start(context.Background(), Options{Dir: s.dir, Nodes: 1, ForTests: true})
 	})
 	if s.err != nil {
 		t.Fatal(s.err)
