@@ -12,6 +12,7 @@ var (
 	sandboxes = []string{"./registry/sandbox/sandbox"}
 	base      = []string{"./registry/sandbox/base"}
 	replenish = []string{"./pkg/controllers/sandboxset/replenish"}
+	space     = []string{"./pkg/apiserver/storespace"}
 )
 
 var mutations = []mutation{
@@ -291,6 +292,17 @@ var mutations = []mutation{
 		"\t\tindexes[keys] = items\n", "", base, "TestValueAt"},
 	{"base: a scale that changes nothing takes the field", "registry/sandbox/base/scaleownership.go",
 		"if at >= 0 {", "if at < -1 {", base, "TestScaleOwnership"},
+
+	{"storespace: what is refused for the user counts for the namespace", "pkg/apiserver/storespace/space.go",
+		"\t\ts.namespaces.giveBack(w.Namespace, n)\n\t\treturn", "\t\treturn", space, "TestBudgets"},
+	{"storespace: the largest writers go on near the quota", "pkg/apiserver/storespace/account.go",
+		"return max(l.quiet(), float64(l.Burst)*(1-squeeze))", "return float64(l.Burst)", space, "TestNearlyFull"},
+	{"storespace: those who write little stop near the quota", "pkg/apiserver/storespace/account.go",
+		"rate = max(rate, min(float64(l.Rate), quietRate))", "rate += 0", space, "TestQuietWritersGoOn"},
+	{"storespace: what was written since counts only when it is measured", "pkg/apiserver/storespace/space.go",
+		"m.inUse+max(0, s.written.Load()-m.written)", "m.inUse", space, "TestNearlyFull"},
+	{"storespace: all servers make room", "pkg/apiserver/storespace/keeper.go",
+		"!k.Compact || !k.Owner()", "!k.Compact", space, "TestHealsWhatIsFullOfHistory"},
 
 	{"replenish: lost nodes empty a pool at once", "pkg/controllers/sandboxset/replenish/lostnodes.go",
 		"max(len(c.available)-floor, 0), len(available)", "max(len(c.available)-floor, len(available)), len(available)", replenish, "TestPlanOfLostNodes"},

@@ -88,6 +88,19 @@ func (e *TooManyWaitingError) Error() string {
 		e.Namespace, e.Most)
 }
 
+// PutOffError means that too many bytes were written for the claim's namespace or user lately,
+// or that etcd is nearly full. Nothing was written. A create fails with it; a claim that goes
+// on in the background goes on later.
+type PutOffError struct {
+	// Reason is for the client.
+	Reason string
+	// RetryAfter is when it may be worth trying again.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *PutOffError) Error() string { return e.Reason }
+
 // Store is what the allocator needs of the API's storage.
 type Store interface {
 	// Sandbox returns a sandbox from the watch cache, no older than a resourceVersion;
@@ -145,6 +158,9 @@ type Txn interface {
 	// Len and Bytes say how much the transaction holds.
 	Len() int
 	Bytes() int
+	// MayBeRefused lets Commit fail with a *PutOffError. A transaction without it ends
+	// something or lets go of something, and is written however much was written before.
+	MayBeRefused()
 	// Commit fails with the errors of etcdtxn.Txn.Commit.
 	Commit(ctx context.Context) error
 	// Guard lets the transaction be settled although it updates no object, if it has

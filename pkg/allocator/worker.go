@@ -199,6 +199,11 @@ func (w *worker) next(ctx context.Context) bool {
 	case errors.Is(err, errClaimMoved):
 		u.incomplete() // what is known of it may be wrong
 		turns.AddRateLimited(uid)
+	case putOff(err) > 0:
+		w.committer.queue.Leave(u.waiter)
+		u.work.letGo(w.committer.queue) // others can have it meanwhile
+		turns.Forget(uid)
+		turns.AddAfter(uid, putOff(err))
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
 		u.incomplete() // whatever was written, the store knows
@@ -211,6 +216,15 @@ func (w *worker) next(ctx context.Context) bool {
 		turns.AddAfter(uid, again)
 	}
 	return true
+}
+
+// putOff returns after what time what failed is to be tried again because of its bytes; 0 if
+// that is not why it failed.
+func putOff(err error) time.Duration {
+	if off := (*PutOffError)(nil); errors.As(err, &off) {
+		return off.RetryAfter
+	}
+	return 0
 }
 
 // soon is when the next turn is after one that wrote something.

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,6 +32,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/memory"
 	"github.com/sandlot-io/sandlot/pkg/nodes"
@@ -48,6 +51,10 @@ type allocation struct {
 	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
 	members   *membership
+	// keeper keeps etcd from being full; nil leaves that out. This server makes room in it
+	// while ownsSpace.
+	keeper    *storespace.Keeper
+	ownsSpace atomic.Bool
 	// nodes are those of the cluster; nil where there is none.
 	nodes corev1client.NodeInterface
 	// rewriter is nil where nothing says how values are encrypted.
@@ -65,7 +72,7 @@ type etcdConnection struct {
 // allocation has synced its index, and what sets up the runtimes of its sandboxes.
 func newAllocator(
 	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter,
-	volumes agentruntime.VolumesGetter, extra *ExtraConfig,
+	volumes agentruntime.VolumesGetter, space *storespace.Space, extra *ExtraConfig,
 ) (*allocator.Allocator, *etcdConnection, *agentruntime.Setup, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
@@ -100,6 +107,8 @@ func newAllocator(
 			guards:          etcdtxn.NewGuards(client, guardsPrefix(options.StorageConfig.Prefix)+string(uuid.NewUUID())+"/"),
 			claimResource:   claims,
 			sandboxResource: sandboxes,
+			space:           space,
+			exempt:          extra.UnboundWriters,
 		},
 		SyncWindow:        extra.SyncWindow,
 		MaxFresh:          extra.MaxFreshSandboxes,
@@ -140,7 +149,7 @@ func (a *allocation) leaseGuards(ctx context.Context) {
 func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
 	feeds := a.Feeds()
 	resumer := agentruntime.NewResumer(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
-	return &allocation{
+	all := &allocation{
 		allocator: a,
 		resumer:   resumer,
 		etcd:      etcd,
@@ -171,11 +180,22 @@ func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *e
 			name: "sandboxclaims", store: claims,
 			listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
 		},
-		members: newMembership(etcd.Client, etcd.prefix, func(self string, servers []string) {
-			a.PeersChanged(self, servers)
-			resumer.PeersChanged(self, servers)
-		}),
 	}
+	all.ownsSpace.Store(true)
+	all.members = newMembership(etcd.Client, etcd.prefix, func(self string, servers []string) {
+		a.PeersChanged(self, servers)
+		resumer.PeersChanged(self, servers)
+		all.ownsSpace.Store(len(servers) == 0 || slices.Min(servers) == self)
+	})
+	return all
+}
+
+// keep lets the server watch over the space in etcd.
+func (a *allocation) keep(space *storespace.Space, extra *ExtraConfig) {
+	a.keeper = storespace.NewKeeper(storespace.KeeperOptions{
+		Etcd: a.etcd.Client, Space: space, Clock: extra.clock(), Owner: a.ownsSpace.Load,
+		Compact: extra.CompactEtcd, Defragment: extra.CompactEtcd && !extra.EtcdDefragmentsItself,
+	})
 }
 
 // addTo lets the server run the allocation, say when it is ready, and wait for
@@ -191,6 +211,9 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.leaseGuards(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		a.running.Go(func() { a.resumer.Run(hook) })
+		if a.keeper != nil {
+			a.running.Go(func() { a.keeper.Run(hook) })
+		}
 		if a.rewriter != nil {
 			a.running.Go(func() { a.rewriter.Run(hook) })
 		}

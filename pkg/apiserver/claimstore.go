@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 )
 
@@ -36,6 +39,10 @@ type claimStore struct {
 	guards          *etcdtxn.Guards
 	claimResource   *etcdtxn.Resource
 	sandboxResource *etcdtxn.Resource
+
+	// space counts what is written. The users that are exempt are refused nothing.
+	space  *storespace.Space
+	exempt sets.Set[string]
 }
 
 var _ allocator.Store = &claimStore{}
@@ -179,40 +186,75 @@ func (s *claimStore) Begin() allocator.Txn {
 	return &claimTxn{Txn: s.client.Txn(), store: s}
 }
 
-// claimTxn keys the objects of a transaction.
+// claimTxn keys the objects of a transaction, and counts what it writes.
 type claimTxn struct {
 	*etcdtxn.Txn
 	store *claimStore
+	// namespace is that of the objects, and claimedBy who made the claim.
+	namespace, claimedBy string
+	// refusable: see MayBeRefused.
+	refusable bool
+}
+
+// of notes the claim that the transaction is of.
+func (t *claimTxn) of(claim *v1alpha1.SandboxClaim) {
+	t.namespace, t.claimedBy = claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy]
 }
 
 // CreateClaim implements allocator.Txn.
 func (t *claimTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
+	t.of(claim)
 	r := t.store.claimResource
 	return t.Create(ctx, r, r.Key(claim.Namespace, claim.Name), claim)
 }
 
 // UpdateClaim implements allocator.Txn.
 func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error {
+	t.of(claim)
 	r := t.store.claimResource
 	return t.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, at)
 }
 
 // ExpectClaim implements allocator.Txn.
 func (t *claimTxn) ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error {
+	t.of(claim)
 	r := t.store.claimResource
 	return t.Expect(r, r.Key(claim.Namespace, claim.Name), at)
 }
 
 // CreateSandbox implements allocator.Txn.
 func (t *claimTxn) CreateSandbox(ctx context.Context, sb *v1alpha1.Sandbox) error {
+	t.namespace = sb.Namespace
 	r := t.store.sandboxResource
 	return t.Create(ctx, r, r.Key(sb.Namespace, sb.Name), sb)
 }
 
 // UpdateSandbox implements allocator.Txn.
 func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at int64) error {
+	t.namespace = sb.Namespace
 	r := t.store.sandboxResource
 	return t.Update(ctx, r, r.Key(sb.Namespace, sb.Name), sb, at)
+}
+
+// MayBeRefused implements allocator.Txn.
+func (t *claimTxn) MayBeRefused() { t.refusable = true }
+
+// Commit implements allocator.Txn. What a claim writes on its sandboxes counts as it is
+// written: with the pod templates that they refer to until then. Whoever made the claim pays
+// for it, also in the background, where there is no request any more.
+func (t *claimTxn) Commit(ctx context.Context) error {
+	write := storespace.Write{Namespace: t.namespace, User: t.claimedBy, Bytes: t.Bytes(), Always: !t.refusable}
+	if _, ok := genericapirequest.UserFrom(ctx); ok && t.refusable {
+		_, write.Always = storespace.Requester(ctx, t.store.exempt)
+	}
+	if exceeded := (*storespace.ExceededError)(nil); errors.As(t.store.space.Spend(write), &exceeded) {
+		return &allocator.PutOffError{Reason: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
+	}
+	err := t.Txn.Commit(ctx)
+	if conflict := (*etcdtxn.ConflictError)(nil); errors.As(err, &conflict) {
+		t.store.space.GiveBack(write)
+	}
+	return err
 }
 
 // Guard implements allocator.Txn.

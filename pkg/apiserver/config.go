@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -84,6 +85,17 @@ type ExtraConfig struct {
 	// if 0.
 	RuntimeAttempt time.Duration
 
+	// WriteLimits bound how many bytes are written for a namespace and for a user.
+	WriteLimits storespace.Limits
+	// UnboundWriters are the users, by name, whose writes are counted and never refused for
+	// their bytes: our controllers.
+	UnboundWriters sets.Set[string]
+	// CompactEtcd: this server compacts etcd early where it is nearly full, and makes room in
+	// it where it is full, unless EtcdDefragmentsItself.
+	CompactEtcd, EtcdDefragmentsItself bool
+	// Clock is that of the budgets of bytes and of the watch over etcd's space; nil is the
+	// time of this machine.
+	Clock clock.WithTicker
 	// ServeSnapshots gives snapshots of the whole etcd at snapshot.Path.
 	ServeSnapshots bool
 
@@ -97,6 +109,13 @@ func (c *ExtraConfig) podMetadata() *v1alpha1.PodMetadataPolicy {
 		return &v1alpha1.PodMetadataPolicy{}
 	}
 	return nil
+}
+
+func (c *ExtraConfig) clock() clock.WithTicker {
+	if c.Clock == nil {
+		return clock.RealClock{}
+	}
+	return c.Clock
 }
 
 func (c *ExtraConfig) wrap(kv clientv3.KV) clientv3.KV {
@@ -138,7 +157,7 @@ func NewConfig() *Config {
 	}
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
-		MaxWaitingClaims: DefaultMaxWaitingClaims,
+		MaxWaitingClaims: DefaultMaxWaitingClaims, WriteLimits: storespace.DefaultLimits(),
 	}}
 }
 
@@ -216,7 +235,9 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 // the create of a claim bind. It also returns the lookup of referenced templates.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateLookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
-	stores, err := sandboxrest.NewStores(scheme, getter)
+	space := storespace.New(c.extraConfig.WriteLimits, c.extraConfig.clock())
+	counted := storespace.Counting(getter, space, c.extraConfig.UnboundWriters)
+	stores, err := sandboxrest.NewStores(scheme, counted)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,7 +247,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	}
 	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster.core()}
 	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), c.extraConfig)
+	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), space, c.extraConfig)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,12 +259,13 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
 		AdmitDelete: admitter.admitDelete, AdmitPodChange: admitter.admitPodChange, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes,
 		AdmitAccess: admitter.admitAccess, Authorizer: c.genericConfig.Authorization.Authorizer}
-	storage, claims, err := provider.NewStorage(scheme, getter)
+	storage, claims, err := provider.NewStorage(scheme, counted)
 	if err != nil {
 		return nil, nil, err
 	}
 	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
 	s.allocation.nodes = cluster.nodes()
+	s.allocation.keep(space, c.extraConfig)
 	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members); err != nil {
 		return nil, nil, err
 	}

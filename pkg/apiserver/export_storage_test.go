@@ -10,7 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -29,7 +31,8 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	}
 	extra := NewConfig().ExtraConfig
 	extra.SyncWindow = syncWindow
-	a, etcd, runtimes, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil, &extra)
+	a, etcd, runtimes, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil,
+		storespace.New(extra.WriteLimits, clock.RealClock{}), &extra)
 	if err != nil {
 		return nil, err
 	}

@@ -143,6 +143,7 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	if err != nil {
 		return nil, err
 	}
+	config.ExtraConfig.EtcdDefragmentsItself = true
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err

@@ -37,6 +37,10 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.MaxWaitingCreates = o.waitingCreates()
 	cfg.ExtraConfig.ServeSnapshots = o.ServeSnapshots
 	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
+	cfg.ExtraConfig.WriteLimits = o.WriteLimits.Limits
+	cfg.ExtraConfig.UnboundWriters = unboundWriters(podNamespace)
+	cfg.ExtraConfig.CompactEtcd = o.Etcd.StorageConfig.CompactionInterval > 0
+	cfg.ExtraConfig.EtcdDefragmentsItself = o.EmbeddedEtcdDir != ""
 	var err error
 	if cfg.ExtraConfig.RuntimeCertificates, err = o.Runtimes.certificates(); err != nil {
 		return nil, err

@@ -80,6 +80,8 @@ type Options struct {
 	SyncWindow time.Duration
 	// ClaimLimits bound what claims may ask for and bring.
 	ClaimLimits ClaimLimits
+	// WriteLimits bound how many bytes are written.
+	WriteLimits WriteLimits
 	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is what
 	// leaves the seats of other claims free, in kube-apiserver and here.
 	MaxWaitingCreates int
@@ -135,6 +137,7 @@ func NewOptions() *Options {
 		Traces:              genericoptions.NewTracingOptions(),
 		SyncWindow:          apiserver.DefaultSyncWindow,
 		ClaimLimits:         NewClaimLimits(),
+		WriteLimits:         NewWriteLimits(),
 		AllowedLabelDomains: []string{validation.DefaultLabelDomain},
 		KubeAPIQPS:          kubeAPIQPS,
 		KubeAPIBurst:        kubeAPIBurst,
@@ -175,6 +178,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long the creation of a claim waits for sandboxes before it is answered with those there are. "+
 		"The claim is completed in the background then. Never longer than the timeout of the request.")
 	o.ClaimLimits.AddFlags(fs)
+	o.WriteLimits.AddFlags(fs)
 	o.Runtimes.AddFlags(fs)
 	fs.StringSliceVar(&o.AllowedLabelDomains, "allowed-label-domains", o.AllowedLabelDomains, ""+
 		"The domains of the labels that claims of extensions.agents.x-k8s.io may put on their pods, with all domains below them.")
@@ -236,6 +240,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--sync-window must be between 0s and %s", maxSyncWindow))
 	}
 	errs = append(errs, o.ClaimLimits.Validate()...)
+	errs = append(errs, o.WriteLimits.Validate()...)
 	errs = append(errs, o.Runtimes.Validate()...)
 	if wrong := validation.ValidateLabelDomains(o.AllowedLabelDomains, field.NewPath("--allowed-label-domains")); len(wrong) > 0 {
 		errs = append(errs, wrong.ToAggregate())

@@ -46,7 +46,7 @@ func (d Deleted) Names() []string {
 // they leave. Controllers are not warned: they delete exactly what they have read, or all
 // of a namespace.
 func (l *DeletionWarnings) note(ctx context.Context, admit rest.ValidateObjectFunc, options *metav1.DeleteOptions) (rest.ValidateObjectFunc, func()) {
-	if l == nil || options != nil && options.Preconditions != nil || isSystemController(ctx) {
+	if l == nil || options != nil && options.Preconditions != nil || IsSystemController(ctx) {
 		return admit, func() {}
 	}
 	var mu sync.Mutex // a collection is deleted by several at once
@@ -78,9 +78,9 @@ func (l *DeletionWarnings) note(ctx context.Context, admit rest.ValidateObjectFu
 	}
 }
 
-// isSystemController reports whether a request is one of kube-controller-manager's, such
+// IsSystemController reports whether a request is one of kube-controller-manager's, such
 // as the one that empties a namespace.
-func isSystemController(ctx context.Context) bool {
+func IsSystemController(ctx context.Context) bool {
 	who, ok := genericapirequest.UserFrom(ctx)
 	return ok && (who.GetName() == "system:kube-controller-manager" ||
 		strings.HasPrefix(who.GetName(), "system:serviceaccount:"+metav1.NamespaceSystem+":"))

@@ -1,0 +1,272 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+)
+
+const mebibyte = 1 << 20
+
+// budget gives namespaces and users limits, by a clock that stands still, and etcd is measured
+// only when the server starts.
+func budget(limits storespace.Limits, clock *clocktesting.FakeClock, unbound ...string) testutil.Option {
+	return testutil.WithConfig(func(c *apiserver.Config) {
+		c.ExtraConfig.WriteLimits, c.ExtraConfig.Clock = limits, clock
+		c.ExtraConfig.UnboundWriters = sets.New(unbound...)
+	})
+}
+
+// unmeasured lets a server believe that there is room in etcd.
+func unmeasured() testutil.Option {
+	return budget(storespace.Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
+}
+
+// largeTemplate is a template with a pod template of some 200 KiB.
+func largeTemplate(name string) *v1alpha1.SandboxTemplate {
+	large := builders.Template(name)
+	large.Spec.Template.Raw = fmt.Appendf(nil, `{"spec":{"containers":[{"name":"main","image":"busybox","env":[%s]}]}}`,
+		strings.Join(slices.Repeat([]string{`{"name":"A","value":"` + strings.Repeat("x", 1000) + `"}`}, 200), ","))
+	return large
+}
+
+// once sends a request without the retries that clients make.
+func once(t *testing.T, s *testutil.Server, verb, path, contentType, body string) error {
+	t.Helper()
+	return s.Client.Discovery().RESTClient().Verb(verb).AbsPath(path).SetHeader("Content-Type", contentType).
+		Param("fieldManager", "test").MaxRetries(0).Body([]byte(body)).Do(t.Context()).Error()
+}
+
+// overdraw writes to a namespace until its budget is spent, and returns the refusal.
+func overdraw(t *testing.T, s *testutil.Server, namespace string) error {
+	t.Helper()
+	for i := range 100 {
+		large := largeTemplate(fmt.Sprintf("large-%d", i))
+		err := s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(namespace).Resource("sandboxtemplates").
+			MaxRetries(0).Body(large).Do(t.Context()).Error()
+		if err != nil {
+			return err
+		}
+	}
+	t.Fatal("20 MiB were written")
+	return nil
+}
+
+// specs are of objects that can be created, by resource, and changes are patches, by resource
+// or subresource.
+var (
+	specs = map[string]string{
+		"sandboxes":        `{"template":{"spec":{"containers":[{"name":"main","image":"busybox"}]}}}`,
+		"sandboxclaims":    `{"templateName":"known"}`,
+		"sandboxsets":      `{"replicas":1,"template":{"spec":{"containers":[{"name":"main","image":"busybox"}]}}}`,
+		"sandboxtemplates": `{"template":{"spec":{"containers":[{"name":"main","image":"busybox"}]}}}`,
+	}
+	specsOfAgents = map[string]string{
+		"sandboxes":        `{"podTemplate":{"spec":{"containers":[{"name":"main","image":"busybox"}]}}}`,
+		"sandboxclaims":    `{"sandboxTemplateRef":{"name":"known"}}`,
+		"sandboxwarmpools": `{"replicas":1,"sandboxTemplateRef":{"name":"known"}}`,
+		"sandboxtemplates": `{"podTemplate":{"spec":{"containers":[{"name":"main","image":"busybox"}]}}}`,
+	}
+	changes = map[string]string{
+		"":       `{"metadata":{"annotations":{"example.com/changed":"now"}}}`,
+		"status": `{"status":{"observedGeneration":99,"conditions":[{"type":"Ready","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
+		"scale":  `{"spec":{"replicas":0}}`,
+
+		"sandboxes/status": `{"status":{"nodeName":"another"}}`,
+	}
+)
+
+// A namespace whose budget is spent has no more objects of any kind created or changed, in any
+// group and version, until time has passed. They can be deleted, and other namespaces go on.
+func TestWritesBeyondABudgetAreRefused(t *testing.T) {
+	t.Parallel()
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	s := testutil.Start(t, withoutWaiting(),
+		budget(storespace.Limits{Namespace: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clock))
+	for resource, spec := range specs {
+		body := fmt.Sprintf(`{"metadata":{"name":"known"},"spec":%s}`, spec)
+		if err := once(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/team/"+resource, "application/json", body); err != nil {
+			t.Fatalf("creating one of %s: %v", resource, err)
+		}
+	}
+	refusal := overdraw(t, s, "team")
+	seconds, ok := apierrors.SuggestsClientDelay(refusal)
+	if !apierrors.IsTooManyRequests(refusal) || !ok || seconds < 1 || !strings.Contains(refusal.Error(), "namespace team") {
+		t.Errorf("the refusal is %v, after %d s", refusal, seconds)
+	}
+	requests := 0
+	refused := func(what string, err error) {
+		t.Helper()
+		if requests++; !apierrors.IsTooManyRequests(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, lists, err := s.Client.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		known := specsOfAgents
+		if strings.HasPrefix(list.GroupVersion, v1alpha1.GroupName+"/") {
+			known = specs
+		}
+		for _, resource := range list.APIResources {
+			main, sub, _ := strings.Cut(resource.Name, "/")
+			spec, creatable := known[main]
+			if !creatable {
+				t.Errorf("the test knows no object of %s %s", list.GroupVersion, main)
+			}
+			path := "/apis/" + list.GroupVersion + "/namespaces/team/" + main
+			if slices.Contains(resource.Verbs, "create") && sub == "" {
+				body := fmt.Sprintf(`{"metadata":{"name":"new"},"spec":%s}`, spec)
+				refused("creating one of "+path, once(t, s, "POST", path, "application/json", body))
+				apply := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"applied"},"spec":%s}`, list.GroupVersion, resource.Kind, spec)
+				refused("applying one of "+path, once(t, s, "PATCH", path+"/applied", "application/apply-patch+yaml", apply))
+			}
+			if slices.Contains(resource.Verbs, "patch") && sub != "proxy" { // which forwards it
+				change, ok := changes[resource.Name]
+				if !ok {
+					change, ok = changes[sub]
+				}
+				if !ok {
+					t.Errorf("the test knows no change of %s %s", list.GroupVersion, resource.Name)
+				}
+				refused("patching "+list.GroupVersion+" "+resource.Name,
+					once(t, s, "PATCH", strings.TrimSuffix(path+"/known/"+sub, "/"), "application/merge-patch+json", change))
+			}
+		}
+	}
+	if requests < 40 {
+		t.Errorf("only %d requests were tried", requests)
+	}
+	if err := once(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/other/sandboxsets", "application/json",
+		`{"metadata":{"name":"known"},"spec":`+specs["sandboxsets"]+`}`); err != nil {
+		t.Errorf("in another namespace: %v", err)
+	}
+	set := s.Client.AgentsV1alpha1().SandboxSets("team")
+	foreground := metav1.DeletePropagationForeground // which writes the object
+	if err := set.Delete(t.Context(), "known", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+	clock.Step(time.Minute)
+	if err := once(t, s, "PATCH", "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/known", "application/merge-patch+json", changes[""]); err != nil {
+		t.Errorf("a minute later: %v", err)
+	}
+}
+
+// A user has one budget for all namespaces. Controllers are refused nothing.
+func TestBudgetOfAUser(t *testing.T) {
+	t.Parallel()
+	limits := storespace.Limits{User: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}
+	s := testutil.Start(t, budget(limits, clocktesting.NewFakeClock(time.Unix(1e9, 0)), "controller"))
+	create := func(user string, i int) error {
+		return s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(fmt.Sprint("team-", i)).Resource("sandboxtemplates").
+			SetHeader("Impersonate-User", user).SetHeader("Impersonate-Group", "system:masters").
+			MaxRetries(0).Body(largeTemplate(user)).Do(t.Context()).Error()
+	}
+	var refusal error
+	for i := range 50 {
+		if err := create("controller", i); err != nil {
+			t.Fatalf("a controller: %v", err)
+		}
+		if err := create("eve", i); err != nil {
+			refusal = err
+		}
+	}
+	if !apierrors.IsTooManyRequests(refusal) || !strings.Contains(refusal.Error(), "user eve") {
+		t.Errorf("10 MiB of one user: %v", refusal)
+	}
+	if err := create("alice", 0); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+}
+
+// What a claim writes on its sandboxes counts as it is written: with the pod template that a
+// waiting sandbox only refers to. So a small claim does not fill etcd in a moment.
+func TestClaimsPayForTheirSandboxes(t *testing.T) {
+	t.Parallel()
+	const stock = 30
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	limits := storespace.Limits{User: storespace.Limit{Rate: mebibyte, Burst: 3 * mebibyte}}
+	s := testutil.Start(t, withoutWaiting(), budget(limits, clock))
+	template := largeTemplate("large")
+	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), template, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := s.SetOf(t, template, "pool", "", stock)
+	s.Stock(t, pool, 0, stock)
+	clock.Step(time.Minute) // what the test has made is forgiven
+	claim, err := s.CreateOnce(t.Context(), "team", testutil.Claim(pool, "claim", stock, waits))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusal error
+	s.AwaitClaim(t, "team", "claim", func(c *v1alpha1.SandboxClaim) string {
+		claim = c
+		refusal = once(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxclaims", "application/json",
+			`{"metadata":{"generateName":"more-"},"spec":{"templateName":"pool","onShortage":"Fail"}}`)
+		if refusal == nil || !strings.Contains(refusal.Error(), "bytes") {
+			return fmt.Sprint("another claim is answered with ", refusal)
+		}
+		return ""
+	})
+	if !apierrors.IsTooManyRequests(refusal) {
+		t.Errorf("a claim beyond the budget: %v", refusal)
+	}
+	if n := claim.Status.ClaimedReplicas; n == 0 || n > stock*2/3 {
+		t.Errorf("%d sandboxes of 200 KiB are bound by 3 MiB", n)
+	}
+	for range 4 { // it goes on as time passes
+		before := claim.Status.ClaimedReplicas
+		clock.Step(3 * time.Second)
+		claim = s.AwaitClaim(t, "team", "claim", func(c *v1alpha1.SandboxClaim) string {
+			if c.Status.ClaimedReplicas == before && before < stock {
+				return "it does not go on"
+			}
+			return ""
+		})
+	}
+	if claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
+		t.Errorf("the claim is %s with %d sandboxes", claim.Status.Phase, claim.Status.ClaimedReplicas)
+	}
+}
+
+// A server finds that its etcd is full, makes room, and writes again.
+func TestFullStoreHeals(t *testing.T) {
+	t.Parallel()
+	etcd, fill := startSmall(t)
+	s := testutil.Start(t, etcd)
+	s.Template(t, "default", "before")
+	fill()
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		err = once(t, s, http.MethodPatch, "/apis/agents.kruise.io/v1alpha1/namespaces/default/sandboxtemplates/before", "application/merge-patch+json",
+			fmt.Sprintf(`{"metadata":{"annotations":{"example.com/now":"%d"}}}`, time.Now().UnixNano()))
+		if err == nil {
+			return
+		}
+		if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+			t.Fatal(err)
+		}
+	}
+	t.Errorf("a minute after it was full: %v", err)
+}
