@@ -296,11 +296,11 @@ var mutations = []mutation{
 	{"storespace: what is refused for the user counts for the namespace", "pkg/apiserver/storespace/space.go",
 		"\t\ts.namespaces.giveBack(w.Namespace, n)\n\t\treturn", "\t\treturn", space, "TestBudgets"},
 	{"storespace: the largest writers go on near the quota", "pkg/apiserver/storespace/account.go",
-		"return max(l.quiet(), float64(l.Burst)*(1-squeeze))", "return float64(l.Burst)", space, "TestNearlyFull"},
+		"return max(l.quiet(), float64(now.Burst))", "return float64(l.Burst)", space, "TestNearlyFull"},
 	{"storespace: those who write little stop near the quota", "pkg/apiserver/storespace/account.go",
 		"rate = max(rate, min(float64(l.Rate), quietRate))", "rate += 0", space, "TestQuietWritersGoOn"},
 	{"storespace: what was written since counts only when it is measured", "pkg/apiserver/storespace/space.go",
-		"m.inUse+max(0, s.written.Load()-m.written)", "m.inUse", space, "TestNearlyFull"},
+		"(m.used + float64(max(0, s.written.Load()-m.written)))", "m.used", space, "TestNearlyFull"},
 	{"storespace: all servers make room", "pkg/apiserver/storespace/keeper.go",
 		"!k.Compact || !k.Owner()", "!k.Compact", space, "TestHealsWhatIsFullOfHistory"},
 

@@ -22,6 +22,10 @@ const (
 	quietBytes = 1 << 20
 	quietRate  = 64 << 10
 
+	// Near etcd's quota, burstOfQuota and rateOfQuota are how many bursts, and seconds of a
+	// rate, it has room for at least.
+	burstOfQuota, rateOfQuota = 8, 256
+
 	// shortestWait and longestWait bound what a client is told to wait.
 	shortestWait = time.Second
 	longestWait  = 30 * time.Second
@@ -32,10 +36,20 @@ const (
 	maxAccounts = 1 << 14
 )
 
-// rate is how many bytes are forgiven in a second to one who has written a number of them. It
-// falls as squeeze goes from 0 to 1, but not for those who write little.
-func (l Limit) rate(spent, squeeze float64) float64 {
-	rate := float64(l.Rate) * (1 - squeeze)
+// near returns the limit that holds near a quota of etcd, as squeeze goes from 0 to 1. It is never
+// more than a part of the quota.
+func (l Limit) near(quota int64, squeeze float64) Limit {
+	if squeeze == 0 {
+		return l
+	}
+	left := func(bytes, most int64) int64 { return int64(float64(min(bytes, most)) * (1 - squeeze)) }
+	return Limit{Rate: left(l.Rate, quota/rateOfQuota), Burst: left(l.Burst, quota/burstOfQuota)}
+}
+
+// rate is how many bytes are forgiven in a second to one who has written a number of them, where
+// now is the limit that holds now. It does not fall for those who write little.
+func (l Limit) rate(spent float64, now Limit) float64 {
+	rate := float64(now.Rate)
 	if spent <= l.quiet() {
 		rate = max(rate, min(float64(l.Rate), quietRate))
 	}
@@ -43,9 +57,7 @@ func (l Limit) rate(spent, squeeze float64) float64 {
 }
 
 // most is below which number of bytes that are not forgiven yet the next write is taken.
-func (l Limit) most(squeeze float64) float64 {
-	return max(l.quiet(), float64(l.Burst)*(1-squeeze))
-}
+func (l Limit) most(now Limit) float64 { return max(l.quiet(), float64(now.Burst)) }
 
 func (l Limit) quiet() float64 { return min(float64(l.Burst), quietBytes) }
 
@@ -59,9 +71,9 @@ type account struct {
 }
 
 // settle forgives what time has brought. a.mu is held.
-func (a *account) settle(now time.Time, l Limit, squeeze float64) {
+func (a *account) settle(now time.Time, l, near Limit) {
 	if elapsed := now.Sub(a.at); elapsed > 0 {
-		a.spent = max(0, a.spent-l.rate(a.spent, squeeze)*elapsed.Seconds())
+		a.spent = max(0, a.spent-l.rate(a.spent, near)*elapsed.Seconds())
 		a.at = now
 	}
 }
@@ -70,14 +82,14 @@ func (a *account) settle(now time.Time, l Limit, squeeze float64) {
 // again. It takes any number while the account is not overdrawn, so that no write is too large.
 // With always it refuses nothing. Such writes use up three quarters of the burst at most: they
 // alone never keep others waiting, unless etcd is nearly full. It reports whether the account is still in use; nothing is counted in one that is not.
-func (a *account) spend(now time.Time, l Limit, squeeze float64, n int64, always bool) (time.Duration, bool) {
+func (a *account) spend(now time.Time, l, near Limit, n int64, always bool) (time.Duration, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return 0, false
 	}
-	a.settle(now, l, squeeze)
-	most := l.most(squeeze)
+	a.settle(now, l, near)
+	most := l.most(near)
 	switch {
 	case always:
 		a.spent = max(a.spent, min(a.spent+float64(n), 0.75*float64(l.Burst)))
@@ -87,7 +99,7 @@ func (a *account) spend(now time.Time, l Limit, squeeze float64, n int64, always
 		return 0, true
 	}
 	seconds := longestWait.Seconds()
-	if rate := l.rate(a.spent, squeeze); rate > 0 {
+	if rate := l.rate(a.spent, near); rate > 0 {
 		seconds = min(seconds, (a.spent-most)/rate)
 	}
 	return max(shortestWait, time.Duration(seconds*float64(time.Second))), true
@@ -125,12 +137,13 @@ func (a *accounts) of(name string, now time.Time) *account {
 }
 
 // spend is account.spend for a name. No name, and no limit, is no account.
-func (a *accounts) spend(name string, now time.Time, squeeze float64, n int64, always bool) time.Duration {
+func (a *accounts) spend(name string, now time.Time, p pressure, n int64, always bool) time.Duration {
 	if name == "" || a.limit.Rate == 0 {
 		return 0
 	}
+	near := a.limit.near(p.quota, p.squeeze)
 	for {
-		if wait, ok := a.of(name, now).spend(now, a.limit, squeeze, n, always); ok {
+		if wait, ok := a.of(name, now).spend(now, a.limit, near, n, always); ok {
 			return wait
 		}
 	}
@@ -143,12 +156,13 @@ func (a *accounts) giveBack(name string, n int64) {
 }
 
 // settle brings all accounts up to a time, and drops those of which all is forgiven.
-func (a *accounts) settle(now time.Time, squeeze float64) {
+func (a *accounts) settle(now time.Time, p pressure) {
+	near := a.limit.near(p.quota, p.squeeze)
 	a.byName.Range(func(name, value any) bool {
 		one := value.(*account)
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		if one.settle(now, a.limit, squeeze); one.spent == 0 {
+		if one.settle(now, a.limit, near); one.spent == 0 {
 			one.closed = true
 			a.byName.Delete(name)
 			a.n.Add(-1)

@@ -98,13 +98,13 @@ func TestHealsWhatIsFullOfHistory(t *testing.T) {
 	if k.Look(t.Context()); k.full(t) {
 		t.Error("it is still full")
 	}
-	if _, used := k.Space.squeeze(); used < fullFrom {
+	if used := k.Space.pressure().used; used < fullFrom {
 		t.Errorf("what was measured before says that %v are used", used)
 	}
 	if k.Look(t.Context()); k.full(t) {
 		t.Error("it is full again")
 	}
-	if _, used := k.Space.squeeze(); used > 0.2 {
+	if used := k.Space.pressure().used; used > 0.2 {
 		t.Errorf("%v are used", used)
 	}
 }

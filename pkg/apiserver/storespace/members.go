@@ -57,7 +57,11 @@ func (k *Keeper) members(ctx context.Context) members {
 	return all
 }
 
-// inUse, quota and revision are those of the member with the least room.
+// file, inUse, quota and revision are those of the member with the least room.
+func (m members) file() int64 {
+	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.DbSize, b.DbSize) }).DbSize
+}
+
 func (m members) inUse() int64 {
 	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.DbSizeInUse, b.DbSizeInUse) }).DbSizeInUse
 }

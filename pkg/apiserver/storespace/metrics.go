@@ -22,7 +22,7 @@ var (
 	usedRatio = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace:      "sandlot",
 		Name:           "store_used_ratio",
-		Help:           "How much of etcd's quota is in use, from 0 to 1, without free pages of its file.",
+		Help:           "How much of etcd's quota is used, from 0 to 1: what is in use, and half of what is free in its file.",
 		StabilityLevel: metrics.ALPHA,
 	})
 

@@ -19,6 +19,9 @@ const (
 	// fullFrom is from where on all writes of users are refused that are no deletes. What is
 	// above is left for controllers and compaction.
 	fullFrom = 0.90
+	// growth is how much sooner than what is in use a file is full that grows: one of 96% of
+	// the quota counts as 90%.
+	growth = 2.5
 )
 
 // Limits are the budgets of bytes.
@@ -45,8 +48,11 @@ type Space struct {
 	measured atomic.Pointer[measurement]
 }
 
-// measurement is how full etcd was. written is the Space's own of before it was measured.
-type measurement struct{ inUse, quota, written int64 }
+// measurement is how many bytes of etcd's quota were used. written is the Space's own of before it was measured.
+type measurement struct {
+	used           float64
+	quota, written int64
+}
 
 // New returns a Space. Before Measured was called, it takes etcd for empty.
 func New(limits Limits, c clock.PassiveClock) *Space {
@@ -69,17 +75,17 @@ type Write struct {
 
 // Spend counts a write that is about to be made, or returns an *ExceededError.
 func (s *Space) Spend(w Write) error {
-	squeeze, used := s.squeeze()
-	if !w.Always && used >= fullFrom {
-		return exceeded(&ExceededError{Budget: BudgetStore, RetryAfter: shortestWait * 10, Used: used})
+	p := s.pressure()
+	if !w.Always && p.used >= fullFrom {
+		return exceeded(&ExceededError{Budget: BudgetStore, RetryAfter: 10 * shortestWait, Used: p.used})
 	}
 	now, n := s.clock.Now(), int64(w.Bytes)
-	if wait := s.namespaces.spend(w.Namespace, now, squeeze, n, w.Always); wait > 0 {
-		return exceeded(&ExceededError{BudgetNamespace, w.Namespace, wait, s.namespaces.limit, squeezedAt(squeeze, used)})
+	if wait := s.namespaces.spend(w.Namespace, now, p, n, w.Always); wait > 0 {
+		return exceeded(&ExceededError{BudgetNamespace, w.Namespace, wait, s.namespaces.limit, p.reason()})
 	}
-	if wait := s.users.spend(w.User, now, squeeze, n, w.Always); wait > 0 {
+	if wait := s.users.spend(w.User, now, p, n, w.Always); wait > 0 {
 		s.namespaces.giveBack(w.Namespace, n)
-		return exceeded(&ExceededError{BudgetUser, w.User, wait, s.users.limit, squeezedAt(squeeze, used)})
+		return exceeded(&ExceededError{BudgetUser, w.User, wait, s.users.limit, p.reason()})
 	}
 	s.written.Add(n)
 	return nil
@@ -93,36 +99,48 @@ func (s *Space) GiveBack(w Write) {
 	s.written.Add(-n)
 }
 
-// squeeze returns how much the writers are squeezed, from 0 to 1, and how full etcd is, of its
-// quota. What this server has written since etcd was measured is taken to be in use.
-func (s *Space) squeeze() (squeeze, used float64) {
-	m := s.measured.Load()
-	if m.quota <= 0 {
-		return 0, 0
-	}
-	used = float64(m.inUse+max(0, s.written.Load()-m.written)) / float64(m.quota)
-	return min(1, max(0, (used-squeezedFrom)/(squeezedTo-squeezedFrom))), used
+// pressure is how full etcd is.
+type pressure struct {
+	quota int64
+	// used is how much of the quota is used, and squeeze how much the writers are squeezed for
+	// that, from 0 to 1.
+	used, squeeze float64
 }
 
-// squeezedAt is how full etcd is if that is why a write is refused, and 0 if not.
-func squeezedAt(squeeze, used float64) float64 {
-	if squeeze == 0 {
+// pressure returns how full etcd is. What this server has written since etcd was measured is
+// taken to be in use.
+func (s *Space) pressure() pressure {
+	m := s.measured.Load()
+	if m.quota <= 0 {
+		return pressure{}
+	}
+	used := (m.used + float64(max(0, s.written.Load()-m.written))) / float64(m.quota)
+	return pressure{quota: m.quota, used: used, squeeze: min(1, max(0, (used-squeezedFrom)/(squeezedTo-squeezedFrom)))}
+}
+
+// reason is how full etcd is if that is why a write is refused, and 0 if not.
+func (p pressure) reason() float64 {
+	if p.squeeze == 0 {
 		return 0
 	}
-	return used
+	return p.used
 }
 
 // Written returns how many bytes were written so far, for Measured.
 func (s *Space) Written() int64 { return s.written.Load() }
 
-// Measured takes in how much of etcd's quota is in use, at a time when written bytes were
-// written. A quota of 0 or less is none.
-func (s *Space) Measured(inUse, quota, written int64) {
-	squeeze, _ := s.squeeze()
+// Measured takes in the size of etcd's file and how many bytes of it are in use, at a time when
+// written bytes were written. A quota of 0 or less is none.
+//
+// The quota counts the file. Of what is free in it, not all can be used again, because it is in
+// pieces: half of it is taken to be lost, and in a file that is nearly as large as the quota more.
+func (s *Space) Measured(file, inUse, quota, written int64) {
+	p := s.pressure()
 	now := s.clock.Now()
-	s.namespaces.settle(now, squeeze)
-	s.users.settle(now, squeeze)
-	s.measured.Store(&measurement{inUse: inUse, quota: quota, written: written})
+	s.namespaces.settle(now, p)
+	s.users.settle(now, p)
+	used := max(float64(file+inUse)/2, float64(quota)-growth*float64(quota-file))
+	s.measured.Store(&measurement{used: used, quota: quota, written: written})
 }
 
 // What was exceeded.

@@ -6,6 +6,7 @@ package storespace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -98,13 +99,13 @@ func TestAlways(t *testing.T) {
 	if n, _ := taken(t, s, by("a", "eve")); n != 2 {
 		t.Errorf("%d writes of a user were taken, want 2 of 8", n)
 	}
-	s.Measured(75, 100, s.Written())
+	s.Measured(75, 75, 100, s.Written())
 	_ = s.Spend(by("b", "")) // the namespace has an account
 	forced.Namespace = "b"
 	if n, why := taken(t, s, forced); why != nil {
 		t.Errorf("in an etcd that is nearly full, after %d writes: %v", n, why)
 	}
-	s.Measured(75, 100, s.Written())
+	s.Measured(75, 75, 100, s.Written())
 	if n, _ := taken(t, s, by("b", "alice")); n != 0 {
 		t.Errorf("in an etcd that is nearly full %d writes of a user were taken", n)
 	}
@@ -116,7 +117,7 @@ func TestNoLimits(t *testing.T) {
 	if n, why := taken(t, s, by("a", "eve")); why != nil {
 		t.Errorf("after %d writes: %v", n, why)
 	}
-	s.Measured(95, 100, s.Written())
+	s.Measured(95, 95, 100, s.Written())
 	if _, why := taken(t, s, by("a", "eve")); why == nil || why.Budget != BudgetStore {
 		t.Errorf("in an etcd that is nearly full: %v", why)
 	}
@@ -138,7 +139,7 @@ func TestNearlyFull(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.Measured((used-1)*mebibyte, quota, s.Written()-mebibyte)
+			s.Measured((used-1)*mebibyte, (used-1)*mebibyte, quota, s.Written()-mebibyte)
 			quiet := Write{Namespace: "quiet", User: "alice", Bytes: 1000}
 			if err := s.Spend(by("heavy", "eve")); (err == nil) != want.heavy {
 				t.Errorf("a write of one who has written much: %v", err)
@@ -153,12 +154,12 @@ func TestNearlyFull(t *testing.T) {
 		})
 	}
 	s, _ := newSpace()
-	s.Measured(599*mebibyte, quota, 0)
+	s.Measured(599*mebibyte, 599*mebibyte, quota, 0)
 	for i := range 150 {
 		_ = s.Spend(by(fmt.Sprint(i), ""))
 	}
-	if squeeze, used := s.squeeze(); squeeze < 0.7 || used < 0.74 {
-		t.Errorf("150 MiB later, squeezed by %v at %v", squeeze, used)
+	if p := s.pressure(); p.squeeze < 0.7 || p.used < 0.74 {
+		t.Errorf("150 MiB later: %+v", p)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestQuietWritersGoOn(t *testing.T) {
 		}
 	}
 	for range 600 {
-		s.Measured(85, 100, s.Written()) // whatever is written, compaction makes room for
+		s.Measured(85, 85, 100, s.Written()) // whatever is written, compaction makes room for
 		if err := s.Spend(Write{Namespace: "quiet", User: "alice", Bytes: quietRate}); err != nil {
 			t.Fatalf("one who writes %d bytes a second: %v", quietRate, err)
 		}
@@ -182,7 +183,7 @@ func TestQuietWritersGoOn(t *testing.T) {
 		}
 		clock.Step(time.Second)
 	}
-	s.Measured(10, 100, s.Written())
+	s.Measured(10, 10, 100, s.Written())
 	if err := s.Spend(by("heavy", "eve")); err != nil {
 		t.Errorf("after there was room again: %v", err)
 	}
@@ -206,7 +207,7 @@ func TestAccountsAreBounded(t *testing.T) {
 		t.Errorf("there are %d accounts, want %d", n, maxAccounts)
 	}
 	clock.Step(time.Second)
-	s.Measured(0, 0, 0)
+	s.Measured(0, 0, 0, 0)
 	if n := count(); n != 0 || s.namespaces.n.Load() != 0 {
 		t.Errorf("%d accounts are left, %d are counted", n, s.namespaces.n.Load())
 	}
@@ -219,6 +220,29 @@ func BenchmarkSpend(b *testing.B) {
 	for b.Loop() {
 		if err := s.Spend(write); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// The quota counts the file, of which what is free cannot all be used again.
+func TestFreeSpaceInTheFile(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ file, inUse, want float64 }{
+		{1, 0.2, 1}, {0.96, 0.5, 0.9}, {0.9, 0.5, 0.75}, {0.7, 0.5, 0.6}, {0.5, 0.5, 0.5}, {0.9, 0.9, 0.9},
+	} {
+		s, _ := newSpace()
+		const quota = 1e6
+		s.Measured(int64(tc.file*quota), int64(tc.inUse*quota), quota, 0)
+		if used := s.pressure().used; math.Abs(used-tc.want) > 1e-6 {
+			t.Errorf("a file of %v with %v in use counts as %v, want %v", tc.file, tc.inUse, used, tc.want)
+		}
+	}
+	for _, tc := range []struct {
+		file, inUse int64
+		want        bool
+	}{{700, 100, false}, {760, 390, false}, {760, 370, true}, {880, 500, false}, {910, 800, false}, {910, 780, true}} {
+		if got := worthDefragmenting(tc.file, tc.inUse, 1000); got != tc.want {
+			t.Errorf("a file of %d with %d in use, of 1000, is defragmented: %t", tc.file, tc.inUse, got)
 		}
 	}
 }

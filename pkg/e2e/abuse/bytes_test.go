@@ -1,0 +1,238 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package abuse
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
+	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+)
+
+const (
+	// smallQuota is a twelfth of that of an install.
+	smallQuota = 128 * mebibyte
+	// durationVariable lets writers go on for a time; else they do until they have asked for
+	// twice the quota, and two of them have been refused something.
+	durationVariable = "SANDLOT_ABUSE_DURATION"
+	// controller is a user whose writes are never refused.
+	controller = "controller"
+)
+
+// filling is a server on an etcd with a small quota, and those who fill it.
+type filling struct {
+	*testing.T
+	server *testutil.Server
+	ctx    context.Context
+	// asked is how many bytes the writers have asked to write, and refused how many requests
+	// were refused, by writer.
+	asked   atomic.Int64
+	mu      sync.Mutex
+	refused map[string]int
+	taken   map[string]int
+	running sync.WaitGroup
+}
+
+// as returns a client of a user. It does not repeat what is refused.
+func (f *filling) as(user string) rest.Interface {
+	f.Helper()
+	config := rest.CopyConfig(f.server.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return client.AgentsV1alpha1().RESTClient()
+}
+
+// writer makes requests of a size, one after the other, until the test is over.
+func (f *filling) writer(name string, bytes int, request func(i int) error) {
+	f.running.Go(func() {
+		for i := 0; f.ctx.Err() == nil; i++ {
+			err := request(i)
+			f.asked.Add(int64(bytes))
+			switch {
+			case f.ctx.Err() != nil:
+				return
+			case err == nil, apierrors.IsTooManyRequests(err):
+				f.mu.Lock()
+				if err == nil {
+					f.taken[name]++
+				} else {
+					f.refused[name]++
+				}
+				f.mu.Unlock()
+			default:
+				f.Errorf("a write of %s: %v", name, err)
+				return
+			}
+		}
+	})
+}
+
+// over reports whether the writers have asked for enough, and some were refused.
+func (f *filling) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked.Load() > 2*smallQuota && len(f.refused) >= 2
+}
+
+// tell logs how things are.
+func (f *filling) tell(etcd *clientv3.Client) {
+	f.Helper()
+	status, err := etcd.Status(f.Context(), etcd.Endpoints()[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Logf("%d MiB were asked for; taken %v, refused %v; etcd has %d MiB, %d of them in use",
+		f.asked.Load()/mebibyte, f.taken, f.refused, status.DbSize/mebibyte, status.DbSizeInUse/mebibyte)
+}
+
+// padded is a pod template of so many bytes.
+func padded(bytes int) string {
+	variable := `{"name":"A","value":"` + strings.Repeat("x", 1000) + `"}`
+	return `{"spec":{"containers":[{"name":"main","image":"busybox","env":[` +
+		strings.Join(slices.Repeat([]string{variable}, max(1, bytes/len(variable))), ",") + `]}]}}`
+}
+
+// key changes one time of 16 large sandboxes, as the timeout call of the E2B API does. Each
+// change makes a controller write the sandbox's status.
+func (f *filling) key(name string) {
+	set := f.server.Set(f, name, "pool", 0)
+	names := f.server.StockWith(f, set, 0, 16, func(_ int, sb *v1alpha1.Sandbox) {
+		sb.Spec.Template.Raw = []byte(padded(38 << 10))
+	})
+	user, system := f.as(name), f.as(controller)
+	patch := func(client rest.Interface, sub, sandbox, body string) error {
+		return client.Patch(types.MergePatchType).Namespace(name).Resource("sandboxes").Name(sandbox).SubResource(sub).
+			MaxRetries(0).Body([]byte(body)).Do(f.ctx).Error()
+	}
+	start := time.Now()
+	f.writer(name, 80<<10, func(i int) error {
+		sandbox := names[i%len(names)]
+		at := start.Add(time.Hour + time.Duration(i)*time.Second).UTC().Format(time.RFC3339)
+		if err := patch(user, "", sandbox, fmt.Sprintf(`{"spec":{"shutdownTime":%q}}`, at)); err != nil {
+			return err
+		}
+		return patch(system, "status", sandbox, fmt.Sprintf(`{"status":{"message":"ends at %s"}}`, at))
+	})
+}
+
+// claimer claims 500 sandboxes of a pool with a template of 240 KB, again and again.
+func (f *filling) claimer(name string) {
+	large := builders.Template("large")
+	large.Spec.Template.Raw = []byte(padded(240_000))
+	large, err := f.server.Client.AgentsV1alpha1().SandboxTemplates(name).Create(f.Context(), large, metav1.CreateOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	pool := f.server.SetOf(f, large, "pool", "", 1000)
+	f.server.Stock(f, pool, 0, 1000)
+	client := f.as(name)
+	f.writer(name, mebibyte, func(int) error {
+		claim := testutil.Claim(pool, "", 500, func(c *v1alpha1.SandboxClaim) {
+			c.GenerateName, c.Spec.CreateOnNoStock = "claim-", new(false)
+		})
+		return client.Post().Namespace(name).Resource("sandboxclaims").MaxRetries(0).Body(claim).Do(f.ctx).Error()
+	})
+}
+
+// owner changes a large set again and again.
+func (f *filling) owner(name string) {
+	set := builders.Set("pool", 0)
+	set.Spec.Template.Raw = []byte(padded(240_000))
+	if _, err := f.server.Client.AgentsV1alpha1().SandboxSets(name).Create(f.Context(), set, metav1.CreateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	client := f.as(name)
+	f.writer(name, 240_000, func(i int) error {
+		body := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/change":"%d"}}}`, i)
+		return client.Patch(types.MergePatchType).Namespace(name).Resource("sandboxsets").Name(set.Name).
+			MaxRetries(0).Body([]byte(body)).Do(f.ctx).Error()
+	})
+}
+
+// TestWritersDoNotFillEtcd lets three keys, a claimer and the owner of a set write as fast as
+// they can, with the limits of an install, into an etcd with a twelfth of its quota. It never
+// gets full, and another tenant claims and changes things meanwhile as if nothing was.
+func TestWritersDoNotFillEtcd(t *testing.T) {
+	config := testserver.NewTestConfig(t)
+	config.QuotaBackendBytes = smallQuota
+	etcd := testserver.RunEtcd(t, config)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := &filling{T: t, ctx: ctx, refused: map[string]int{}, taken: map[string]int{}, server: testutil.Start(t, testutil.WithEtcd(etcd.Endpoints()), testutil.WithConfig(func(c *apiserver.Config) {
+		c.ExtraConfig.SyncWindow = time.Millisecond
+		c.ExtraConfig.UnboundWriters = sets.New(controller)
+	}))}
+	duration, err := time.ParseDuration(os.Getenv(durationVariable))
+	if err != nil && os.Getenv(durationVariable) != "" {
+		t.Fatal(err)
+	}
+	const stock = 1000
+	pool := f.server.Set(t, "innocent", "pool", stock)
+	f.server.Stock(t, pool, 0, stock)
+	for i := range 3 {
+		f.key(fmt.Sprint("key-", i))
+	}
+	f.claimer("claimer")
+	f.owner("owner")
+	defer f.running.Wait()
+	defer cancel()
+
+	innocent := f.as("innocent")
+	began, claims := time.Now(), 0
+	for ; time.Since(began) < duration || duration == 0 && !f.over() && !t.Failed(); claims++ {
+		if claims < stock {
+			claim := testutil.Claim(pool, fmt.Sprint("claim-", claims), 1, nil)
+			err := innocent.Post().Namespace("innocent").Resource("sandboxclaims").MaxRetries(0).Body(claim).Do(ctx).Error()
+			if err != nil {
+				t.Fatalf("claim %d of an innocent user after %s: %v", claims, time.Since(began), err)
+			}
+		}
+		body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{"changed": fmt.Sprint(claims)}}})
+		err := innocent.Patch(types.MergePatchType).Namespace("innocent").Resource("sandboxsets").Name(pool.Name).MaxRetries(0).Body(body).Do(ctx).Error()
+		if err != nil {
+			t.Fatalf("a change of an innocent user after %s: %v", time.Since(began), err)
+		}
+		alarms, err := etcd.AlarmList(ctx)
+		if err != nil || len(alarms.Alarms) > 0 {
+			t.Fatalf("etcd has the alarms %v after %s, %v", alarms, time.Since(began), err)
+		}
+		if claims%20 == 0 {
+			f.tell(etcd.Client)
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	cancel()
+	f.running.Wait()
+	f.tell(etcd.Client)
+	t.Logf("%d claims of an innocent user in %s", claims, time.Since(began).Round(time.Second))
+	if err := f.server.Client.AgentsV1alpha1().RESTClient().Verb(http.MethodDelete).Namespace("claimer").Resource("sandboxes").Do(t.Context()).Error(); err != nil {
+		t.Errorf("deleting what the claimer has: %v", err)
+	}
+}
