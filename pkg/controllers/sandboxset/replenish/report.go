@@ -32,10 +32,10 @@ const (
 type removalReason string
 
 const (
-	removalEnded    removalReason = "ended"
-	removalSurplus  removalReason = "surplus"
-	removalOutdated removalReason = "outdated"
-	removalNotReady removalReason = "not_ready"
+	removalEnded           removalReason = "ended"
+	removalSurplus         removalReason = "surplus"
+	removalOutdated        removalReason = "outdated"
+	removalNotReady        removalReason = "not_ready"
 	removalNodeUnavailable removalReason = "node_unavailable"
 )
 
