@@ -22,20 +22,8 @@ func validateChoicesUnchanged(claim, old *v1alpha1.SandboxClaim, path *field.Pat
 	}
 	var errs field.ErrorList
 	is, was := &claim.Spec, &old.Spec
-	if is.TemplateName != was.TemplateName {
-		errs = append(errs, field.Forbidden(path.Child("templateName"), chosen))
-	}
-	if !apiequality.Semantic.DeepEqual(is.SandboxTemplateRef, was.SandboxTemplateRef) {
-		errs = append(errs, field.Forbidden(path.Child("sandboxTemplateRef"), chosen))
-	}
-	if !apiequality.Semantic.DeepEqual(is.WarmPoolRef, was.WarmPoolRef) {
-		errs = append(errs, field.Forbidden(path.Child("warmPoolRef"), chosen))
-	}
-	if is.WarmPool != was.WarmPool {
-		errs = append(errs, field.Forbidden(path.Child("warmPool"), chosen))
-	}
-	if !apiequality.Semantic.DeepEqual(is.CreateOnNoStock, was.CreateOnNoStock) {
-		errs = append(errs, field.Forbidden(path.Child("createOnNoStock"), chosen))
+	for _, name := range changedSource(is, was) {
+		errs = append(errs, field.Forbidden(path.Child(name), chosen))
 	}
 	if is.OnShortage != was.OnShortage {
 		errs = append(errs, field.Forbidden(path.Child("onShortage"), chosen))
@@ -43,13 +31,31 @@ func validateChoicesUnchanged(claim, old *v1alpha1.SandboxClaim, path *field.Pat
 	return errs
 }
 
+// changedSource returns the names of the fields that say where the sandboxes of a claim come from
+// and that a change of the claim changes.
+func changedSource(is, was *v1alpha1.SandboxClaimSpec) []string {
+	var names []string
+	for _, source := range []struct {
+		name string
+		same bool
+	}{
+		{"templateName", is.TemplateName == was.TemplateName},
+		{"sandboxTemplateRef", apiequality.Semantic.DeepEqual(is.SandboxTemplateRef, was.SandboxTemplateRef)},
+		{"warmPoolRef", apiequality.Semantic.DeepEqual(is.WarmPoolRef, was.WarmPoolRef)},
+		{"warmPool", is.WarmPool == was.WarmPool},
+		{"createOnNoStock", apiequality.Semantic.DeepEqual(is.CreateOnNoStock, was.CreateOnNoStock)},
+	} {
+		if !source.same {
+			names = append(names, source.name)
+		}
+	}
+	return names
+}
+
 // ChoosesPods reports whether a change of a claim chooses what the next sandboxes of the claim
 // run: which pool or template they are of, and what is put into them.
 func ChoosesPods(is, was *v1alpha1.SandboxClaimSpec) bool {
-	return is.TemplateName != was.TemplateName || is.WarmPool != was.WarmPool ||
-		!apiequality.Semantic.DeepEqual(is.SandboxTemplateRef, was.SandboxTemplateRef) ||
-		!apiequality.Semantic.DeepEqual(is.WarmPoolRef, was.WarmPoolRef) ||
-		!apiequality.Semantic.DeepEqual(is.CreateOnNoStock, was.CreateOnNoStock) ||
+	return len(changedSource(is, was)) > 0 ||
 		!apiequality.Semantic.DeepEqual(is.InplaceUpdate, was.InplaceUpdate) ||
 		!apiequality.Semantic.DeepEqual(is.Env, was.Env) ||
 		!sameVolumeClaims(is.VolumeClaimTemplates, was.VolumeClaimTemplates)
