@@ -57,7 +57,7 @@ func (k *Keeper) members(ctx context.Context) members {
 	return all
 }
 
-// file, inUse, quota and revision are those of the member with the least room.
+// file, inUse and revision return the largest value of all members, quota the smallest.
 func (m members) file() int64 {
 	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.DbSize, b.DbSize) }).DbSize
 }

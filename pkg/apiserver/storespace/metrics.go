@@ -20,9 +20,10 @@ var (
 	}, []string{"budget"})
 
 	usedRatio = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace:      "sandlot",
-		Name:           "store_used_ratio",
-		Help:           "How much of etcd's quota is used, from 0 to 1: what is in use, and half of what is free in its file.",
+		Namespace: "sandlot",
+		Name:      "store_used_ratio",
+		Help: "Estimated fraction of etcd's storage quota that is used, from 0 to 1. Half of the free space in the database file " +
+			"counts as used, and more when the file is close to the quota. 0 if etcd does not report its quota.",
 		StabilityLevel: metrics.ALPHA,
 	})
 

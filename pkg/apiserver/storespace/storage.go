@@ -23,8 +23,8 @@ import (
 // Counting returns the getter's options, with stores that count in space what they write. A
 // write that it refuses is answered with 429. Users that are exempt are refused nothing.
 //
-// What is written is counted where it is encrypted: every write of a store passes there as it
-// will be stored, with the context of its request, and nothing that is not written does.
+// Bytes are counted in TransformToStorage, through which every write passes with the context of
+// its request. A write that then fails with a conflict stays counted.
 func Counting(getter generic.RESTOptionsGetter, space *Space, exempt sets.Set[string]) generic.RESTOptionsGetter {
 	return countingOptions{getter, space, exempt}
 }
