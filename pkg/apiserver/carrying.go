@@ -41,7 +41,7 @@ func (c carrying) Admit(ctx context.Context, a admission.Attributes, o admission
 		}
 	}
 	if a.GetOperation() == admission.Update && a.GetSubresource() == "" {
-		rights.ObserveUpdate(ctx, a.GetObject(), a.GetOldObject())
+		rights.RecordRequested(ctx, a.GetObject(), a.GetOldObject())
 	}
 	return mutating.Admit(ctx, a, c.objects(o))
 }

@@ -175,7 +175,7 @@ spec: {policyName: %[1]s-new-sandboxes, validationActions: [Deny]}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: %[1]s-exactly}
+metadata: {name: %[1]s-match-exact}
 spec:
   failurePolicy: Fail
   matchConstraints:
@@ -189,8 +189,8 @@ spec:
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: %[1]s-exactly}
-spec: {policyName: %[1]s-exactly, validationActions: [Deny]}
+metadata: {name: %[1]s-match-exact}
+spec: {policyName: %[1]s-match-exact, validationActions: [Deny]}
 `, ns)
 	kubectl(t, ns, policy, "apply", "-f", "-")
 	t.Cleanup(func() {
@@ -210,9 +210,9 @@ spec: {policyName: %[1]s-exactly, validationActions: [Deny]}
 		const seesProcesses = `{"spec":{"hostPID":true,"containers":[{"name":"main","image":"busybox:1"}]}}`
 		for what, change := range as(t, user).podChanges(t, ns, sandbox, seesProcesses, true) {
 			expect.Eventually(t.Context(), t, func(ctx context.Context) error {
-				exactly := strings.HasSuffix(what, agentSandboxes.GroupVersion().String())
-				if err := change(ctx); (err != nil && strings.Contains(err.Error(), "no sandbox sees the processes of its node")) != exactly {
-					return fmt.Errorf("%s of %s by %s, which a policy denies exactly there: %w", what, sandbox, user, asError(err))
+				exact := strings.HasSuffix(what, agentSandboxes.GroupVersion().String())
+				if err := change(ctx); (err != nil && strings.Contains(err.Error(), "no sandbox sees the processes of its node")) != exact {
+					return fmt.Errorf("%s of %s by %s, which a policy with matchPolicy Exact denies only there: %w", what, sandbox, user, asError(err))
 				}
 				return nil
 			})
@@ -226,9 +226,9 @@ spec: {policyName: %[1]s-exactly, validationActions: [Deny]}
 	}
 }
 
-// TestAdmissionChoosesPods: a user who may only change sandboxes goes on changing those of others
-// when a policy of the cluster, which is newer than they are, changes their pod templates.
-func TestAdmissionChoosesPods(t *testing.T) {
+// TestMutatingPolicyNeedsNoRights checks that a user who may only change sandboxes can still change
+// those of others when a newer policy of the cluster changes their pod templates.
+func TestMutatingPolicyNeedsNoRights(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	c.fillAgentPool(t, ns, 1)

@@ -34,9 +34,9 @@ type MainStrategy interface {
 func NewStore(store *genericregistry.Store, strategy MainStrategy, options *generic.StoreOptions) (*genericregistry.Store, error) {
 	store.CreateStrategy, store.UpdateStrategy, store.DeleteStrategy = strategy, strategy, strategy
 	store.ResetFieldsStrategy = strategy
-	answering := *options
-	answering.RESTOptions = WrapStorage(options.RESTOptions, answer)
-	if err := store.CompleteWithOptions(&answering); err != nil {
+	wrapped := *options
+	wrapped.RESTOptions = WrapStorage(options.RESTOptions, withStatusErrors)
+	if err := store.CompleteWithOptions(&wrapped); err != nil {
 		return nil, fmt.Errorf("completing store of %s: %w", store.DefaultQualifiedResource.Resource, err)
 	}
 	return store, nil

@@ -41,7 +41,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, createValidation 
 // Update changes an object, or, for server-side apply, creates it.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(r.guard.Observe(ctx), name, base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.guard.Create(createValidation), r.guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun)), forceAllowCreate, options)
+	return r.Store.Update(r.guard.WithRequested(ctx), name, base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.guard.Create(createValidation), r.guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun)), forceAllowCreate, options)
 }
 
 // Delete deletes an object.

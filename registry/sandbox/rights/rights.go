@@ -176,11 +176,11 @@ type Guard struct {
 	// Needed returns the rights that a write takes; old is nil for a new object, and obj
 	// for one that is deleted. Nil is none.
 	Needed func(obj, old runtime.Object) ([]Right, error)
-	// ToChoose returns the rights that an update takes because it chooses what pods run, which
-	// are none if it does not. AdmitChoice admits one that does, before admission of updates.
-	// Nil is none, and all.
-	ToChoose    func(obj, old runtime.Object) []Right
-	AdmitChoice func(ctx context.Context, obj runtime.Object, dryRun bool) error
+	// PodRights returns the rights that an update requires because it changes what pods run;
+	// empty if it does not. If any are required, AdmitPodChange must also admit the object.
+	// Both may be nil.
+	PodRights      func(obj, old runtime.Object) []Right
+	AdmitPodChange func(ctx context.Context, obj runtime.Object, dryRun bool) error
 }
 
 // Create checks new objects before admit does.
@@ -193,18 +193,19 @@ func (g *Guard) Create(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	}
 }
 
-// Update checks changed objects before admit does. The context is one of Observe.
+// Update checks changed objects before admit does. ctx must come from WithRequested, or what
+// admission changes counts as requested.
 func (g *Guard) Update(admit rest.ValidateObjectUpdateFunc, dryRun bool) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		if err := g.check(ctx, obj, old); err != nil {
 			return err
 		}
-		if needed := g.toChoose(ctx, obj, old); len(needed) > 0 {
+		if needed := g.podRights(ctx, obj, old); len(needed) > 0 {
 			if err := g.requireAll(ctx, obj, needed); err != nil {
 				return err
 			}
-			if g.AdmitChoice != nil {
-				if err := g.AdmitChoice(ctx, obj, dryRun); err != nil {
+			if g.AdmitPodChange != nil {
+				if err := g.AdmitPodChange(ctx, obj, dryRun); err != nil {
 					return err
 				}
 			}

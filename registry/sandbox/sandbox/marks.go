@@ -63,9 +63,10 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 	return rightsFor(sandbox, before), nil
 }
 
-// toChoosePod returns the rights that an update takes because it chooses what the next pod of a
-// sandbox runs. One that gives a sandbox back to its pool does not: it restores what the pool has.
-func toChoosePod(obj, old runtime.Object) []rights.Right {
+// podChangeRights returns the rights that an update requires because it changes what the next pod
+// of a sandbox runs. An update that returns a sandbox to its pool requires none: it restores what
+// the pool has.
+func podChangeRights(obj, old runtime.Object) []rights.Right {
 	sandbox, ok := obj.(*v1alpha1.Sandbox)
 	before, was := old.(*v1alpha1.Sandbox)
 	if !ok || !was || !validation.ChangesPod(sandbox, before) || validation.ReturnsToPool(sandbox, before) {

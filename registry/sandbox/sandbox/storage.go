@@ -48,8 +48,8 @@ func NewStore(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter) (*ge
 // changes.
 type AdmitPodChange func(ctx context.Context, sandbox *v1alpha1.Sandbox, dryRun bool) error
 
-// asChoice calls a for a sandbox whose pod template an update changes.
-func (a AdmitPodChange) asChoice(ctx context.Context, obj runtime.Object, dryRun bool) error {
+// admitObject calls a for a sandbox whose pod template an update changes.
+func (a AdmitPodChange) admitObject(ctx context.Context, obj runtime.Object, dryRun bool) error {
 	sandbox, ok := obj.(*v1alpha1.Sandbox)
 	if !ok {
 		return fmt.Errorf("admitting the pod of an update: %T is not a Sandbox", obj)
@@ -61,14 +61,14 @@ func (a AdmitPodChange) asChoice(ctx context.Context, obj runtime.Object, dryRun
 }
 
 // NewREST returns what is served from the store of sandboxes. Who may write the marks of
-// sandboxes, and choose their pods, is asked of may; owners reads their sets and claims, and
+// sandboxes, and change their pods, is asked of may; owners reads their sets and claims, and
 // admit admits pods; nil admits all.
 func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter, admit AdmitPodChange) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: rights.NewREST(base.NewSharedREST(store, "sbx"), &rights.Guard{
 			Resource: "sandboxes", Authorizer: may, Owners: owners, Needed: rightsNeeded,
-			ToChoose: toChoosePod, AdmitChoice: admit.asChoice,
+			PodRights: podChangeRights, AdmitPodChange: admit.admitObject,
 		}),
 		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),
 		Proxy:  NewProxyREST(store),

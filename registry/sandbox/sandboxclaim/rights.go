@@ -13,16 +13,16 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 )
 
-// NewGuard returns a guard that lets only the claimer, and users with the right to bind, choose
-// what sandboxes that a claim is still to get run: the claimer trusts them with what the
-// claim sets them up with.
+// NewGuard returns a guard that lets only the claimer, and users with the right to bind, change
+// what future sandboxes of a claim run: the claimer trusts them with what the claim sets them up
+// with.
 func NewGuard(may authorizer.UnconditionalAuthorizer) *rights.Guard {
-	return &rights.Guard{Resource: "sandboxclaims", Authorizer: may, ToChoose: toChoosePods}
+	return &rights.Guard{Resource: "sandboxclaims", Authorizer: may, PodRights: podChangeRights}
 }
 
-// toChoosePods returns the rights that an update takes because it chooses what sandboxes of a
-// claim run.
-func toChoosePods(obj, old runtime.Object) []rights.Right {
+// podChangeRights returns the rights that an update requires because it changes what future
+// sandboxes of a claim run.
+func podChangeRights(obj, old runtime.Object) []rights.Right {
 	claim, ok := obj.(*v1alpha1.SandboxClaim)
 	before, was := old.(*v1alpha1.SandboxClaim)
 	if !ok || !was || !validation.ChoosesPods(&claim.Spec, &before.Spec) {

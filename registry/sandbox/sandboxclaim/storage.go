@@ -103,7 +103,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	updateValidation = r.ofOneTemplate(updateValidation)
 	if r.Guard != nil {
-		ctx = r.Guard.Observe(ctx)
+		ctx = r.Guard.WithRequested(ctx)
 		updateValidation = r.Guard.Update(updateValidation, dryrun.IsDryRun(options.DryRun))
 	}
 	obj, created, err := r.Store.Update(ctx, name, base.TrackFieldManagers(r.UpdateStrategy, objInfo, forceAllowCreate, options), r.mountable(r.admittedLast(createValidation, options.DryRun)), updateValidation, forceAllowCreate, options)
