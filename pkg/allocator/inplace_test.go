@@ -114,9 +114,9 @@ func TestNoImageTrialIfPoolRunsImage(t *testing.T) {
 	}
 }
 
-// TestImageIsContested: if the sandbox that runs the image of a claim is lost to another claim,
-// the claim keeps one sandbox to try the image on, and gives back the others.
-func TestImageIsContested(t *testing.T) {
+// TestContestedImageKeepsOneSandbox checks that, if another claim takes the sandbox that runs a
+// claim's image, the claim keeps one sandbox to try the image on and returns the others.
+func TestContestedImageKeepsOneSandbox(t *testing.T) {
 	d := withOwn(t, "x", "y", "z")
 	for _, name := range []string{"y", "z"} {
 		d.sandboxes[name].Spec.Template.Raw = []byte(strings.Replace(string(imageOne().Raw), `"one"`, `"zero"`, 1))

@@ -232,7 +232,7 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 			a.LiftImageLimit(t.taken[0].as)
 			needs = a.Needs()
 		}
-		t.keep(needs.Take)
+		t.returnBeyond(needs.Take)
 	}
 	var broken error
 	if needs.Make {
@@ -492,9 +492,9 @@ func (t *turn) prepare(ctx context.Context, got []poolindex.Candidate) (left []p
 	return nil, nil
 }
 
-// keep gives back all but the first n that were taken. More may be left from a transaction in
-// which the first one, that runs the image of the claim, had moved.
-func (t *turn) keep(n int) {
+// returnBeyond returns all but the first n taken sandboxes. There can be more than n after a
+// conflict on the sandbox that runs the claim's image.
+func (t *turn) returnBeyond(n int) {
 	if len(t.taken) <= n {
 		return
 	}

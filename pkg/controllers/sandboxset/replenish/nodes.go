@@ -147,7 +147,7 @@ func (s *nodeStates) recordState(name string, state nodes.State, found bool) boo
 	}
 	now := s.clock.Now()
 	lost := unusableNode{since: state.Since, noticed: now}
-	if lost.since.IsZero() || lost.since.After(now) { // it may be by the clock of the node
+	if lost.since.IsZero() || lost.since.After(now) { // the node's clock may be ahead
 		lost.since = now
 	}
 	s.lost[name] = lost
