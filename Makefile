@@ -144,7 +144,7 @@ test-older: controlplane ## Run some tests in a cluster of an older minor of Kub
 	KUBERNETES=$(OLDER) CGO_ENABLED=$(if $(RACE),1,0) $(call gotest,./pkg/e2e/cluster,$(RACE) -timeout 15m $(TESTARGS) -run '^($(OLDER_TESTS))$$')
 
 .PHONY: test-abuse
-test-abuse: ## Let the worst users loose on a running server and print what that costs (TESTARGS, SANDLOT_ABUSE_DURATION=5m for those who fill etcd)
+test-abuse: ## Run abusive clients against a server and print the cost (TESTARGS; SANDLOT_ABUSE_DURATION=5m runs the etcd test longer)
 	go test -v -count=1 -timeout 15m $(TESTARGS) ./pkg/e2e/abuse
 
 .PHONY: test-unit

@@ -181,7 +181,7 @@ func (a *Allocator) IndexBehind() time.Duration { return a.lag.behind() }
 // waiting.
 //
 // Errors: ErrClaimExists, ErrSetNotFound, *MismatchError, *ShortageError, *TooManyWaitingError,
-// *RefusedError, ErrTooLarge, *PutOffError, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
+// *RefusedError, ErrTooLarge, *ThrottledError, those of Options.Admit (nothing was written in all these cases), ErrUnknownOutcome,
 // the error of ctx, and those of the store.
 func (a *Allocator) Create(ctx context.Context, claim *v1alpha1.SandboxClaim) (*v1alpha1.SandboxClaim, error) {
 	ctx, answered := observeCreate(ctx, a.options.Clock, &a.stock.sets, claim)
@@ -325,8 +325,8 @@ func (a *Allocator) unlessExists(ctx context.Context, claim *v1alpha1.SandboxCla
 	var tooMany *TooManyWaitingError
 	var refused *RefusedError
 	var mismatch *MismatchError
-	var putOff *PutOffError
-	if !errors.As(err, &putOff) && !errors.As(err, &shortage) && !errors.As(err, &tooMany) && !errors.As(err, &refused) && !errors.As(err, &mismatch) && !errors.Is(err, ErrSetNotFound) {
+	var throttled *ThrottledError
+	if !errors.As(err, &throttled) && !errors.As(err, &shortage) && !errors.As(err, &tooMany) && !errors.As(err, &refused) && !errors.As(err, &mismatch) && !errors.Is(err, ErrSetNotFound) {
 		return err
 	}
 	stored, readErr := a.planner.stock.store.Claim(ctx, claim.Namespace, claim.Name)

@@ -50,7 +50,7 @@ type committer struct {
 // stored. A plan for a claim that is new is created, and when etcd does not answer, it
 // is found out what became of it.
 //
-// Errors: errAgain, errNotWritten, errClaimMoved, ErrClaimExists, ErrTooLarge, *PutOffError, nothing written;
+// Errors: errAgain, errNotWritten, errClaimMoved, ErrClaimExists, ErrTooLarge, *ThrottledError, nothing written;
 // etcdtxn.ErrNoSpace, nothing written if isNew is true; ErrUnknownOutcome or
 // etcdtxn.ErrUnknownOutcome; and those of the store.
 func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand) (*v1alpha1.SandboxClaim, error) {
@@ -59,8 +59,8 @@ func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand
 		return nil, err
 	}
 	defer txn.Release()
-	if isNew || p.Takes() {
-		txn.MayBeRefused()
+	if isNew || p.AddsSandboxes() {
+		txn.AllowThrottling()
 	}
 	// Once it is on its way it is seen through, so that a caller who leaves cannot make
 	// its outcome unknown.

@@ -178,9 +178,9 @@ func (e *edits) next(ctx context.Context) bool {
 	again, err := e.turn(ctx, uid, known, claim)
 	switch {
 	case ctx.Err() != nil: // it goes on after a restart, or on another server
-	case putOff(err) > 0:
+	case throttledFor(err) > 0:
 		e.turns.Forget(uid)
-		e.turns.AddAfter(uid, putOff(err))
+		e.turns.AddAfter(uid, throttledFor(err))
 	case err != nil:
 		if !errors.Is(err, errClaimMoved) && !errors.Is(err, errAgain) {
 			klog.FromContext(ctx).Error(err, "Bringing changed metadata to sandboxes goes on after an error", "claim", klog.KObj(claim))

@@ -142,8 +142,8 @@ type slip struct {
 	commit    func(*slip) error
 	settle    func() (written bool, err error)
 	guarded   bool
-	// refusable: Commit may fail with a *PutOffError.
-	refusable bool
+	// throttleable is set by AllowThrottling.
+	throttleable bool
 }
 
 func (s *slip) CreateClaim(_ context.Context, claim *v1alpha1.SandboxClaim) error {
@@ -176,7 +176,7 @@ func (s *slip) Bytes() int                           { return 0 }
 func (s *slip) Commit(context.Context) error         { return s.commit(s) }
 func (s *slip) Settle(context.Context) (bool, error) { return s.settle() }
 func (s *slip) Release()                             {}
-func (s *slip) MayBeRefused()                        { s.refusable = true }
+func (s *slip) AllowThrottling()                     { s.throttleable = true }
 
 // at gives all that a slip has the resourceVersion at which it was written.
 func (s *slip) at(revision int) {

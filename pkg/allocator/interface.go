@@ -88,18 +88,17 @@ func (e *TooManyWaitingError) Error() string {
 		e.Namespace, e.Most)
 }
 
-// PutOffError means that too many bytes were written for the claim's namespace or user lately,
-// or that etcd is nearly full. Nothing was written. A create fails with it; a claim that goes
-// on in the background goes on later.
-type PutOffError struct {
-	// Reason is for the client.
+// ThrottledError means that a write limit was exceeded or etcd is nearly full. Nothing was written.
+// Create returns it; in the background the claim is retried after RetryAfter.
+type ThrottledError struct {
+	// Reason is the message for the client.
 	Reason string
-	// RetryAfter is when it may be worth trying again.
+	// RetryAfter is when to retry.
 	RetryAfter time.Duration
 }
 
 // Error implements error.
-func (e *PutOffError) Error() string { return e.Reason }
+func (e *ThrottledError) Error() string { return e.Reason }
 
 // Store is what the allocator needs of the API's storage.
 type Store interface {
@@ -158,9 +157,10 @@ type Txn interface {
 	// Len and Bytes say how much the transaction holds.
 	Len() int
 	Bytes() int
-	// MayBeRefused lets Commit fail with a *PutOffError. A transaction without it ends
-	// something or lets go of something, and is written however much was written before.
-	MayBeRefused()
+	// AllowThrottling lets Commit fail with a *ThrottledError. Without it, the transaction
+	// counts against the write limits but is never rejected, as when it ends a claim or
+	// releases sandboxes.
+	AllowThrottling()
 	// Commit fails with the errors of etcdtxn.Txn.Commit.
 	Commit(ctx context.Context) error
 	// Guard lets the transaction be settled although it updates no object, if it has

@@ -130,7 +130,7 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		return nil, false, err
 	}
 	if len(batch.next) > 0 {
-		txn.MayBeRefused()
+		txn.AllowThrottling()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.commitTimeout)
 		defer cancel()
 		if err := s.commit(within, txn, p, batch); err != nil {

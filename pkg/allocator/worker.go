@@ -199,11 +199,11 @@ func (w *worker) next(ctx context.Context) bool {
 	case errors.Is(err, errClaimMoved):
 		u.incomplete() // what is known of it may be wrong
 		turns.AddRateLimited(uid)
-	case putOff(err) > 0:
+	case throttledFor(err) > 0:
 		w.committer.queue.Leave(u.waiter)
 		u.work.letGo(w.committer.queue) // others can have it meanwhile
 		turns.Forget(uid)
-		turns.AddAfter(uid, putOff(err))
+		turns.AddAfter(uid, throttledFor(err))
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
 		u.incomplete() // whatever was written, the store knows
@@ -218,11 +218,10 @@ func (w *worker) next(ctx context.Context) bool {
 	return true
 }
 
-// putOff returns after what time what failed is to be tried again because of its bytes; 0 if
-// that is not why it failed.
-func putOff(err error) time.Duration {
-	if off := (*PutOffError)(nil); errors.As(err, &off) {
-		return off.RetryAfter
+// throttledFor returns when to retry after a ThrottledError; 0 for other errors.
+func throttledFor(err error) time.Duration {
+	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
+		return throttled.RetryAfter
 	}
 	return 0
 }

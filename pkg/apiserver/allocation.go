@@ -51,10 +51,10 @@ type allocation struct {
 	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
 	members   *membership
-	// keeper keeps etcd from being full; nil leaves that out. This server makes room in it
-	// while ownsSpace.
-	keeper    *storespace.Keeper
-	ownsSpace atomic.Bool
+	// maintainer measures and maintains etcd; nil leaves that out. maintainsEtcd is whether this
+	// server is the one that compacts and defragments.
+	maintainer    *storespace.Maintainer
+	maintainsEtcd atomic.Bool
 	// nodes are those of the cluster; nil where there is none.
 	nodes corev1client.NodeInterface
 	// rewriter is nil where nothing says how values are encrypted.
@@ -72,7 +72,7 @@ type etcdConnection struct {
 // allocation has synced its index, and what sets up the runtimes of its sandboxes.
 func newAllocator(
 	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter,
-	volumes agentruntime.VolumesGetter, space *storespace.Space, extra *ExtraConfig,
+	volumes agentruntime.VolumesGetter, limiter *storespace.Limiter, extra *ExtraConfig,
 ) (*allocator.Allocator, *etcdConnection, *agentruntime.Setup, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
@@ -107,8 +107,8 @@ func newAllocator(
 			guards:          etcdtxn.NewGuards(client, guardsPrefix(options.StorageConfig.Prefix)+string(uuid.NewUUID())+"/"),
 			claimResource:   claims,
 			sandboxResource: sandboxes,
-			space:           space,
-			exempt:          extra.UnboundWriters,
+			limiter:         limiter,
+			exempt:          extra.ExemptWriters,
 		},
 		SyncWindow:        extra.SyncWindow,
 		MaxFresh:          extra.MaxFreshSandboxes,
@@ -181,19 +181,19 @@ func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *e
 			listed: feeds.ClaimsListed, changed: feeds.ClaimChanged, deleted: feeds.ClaimDeleted,
 		},
 	}
-	all.ownsSpace.Store(true)
+	all.maintainsEtcd.Store(true)
 	all.members = newMembership(etcd.Client, etcd.prefix, func(self string, servers []string) {
 		a.PeersChanged(self, servers)
 		resumer.PeersChanged(self, servers)
-		all.ownsSpace.Store(len(servers) == 0 || slices.Min(servers) == self)
+		all.maintainsEtcd.Store(len(servers) == 0 || slices.Min(servers) == self)
 	})
 	return all
 }
 
-// keep lets the server watch over the space in etcd.
-func (a *allocation) keep(space *storespace.Space, extra *ExtraConfig) {
-	a.keeper = storespace.NewKeeper(storespace.KeeperOptions{
-		Etcd: a.etcd.Client, Space: space, Clock: extra.clock(), Owner: a.ownsSpace.Load,
+// addMaintainer lets the server measure and maintain etcd.
+func (a *allocation) addMaintainer(limiter *storespace.Limiter, extra *ExtraConfig) {
+	a.maintainer = storespace.NewMaintainer(storespace.MaintainerOptions{
+		Etcd: a.etcd.Client, Limiter: limiter, Clock: extra.clock(), IsMaintainer: a.maintainsEtcd.Load,
 		Compact: extra.CompactEtcd, Defragment: extra.CompactEtcd && !extra.EtcdDefragmentsItself,
 	})
 }
@@ -211,8 +211,8 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.leaseGuards(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
 		a.running.Go(func() { a.resumer.Run(hook) })
-		if a.keeper != nil {
-			a.running.Go(func() { a.keeper.Run(hook) })
+		if a.maintainer != nil {
+			a.running.Go(func() { a.maintainer.Run(hook) })
 		}
 		if a.rewriter != nil {
 			a.running.Go(func() { a.rewriter.Run(hook) })

@@ -40,9 +40,9 @@ type claimStore struct {
 	claimResource   *etcdtxn.Resource
 	sandboxResource *etcdtxn.Resource
 
-	// space counts what is written. The users that are exempt are refused nothing.
-	space  *storespace.Space
-	exempt sets.Set[string]
+	// limiter counts all writes. Those of exempt users are never rejected.
+	limiter *storespace.Limiter
+	exempt  sets.Set[string]
 }
 
 var _ allocator.Store = &claimStore{}
@@ -190,34 +190,34 @@ func (s *claimStore) Begin() allocator.Txn {
 type claimTxn struct {
 	*etcdtxn.Txn
 	store *claimStore
-	// namespace is that of the objects, and claimedBy who made the claim.
+	// namespace is the namespace of the objects, and claimedBy the user who created the claim.
 	namespace, claimedBy string
-	// refusable: see MayBeRefused.
-	refusable bool
+	// throttleable is set by AllowThrottling.
+	throttleable bool
 }
 
-// of notes the claim that the transaction is of.
-func (t *claimTxn) of(claim *v1alpha1.SandboxClaim) {
+// setClaim records whose claim the transaction writes.
+func (t *claimTxn) setClaim(claim *v1alpha1.SandboxClaim) {
 	t.namespace, t.claimedBy = claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy]
 }
 
 // CreateClaim implements allocator.Txn.
 func (t *claimTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	t.of(claim)
+	t.setClaim(claim)
 	r := t.store.claimResource
 	return t.Create(ctx, r, r.Key(claim.Namespace, claim.Name), claim)
 }
 
 // UpdateClaim implements allocator.Txn.
 func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error {
-	t.of(claim)
+	t.setClaim(claim)
 	r := t.store.claimResource
 	return t.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, at)
 }
 
 // ExpectClaim implements allocator.Txn.
 func (t *claimTxn) ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error {
-	t.of(claim)
+	t.setClaim(claim)
 	r := t.store.claimResource
 	return t.Expect(r, r.Key(claim.Namespace, claim.Name), at)
 }
@@ -236,23 +236,23 @@ func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at i
 	return t.Update(ctx, r, r.Key(sb.Namespace, sb.Name), sb, at)
 }
 
-// MayBeRefused implements allocator.Txn.
-func (t *claimTxn) MayBeRefused() { t.refusable = true }
+// AllowThrottling implements allocator.Txn.
+func (t *claimTxn) AllowThrottling() { t.throttleable = true }
 
-// Commit implements allocator.Txn. What a claim writes on its sandboxes counts as it is
-// written: with the pod templates that they refer to until then. Whoever made the claim pays
-// for it, also in the background, where there is no request any more.
+// Commit implements allocator.Txn. Sandboxes count at the size at which they are stored, with their
+// pod templates, and for the user who created the claim, also in the background, where there is no
+// request.
 func (t *claimTxn) Commit(ctx context.Context) error {
-	write := storespace.Write{Namespace: t.namespace, User: t.claimedBy, Bytes: t.Bytes(), Always: !t.refusable}
-	if _, ok := genericapirequest.UserFrom(ctx); ok && t.refusable {
-		_, write.Always = storespace.Requester(ctx, t.store.exempt)
+	write := storespace.Write{Namespace: t.namespace, User: t.claimedBy, Bytes: t.Bytes(), Exempt: !t.throttleable}
+	if _, ok := genericapirequest.UserFrom(ctx); ok && t.throttleable {
+		_, write.Exempt = storespace.Requester(ctx, t.store.exempt)
 	}
-	if exceeded := (*storespace.ExceededError)(nil); errors.As(t.store.space.Spend(write), &exceeded) {
-		return &allocator.PutOffError{Reason: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
+	if exceeded := (*storespace.ExceededError)(nil); errors.As(t.store.limiter.Take(write), &exceeded) {
+		return &allocator.ThrottledError{Reason: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
 	}
 	err := t.Txn.Commit(ctx)
 	if conflict := (*etcdtxn.ConflictError)(nil); errors.As(err, &conflict) {
-		t.store.space.GiveBack(write)
+		t.store.limiter.Refund(write)
 	}
 	return err
 }

@@ -85,16 +85,16 @@ type ExtraConfig struct {
 	// if 0.
 	RuntimeAttempt time.Duration
 
-	// WriteLimits bound how many bytes are written for a namespace and for a user.
+	// WriteLimits limit the bytes that are written to etcd for each namespace and user.
 	WriteLimits storespace.Limits
-	// UnboundWriters are the users, by name, whose writes are counted and never refused for
-	// their bytes: our controllers.
-	UnboundWriters sets.Set[string]
-	// CompactEtcd: this server compacts etcd early where it is nearly full, and makes room in
-	// it where it is full, unless EtcdDefragmentsItself.
+	// ExemptWriters are the names of the users whose writes count but are never rejected by
+	// WriteLimits.
+	ExemptWriters sets.Set[string]
+	// CompactEtcd lets this server compact etcd early, and recover it when it is full.
+	// EtcdDefragmentsItself leaves defragmentation and recovery to etcd.
 	CompactEtcd, EtcdDefragmentsItself bool
-	// Clock is that of the budgets of bytes and of the watch over etcd's space; nil is the
-	// time of this machine.
+	// Clock is the clock of the write limits and of the maintenance of etcd; nil is the real
+	// clock.
 	Clock clock.WithTicker
 	// ServeSnapshots gives snapshots of the whole etcd at snapshot.Path.
 	ServeSnapshots bool
@@ -235,8 +235,8 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 // the create of a claim bind. It also returns the lookup of referenced templates.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateLookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
-	space := storespace.New(c.extraConfig.WriteLimits, c.extraConfig.clock())
-	counted := storespace.Counting(getter, space, c.extraConfig.UnboundWriters)
+	limiter := storespace.New(c.extraConfig.WriteLimits, c.extraConfig.clock())
+	counted := storespace.Counting(getter, limiter, c.extraConfig.ExemptWriters)
 	stores, err := sandboxrest.NewStores(scheme, counted)
 	if err != nil {
 		return nil, nil, err
@@ -247,7 +247,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	}
 	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster.core()}
 	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), space, c.extraConfig)
+	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), limiter, c.extraConfig)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -265,7 +265,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	}
 	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
 	s.allocation.nodes = cluster.nodes()
-	s.allocation.keep(space, c.extraConfig)
+	s.allocation.addMaintainer(limiter, c.extraConfig)
 	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members); err != nil {
 		return nil, nil, err
 	}

@@ -53,7 +53,7 @@ func isFull(err error) bool {
 func TestCreateInAFullStore(t *testing.T) {
 	t.Parallel()
 	etcd, fill := startSmall(t)
-	s, kv, set := startTapped(t, 3, etcd, withoutWaiting(), unmeasured())
+	s, kv, set := startTapped(t, 3, etcd, withoutWaiting(), withoutEtcdUsage())
 	// The guard that this one used is there for the next.
 	if _, err := s.CreateOnce(t.Context(), "default", testutil.Claim(set, "before", 9, func(c *v1alpha1.SandboxClaim) {
 		waits(c)
@@ -93,7 +93,7 @@ func TestCreateInAFullStore(t *testing.T) {
 func TestDeleteInAFullStore(t *testing.T) {
 	t.Parallel()
 	etcd, fill := startSmall(t)
-	s := testutil.Start(t, etcd, unmeasured())
+	s := testutil.Start(t, etcd, withoutEtcdUsage())
 	set := s.Set(t, "default", "pool", 10)
 	finalizers := [][]string{nil, {v1alpha1.FinalizerSandbox}, {v1alpha1.FinalizerSandbox}, {v1alpha1.FinalizerSandbox, "example.com/other"}}
 	names := s.StockWith(t, set, 0, len(finalizers), func(i int, sb *v1alpha1.Sandbox) { sb.Finalizers = finalizers[i] })

@@ -204,8 +204,8 @@ func (p *Plan) Binds() bool {
 	return len(p.Released)+len(p.Counted)+len(p.Marked)+len(p.Bound)+len(p.Made) > 0
 }
 
-// Takes reports whether the claim gets sandboxes by the plan.
-func (p *Plan) Takes() bool { return len(p.Bound)+len(p.Made) > 0 }
+// AddsSandboxes reports whether the plan binds or creates sandboxes for the claim.
+func (p *Plan) AddsSandboxes() bool { return len(p.Bound)+len(p.Made) > 0 }
 
 // Ends reports whether the plan ends the claim.
 func (p *Plan) Ends() bool { return !claims.Unfinished(p.Claim) }

@@ -38,7 +38,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.ServeSnapshots = o.ServeSnapshots
 	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
 	cfg.ExtraConfig.WriteLimits = o.WriteLimits.Limits
-	cfg.ExtraConfig.UnboundWriters = unboundWriters(podNamespace)
+	cfg.ExtraConfig.ExemptWriters = exemptWriters(podNamespace)
 	cfg.ExtraConfig.CompactEtcd = o.Etcd.StorageConfig.CompactionInterval > 0
 	cfg.ExtraConfig.EtcdDefragmentsItself = o.EmbeddedEtcdDir != ""
 	var err error

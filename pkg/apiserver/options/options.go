@@ -80,7 +80,7 @@ type Options struct {
 	SyncWindow time.Duration
 	// ClaimLimits bound what claims may ask for and bring.
 	ClaimLimits ClaimLimits
-	// WriteLimits bound how many bytes are written.
+	// WriteLimits limit the bytes that are written to etcd for each namespace and user.
 	WriteLimits WriteLimits
 	// MaxWaitingCreates is how many creates of claims wait at the same time; 0 is what
 	// leaves the seats of other claims free, in kube-apiserver and here.

@@ -16,10 +16,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
 )
 
-// minWriteBurst is more than one object may have, so that a write never waits for itself.
+// minWriteBurst is twice the largest request body, so that one write does not use up a burst.
 const minWriteBurst = 2 * maxRequestBodyBytes
 
-// WriteLimits are what the command line says about how many bytes may be written.
+// WriteLimits are the options of the write limits.
 type WriteLimits struct {
 	storespace.Limits
 }
@@ -30,14 +30,14 @@ func NewWriteLimits() WriteLimits { return WriteLimits{storespace.DefaultLimits(
 // AddFlags adds the flags to fs.
 func (l *WriteLimits) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&l.Namespace.Rate, "namespace-write-bytes-per-second", l.Namespace.Rate, ""+
-		"How many bytes a second are written to etcd for one namespace by this server, with what claims write on their sandboxes. "+
-		"Beyond that, creations and changes are refused with 429, and claims that go on in the background wait. Deletes are always taken. 0 is no limit.")
+		"Sustained limit for bytes written to etcd for one namespace through this server, including the sandboxes of claims. "+
+		"Writes above it are rejected with 429, and claims in the background are delayed. Deletes are never rejected. 0 disables the limit.")
 	fs.Int64Var(&l.Namespace.Burst, "namespace-write-burst-bytes", l.Namespace.Burst, ""+
-		"How many bytes may be written for one namespace at once, beyond --namespace-write-bytes-per-second.")
+		"Bytes that may be written for one namespace in a burst above --namespace-write-bytes-per-second.")
 	fs.Int64Var(&l.User.Rate, "user-write-bytes-per-second", l.User.Rate, ""+
-		"Like --namespace-write-bytes-per-second, for one user in all namespaces. A team of the E2B API is one user. 0 is no limit.")
+		"Like --namespace-write-bytes-per-second, for one user across all namespaces. All API keys of an E2B team are one user. 0 disables the limit.")
 	fs.Int64Var(&l.User.Burst, "user-write-burst-bytes", l.User.Burst, ""+
-		"How many bytes may be written for one user at once, beyond --user-write-bytes-per-second.")
+		"Bytes that may be written for one user in a burst above --user-write-bytes-per-second.")
 }
 
 // Validate returns all errors of the options.
@@ -54,16 +54,15 @@ func (l *WriteLimits) Validate() []error {
 	return errs
 }
 
-// podNamespace is the file that comes with the token of a pod's service account.
+// podNamespace is the file with the namespace of a pod.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// unboundWriters are the users whose writes are never refused for their bytes: this process
-// itself, with the controllers in it, and the controller manager of the install that it is
-// part of, which is in the namespace that a file names.
-func unboundWriters(namespaceFile string) sets.Set[string] {
-	unbound := sets.New(user.APIServerUser)
-	if namespace, err := os.ReadFile(namespaceFile); err == nil { // or it is in no pod
-		unbound.Insert(serviceaccount.MakeUsername(strings.TrimSpace(string(namespace)), "sandlot-controller-manager"))
+// exemptWriters returns the API server's own user and, in a pod, the service account of Sandlot's
+// controller manager in the same namespace. namespaceFile contains that namespace.
+func exemptWriters(namespaceFile string) sets.Set[string] {
+	exempt := sets.New(user.APIServerUser)
+	if namespace, err := os.ReadFile(namespaceFile); err == nil { // otherwise this is not a pod
+		exempt.Insert(serviceaccount.MakeUsername(strings.TrimSpace(string(namespace)), "sandlot-controller-manager"))
 	}
-	return unbound
+	return exempt
 }

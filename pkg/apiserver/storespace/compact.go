@@ -13,39 +13,38 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// earlyCompaction is what is known of the compactions before.
+// earlyCompaction is the state of compactEarly.
 type earlyCompaction struct {
-	// version is that of the key by which all API servers agree on who compacts, and
-	// revision the last one that was compacted.
+	// version is the version of compact_rev_key, and revision the last revision that was
+	// compacted.
 	version, revision int64
 }
 
-// compactEarly compacts the history but for the last seconds. It goes by the key that the
-// compaction of Kubernetes goes by, so that watch caches know of it, and other servers do not
-// compact as well.
-func (k *Keeper) compactEarly(ctx context.Context, used float64) {
+// compactEarly compacts all but the last seconds of history. It uses kube-apiserver's
+// compact_rev_key, so that watch caches notice it and other servers do not compact too.
+func (m *Maintainer) compactEarly(ctx context.Context, used float64) {
 	keep := keptHistory
-	if used >= squeezedTo {
+	if used >= throttleTo {
 		keep = leastHistory
 	}
-	revision := k.revisionBefore(keep)
-	if revision <= k.early.revision {
+	revision := m.revisionBefore(keep)
+	if revision <= m.early.revision {
 		return
 	}
 	within, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
-	for range 2 { // the first one finds out the version, if another compacted meanwhile
-		version, _, compacted, err := etcd3.Compact(within, k.Etcd, k.early.version, revision)
-		k.early.version = version
+	for range 2 { // the first attempt returns the version if another server has compacted
+		version, _, compacted, err := etcd3.Compact(within, m.Etcd, m.early.version, revision)
+		m.early.version = version
 		switch {
 		case errors.Is(err, rpctypes.ErrCompacted):
-			k.early.revision = revision
+			m.early.revision = revision
 			return
 		case err != nil:
-			klog.FromContext(ctx).Error(err, "Failed to compact etcd before it is full")
+			klog.FromContext(ctx).Error(err, "Failed to compact etcd early")
 			return
 		}
-		if k.early.revision = max(k.early.revision, compacted); k.early.revision >= revision {
+		if m.early.revision = max(m.early.revision, compacted); m.early.revision >= revision {
 			return
 		}
 	}

@@ -1,8 +1,6 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storespace keeps etcd from being filled. It counts the bytes that are written for
-// each namespace and each user, refuses writes of those who write too much, or most while etcd
-// is nearly full, compacts the history early then, and lets an etcd take writes again that was
-// full.
+// Package storespace protects etcd's storage quota: it limits the bytes written per namespace and
+// user, compacts early when etcd is nearly full, and recovers an etcd that is out of space.
 package storespace

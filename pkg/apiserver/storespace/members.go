@@ -19,22 +19,22 @@ type member struct {
 	endpoint string
 }
 
-// quota is how many bytes the file of the member may have. An etcd before 3.6 does not say;
-// then it is 0, and if it has none, negative.
+// quota returns the maximum size of the member's database file: 0 if etcd does not report it
+// (before 3.6), negative if there is none.
 func (m *member) quota() int64 { return m.DbSizeQuota }
 
 // leads reports whether the member is the leader.
 func (m *member) leads() bool { return m.Leader == m.Header.MemberId }
 
-// members are those that answer, the leader last.
+// members are the members that respond, the leader last.
 type members []*member
 
-// members asks each endpoint for its status.
-func (k *Keeper) members(ctx context.Context) members {
+// members returns the status of each member that responds.
+func (m *Maintainer) members(ctx context.Context) members {
 	var all members
-	for _, endpoint := range k.Etcd.Endpoints() {
+	for _, endpoint := range m.Etcd.Endpoints() {
 		within, cancel := context.WithTimeout(ctx, statusTimeout)
-		status, err := k.Etcd.Status(within, endpoint)
+		status, err := m.Etcd.Status(within, endpoint)
 		cancel()
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Failed to get the status of a member of etcd", "endpoint", endpoint, "err", err)
@@ -74,7 +74,7 @@ func (m members) revision() int64 {
 	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.Header.Revision, b.Header.Revision) }).Header.Revision
 }
 
-// alarmed reports whether a member says that something is wrong with it, such as an alarm.
+// alarmed reports whether a member reports an error, such as an alarm.
 func (m members) alarmed() bool {
 	return slices.ContainsFunc(m, func(one *member) bool { return len(one.Errors) > 0 })
 }

@@ -11,26 +11,25 @@ import (
 )
 
 var (
-	refusedWrites = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: "sandlot",
-		Name:      "refused_writes_total",
-		Help: "Writes that were refused or put off because of their bytes, by the budget that was spent: " +
-			"namespace, user, or store where etcd is nearly full.",
+	rejectedWrites = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Name:           "rejected_writes_total",
+		Help:           "Number of writes rejected because a write limit was exceeded, by scope: namespace, user, or etcd (nearly full).",
 		StabilityLevel: metrics.ALPHA,
-	}, []string{"budget"})
+	}, []string{"scope"})
 
 	usedRatio = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: "sandlot",
-		Name:      "store_used_ratio",
+		Name:      "etcd_quota_used_ratio",
 		Help: "Estimated fraction of etcd's storage quota that is used, from 0 to 1. Half of the free space in the database file " +
 			"counts as used, and more when the file is close to the quota. 0 if etcd does not report its quota.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(refusedWrites, usedRatio)
-		for _, budget := range []string{BudgetNamespace, BudgetUser, BudgetStore} {
-			refusedWrites.WithLabelValues(budget) // shown before the first one
+		legacyregistry.MustRegister(rejectedWrites, usedRatio)
+		for _, scope := range []string{ScopeNamespace, ScopeUser, ScopeEtcd} {
+			rejectedWrites.WithLabelValues(scope) // shown before the first one
 		}
 	})
 )

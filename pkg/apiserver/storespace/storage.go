@@ -20,19 +20,19 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// Counting returns the getter's options, with stores that count in space what they write. A
-// write that it refuses is answered with 429. Users that are exempt are refused nothing.
+// Counting wraps getter so that the limiter counts all writes. Writes that exceed a limit fail
+// with 429, except those of exempt users.
 //
 // Bytes are counted in TransformToStorage, through which every write passes with the context of
 // its request. A write that then fails with a conflict stays counted.
-func Counting(getter generic.RESTOptionsGetter, space *Space, exempt sets.Set[string]) generic.RESTOptionsGetter {
-	return countingOptions{getter, space, exempt}
+func Counting(getter generic.RESTOptionsGetter, limiter *Limiter, exempt sets.Set[string]) generic.RESTOptionsGetter {
+	return countingOptions{getter, limiter, exempt}
 }
 
 type countingOptions struct {
 	generic.RESTOptionsGetter
-	space  *Space
-	exempt sets.Set[string]
+	limiter *Limiter
+	exempt  sets.Set[string]
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -45,33 +45,34 @@ func (o countingOptions) GetRESTOptions(resource schema.GroupResource, example r
 	if config.Transformer == nil {
 		config.Transformer = identity.NewEncryptCheckTransformer() // as the store would
 	}
-	config.Transformer = counting{config.Transformer, o.space, o.exempt}
+	config.Transformer = counting{config.Transformer, o.limiter, o.exempt}
 	options.StorageConfig = &config
 	return options, nil
 }
 
-// counting counts what is encrypted.
+// counting counts the bytes that it transforms.
 type counting struct {
 	value.Transformer
-	space  *Space
-	exempt sets.Set[string]
+	limiter *Limiter
+	exempt  sets.Set[string]
 }
 
 // TransformToStorage implements value.Transformer.
 func (c counting) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
 	write := Write{Namespace: genericapirequest.NamespaceValue(ctx), Bytes: len(data) + len(dataCtx.AuthenticatedData())}
-	write.User, write.Always = Requester(ctx, c.exempt)
-	if exceeded := (*ExceededError)(nil); errors.As(c.space.Spend(write), &exceeded) {
+	write.User, write.Exempt = Requester(ctx, c.exempt)
+	if exceeded := (*ExceededError)(nil); errors.As(c.limiter.Take(write), &exceeded) {
 		return nil, apierrors.NewTooManyRequests(exceeded.Error(), int(math.Ceil(exceeded.RetryAfter.Seconds())))
 	}
 	return c.Transformer.TransformToStorage(ctx, data, dataCtx)
 }
 
-// Requester returns on behalf of which user a request writes, and whether it is never refused:
-// what the server does itself, deletes, and what the controllers of the system do.
-func Requester(ctx context.Context, exempt sets.Set[string]) (user string, always bool) {
+// Requester returns the user that a request counts for, and whether it is exempt: deletes, the
+// server's own writes, and those of exemptUsers and system controllers. Only deletes count for a
+// user then.
+func Requester(ctx context.Context, exemptUsers sets.Set[string]) (user string, exempt bool) {
 	who, ok := genericapirequest.UserFrom(ctx)
-	if !ok || exempt.Has(who.GetName()) || base.IsSystemController(ctx) {
+	if !ok || exemptUsers.Has(who.GetName()) || base.IsSystemController(ctx) {
 		return "", true
 	}
 	info, ok := genericapirequest.RequestInfoFrom(ctx)

@@ -32,30 +32,30 @@ import (
 )
 
 const (
-	// smallQuota is a twelfth of that of an install.
+	// smallQuota is a twelfth of the quota of an install.
 	smallQuota = 128 * mebibyte
-	// durationVariable lets writers go on for a time; else they do until they have asked for
-	// twice the quota, and two of them have been refused something.
+	// durationVariable sets how long writers run. By default they run until they have asked to
+	// write twice the quota, and requests of two of them were rejected.
 	durationVariable = "SANDLOT_ABUSE_DURATION"
-	// controller is a user whose writes are never refused.
+	// controller is a user whose writes are never rejected.
 	controller = "controller"
 )
 
-// filling is a server on an etcd with a small quota, and those who fill it.
+// filling is a server on an etcd with a small quota, and the writers that fill it.
 type filling struct {
 	*testing.T
 	server *testutil.Server
 	ctx    context.Context
-	// asked is how many bytes the writers have asked to write, and refused how many requests
-	// were refused, by writer.
-	asked   atomic.Int64
-	mu      sync.Mutex
-	refused map[string]int
-	taken   map[string]int
-	running sync.WaitGroup
+	// asked is how many bytes the writers have asked to write. accepted and rejected count
+	// their requests, by writer.
+	asked    atomic.Int64
+	mu       sync.Mutex
+	accepted map[string]int
+	rejected map[string]int
+	running  sync.WaitGroup
 }
 
-// as returns a client of a user. It does not repeat what is refused.
+// as returns a client that impersonates a user.
 func (f *filling) as(user string) rest.Interface {
 	f.Helper()
 	config := rest.CopyConfig(f.server.Config)
@@ -79,9 +79,9 @@ func (f *filling) writer(name string, bytes int, request func(i int) error) {
 			case err == nil, apierrors.IsTooManyRequests(err):
 				f.mu.Lock()
 				if err == nil {
-					f.taken[name]++
+					f.accepted[name]++
 				} else {
-					f.refused[name]++
+					f.rejected[name]++
 				}
 				f.mu.Unlock()
 			default:
@@ -92,15 +92,15 @@ func (f *filling) writer(name string, bytes int, request func(i int) error) {
 	})
 }
 
-// over reports whether the writers have asked for enough, and some were refused.
+// over reports whether the writers have asked for enough, and some were rejected.
 func (f *filling) over() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.asked.Load() > 2*smallQuota && len(f.refused) >= 2
+	return f.asked.Load() > 2*smallQuota && len(f.rejected) >= 2
 }
 
-// tell logs how things are.
-func (f *filling) tell(etcd *clientv3.Client) {
+// report logs the counters and the size of etcd.
+func (f *filling) report(etcd *clientv3.Client) {
 	f.Helper()
 	status, err := etcd.Status(f.Context(), etcd.Endpoints()[0])
 	if err != nil {
@@ -108,20 +108,20 @@ func (f *filling) tell(etcd *clientv3.Client) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.Logf("%d MiB were asked for; taken %v, refused %v; etcd has %d MiB, %d of them in use",
-		f.asked.Load()/mebibyte, f.taken, f.refused, status.DbSize/mebibyte, status.DbSizeInUse/mebibyte)
+	f.Logf("%d MiB requested; accepted %v, rejected %v; etcd has %d MiB, %d of them in use",
+		f.asked.Load()/mebibyte, f.accepted, f.rejected, status.DbSize/mebibyte, status.DbSizeInUse/mebibyte)
 }
 
-// padded is a pod template of so many bytes.
+// padded returns a pod template of about this many bytes.
 func padded(bytes int) string {
 	variable := `{"name":"A","value":"` + strings.Repeat("x", 1000) + `"}`
 	return `{"spec":{"containers":[{"name":"main","image":"busybox","env":[` +
 		strings.Join(slices.Repeat([]string{variable}, max(1, bytes/len(variable))), ",") + `]}]}}`
 }
 
-// key changes one time of 16 large sandboxes, as the timeout call of the E2B API does. Each
-// change makes a controller write the sandbox's status.
-func (f *filling) key(name string) {
+// apiKeyWriter keeps changing spec.shutdownTime of 16 large sandboxes, like the E2B timeout call; a
+// controller then writes each status.
+func (f *filling) apiKeyWriter(name string) {
 	set := f.server.Set(f, name, "pool", 0)
 	names := f.server.StockWith(f, set, 0, 16, func(_ int, sb *v1alpha1.Sandbox) {
 		sb.Spec.Template.Raw = []byte(padded(38 << 10))
@@ -176,18 +176,18 @@ func (f *filling) owner(name string) {
 	})
 }
 
-// TestWritersDoNotFillEtcd lets three keys, a claimer and the owner of a set write as fast as
-// they can, with the limits of an install, into an etcd with a twelfth of its quota. It never
-// gets full, and another tenant claims and changes things meanwhile as if nothing was.
+// TestWritersDoNotFillEtcd lets three API keys, a claimer and the owner of a set write as fast as
+// they can, with the default limits, to an etcd with a twelfth of the usual quota. It never gets
+// full, and another tenant is not throttled.
 func TestWritersDoNotFillEtcd(t *testing.T) {
 	config := testserver.NewTestConfig(t)
 	config.QuotaBackendBytes = smallQuota
 	etcd := testserver.RunEtcd(t, config)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f := &filling{T: t, ctx: ctx, refused: map[string]int{}, taken: map[string]int{}, server: testutil.Start(t, testutil.WithEtcd(etcd.Endpoints()), testutil.WithConfig(func(c *apiserver.Config) {
+	f := &filling{T: t, ctx: ctx, rejected: map[string]int{}, accepted: map[string]int{}, server: testutil.Start(t, testutil.WithEtcd(etcd.Endpoints()), testutil.WithConfig(func(c *apiserver.Config) {
 		c.ExtraConfig.SyncWindow = time.Millisecond
-		c.ExtraConfig.UnboundWriters = sets.New(controller)
+		c.ExtraConfig.ExemptWriters = sets.New(controller)
 	}))}
 	duration, err := time.ParseDuration(os.Getenv(durationVariable))
 	if err != nil && os.Getenv(durationVariable) != "" {
@@ -197,7 +197,7 @@ func TestWritersDoNotFillEtcd(t *testing.T) {
 	pool := f.server.Set(t, "innocent", "pool", stock)
 	f.server.Stock(t, pool, 0, stock)
 	for i := range 3 {
-		f.key(fmt.Sprint("key-", i))
+		f.apiKeyWriter(fmt.Sprint("key-", i))
 	}
 	f.claimer("claimer")
 	f.owner("owner")
@@ -224,13 +224,13 @@ func TestWritersDoNotFillEtcd(t *testing.T) {
 			t.Fatalf("etcd has the alarms %v after %s, %v", alarms, time.Since(began), err)
 		}
 		if claims%20 == 0 {
-			f.tell(etcd.Client)
+			f.report(etcd.Client)
 		}
 		time.Sleep(250 * time.Millisecond)
 	}
 	cancel()
 	f.running.Wait()
-	f.tell(etcd.Client)
+	f.report(etcd.Client)
 	t.Logf("%d claims of an innocent user in %s", claims, time.Since(began).Round(time.Second))
 	if err := f.server.Client.AgentsV1alpha1().RESTClient().Verb(http.MethodDelete).Namespace("claimer").Resource("sandboxes").Do(t.Context()).Error(); err != nil {
 		t.Errorf("deleting what the claimer has: %v", err)

@@ -32,7 +32,7 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	var source *allocator.SourceError
 	var refused *allocator.RefusedError
 	var mismatch *allocator.MismatchError
-	var putOff *allocator.PutOffError
+	var throttled *allocator.ThrottledError
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, allocator.ErrClaimExists):
@@ -62,8 +62,8 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 		return tryAgain(claim, shortage, shortage.RetryAfter, v1alpha1.CauseShortage, spec.Child("replicas").String())
 	case errors.As(err, &tooMany):
 		return tryAgain(claim, tooMany, tooMany.RetryAfter, v1alpha1.CauseTooManyWaiting, "")
-	case errors.As(err, &putOff):
-		return apierrors.NewTooManyRequests(putOff.Error(), int(math.Ceil(putOff.RetryAfter.Seconds())))
+	case errors.As(err, &throttled):
+		return apierrors.NewTooManyRequests(throttled.Error(), int(math.Ceil(throttled.RetryAfter.Seconds())))
 	case errors.Is(err, allocator.ErrUnknownOutcome):
 		// No Retry-After: clients follow it by themselves, and with generateName
 		// would try again by another name, which could bind a second time.

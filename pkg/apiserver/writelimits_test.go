@@ -27,18 +27,18 @@ import (
 
 const mebibyte = 1 << 20
 
-// budget gives namespaces and users limits, by a clock that stands still, and etcd is measured
-// only when the server starts.
-func budget(limits storespace.Limits, clock *clocktesting.FakeClock, unbound ...string) testutil.Option {
+// withWriteLimits sets write limits and a clock that stands still, so that etcd is measured only
+// when the server starts.
+func withWriteLimits(limits storespace.Limits, clock *clocktesting.FakeClock, exempt ...string) testutil.Option {
 	return testutil.WithConfig(func(c *apiserver.Config) {
 		c.ExtraConfig.WriteLimits, c.ExtraConfig.Clock = limits, clock
-		c.ExtraConfig.UnboundWriters = sets.New(unbound...)
+		c.ExtraConfig.ExemptWriters = sets.New(exempt...)
 	})
 }
 
-// unmeasured lets a server believe that there is room in etcd.
-func unmeasured() testutil.Option {
-	return budget(storespace.Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
+// withoutEtcdUsage makes a server assume that etcd has space.
+func withoutEtcdUsage() testutil.Option {
+	return withWriteLimits(storespace.Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
 }
 
 // largeTemplate is a template with a pod template of some 200 KiB.
@@ -49,8 +49,8 @@ func largeTemplate(name string) *v1alpha1.SandboxTemplate {
 	return large
 }
 
-// once sends a request without the retries that clients make.
-func once(t *testing.T, s *testutil.Server, verb, path, contentType, body string) error {
+// sendOnce sends a request without the retries of clients.
+func sendOnce(t *testing.T, s *testutil.Server, verb, path, contentType, body string) error {
 	t.Helper()
 	return s.Client.Discovery().RESTClient().Verb(verb).AbsPath(path).SetHeader("Content-Type", contentType).
 		Param("fieldManager", "test").MaxRetries(0).Body([]byte(body)).Do(t.Context()).Error()
@@ -70,8 +70,8 @@ func version(t *testing.T, s *testutil.Server, path string) string {
 	return object.ResourceVersion
 }
 
-// overdraw writes to a namespace until its budget is spent, and returns the refusal.
-func overdraw(t *testing.T, s *testutil.Server, namespace string) error {
+// exceedLimit writes to a namespace until a write is rejected, and returns the error.
+func exceedLimit(t *testing.T, s *testutil.Server, namespace string) error {
 	t.Helper()
 	for i := range 100 {
 		large := largeTemplate(fmt.Sprintf("large-%d", i))
@@ -107,26 +107,27 @@ var (
 	}
 )
 
-// A namespace whose budget is spent has no more objects of any kind created or changed, in any
-// group and version, until time has passed. They can be deleted, and other namespaces go on.
-func TestWritesBeyondABudgetAreRefused(t *testing.T) {
+// TestWritesBeyondTheLimitAreRejected checks that objects of no kind, in no group and version, can
+// be created or changed in a namespace that has exceeded its limit, until time has passed. Deletes
+// and writes in other namespaces succeed.
+func TestWritesBeyondTheLimitAreRejected(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	s := testutil.Start(t, withoutWaiting(),
-		budget(storespace.Limits{Namespace: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clock))
+		withWriteLimits(storespace.Limits{Namespace: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clock))
 	for resource, spec := range specs {
 		body := fmt.Sprintf(`{"metadata":{"name":"known"},"spec":%s}`, spec)
-		if err := once(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/team/"+resource, "application/json", body); err != nil {
+		if err := sendOnce(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/team/"+resource, "application/json", body); err != nil {
 			t.Fatalf("creating one of %s: %v", resource, err)
 		}
 	}
-	refusal := overdraw(t, s, "team")
-	seconds, ok := apierrors.SuggestsClientDelay(refusal)
-	if !apierrors.IsTooManyRequests(refusal) || !ok || seconds < 1 || !strings.Contains(refusal.Error(), "namespace team") {
-		t.Errorf("the refusal is %v, after %d s", refusal, seconds)
+	rejection := exceedLimit(t, s, "team")
+	seconds, ok := apierrors.SuggestsClientDelay(rejection)
+	if !apierrors.IsTooManyRequests(rejection) || !ok || seconds < 1 || !strings.Contains(rejection.Error(), "namespace team") {
+		t.Errorf("the error is %v, with a delay of %d s", rejection, seconds)
 	}
 	requests := 0
-	refused := func(what string, err error) {
+	rejected := func(what string, err error) {
 		t.Helper()
 		if requests++; !apierrors.IsTooManyRequests(err) {
 			t.Errorf("%s: %v", what, err)
@@ -150,9 +151,9 @@ func TestWritesBeyondABudgetAreRefused(t *testing.T) {
 			path := "/apis/" + list.GroupVersion + "/namespaces/team/" + main
 			if slices.Contains(resource.Verbs, "create") && sub == "" {
 				body := fmt.Sprintf(`{"metadata":{"name":"new"},"spec":%s}`, spec)
-				refused("creating one of "+path, once(t, s, "POST", path, "application/json", body))
+				rejected("creating one of "+path, sendOnce(t, s, "POST", path, "application/json", body))
 				apply := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"applied"},"spec":%s}`, list.GroupVersion, resource.Kind, spec)
-				refused("applying one of "+path, once(t, s, "PATCH", path+"/applied", "application/apply-patch+yaml", apply))
+				rejected("applying one of "+path, sendOnce(t, s, "PATCH", path+"/applied", "application/apply-patch+yaml", apply))
 			}
 			if slices.Contains(resource.Verbs, "patch") && sub != "proxy" { // which forwards it
 				change, ok := changes[sub]
@@ -160,18 +161,18 @@ func TestWritesBeyondABudgetAreRefused(t *testing.T) {
 					t.Errorf("the test knows no change of %s %s", list.GroupVersion, resource.Name)
 				}
 				before := version(t, s, path+"/known")
-				err := once(t, s, "PATCH", strings.TrimSuffix(path+"/known/"+sub, "/"), "application/merge-patch+json", change)
+				err := sendOnce(t, s, "PATCH", strings.TrimSuffix(path+"/known/"+sub, "/"), "application/merge-patch+json", change)
 				if err == nil && version(t, s, path+"/known") == before {
-					continue // it is taken and changes nothing, as a status of agent-sandbox is
+					continue // accepted without a change, like a status of agent-sandbox
 				}
-				refused("patching "+list.GroupVersion+" "+resource.Name, err)
+				rejected("patching "+list.GroupVersion+" "+resource.Name, err)
 			}
 		}
 	}
 	if requests < 30 {
-		t.Errorf("only %d requests were refused", requests)
+		t.Errorf("only %d requests were rejected", requests)
 	}
-	if err := once(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/other/sandboxsets", "application/json",
+	if err := sendOnce(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/other/sandboxsets", "application/json",
 		`{"metadata":{"name":"known"},"spec":`+specs["sandboxsets"]+`}`); err != nil {
 		t.Errorf("in another namespace: %v", err)
 	}
@@ -181,46 +182,47 @@ func TestWritesBeyondABudgetAreRefused(t *testing.T) {
 		t.Errorf("deleting: %v", err)
 	}
 	clock.Step(time.Minute)
-	if err := once(t, s, "PATCH", "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/known", "application/merge-patch+json", changes[""]); err != nil {
+	if err := sendOnce(t, s, "PATCH", "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxes/known", "application/merge-patch+json", changes[""]); err != nil {
 		t.Errorf("a minute later: %v", err)
 	}
 }
 
-// A user has one budget for all namespaces. Controllers are refused nothing.
-func TestBudgetOfAUser(t *testing.T) {
+// TestUserLimit checks that the limit of a user is for all namespaces, and that controllers are
+// exempt.
+func TestUserLimit(t *testing.T) {
 	t.Parallel()
 	limits := storespace.Limits{User: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}
-	s := testutil.Start(t, budget(limits, clocktesting.NewFakeClock(time.Unix(1e9, 0)), "controller"))
+	s := testutil.Start(t, withWriteLimits(limits, clocktesting.NewFakeClock(time.Unix(1e9, 0)), "controller"))
 	create := func(user string, i int) error {
 		return s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(fmt.Sprint("team-", i)).Resource("sandboxtemplates").
 			SetHeader("Impersonate-User", user).SetHeader("Impersonate-Group", "system:masters").
 			MaxRetries(0).Body(largeTemplate(user)).Do(t.Context()).Error()
 	}
-	var refusal error
+	var rejection error
 	for i := range 50 {
 		if err := create("controller", i); err != nil {
 			t.Fatalf("a controller: %v", err)
 		}
 		if err := create("eve", i); err != nil {
-			refusal = err
+			rejection = err
 		}
 	}
-	if !apierrors.IsTooManyRequests(refusal) || !strings.Contains(refusal.Error(), "user eve") {
-		t.Errorf("10 MiB of one user: %v", refusal)
+	if !apierrors.IsTooManyRequests(rejection) || !strings.Contains(rejection.Error(), "user eve") {
+		t.Errorf("10 MiB of one user: %v", rejection)
 	}
 	if err := create("alice", 0); err != nil {
 		t.Errorf("another user: %v", err)
 	}
 }
 
-// What a claim writes on its sandboxes counts as it is written: with the pod template that a
-// waiting sandbox only refers to. So a small claim does not fill etcd in a moment.
-func TestClaimsPayForTheirSandboxes(t *testing.T) {
+// TestClaimsCountForTheirCreator checks that the sandboxes of a claim count for its creator at the
+// size at which they are stored: with the pod template, which a warm sandbox only references.
+func TestClaimsCountForTheirCreator(t *testing.T) {
 	t.Parallel()
 	const stock = 30
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	limits := storespace.Limits{User: storespace.Limit{Rate: mebibyte, Burst: 3 * mebibyte}}
-	s := testutil.Start(t, withoutWaiting(), budget(limits, clock))
+	s := testutil.Start(t, withoutWaiting(), withWriteLimits(limits, clock))
 	template := largeTemplate("large")
 	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), template, metav1.CreateOptions{})
 	if err != nil {
@@ -228,33 +230,33 @@ func TestClaimsPayForTheirSandboxes(t *testing.T) {
 	}
 	pool := s.SetOf(t, template, "pool", "", stock)
 	s.Stock(t, pool, 0, stock)
-	clock.Step(time.Minute) // what the test has made is forgiven
+	clock.Step(time.Minute) // refills what the test has used
 	claim, err := s.CreateOnce(t.Context(), "team", testutil.Claim(pool, "claim", stock, waits))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refusal error
+	var rejection error
 	s.AwaitClaim(t, "team", "claim", func(c *v1alpha1.SandboxClaim) string {
 		claim = c
-		refusal = once(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxclaims", "application/json",
+		rejection = sendOnce(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxclaims", "application/json",
 			`{"metadata":{"generateName":"more-"},"spec":{"templateName":"pool","onShortage":"Fail"}}`)
-		if refusal == nil || !strings.Contains(refusal.Error(), "bytes") {
-			return fmt.Sprint("another claim is answered with ", refusal)
+		if rejection == nil || !strings.Contains(rejection.Error(), "write limit") {
+			return fmt.Sprint("creating another claim: ", rejection)
 		}
 		return ""
 	})
-	if !apierrors.IsTooManyRequests(refusal) {
-		t.Errorf("a claim beyond the budget: %v", refusal)
+	if !apierrors.IsTooManyRequests(rejection) {
+		t.Errorf("a claim beyond the limit: %v", rejection)
 	}
 	if n := claim.Status.ClaimedReplicas; n == 0 || n > stock*2/3 {
-		t.Errorf("%d sandboxes of 200 KiB are bound by 3 MiB", n)
+		t.Errorf("%d sandboxes of 200 KiB are bound with a burst of 3 MiB", n)
 	}
-	for range 4 { // it goes on as time passes
+	for range 4 { // the claim continues as time passes
 		before := claim.Status.ClaimedReplicas
 		clock.Step(3 * time.Second)
 		claim = s.AwaitClaim(t, "team", "claim", func(c *v1alpha1.SandboxClaim) string {
 			if c.Status.ClaimedReplicas == before && before < stock {
-				return "it does not go on"
+				return "no more sandboxes are bound"
 			}
 			return ""
 		})
@@ -264,8 +266,8 @@ func TestClaimsPayForTheirSandboxes(t *testing.T) {
 	}
 }
 
-// A server finds that its etcd is full, makes room, and writes again.
-func TestFullStoreHeals(t *testing.T) {
+// TestServerRecoversFromFullEtcd checks that a server recovers an etcd that is full.
+func TestServerRecoversFromFullEtcd(t *testing.T) {
 	t.Parallel()
 	etcd, fill := startSmall(t)
 	s := testutil.Start(t, etcd)
@@ -273,7 +275,7 @@ func TestFullStoreHeals(t *testing.T) {
 	fill()
 	var err error
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		err = once(t, s, http.MethodPatch, "/apis/agents.kruise.io/v1alpha1/namespaces/default/sandboxtemplates/before", "application/merge-patch+json",
+		err = sendOnce(t, s, http.MethodPatch, "/apis/agents.kruise.io/v1alpha1/namespaces/default/sandboxtemplates/before", "application/merge-patch+json",
 			fmt.Sprintf(`{"metadata":{"annotations":{"example.com/now":"%d"}}}`, time.Now().UnixNano()))
 		if err == nil {
 			return

@@ -1,0 +1,258 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// maintained is an etcd with a quota of 32 MiB and its Maintainer.
+type maintained struct {
+	*Maintainer
+	etcd  *kubernetes.Client
+	clock *clocktesting.FakeClock
+	// isMaintainer is what the Maintainer's IsMaintainer returns.
+	isMaintainer bool
+}
+
+func startMaintained(t *testing.T) *maintained {
+	t.Helper()
+	config := testserver.NewTestConfig(t)
+	config.QuotaBackendBytes = 32 * mebibyte
+	m := &maintained{etcd: testserver.RunEtcd(t, config), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), isMaintainer: true}
+	m.Maintainer = NewMaintainer(MaintainerOptions{
+		Etcd: m.etcd.Client, Limiter: New(Limits{}, m.clock), Clock: m.clock,
+		IsMaintainer: func() bool { return m.isMaintainer }, Compact: true, Defragment: true,
+	})
+	return m
+}
+
+func (m *maintained) put(ctx context.Context, key string) error {
+	_, err := m.etcd.KV.Put(ctx, key, strings.Repeat("x", mebibyte/16))
+	return err
+}
+
+// write writes history until n MiB of etcd count as used. The size of the file depends on how often
+// etcd commits, which depends on the speed of the machine.
+func (m *maintained) write(t *testing.T, n int) {
+	t.Helper()
+	for {
+		m.commit(t)
+		if all := m.members(t.Context()); all.file()+all.inUse() >= 2*int64(n)*mebibyte {
+			return
+		}
+		for range 8 {
+			if err := m.put(t.Context(), "key"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// commit makes etcd report the sizes after the last write. A snapshot begins with a commit.
+func (m *maintained) commit(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // an open snapshot keeps pages from being freed
+	snapshot, err := m.etcd.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := snapshot.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill writes to the keys that key returns until etcd is full, and returns the number of writes.
+func (m *maintained) fill(t *testing.T, key func(int) string) int {
+	t.Helper()
+	for i := range 16 * 128 {
+		err := m.put(t.Context(), key(i))
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return i
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("128 MiB went into 32 MiB")
+	return 0
+}
+
+func oneKey(int) string   { return "key" }
+func ownKey(i int) string { return fmt.Sprintf("key-%04d", i) }
+
+// full reports whether etcd rejects writes.
+func (m *maintained) full(t *testing.T) bool {
+	t.Helper()
+	err := m.put(t.Context(), "another")
+	if err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// TestRecoversFromHistory checks that the maintainer, and no other server, recovers an etcd that is
+// full of history.
+func TestRecoversFromHistory(t *testing.T) {
+	t.Parallel()
+	m := startMaintained(t)
+	m.fill(t, oneKey)
+	for name, enabled := range map[string]*bool{"not the maintainer": &m.isMaintainer, "compaction disabled": &m.Compact, "defragmentation disabled": &m.Defragment} {
+		*enabled = false
+		if m.Sync(t.Context()); !m.full(t) {
+			t.Fatalf("%s: etcd was recovered anyway", name)
+		}
+		*enabled = true
+	}
+	if m.Sync(t.Context()); m.full(t) {
+		t.Error("it is still full")
+	}
+	if used := m.Limiter.pressure().used; used < fullFrom {
+		t.Errorf("%v of the quota is used according to the measurement before", used)
+	}
+	if m.Sync(t.Context()); m.full(t) {
+		t.Error("it is full again")
+	}
+	if used := m.Limiter.pressure().used; used > 0.2 {
+		t.Errorf("%v of the quota is used", used)
+	}
+}
+
+// TestRecoversAfterDeletes checks that an etcd that is full of objects stays full until objects are
+// deleted.
+func TestRecoversAfterDeletes(t *testing.T) {
+	t.Parallel()
+	m := startMaintained(t)
+	// At first, some of the file may be free space between the objects.
+	n := 0
+	for full := 0; full < 3; m.clock.Step(retryDefragmentAfter) {
+		if m.Sync(t.Context()); m.full(t) {
+			full++
+			continue
+		}
+		if full > 0 {
+			t.Fatal("it accepts writes, but nothing was deleted")
+		}
+		n += m.fill(t, func(i int) string { return ownKey(n + i) })
+	}
+	// The last write may have been stored although it was rejected.
+	if _, err := m.etcd.Delete(t.Context(), ownKey(1), clientv3.WithRange(ownKey(n+1))); err != nil {
+		t.Fatal(err)
+	}
+	if m.Sync(t.Context()); m.full(t) {
+		t.Error("it is still full")
+	}
+	left, err := m.etcd.KV.Get(t.Context(), "key-", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil || len(left.Kvs) != 1 || string(left.Kvs[0].Key) != ownKey(0) {
+		t.Errorf("reading the one object that was not deleted: %v, %v", left, err)
+	}
+}
+
+// TestCompactsEarly checks that old history is compacted early when etcd is nearly full, that
+// compact_rev_key has the revision, and that younger history is kept.
+func TestCompactsEarly(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		mebibytes int
+		after     time.Duration
+		want      bool
+	}{
+		"enough space":                      {10, time.Minute, false},
+		"young history":                     {22, 9 * time.Second, false},
+		"old history":                       {22, 10 * time.Second, true},
+		"younger history, hardly any space": {27, 2 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := startMaintained(t)
+			m.Defragment = false // it would free space as well
+			m.write(t, tc.mebibytes)
+			m.Sync(t.Context())
+			seen := m.revisions[0].revision
+			if err := m.put(t.Context(), "key"); err != nil {
+				t.Fatal(err)
+			}
+			m.clock.Step(tc.after)
+			m.Sync(t.Context())
+			_, err := m.etcd.KV.Get(t.Context(), "key", clientv3.WithRev(seen-1))
+			if compacted := errors.Is(err, rpctypes.ErrCompacted); compacted != tc.want || err != nil && !compacted {
+				t.Errorf("reading older history: %v", err)
+			}
+			if _, err := m.etcd.KV.Get(t.Context(), "key", clientv3.WithRev(seen)); err != nil {
+				t.Errorf("reading younger history: %v", err)
+			}
+			key, err := m.etcd.KV.Get(t.Context(), "compact_rev_key")
+			if err != nil || len(key.Kvs) > 0 != tc.want || tc.want && string(key.Kvs[0].Value) != fmt.Sprint(seen) {
+				t.Errorf("compact_rev_key is %v, %v, want %d", key.Kvs, err, seen)
+			}
+		})
+	}
+}
+
+// TestCompactsAfterOthers checks that the Maintainer compacts although another program has changed
+// compact_rev_key.
+func TestCompactsAfterOthers(t *testing.T) {
+	t.Parallel()
+	m := startMaintained(t)
+	m.Defragment = false
+	for range 5 {
+		if _, err := m.etcd.KV.Put(t.Context(), "compact_rev_key", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.write(t, 21)
+	m.Sync(t.Context())
+	m.clock.Step(keptHistory)
+	m.Sync(t.Context())
+	if _, err := m.etcd.KV.Get(t.Context(), "key", clientv3.WithRev(10)); !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Errorf("reading old history: %v", err)
+	}
+}
+
+// TestDefragmentsNearTheQuota checks that a file near the quota that is mostly free is
+// defragmented.
+func TestDefragmentsNearTheQuota(t *testing.T) {
+	t.Parallel()
+	m := startMaintained(t)
+	m.write(t, 26)
+	now := m.members(t.Context())
+	if _, err := m.etcd.Compact(t.Context(), now.revision(), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		if _, err := m.etcd.KV.Put(t.Context(), "another", ""); err != nil { // etcd updates its free size only on a write
+			t.Fatal(err)
+		}
+		m.Sync(t.Context())
+		return m.members(t.Context())[0].DbSize < 8*mebibyte
+	})
+	if m.full(t) {
+		t.Error("it is full")
+	}
+}
+
+// waitFor waits until a condition holds, and gives up after a minute.
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("condition not met within a minute")
+		}
+	}
+}
