@@ -59,6 +59,7 @@ func (c *committer) write(ctx context.Context, isNew bool, p *plan.Plan, h *hand
 		return nil, err
 	}
 	defer txn.Release()
+	txn.ChargeUser(p.Claimer)
 	if isNew || p.AddsSandboxes() {
 		txn.AllowThrottling()
 	}

@@ -144,6 +144,8 @@ type slip struct {
 	guarded   bool
 	// throttleable is set by AllowThrottling.
 	throttleable bool
+	// user is set by ChargeUser.
+	user string
 }
 
 func (s *slip) CreateClaim(_ context.Context, claim *v1alpha1.SandboxClaim) error {
@@ -177,6 +179,7 @@ func (s *slip) Commit(context.Context) error         { return s.commit(s) }
 func (s *slip) Settle(context.Context) (bool, error) { return s.settle() }
 func (s *slip) Release()                             {}
 func (s *slip) AllowThrottling()                     { s.throttleable = true }
+func (s *slip) ChargeUser(name string)               { s.user = name }
 
 // at gives all that a slip has the resourceVersion at which it was written.
 func (s *slip) at(revision int) {

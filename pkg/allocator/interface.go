@@ -161,6 +161,9 @@ type Txn interface {
 	// counts against the write limits but is never rejected, as when it ends a claim or
 	// releases sandboxes.
 	AllowThrottling()
+	// ChargeUser counts the transaction for a user too; without it, or with an empty name, it
+	// counts for the namespace alone.
+	ChargeUser(name string)
 	// Commit fails with the errors of etcdtxn.Txn.Commit.
 	Commit(ctx context.Context) error
 	// Guard lets the transaction be settled although it updates no object, if it has

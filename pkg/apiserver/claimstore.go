@@ -190,34 +190,29 @@ func (s *claimStore) Begin() allocator.Txn {
 type claimTxn struct {
 	*etcdtxn.Txn
 	store *claimStore
-	// namespace is the namespace of the objects, and claimedBy the user who created the claim.
-	namespace, claimedBy string
+	// namespace is the namespace of the objects, and user is set by ChargeUser.
+	namespace, user string
 	// throttleable is set by AllowThrottling.
 	throttleable bool
 }
 
-// setClaim records whose claim the transaction writes.
-func (t *claimTxn) setClaim(claim *v1alpha1.SandboxClaim) {
-	t.namespace, t.claimedBy = claim.Namespace, claim.Annotations[v1alpha1.AnnotationClaimedBy]
-}
-
 // CreateClaim implements allocator.Txn.
 func (t *claimTxn) CreateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim) error {
-	t.setClaim(claim)
+	t.namespace = claim.Namespace
 	r := t.store.claimResource
 	return t.Create(ctx, r, r.Key(claim.Namespace, claim.Name), claim)
 }
 
 // UpdateClaim implements allocator.Txn.
 func (t *claimTxn) UpdateClaim(ctx context.Context, claim *v1alpha1.SandboxClaim, at int64) error {
-	t.setClaim(claim)
+	t.namespace = claim.Namespace
 	r := t.store.claimResource
 	return t.Update(ctx, r, r.Key(claim.Namespace, claim.Name), claim, at)
 }
 
 // ExpectClaim implements allocator.Txn.
 func (t *claimTxn) ExpectClaim(claim *v1alpha1.SandboxClaim, at int64) error {
-	t.setClaim(claim)
+	t.namespace = claim.Namespace
 	r := t.store.claimResource
 	return t.Expect(r, r.Key(claim.Namespace, claim.Name), at)
 }
@@ -239,11 +234,13 @@ func (t *claimTxn) UpdateSandbox(ctx context.Context, sb *v1alpha1.Sandbox, at i
 // AllowThrottling implements allocator.Txn.
 func (t *claimTxn) AllowThrottling() { t.throttleable = true }
 
+// ChargeUser implements allocator.Txn.
+func (t *claimTxn) ChargeUser(name string) { t.user = name }
+
 // Commit implements allocator.Txn. Sandboxes count at the size at which they are stored, with their
-// pod templates, and for the user who created the claim, also in the background, where there is no
-// request.
+// pod templates. In the background there is no request, so the user is the one of ChargeUser.
 func (t *claimTxn) Commit(ctx context.Context) error {
-	write := storespace.Write{Namespace: t.namespace, User: t.claimedBy, Bytes: t.Bytes(), Exempt: !t.throttleable}
+	write := storespace.Write{Namespace: t.namespace, User: t.user, Bytes: t.Bytes(), Exempt: !t.throttleable}
 	if _, ok := genericapirequest.UserFrom(ctx); ok && t.throttleable {
 		_, write.Exempt = storespace.Requester(ctx, t.store.exempt)
 	}

@@ -266,6 +266,46 @@ func TestClaimsCountForTheirCreator(t *testing.T) {
 	}
 }
 
+// TestChangesOfOthersCountForNoUser checks that a user who changes the claim of another user does
+// not exhaust that user's limit.
+func TestChangesOfOthersCountForNoUser(t *testing.T) {
+	t.Parallel()
+	const held = 8
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	limits := storespace.Limits{User: storespace.Limit{Rate: 1 << 10, Burst: 3 * mebibyte}}
+	s := testutil.Start(t, withWriteLimits(limits, clock))
+	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := s.SetOf(t, template, "pool", "", held)
+	s.Stock(t, pool, 0, held)
+	as := func(user, verb, path, contentType, body string) error {
+		return s.Client.Discovery().RESTClient().Verb(verb).AbsPath("/apis/agents.kruise.io/v1alpha1/namespaces/team/"+path).
+			SetHeader("Impersonate-User", user).SetHeader("Impersonate-Group", "system:masters").SetHeader("Content-Type", contentType).
+			MaxRetries(0).Body([]byte(body)).Do(t.Context()).Error()
+	}
+	claim := fmt.Sprintf(`{"metadata":{"name":"claim"},"spec":{"templateName":"pool","replicas":%d}}`, held)
+	if err := as("alice", "POST", "sandboxclaims", "application/json", claim); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := as("mallory", "PATCH", "sandboxclaims/claim", "application/merge-patch+json", fmt.Sprintf(`{"spec":{"labels":{"run":"r%d"}}}`, i)); err != nil {
+			t.Fatal(err)
+		}
+		s.AwaitClaim(t, "team", "claim", func(c *v1alpha1.SandboxClaim) string {
+			if c.Status.ObservedGeneration != c.Generation {
+				clock.Step(time.Second) // changes of metadata are spaced
+				return "the labels are not at the sandboxes"
+			}
+			return ""
+		})
+	}
+	if err := as("alice", "POST", "sandboxsets", "application/json", `{"metadata":{"name":"another"},"spec":`+specs["sandboxsets"]+`}`); err != nil {
+		t.Errorf("after the changes of another user: %v", err)
+	}
+}
+
 // TestServerRecoversFromFullEtcd checks that a server recovers an etcd that is full.
 func TestServerRecoversFromFullEtcd(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ import (
 // is up, and goes on otherwise. An error means that the template of a candidate
 // cannot be read.
 func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
-	p := &Plan{Claim: a.claim, before: a.Claim, took: a.Now.Sub(a.Start), Until: a.until(), Broken: o.Broken, Problem: a.Eligible.Problem}
+	p := &Plan{Claim: a.claim, before: a.Claim, took: a.Now.Sub(a.Start), Until: a.until(), Broken: o.Broken, Problem: a.Eligible.Problem, Claimer: Claimer(a.Claim)}
 	if a.Broken != nil {
 		p.Broken = a.Broken
 	}
@@ -164,6 +164,15 @@ func conclude(a *Assessment, p *Plan) {
 	default:
 		timeOut(a.claim, a.Now, a.Now.Sub(a.Start), p.Problem)
 	}
+}
+
+// Claimer returns the user whom the work on a claim counts for in the write limits: its creator,
+// or none if another user has changed its spec since.
+func Claimer(claim *v1alpha1.SandboxClaim) string {
+	if claim.Annotations[v1alpha1.AnnotationClaimedByIdentity] == "" {
+		return ""
+	}
+	return claim.Annotations[v1alpha1.AnnotationClaimedBy]
 }
 
 // forgetIdentity takes what is recorded of who claimed out of a claim that has ended:

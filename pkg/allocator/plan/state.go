@@ -130,6 +130,9 @@ type Plan struct {
 	// claim as things are, although it lacks some; nil otherwise.
 	Broken  error
 	Problem *claims.Problem
+	// Claimer is the user whom the plan counts for in the write limits; empty if it counts for
+	// the namespace alone.
+	Claimer string
 
 	before *v1alpha1.SandboxClaim
 	took   time.Duration
