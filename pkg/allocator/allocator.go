@@ -130,7 +130,8 @@ func New(o Options) *Allocator {
 		stock: a.stock, clock: o.Clock, admit: o.Admit, seal: o.Seal,
 	}
 	a.committer = &committer{
-		store: store, clock: o.Clock, queue: lines, sets: &a.stock.sets, lag: a.lag, commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
+		store: store, clock: o.Clock, queue: lines, sets: &a.stock.sets, lag: a.lag, throttles: newThrottles(),
+		commitTimeout: o.CommitTimeout, resolveTimeout: o.ResolveTimeout,
 	}
 	a.worker = newWorker(a.planner, a.committer, o.SyncWindow, o.SetUp)
 	a.edits = newEdits(o.Clock, a.worker.passer, &a.worker.prefers)

@@ -120,6 +120,11 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		p.end(s.clock.Now())
 		return nil, true, nil
 	}
+	who := payer{namespace: claim.Namespace}
+	if throttled := s.throttles.left(who, claim.UID, s.clock.Now()); throttled > 0 {
+		return nil, false, &ThrottledError{RetryAfter: throttled}
+	}
+	defer s.throttles.done(who, claim.UID)
 	txn := s.store.Begin()
 	defer txn.Release()
 	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
@@ -130,12 +135,17 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		return nil, false, err
 	}
 	if len(batch.next) > 0 {
+		// It counts for no user: any user with the right to change the claim may have caused it.
 		txn.AllowThrottling()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.commitTimeout)
 		defer cancel()
 		if err := s.commit(within, txn, p, batch); err != nil {
+			if retryAfter := throttledFor(err); retryAfter > 0 {
+				s.throttles.rejected(who, retryAfter, s.clock.Now())
+			}
 			return nil, false, err
 		}
+		s.throttles.accepted(who)
 	}
 	for _, sb := range batch.looked {
 		p.note(sb)

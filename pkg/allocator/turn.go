@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -46,6 +47,9 @@ type turn struct {
 	place *queue.Waiter
 	// dry: the turn takes nothing and makes nothing.
 	dry bool
+	// throttled is for how long the turn takes nothing and makes nothing, because the write
+	// limits would reject that.
+	throttled time.Duration
 
 	marks      *plan.Marks
 	candidates *candidates
@@ -222,6 +226,9 @@ func (t *turn) find(ctx context.Context, a *plan.Assessment) (plan.Offer, error)
 		broken, err := t.whyBroken(ctx, a)
 		return plan.Offer{Broken: broken}, err
 	case needs.Take == 0:
+		return plan.Offer{}, nil
+	case t.throttled > 0:
+		t.letGo()
 		return plan.Offer{}, nil
 	}
 	if a.IsLimitedByImage() {

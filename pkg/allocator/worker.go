@@ -97,6 +97,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-ctx.Done():
 		case now := <-ticker.C():
 			w.committer.queue.Tick()
+			w.committer.throttles.forget(now)
 			if now.Sub(told) >= tellFrontEvery {
 				w.committer.queue.WakeFront(claims.Front)
 				told = now
@@ -203,7 +204,7 @@ func (w *worker) next(ctx context.Context) bool {
 		w.committer.queue.Leave(u.waiter)
 		u.work.letGo(w.committer.queue) // others can have it meanwhile
 		turns.Forget(uid)
-		turns.AddAfter(uid, throttledFor(err))
+		turns.AddAfter(uid, w.putOff(u, throttledFor(err)))
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
 		u.incomplete() // whatever was written, the store knows
@@ -216,6 +217,15 @@ func (w *worker) next(ctx context.Context) bool {
 		turns.AddAfter(uid, again)
 	}
 	return true
+}
+
+// putOff returns for how long a throttled claim is put off: its end is not.
+func (w *worker) putOff(u *unfinished, throttled time.Duration) time.Duration {
+	claim := u.latest()
+	if claim == nil {
+		return shortest
+	}
+	return min(throttled, max(shortest, plan.Deadline(claim, u.start()).Sub(w.committer.clock.Now())))
 }
 
 // throttledFor returns when to retry after a ThrottledError; 0 for other errors.
@@ -257,7 +267,13 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	if stepped || err != nil {
 		return soon, err
 	}
-	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, place: u.waiter}
+	who := payer{seen.claim.Namespace, plan.Claimer(seen.claim)}
+	throttled := w.committer.throttles.left(who, uid, now)
+	if throttled > 0 && !w.canAdvance(u, seen, now) {
+		return 0, &ThrottledError{RetryAfter: throttled}
+	}
+	defer w.committer.throttles.done(who, uid)
+	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, place: u.waiter, throttled: throttled}
 	t.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.refused == nil {
@@ -275,6 +291,13 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		return w.until(u, t, p, hold), nil
 	}
 	return w.write(ctx, u, seen, t, p, now)
+}
+
+// canAdvance reports whether a claim may have something to write that the write limits do not
+// reject: its end, that it was edited, or what becomes of sandboxes that it holds.
+func (w *worker) canAdvance(u *unfinished, seen view, now time.Time) bool {
+	return !now.Before(plan.Deadline(seen.claim, u.start())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
+		slices.ContainsFunc(seen.held, plan.IsStarting)
 }
 
 // holdBack returns for how long a plan is not written, of which the writes that only tell
@@ -302,8 +325,15 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 		t.letGo()
 		return soon, nil
 	}
+	who := payer{seen.claim.Namespace, p.Claimer}
+	if retryAfter := throttledFor(err); retryAfter > 0 {
+		w.committer.throttles.rejected(who, retryAfter, now)
+	}
 	if err != nil {
 		return 0, err
+	}
+	if p.AddsSandboxes() {
+		w.committer.throttles.accepted(who)
 	}
 	all, _ := p.Sandboxes()
 	u.wrote(seen, written, all)
@@ -333,8 +363,13 @@ func (w *worker) endApart(ctx context.Context, u *unfinished, seen view, tooLarg
 	return soon, nil
 }
 
-// wait puts the claim in line for what it lacks after a plan.
+// wait puts the claim in line for what it lacks after a plan, unless it is throttled: others can
+// have it meanwhile.
 func (w *worker) wait(t *turn, p *plan.Plan) {
+	if t.throttled > 0 {
+		t.stock.queue.Leave(t.waiter)
+		return
+	}
 	t.stock.queue.Wait(t.waiter, wantsOf(p.Claim, &t.state.Eligible, p.Wants, len(t.taken)))
 }
 
@@ -347,6 +382,9 @@ func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration)
 	next := []time.Duration{p.Until.Sub(now)}
 	if hold > 0 {
 		next = append(next, hold)
+	}
+	if t.throttled > 0 {
+		next = append(next, t.throttled)
 	}
 	for _, pause := range []pause{t.making, t.looking} {
 		if !pause.over(now) {
