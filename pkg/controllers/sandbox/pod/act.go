@@ -50,7 +50,8 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			labelErr = c.labeler.label(ctx, o)
 		}
 	}
-	version, current, err = c.writer.writeStatus(ctx, key, o.sandbox, version, &p)
+	var wait time.Duration
+	version, current, wait, err = c.writeStatus(ctx, key, o, version, &p)
 	if err = errors.Join(labelErr, err); err != nil || !current {
 		return reconcile.Result{}, err
 	}
@@ -59,7 +60,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: c.lookAgain(key, o, &p, again)}, nil
+	return reconcile.Result{RequeueAfter: sooner(wait, c.lookAgain(key, o, &p, again))}, nil
 }
 
 // lookAgain is after what time to look again, if what was done asks for again.
@@ -68,10 +69,30 @@ func (c *Controller) lookAgain(key types.NamespacedName, o *observation, p *plan
 		// Waiting for a pod of which there may be no event.
 		again = max(again, c.expectations.left(key), c.creates.left(key))
 	}
-	if p.again > 0 && (again == 0 || p.again < again) {
-		again = p.again
+	return sooner(p.again, again)
+}
+
+// sooner returns the shorter of two times; 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a > 0 && (b == 0 || a < b) {
+		return a
 	}
-	return again
+	return b
+}
+
+// writeStatus writes the status, if it changed, or puts that off and returns for how long. Before
+// a pod is deleted the status is written.
+func (c *Controller) writeStatus(
+	ctx context.Context, key types.NamespacedName, o *observation, version string, p *plan,
+) (after string, current bool, wait time.Duration, err error) {
+	if p.action != remove {
+		wait = c.flips.left(key, &o.sandbox.Status, &p.status)
+	}
+	if wait > 0 {
+		return version, true, wait, nil
+	}
+	after, current, err = c.writer.writeStatus(ctx, key, o.sandbox, version, p)
+	return after, current, 0, err
 }
 
 // remove deletes this very pod, unless that was refused a moment ago. It returns after

@@ -81,12 +81,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	all := members(claim, bound)
-	patch := changes(claim, all, conditionsOf(claim, all, c.clock.Now()))
+	conditions := conditionsOf(claim, all, c.clock.Now())
+	patch := changes(claim, all, conditions)
 	if len(patch) == 0 {
 		c.pace.trust(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if left := c.pace.left(req.NamespacedName); left > 0 {
+	left, flip := c.pace.left(req.NamespacedName), isFlip(claim, conditions, len(all))
+	if flip {
+		left = max(left, c.pace.flips.Left(req.NamespacedName))
+	}
+	if left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	if !sure {
@@ -94,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{RequeueAfter: watchLag}, err
 		}
 	}
-	return c.write(ctx, claim, len(all), patch)
+	return c.write(ctx, claim, len(all), patch, flip)
 }
 
 // ask asks the server whether the cache is right about the sandboxes of a claim, unless
@@ -122,7 +127,7 @@ func (c *Controller) ask(ctx context.Context, claim *v1alpha1.SandboxClaim, boun
 }
 
 // write patches the status of the very version of a claim that was judged.
-func (c *Controller) write(ctx context.Context, claim *v1alpha1.SandboxClaim, sandboxes int, patch []operation) (reconcile.Result, error) {
+func (c *Controller) write(ctx context.Context, claim *v1alpha1.SandboxClaim, sandboxes int, patch []operation, flip bool) (reconcile.Result, error) {
 	data, err := encode(patch)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("encoding a patch of SandboxClaim %s/%s: %w", claim.Namespace, claim.Name, err))
@@ -138,7 +143,7 @@ func (c *Controller) write(ctx context.Context, claim *v1alpha1.SandboxClaim, sa
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("patching the status of SandboxClaim %s: %w", key, err)
 	}
-	c.pace.written(key, sandboxes)
+	c.pace.written(target, sandboxes, flip)
 	// If the claim was deleted meanwhile, its deletion was handled before written recorded it.
 	switch err := c.client.Get(ctx, key, target, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):

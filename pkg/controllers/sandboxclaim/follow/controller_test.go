@@ -410,3 +410,38 @@ func TestDeletedWhileItIsWritten(t *testing.T) {
 		t.Errorf("of claims that are gone, %v are remembered", f.c.pace.claims)
 	}
 }
+
+// TestFlipsAreSpaced checks that a claim whose sandbox is ready and not ready in turn is written
+// seldom, that the last state is written, and that the end of the sandbox does not wait.
+func TestFlipsAreSpaced(t *testing.T) {
+	const flips, most = 120, 9 // the pauses are 1, 2, 4, 8, 16, 32, 60 s
+	f := newFixture(t, 1)
+	claim := f.claim("c", 1)
+	for i := range flips {
+		f.sandbox(claim, 0, says([]metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue}[i%2], v1alpha1.ReasonPodReady, ""))
+		f.reconcile(claim)
+		if i == 0 {
+			f.wantWrites(1)
+		}
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+	}
+	if f.writes > most {
+		t.Errorf("%d writes for %d changes, want at most %d", f.writes, flips, most)
+	}
+	f.sandbox(claim, 0, says(metav1.ConditionFalse, v1alpha1.ReasonPodReady, "the last"))
+	for range 2 {
+		f.clock.SetTime(f.clock.Now().Add(f.reconcile(claim)))
+	}
+	if ready := f.wantCondition(claim, v1alpha1.ClaimConditionReady, "False SandboxNotReady"); !strings.Contains(ready.Message, "the last") {
+		t.Errorf("Ready says %q", ready.Message)
+	}
+	f.sandbox(claim, 0, says(metav1.ConditionTrue, v1alpha1.ReasonPodReady, ""))
+	f.reconcile(claim)
+	f.clock.SetTime(f.clock.Now().Add(2 * spacing))
+	if left := f.reconcile(claim); left < time.Second {
+		t.Errorf("after many changes the next one waits for %s", left)
+	}
+	f.sandbox(claim, 0, ended(v1alpha1.SandboxFailed, "Evicted"))
+	f.reconcile(claim)
+	f.wantCondition(claim, v1alpha1.ClaimConditionReady, "False PodFailed")
+}

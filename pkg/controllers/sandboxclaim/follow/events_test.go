@@ -87,7 +87,7 @@ func TestNewsWait(t *testing.T) {
 		want time.Duration
 	}{
 		{func() {}, gather},
-		{func() { c.pace.written(claim.NamespacedName, 10000) }, spacing + 10000*perSandbox},
+		{func() { c.pace.written(claimOf(), 10000, false) }, spacing + 10000*perSandbox},
 		{func() { clock.SetTime(now.Add(10 * time.Second)) }, spacing},
 		{func() { clock.SetTime(now.Add(time.Minute)) }, gather},
 	} {

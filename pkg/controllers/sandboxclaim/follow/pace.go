@@ -9,6 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 )
 
 const (
@@ -28,6 +32,9 @@ const (
 // doubt, and are not deleted yet.
 type pace struct {
 	clock clock.PassiveClock
+	// flips spaces further what may repeat without end: that sandboxes are ready and not ready in
+	// turn, and their addresses.
+	flips *writepace.Pacer
 
 	mu     sync.Mutex
 	claims map[types.NamespacedName]*paced
@@ -43,7 +50,7 @@ type paced struct {
 }
 
 func newPace(clk clock.PassiveClock) *pace {
-	return &pace{clock: clk, claims: map[types.NamespacedName]*paced{}}
+	return &pace{clock: clk, flips: writepace.New(clk), claims: map[types.NamespacedName]*paced{}}
 }
 
 func (p *pace) of(claim types.NamespacedName) *paced {
@@ -66,11 +73,15 @@ func (p *pace) left(claim types.NamespacedName) time.Duration {
 	return max(0, known.next.Sub(p.clock.Now()))
 }
 
-// written notes that a claim which lists so many sandboxes was written.
-func (p *pace) written(claim types.NamespacedName, sandboxes int) {
+// written notes that a claim which lists so many sandboxes was written, and whether that may
+// repeat without end.
+func (p *pace) written(claim *v1alpha1.SandboxClaim, sandboxes int, flip bool) {
+	if flip {
+		p.flips.Wrote(claim)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	*p.of(claim) = paced{next: p.clock.Now().Add(spacing + time.Duration(sandboxes)*perSandbox)}
+	*p.of(client.ObjectKeyFromObject(claim)) = paced{next: p.clock.Now().Add(spacing + time.Duration(sandboxes)*perSandbox)}
 }
 
 // doubt reports whether the cache had time enough to show all sandboxes of a claim, since
@@ -100,6 +111,7 @@ func (p *pace) trust(claim types.NamespacedName) {
 
 // forget forgets a claim that is deleted.
 func (p *pace) forget(claim types.NamespacedName) {
+	p.flips.Forget(claim)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.claims, claim)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	agents "github.com/sandlot-io/sandlot/apis/agents/v1beta1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
@@ -86,4 +87,37 @@ func endedShort(claim *v1alpha1.SandboxClaim) (reason, message string, short boo
 		return v1alpha1.ReasonTimeoutReached, fmt.Sprintf("Claimed %d/%d sandboxes", claim.Status.ClaimedReplicas, wanted), true
 	}
 	return "", "", false
+}
+
+// isFlip reports whether what becomes of the status of a claim that counts so many sandboxes may
+// repeat without end, because a process in a sandbox causes it: that the claim is ready or not
+// because its sandboxes are, and their addresses. That sandboxes end, are gone or paused, and what
+// follows an edit, is not.
+func isFlip(claim *v1alpha1.SandboxClaim, conditions []metav1.Condition, sandboxes int) bool {
+	if sandboxes != len(claim.Status.Sandboxes) || len(conditions) != len(claim.Status.Conditions) {
+		return false
+	}
+	for i := range conditions {
+		was, is := meta.FindStatusCondition(claim.Status.Conditions, conditions[i].Type), &conditions[i]
+		if was == nil || was.ObservedGeneration != is.ObservedGeneration {
+			return false
+		}
+		if was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
+			continue
+		}
+		if is.Type != v1alpha1.ClaimConditionReady || isRare(was.Reason) || isRare(is.Reason) {
+			return false
+		}
+	}
+	return true
+}
+
+// isRare reports whether a reason of Ready is about sandboxes that end, are gone or paused.
+func isRare(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonSandboxMissing, v1alpha1.ReasonPodFailed, v1alpha1.ReasonPodSucceeded,
+		v1alpha1.ReasonSandboxPaused, v1alpha1.ReasonSandboxExpired, agents.ReasonSandboxSuspended:
+		return true
+	}
+	return false
 }

@@ -62,6 +62,7 @@ func TestController(t *testing.T) {
 		"what starts for claims":           testStartsForClaims,
 		"very many claims wait":            testVeryManyClaimsWait,
 		"status only when it changes":      testStatusOnlyWhenItChanges,
+		"large set":                        testLargeSet,
 		"old set":                          testOldSet,
 		"malformed limit":                  testMalformedLimit,
 		"events":                           testEvents,
@@ -618,6 +619,55 @@ func testStatusOnlyWhenItChanges(t *testing.T, f *fixture) {
 	}
 	if after := f.set().ResourceVersion; after != before {
 		t.Error("wrote a status that did not change")
+	}
+}
+
+// testLargeSet checks that the status of a set that is large is not written each time that a
+// sandbox is ready or not, that the last state is written, and that a changed spec does not wait.
+func testLargeSet(t *testing.T, f *fixture) {
+	f.createSet(2)
+	f.changeSet(func(s *v1alpha1.SandboxSet) {
+		s.Annotations = map[string]string{"example.com/large": strings.Repeat("x", 200<<10)}
+	})
+	f.fill()
+	pooled, writes, version := f.wantPooled(2), 0, f.set().ResourceVersion
+	const flips, step = 40, 500 * time.Millisecond
+	flip := func(ready bool) time.Duration {
+		sandbox := f.all()[slices.IndexFunc(f.all(), func(sb *v1alpha1.Sandbox) bool { return sb.Name == pooled[0].Name })]
+		builder{sandbox}.ready(ready)
+		sandbox.Status.Conditions[0].LastTransitionTime = metav1.Now()
+		if err := f.api.Status().Update(t.Context(), sandbox); err != nil {
+			t.Fatal(err)
+		}
+		f.sync()
+		again := f.reconcile().RequeueAfter
+		if now := f.set().ResourceVersion; now != version {
+			writes, version = writes+1, now
+		}
+		return again
+	}
+	f.pass(time.Minute)
+	for i := range flips {
+		flip(i%2 == 1)
+		f.pass(step)
+	}
+	if most := int(flips*step/(5*time.Second)) + 1; writes == 0 || writes > most {
+		t.Errorf("%d writes for %d changes, want at most %d", writes, flips, most)
+	}
+	f.pass(time.Minute)
+	flip(false)
+	again := flip(true)
+	f.wantStatus(2, 1, 2, 1)
+	if again <= 0 || again > 10*time.Second {
+		t.Fatalf("the last state is written after %s", again)
+	}
+	f.pass(again)
+	f.reconcile()
+	f.wantStatus(2, 2, 2, 2)
+	f.changeSet(func(s *v1alpha1.SandboxSet) { s.Spec.Replicas = new(int32(1)) })
+	f.reconcile()
+	if set := f.set(); set.Status.ObservedGeneration != set.Generation {
+		t.Error("a changed spec waits")
 	}
 }
 

@@ -77,8 +77,12 @@ func (c *Controller) tell(ctx context.Context, o *observation, counts *poolCount
 	status := o.status(counts, failure)
 	found := o.findTrouble(counts)
 	var after time.Duration
-	var event bool
+	var event, waits bool
 	c.states.update(client.ObjectKeyFromObject(o.set), func(s *setState) {
+		if after = s.statusDelay(o.set, &status, o.now); after > 0 {
+			waits = true
+			return
+		}
 		var spaced *v1alpha1.SandboxSetStatus
 		spaced, after = s.trouble.spaced(&o.set.Status, &status, o.now)
 		status = *spaced
@@ -86,6 +90,9 @@ func (c *Controller) tell(ctx context.Context, o *observation, counts *poolCount
 			after = earlier(after, s.trouble.told.Add(troubleEventInterval).Sub(o.now))
 		}
 	})
+	if waits {
+		return true, after, nil
+	}
 	if event {
 		c.report.cannotStart(o.set, found)
 	}

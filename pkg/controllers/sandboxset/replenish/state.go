@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,8 @@ type setState struct {
 	shortage     shortage
 	starts       starts
 	trouble      conditionThrottle
+	// statusDue is when the status may be written again.
+	statusDue time.Time
 
 	// held is whether no node takes sandboxes of the pool, as was told.
 	held bool
@@ -47,6 +50,17 @@ func (s *setState) took(now time.Time) {
 	s.burst.took(now)
 	s.surge.took(now)
 	s.shortage.took(now)
+}
+
+// statusDelay is for how long a status must not be written, because a set that is large was written
+// a moment ago. A user waits for what follows from a changed spec.
+func (s *setState) statusDelay(set *v1alpha1.SandboxSet, status *v1alpha1.SandboxSetStatus, now time.Time) time.Duration {
+	before := &set.Status
+	if specChanged(set) || before.UpdateRevision != status.UpdateRevision || before.CurrentRevision != status.CurrentRevision ||
+		equality.Semantic.DeepEqual(before, status) {
+		return 0
+	}
+	return max(0, s.statusDue.Sub(now))
 }
 
 // setStates are the states of all sets.

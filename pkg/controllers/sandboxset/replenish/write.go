@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -256,6 +257,8 @@ func (w *writer) writeStatus(ctx context.Context, o *observation, status v1alpha
 	case err != nil:
 		return false, fmt.Errorf("writing the status of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
 	}
+	due := w.clock.Now().Add(writepace.Pause(set))
+	w.states.update(client.ObjectKeyFromObject(set), func(s *setState) { s.statusDue = due })
 	w.report.statusWritten(o.set, &status)
 	return true, nil
 }
