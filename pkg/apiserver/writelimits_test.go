@@ -187,6 +187,44 @@ func TestWritesBeyondTheLimitAreRejected(t *testing.T) {
 	}
 }
 
+// TestRepeatedDeletesAreLimited checks that in a namespace that has exceeded its limit objects of
+// every kind can be deleted, one by one and together. Another delete of an object that has a
+// finalizer, which would write the object again, is rejected like other writes.
+func TestRepeatedDeletesAreLimited(t *testing.T) {
+	t.Parallel()
+	s := testutil.Start(t, withoutWaiting(), withWriteLimits(
+		storespace.Limits{Namespace: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clocktesting.NewFakeClock(time.Unix(1e9, 0))))
+	const namespace = "/apis/agents.kruise.io/v1alpha1/namespaces/team/"
+	for resource, spec := range specs {
+		for _, name := range []string{"known", "other"} {
+			body := fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"example.com/name":%q},"finalizers":["example.com/hold"]},"spec":%s}`, name, name, spec)
+			if err := sendOnce(t, s, "POST", namespace+resource, "application/json", body); err != nil {
+				t.Fatalf("creating one of %s: %v", resource, err)
+			}
+		}
+	}
+	if err := exceedLimit(t, s, "team"); !apierrors.IsTooManyRequests(err) {
+		t.Fatal(err)
+	}
+	remove := func(path, selector, policy string) error {
+		return s.Client.Discovery().RESTClient().Delete().AbsPath(namespace+path).Param("labelSelector", selector).MaxRetries(0).
+			SetHeader("Content-Type", "application/json").Body(fmt.Appendf(nil, `{"propagationPolicy":%q}`, policy)).Do(t.Context()).Error()
+	}
+	for resource := range specs {
+		for path, selector := range map[string]string{resource + "/known": "", resource: "example.com/name=other"} {
+			if err := remove(path, selector, "Foreground"); err != nil {
+				t.Errorf("deleting %s: %v", path, err)
+			}
+			if err := remove(path, selector, "Foreground"); err != nil {
+				t.Errorf("deleting %s again, which changes nothing: %v", path, err)
+			}
+			if err := remove(path, selector, "Orphan"); !apierrors.IsTooManyRequests(err) {
+				t.Errorf("deleting %s again with another policy: %v", path, err)
+			}
+		}
+	}
+}
+
 // TestUserLimit checks that the limit of a user is for all namespaces, and that controllers are
 // exempt.
 func TestUserLimit(t *testing.T) {

@@ -67,14 +67,13 @@ func (c counting) TransformToStorage(ctx context.Context, data []byte, dataCtx v
 	return c.Transformer.TransformToStorage(ctx, data, dataCtx)
 }
 
-// Requester returns the user that a request counts for, and whether it is exempt: deletes, the
-// server's own writes, and those of exemptUsers and system controllers. Only deletes count for a
-// user then.
+// Requester returns the user that a write counts for, and whether it is exempt: the write that
+// begins a deletion, the server's own writes, and those of exemptUsers and system controllers. Of
+// these, only the first kind counts for a user.
 func Requester(ctx context.Context, exemptUsers sets.Set[string]) (user string, exempt bool) {
 	who, ok := genericapirequest.UserFrom(ctx)
 	if !ok || exemptUsers.Has(who.GetName()) || base.IsSystemController(ctx) {
 		return "", true
 	}
-	info, ok := genericapirequest.RequestInfoFrom(ctx)
-	return who.GetName(), ok && (info.Verb == "delete" || info.Verb == "deletecollection")
+	return who.GetName(), base.BeginsDeletion(ctx)
 }
