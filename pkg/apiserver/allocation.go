@@ -89,6 +89,7 @@ func newAllocator(
 	if err := probeTransactions(context.Background(), client, options.StorageConfig.Prefix); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}
+	recoverEmbedded(context.Background(), client, limiter, extra)
 	// Before anything is written.
 	if err := storeformat.Ensure(context.Background(), client, options.StorageConfig.Prefix, version.Get()); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
@@ -192,10 +193,23 @@ func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *e
 
 // addMaintainer lets the server measure and maintain etcd.
 func (a *allocation) addMaintainer(limiter *storespace.Limiter, extra *ExtraConfig) {
-	a.maintainer = storespace.NewMaintainer(storespace.MaintainerOptions{
-		Etcd: a.etcd.Client, Limiter: limiter, Clock: extra.clock(), IsMaintainer: a.maintainsEtcd.Load,
-		Compact: extra.CompactEtcd, Defragment: extra.CompactEtcd && !extra.EtcdDefragmentsItself,
+	a.maintainer = newMaintainer(a.etcd.Client, limiter, extra, a.maintainsEtcd.Load)
+}
+
+func newMaintainer(etcd *clientv3.Client, limiter *storespace.Limiter, extra *ExtraConfig, isMaintainer func() bool) *storespace.Maintainer {
+	return storespace.NewMaintainer(storespace.MaintainerOptions{
+		Etcd: etcd, Limiter: limiter, Clock: extra.clock(), Embedded: extra.EmbeddedEtcd,
+		Maintained:   extra.MaintainEtcd || extra.EmbeddedEtcd,
+		IsMaintainer: func() bool { return extra.EmbeddedEtcd || isMaintainer() },
 	})
+}
+
+// recoverEmbedded lets an embedded etcd that is full accept writes again if it can, because the rest
+// of the start may have to write, and nothing else reaches that etcd.
+func recoverEmbedded(ctx context.Context, etcd *clientv3.Client, limiter *storespace.Limiter, extra *ExtraConfig) {
+	if extra.EmbeddedEtcd {
+		newMaintainer(etcd, limiter, extra, nil).Sync(ctx)
+	}
 }
 
 // addTo lets the server run the allocation, say when it is ready, and wait for

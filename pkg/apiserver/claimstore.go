@@ -244,12 +244,13 @@ func (t *claimTxn) Commit(ctx context.Context) error {
 	if _, ok := genericapirequest.UserFrom(ctx); ok && t.throttleable {
 		_, write.Exempt = storespace.Requester(ctx, t.store.exempt)
 	}
-	if exceeded := (*storespace.ExceededError)(nil); errors.As(t.store.limiter.Take(write), &exceeded) {
+	taken, err := t.store.limiter.Take(write)
+	if exceeded := (*storespace.ExceededError)(nil); errors.As(err, &exceeded) {
 		return &allocator.ThrottledError{Reason: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
 	}
-	err := t.Txn.Commit(ctx)
-	if conflict := (*etcdtxn.ConflictError)(nil); errors.As(err, &conflict) {
-		t.store.limiter.Refund(write)
+	err = t.Txn.Commit(ctx)
+	if etcdtxn.NothingWritten(err) {
+		t.store.limiter.Refund(taken)
 	}
 	return err
 }

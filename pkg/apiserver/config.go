@@ -90,9 +90,10 @@ type ExtraConfig struct {
 	// ExemptWriters are the names of the users whose writes count but are never rejected by
 	// WriteLimits.
 	ExemptWriters sets.Set[string]
-	// CompactEtcd lets this server compact etcd early, and recover it when it is full.
-	// EtcdDefragmentsItself leaves defragmentation and recovery to etcd.
-	CompactEtcd, EtcdDefragmentsItself bool
+	// MaintainEtcd lets this server compact etcd early, defragment it near its quota, and recover
+	// it when it is full. EmbeddedEtcd means that etcd runs in this process: then the server
+	// always does so, and reclaims disk space.
+	MaintainEtcd, EmbeddedEtcd bool
 	// Clock is the clock of the write limits and of the maintenance of etcd; nil is the real
 	// clock.
 	Clock clock.WithTicker

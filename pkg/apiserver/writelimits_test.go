@@ -344,6 +344,41 @@ func TestChangesOfOthersCountForNoUser(t *testing.T) {
 	}
 }
 
+// TestServerStartsOnFullEtcd checks that a server starts although etcd is full: a second server if
+// it need not write, and the first one on an embedded etcd, which it recovers before it writes.
+func TestServerStartsOnFullEtcd(t *testing.T) {
+	t.Parallel()
+	t.Run("second server", func(t *testing.T) {
+		t.Parallel()
+		etcd, fill := startSmall(t)
+		unmaintained := testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.MaintainEtcd = false })
+		testutil.Start(t, etcd, unmaintained)
+		fill()
+		s := testutil.Start(t, etcd, unmaintained)
+		if err := createTemplate(t, s); err == nil {
+			t.Error("a write succeeds, so this tests nothing")
+		}
+	})
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		etcd, fill := startSmall(t)
+		fill()
+		s := testutil.Start(t, etcd, testutil.WithConfig(func(c *apiserver.Config) {
+			c.ExtraConfig.MaintainEtcd, c.ExtraConfig.EmbeddedEtcd = false, true
+		}))
+		if err := createTemplate(t, s); err != nil {
+			t.Errorf("a write: %v", err)
+		}
+	})
+}
+
+// createTemplate creates a small template.
+func createTemplate(t *testing.T, s *testutil.Server) error {
+	t.Helper()
+	return sendOnce(t, s, http.MethodPost, "/apis/agents.kruise.io/v1alpha1/namespaces/team/sandboxtemplates", "application/json",
+		fmt.Sprintf(`{"metadata":{"name":"small"},"spec":%s}`, specs["sandboxtemplates"]))
+}
+
 // TestServerRecoversFromFullEtcd checks that a server recovers an etcd that is full.
 func TestServerRecoversFromFullEtcd(t *testing.T) {
 	t.Parallel()

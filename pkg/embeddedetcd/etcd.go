@@ -58,13 +58,9 @@ type Server struct {
 	etcd      *embed.Etcd
 	failure   *failure
 
-	// keeping is the upkeep of the data, until Close.
-	keeping sync.WaitGroup
-	// compacted is the last revision that makeRoom has compacted.
-	compacted int64
-	// reading is held, by many at a time, while snapshots are read.
+	// reading is locked for reading while a snapshot is read, and for writing during a
+	// defragmentation.
 	reading sync.RWMutex
-	endKeep context.CancelFunc
 }
 
 // Start runs etcd on the data in dir, which is made if it is missing, and
@@ -77,7 +73,18 @@ type Server struct {
 // wrong with the data. After an error etcd may have left goroutines and locks
 // behind: the process is expected to end.
 func Start(ctx context.Context, dir string, options ...Option) (*Server, error) {
-	return start(ctx, dir, defaultUpkeep, options...)
+	data, err := datadir.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: data, quota: defaultQuota, failure: newFailure()}
+	for _, option := range options {
+		option(s)
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("embedded etcd in %s: %w", data.Path(), err), s.cleanup())
+	}
+	return s, nil
 }
 
 // Option is what a caller may want otherwise.
@@ -91,24 +98,6 @@ func WithQuota(bytes int64) Option {
 			s.quota = bytes
 		}
 	}
-}
-
-func start(ctx context.Context, dir string, u upkeep, options ...Option) (*Server, error) {
-	data, err := datadir.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{dir: data, quota: defaultQuota, failure: newFailure()}
-	for _, option := range options {
-		option(s)
-	}
-	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("embedded etcd in %s: %w", data.Path(), err), s.cleanup())
-	}
-	keep, end := context.WithCancel(context.WithoutCancel(ctx))
-	s.endKeep = end
-	s.keeping.Go(func() { s.keepUp(keep, u) })
-	return s, nil
 }
 
 func (s *Server) start(ctx context.Context) error {
@@ -170,7 +159,9 @@ func (s *Server) config() *embed.Config {
 	cfg.SnapshotCount = snapshotEntries
 	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.WatchProgressNotifyInterval = progressNotify
-	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(s.holdSnapshots)}
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{
+		grpc.ChainStreamInterceptor(s.holdSnapshots), grpc.ChainUnaryInterceptor(s.holdDefragmentations),
+	}
 	return cfg
 }
 
@@ -192,9 +183,7 @@ func (s *Server) Failed() <-chan error { return s.failure.errs }
 // closed before: etcd waits some seconds for those that are not.
 func (s *Server) Close() error {
 	// A dead etcd may hold its own locks for ever, so it is not waited for.
-	s.endKeep()
 	if s.etcd != nil && !s.failure.happened() {
-		s.keeping.Wait()
 		s.stop()
 	}
 	return s.cleanup()

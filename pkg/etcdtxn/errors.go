@@ -53,6 +53,15 @@ func (e *ConflictError) Error() string {
 // Unwrap makes errors.Is(err, ErrConflict) hold.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
+// errWritten means that the transaction was written, and that something failed afterwards.
+var errWritten = errors.New("the transaction was written")
+
+// NothingWritten reports whether an error of Commit means that the transaction was not written, and
+// will not be. After ErrNoSpace it may have been written.
+func NothingWritten(err error) bool {
+	return err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, errWritten)
+}
+
 // classify tells refusals, after which nothing was written, from silence.
 //
 // etcd's client retries a transaction by itself only where it was certainly

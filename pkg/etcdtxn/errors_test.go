@@ -58,6 +58,9 @@ func TestClassify(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := classify(tc.err)
+			if known := !errors.Is(tc.want, ErrUnknownOutcome); NothingWritten(got) != known {
+				t.Errorf("%v means that nothing was written: %t", got, !known)
+			}
 			if !errors.Is(got, tc.err) {
 				t.Errorf("%v hides %v", got, tc.err)
 			}
@@ -77,5 +80,21 @@ func TestConflictError(t *testing.T) {
 	}
 	if got, want := err.Error(), "binding: an object of the transaction has moved: 2 of them"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestNothingWritten checks what other results of Commit mean.
+func TestNothingWritten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"success":             {nil, false},
+		"conflict":            {&ConflictError{}, true},
+		"failed after commit": {fmt.Errorf("%w: %w", errWritten, errors.New("no revision")), false},
+	} {
+		if got := NothingWritten(tc.err); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
 	}
 }

@@ -157,7 +157,7 @@ func (t *Txn) setRevision(revision int64) error {
 			continue
 		}
 		if err := w.resource.versioner.UpdateObject(w.obj, uint64(revision)); err != nil {
-			return fmt.Errorf("%s was written at revision %d: %w", w.key, revision, err)
+			return fmt.Errorf("%w: %s at revision %d: %w", errWritten, w.key, revision, err)
 		}
 	}
 	return nil

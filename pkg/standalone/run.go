@@ -143,7 +143,7 @@ func startServer(s *stack, o *Options, pki *localpki.PKI, etcd []string) (*apise
 	if err != nil {
 		return nil, err
 	}
-	config.ExtraConfig.EtcdDefragmentsItself = true
+	config.ExtraConfig.EmbeddedEtcd = true
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err

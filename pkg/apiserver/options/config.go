@@ -39,8 +39,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
 	cfg.ExtraConfig.WriteLimits = o.WriteLimits.Limits
 	cfg.ExtraConfig.ExemptWriters = exemptWriters(podNamespace)
-	cfg.ExtraConfig.CompactEtcd = o.Etcd.StorageConfig.CompactionInterval > 0
-	cfg.ExtraConfig.EtcdDefragmentsItself = o.EmbeddedEtcdDir != ""
+	cfg.ExtraConfig.MaintainEtcd = o.Etcd.StorageConfig.CompactionInterval > 0
+	cfg.ExtraConfig.EmbeddedEtcd = o.EmbeddedEtcdDir != ""
 	var err error
 	if cfg.ExtraConfig.RuntimeCertificates, err = o.Runtimes.certificates(); err != nil {
 		return nil, err

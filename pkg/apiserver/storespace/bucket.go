@@ -16,11 +16,14 @@ type Limit struct {
 }
 
 const (
-	// Below fullFrom, every namespace and user keeps at least this burst, and this rate while it
-	// has not used more than this burst, so that light writers are not throttled because of heavy
-	// ones.
+	// Below fullFrom, every namespace and user keeps at least this burst and this rate, so that
+	// light writers are not throttled because of heavy ones.
 	lightBurst = 1 << 20
 	lightRate  = 64 << 10
+
+	// exemptShare is the largest share of the current burst that exempt writes use, so that
+	// controllers alone never throttle a namespace or user.
+	exemptShare = 0.75
 
 	// As soon as limits are reduced, a burst is at most 1/burstOfQuota of etcd's quota, and a
 	// rate at most 1/rateOfQuota of it per second.
@@ -45,73 +48,82 @@ func (l Limit) reduced(quota int64, throttling float64) Limit {
 	return Limit{Rate: reduce(l.Rate, quota/rateOfQuota), Burst: reduce(l.Burst, quota/burstOfQuota)}
 }
 
-// rate returns the refill rate in bytes per second under the current limit. Light writers keep
-// lightRate.
-func (l Limit) rate(used float64, current Limit) float64 {
-	rate := float64(current.Rate)
-	if used <= l.guaranteedBurst() {
-		rate = max(rate, min(float64(l.Rate), lightRate))
-	}
-	return rate
+// rate returns the refill rate in bytes per second under the current limit.
+func (l Limit) rate(current Limit) float64 {
+	return max(float64(current.Rate), min(float64(l.Rate), lightRate))
 }
 
 // burst returns the size of the bucket under the current limit.
-func (l Limit) burst(current Limit) float64 { return max(l.guaranteedBurst(), float64(current.Burst)) }
-
-// guaranteedBurst returns the size that the bucket has at least.
-func (l Limit) guaranteedBurst() float64 { return min(float64(l.Burst), lightBurst) }
+func (l Limit) burst(current Limit) float64 {
+	return max(float64(current.Burst), min(float64(l.Burst), lightBurst))
+}
 
 // bucket is the token bucket of a namespace or user.
 type bucket struct {
 	mu sync.Mutex
-	// used is the number of tokens that have been taken and not refilled.
-	used float64
+	// used and exempt are the numbers of tokens that users' and exempt writes have taken and
+	// that have not been refilled.
+	used, exempt float64
 	// last is when the bucket was last refilled.
 	last time.Time
 	// removed means that another bucket may have taken the place of this one.
 	removed bool
 }
 
-// refill adds the tokens for the time since the last call. The caller holds b.mu.
+// refill adds the tokens for the time since the last call, first those of users' writes. The
+// caller holds b.mu.
 func (b *bucket) refill(now time.Time, l, current Limit) {
-	if elapsed := now.Sub(b.last); elapsed > 0 {
-		b.used = max(0, b.used-l.rate(b.used, current)*elapsed.Seconds())
-		b.last = now
+	elapsed := now.Sub(b.last)
+	if elapsed <= 0 {
+		return
 	}
+	tokens := l.rate(current) * elapsed.Seconds()
+	b.exempt = max(0, b.exempt-max(0, tokens-b.used))
+	b.used = max(0, b.used-tokens)
+	b.last = now
 }
 
 // take takes n tokens and returns 0, or takes none and returns when to retry. As long as any
-// token is left it takes n of any size, and used may exceed the burst. Exempt writes always
-// succeed, but use at most three quarters of the burst. The second result is false if the bucket
-// was removed; nothing is taken then.
-func (b *bucket) take(now time.Time, l, current Limit, n int64, exempt bool) (time.Duration, bool) {
+// token is left it takes n of any size, and more tokens than the burst may be taken then. Exempt
+// writes always succeed, but count only as far as exemptShare. taken is what was counted. ok is
+// false if the bucket was removed; nothing is taken then.
+func (b *bucket) take(now time.Time, l, current Limit, n int64, exempt bool) (taken charge, wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.removed {
-		return 0, false
+		return charge{}, 0, false
 	}
 	b.refill(now, l, current)
+	if exempt {
+		taken = charge{bucket: b, exempt: max(0, min(float64(n), exemptShare*float64(l.Burst)-b.exempt))}
+		b.exempt += taken.exempt
+		return taken, 0, true
+	}
 	burst := l.burst(current)
-	switch {
-	case exempt:
-		b.used = max(b.used, min(b.used+float64(n), 0.75*float64(l.Burst)))
-		return 0, true
-	case b.used < burst:
+	excess := b.used + min(b.exempt, exemptShare*burst) - burst
+	if excess < 0 {
 		b.used += float64(n)
-		return 0, true
+		return charge{bucket: b, used: float64(n)}, 0, true
 	}
-	seconds := longestWait.Seconds()
-	if rate := l.rate(b.used, current); rate > 0 {
-		seconds = min(seconds, (b.used-burst)/rate)
-	}
-	return max(shortestWait, time.Duration(seconds*float64(time.Second))), true
+	seconds := min(excess/l.rate(current), longestWait.Seconds())
+	return charge{}, max(shortestWait, time.Duration(seconds*float64(time.Second))), true
 }
 
-// refund returns n tokens for bytes that were not written.
-func (b *bucket) refund(n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used = max(0, b.used-float64(n))
+// charge is the number of tokens that a write has taken from a bucket.
+type charge struct {
+	bucket       *bucket
+	used, exempt float64
+}
+
+// refund returns the tokens.
+func (c charge) refund() {
+	if c.bucket == nil {
+		return
+	}
+	c.bucket.mu.Lock()
+	defer c.bucket.mu.Unlock()
+	c.bucket.used = max(0, c.bucket.used-c.used)
+	c.bucket.exempt = max(0, c.bucket.exempt-c.exempt)
 }
 
 // buckets are the buckets of all namespaces, or of all users.
@@ -139,21 +151,15 @@ func (b *buckets) of(name string, now time.Time) *bucket {
 }
 
 // take is bucket.take for a name. A write without a name, or with a rate of 0, is not counted.
-func (b *buckets) take(name string, now time.Time, p pressure, n int64, exempt bool) time.Duration {
+func (b *buckets) take(name string, now time.Time, p pressure, n int64, exempt bool) (charge, time.Duration) {
 	if name == "" || b.limit.Rate == 0 {
-		return 0
+		return charge{}, 0
 	}
 	current := b.limit.reduced(p.quota, p.throttling)
 	for {
-		if wait, ok := b.of(name, now).take(now, b.limit, current, n, exempt); ok {
-			return wait
+		if taken, wait, ok := b.of(name, now).take(now, b.limit, current, n, exempt); ok {
+			return taken, wait
 		}
-	}
-}
-
-func (b *buckets) refund(name string, n int64) {
-	if found, ok := b.byName.Load(name); ok {
-		found.(*bucket).refund(n)
 	}
 }
 
@@ -164,7 +170,7 @@ func (b *buckets) refill(now time.Time, p pressure) {
 		one := value.(*bucket)
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		if one.refill(now, b.limit, current); one.used == 0 {
+		if one.refill(now, b.limit, current); one.used == 0 && one.exempt == 0 {
 			one.removed = true
 			b.byName.Delete(name)
 			b.n.Add(-1)

@@ -6,46 +6,143 @@ package storespace
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/klog/v2"
+)
+
+const (
+	// compactRevisionKey has the last revision that an API server has compacted. Each server
+	// replaces the version that it knows, so only one of them compacts. kube-apiserver does the
+	// same, and its watch caches read the key.
+	compactRevisionKey = "compact_rev_key"
+
+	// keptHistory is how much history an early compaction keeps, and leastHistory from
+	// throttleTo on. Watches that fall behind relist.
+	keptHistory, leastHistory = 10 * time.Second, 2 * time.Second
+
+	// Between two early compactions there is a pause of compactionPause times the duration of
+	// the first, because etcd reads all keys for each; after a failure, failedCompactionPause
+	// at least.
+	compactionPause       = 2
+	failedCompactionPause = 10 * time.Second
+
+	// compactTimeout bounds a compaction.
+	compactTimeout = time.Minute
 )
 
 // earlyCompaction is the state of compactEarly.
 type earlyCompaction struct {
-	// version is the version of compact_rev_key, and revision the last revision that was
+	// version is the version of compactRevisionKey, and revision the last revision that was
 	// compacted.
 	version, revision int64
+	// own are the revisions after it that wrote compactRevisionKey.
+	own []int64
+	// next is when the next compaction may begin.
+	next time.Time
 }
 
-// compactEarly compacts all but the last seconds of history. It uses kube-apiserver's
-// compact_rev_key, so that watch caches notice it and other servers do not compact too.
-func (m *Maintainer) compactEarly(ctx context.Context, used float64) {
+// compactEarly compacts all but the last seconds of history, if anything was written since the last
+// time.
+func (m *Maintainer) compactEarly(ctx context.Context, o *observation, used float64) {
 	keep := keptHistory
 	if used >= throttleTo {
 		keep = leastHistory
 	}
-	revision := m.revisionBefore(keep)
-	if revision <= m.early.revision {
+	began := m.Clock.Now()
+	revision := o.revisionBefore(began.Add(-keep))
+	if began.Before(m.early.next) || !m.early.frees(revision) {
 		return
 	}
-	within, cancel := context.WithTimeout(ctx, compactTimeout)
-	defer cancel()
-	for range 2 { // the first attempt returns the version if another server has compacted
-		version, _, compacted, err := etcd3.Compact(within, m.Etcd, m.early.version, revision)
-		m.early.version = version
-		switch {
-		case errors.Is(err, rpctypes.ErrCompacted):
-			m.early.revision = revision
-			return
-		case err != nil:
-			klog.FromContext(ctx).Error(err, "Failed to compact etcd early")
-			return
-		}
-		if m.early.revision = max(m.early.revision, compacted); m.early.revision >= revision {
-			return
+	err := m.compactTo(ctx, revision)
+	pause := compactionPause * m.Clock.Since(began)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to compact etcd early")
+		pause = max(pause, failedCompactionPause)
+	}
+	m.early.next = m.Clock.Now().Add(pause)
+}
+
+// frees reports whether history up to a revision has more than the writes of compactRevisionKey.
+func (c *earlyCompaction) frees(revision int64) bool {
+	writes := revision - c.revision
+	for _, own := range c.own {
+		if own <= revision {
+			writes--
 		}
 	}
+	return writes > 0
+}
+
+// compacted records that history up to a revision is compacted.
+func (c *earlyCompaction) compacted(revision int64) {
+	c.revision = max(c.revision, revision)
+	for len(c.own) > 0 && c.own[0] <= c.revision {
+		c.own = c.own[1:]
+	}
+}
+
+// compactTo compacts up to a revision, unless another server does, and waits until the history is
+// removed from the database. Without that, compactions would queue up in etcd.
+func (m *Maintainer) compactTo(ctx context.Context, revision int64) error {
+	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
+	defer cancel()
+	for range 2 { // the first attempt finds out the version if another server has compacted
+		reserved, err := m.reserve(ctx, revision)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", compactRevisionKey, err)
+		}
+		if reserved {
+			if err := m.compact(ctx, revision); err != nil {
+				return err
+			}
+			m.early.compacted(revision)
+		}
+		if m.early.revision >= revision {
+			return nil
+		}
+	}
+	return nil
+}
+
+// reserve writes a revision to compactRevisionKey if no other server has done so meanwhile, and
+// reports whether it did. Otherwise it reads what the other server has compacted.
+func (m *Maintainer) reserve(ctx context.Context, revision int64) (bool, error) {
+	c := &m.early
+	resp, err := m.Etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.Version(compactRevisionKey), "=", c.version)).
+		Then(clientv3.OpPut(compactRevisionKey, strconv.FormatInt(revision, 10))).
+		Else(clientv3.OpGet(compactRevisionKey)).
+		Commit()
+	if err != nil {
+		return false, err
+	}
+	if resp.Succeeded {
+		c.version++
+		c.own = append(c.own, resp.Header.Revision)
+		return true, nil
+	}
+	c.version = 0
+	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+		c.version = kv.Version
+		if compacted, err := strconv.ParseInt(string(kv.Value), 10, 64); err == nil {
+			c.compacted(compacted)
+		}
+	}
+	return false, nil
+}
+
+// compact compacts up to a revision and waits until the history is removed from the database. It
+// succeeds if that is the case already. etcd commits in any case.
+func (m *Maintainer) compact(ctx context.Context, revision int64) error {
+	_, err := m.Etcd.Compact(ctx, revision, clientv3.WithCompactPhysical())
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return nil
+	}
+	return err
 }

@@ -74,30 +74,36 @@ type Write struct {
 	Exempt bool
 }
 
-// Take counts a write that is about to be made, or returns an *ExceededError.
-func (l *Limiter) Take(w Write) error {
-	p := l.pressure()
-	if !w.Exempt && p.used >= fullFrom {
-		return exceeded(&ExceededError{Scope: ScopeEtcd, RetryAfter: 10 * shortestWait, Used: p.used})
-	}
-	now, n := l.clock.Now(), int64(w.Bytes)
-	if wait := l.namespaces.take(w.Namespace, now, p, n, w.Exempt); wait > 0 {
-		return exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.namespaces.limit, p.reason()})
-	}
-	if wait := l.users.take(w.User, now, p, n, w.Exempt); wait > 0 {
-		l.namespaces.refund(w.Namespace, n)
-		return exceeded(&ExceededError{ScopeUser, w.User, wait, l.users.limit, p.reason()})
-	}
-	l.written.Add(n)
-	return nil
+// Taken is what Take has counted, for Refund.
+type Taken struct {
+	namespace, user charge
+	bytes           int64
 }
 
-// Refund takes back a write that was not made.
-func (l *Limiter) Refund(w Write) {
-	n := int64(w.Bytes)
-	l.namespaces.refund(w.Namespace, n)
-	l.users.refund(w.User, n)
-	l.written.Add(-n)
+// Take counts a write that is about to be made, or returns an *ExceededError.
+func (l *Limiter) Take(w Write) (Taken, error) {
+	p := l.pressure()
+	if !w.Exempt && p.used >= fullFrom {
+		return Taken{}, exceeded(&ExceededError{Scope: ScopeEtcd, RetryAfter: 10 * shortestWait, Used: p.used})
+	}
+	now, taken := l.clock.Now(), Taken{bytes: int64(w.Bytes)}
+	var wait time.Duration
+	if taken.namespace, wait = l.namespaces.take(w.Namespace, now, p, taken.bytes, w.Exempt); wait > 0 {
+		return Taken{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.namespaces.limit, p.reason()})
+	}
+	if taken.user, wait = l.users.take(w.User, now, p, taken.bytes, w.Exempt); wait > 0 {
+		taken.namespace.refund()
+		return Taken{}, exceeded(&ExceededError{ScopeUser, w.User, wait, l.users.limit, p.reason()})
+	}
+	l.written.Add(taken.bytes)
+	return taken, nil
+}
+
+// Refund takes back what Take counted for a write that was not made.
+func (l *Limiter) Refund(taken Taken) {
+	taken.namespace.refund()
+	taken.user.refund()
+	l.written.Add(-taken.bytes)
 }
 
 // pressure is how full etcd is.
@@ -131,16 +137,36 @@ func (p pressure) reason() float64 {
 // Written returns how many bytes were written so far, for SetUsage.
 func (l *Limiter) Written() int64 { return l.written.Load() }
 
-// SetUsage records the size of etcd's database file and the bytes in use, measured when Written
-// returned written. etcd checks its quota against the file size, and free pages are only partly
-// reusable, so half of the free space counts as used. A quota of 0 or less means unknown or none.
-func (l *Limiter) SetUsage(dbSize, dbSizeInUse, quota, written int64) {
+// Usage is a measurement of etcd.
+type Usage struct {
+	// File is the size of the database file in bytes, and InUse what is in use of it.
+	File, InUse int64
+	// Quota is the maximum size of the file; 0 or less means unknown or none.
+	Quota int64
+	// Written is the result of Limiter.Written before the measurement.
+	Written int64
+	// Defragmented means that API servers defragment etcd when the file is close to the quota.
+	Defragmented bool
+}
+
+// used returns how many bytes count as used. etcd checks its quota against the file size, and free
+// pages are only partly reusable, so half of the free space counts as used. It counts more when the
+// file is close to the quota, but only if a defragmentation will end that.
+func (u Usage) used() float64 {
+	used := float64(u.File+u.InUse) / 2
+	if u.Defragmented {
+		used = max(used, float64(u.Quota)-growth*float64(u.Quota-u.File))
+	}
+	return used
+}
+
+// SetUsage records a measurement.
+func (l *Limiter) SetUsage(u Usage) {
 	p := l.pressure()
 	now := l.clock.Now()
 	l.namespaces.refill(now, p)
 	l.users.refill(now, p)
-	used := max(float64(dbSize+dbSizeInUse)/2, float64(quota)-growth*float64(quota-dbSize))
-	l.measured.Store(&measurement{used: used, quota: quota, written: written})
+	l.measured.Store(&measurement{used: u.used(), quota: u.Quota, written: u.Written})
 }
 
 // The scopes of an ExceededError.

@@ -27,13 +27,18 @@ func by(namespace, user string) Write {
 	return Write{Namespace: namespace, User: user, Bytes: mebibyte}
 }
 
+// setUsed records that a percentage of a large quota is used.
+func setUsed(l *Limiter, percent int64) {
+	l.SetUsage(Usage{File: percent << 40, InUse: percent << 40, Quota: 100 << 40, Written: l.Written()})
+}
+
 // takeAll makes the same write until it is rejected, and returns the number of accepted writes and
 // the error. It gives up after a thousand.
 func takeAll(t *testing.T, l *Limiter, w Write) (int, *ExceededError) {
 	t.Helper()
 	for n := range 1000 {
 		var exceeded *ExceededError
-		if err := l.Take(w); errors.As(err, &exceeded) {
+		if _, err := l.Take(w); errors.As(err, &exceeded) {
 			return n, exceeded
 		} else if err != nil {
 			t.Fatal(err)
@@ -72,14 +77,15 @@ func TestLargeWrites(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
 	large := Write{Namespace: "a", User: "eve", Bytes: 12 * mebibyte}
-	if err := l.Take(large); err != nil {
+	taken, err := l.Take(large)
+	if err != nil {
 		t.Fatal(err)
 	}
 	var exceeded *ExceededError
-	if err := l.Take(by("a", "eve")); !errors.As(err, &exceeded) || exceeded.RetryAfter != 4*time.Second {
+	if _, err = l.Take(by("a", "eve")); !errors.As(err, &exceeded) || exceeded.RetryAfter != 4*time.Second {
 		t.Errorf("a write after a large one: %v, %+v", err, exceeded)
 	}
-	l.Refund(large)
+	l.Refund(taken)
 	if n, _ := takeAll(t, l, by("a", "eve")); n != 8 || l.Written() != 8*mebibyte {
 		t.Errorf("%d writes were accepted after a refund, %d bytes in total", n, l.Written())
 	}
@@ -89,28 +95,82 @@ func TestLargeWrites(t *testing.T) {
 	}
 }
 
-// TestExemptWrites checks that exempt writes count, and alone do not throttle others while etcd has
-// space.
+// TestExemptWrites checks that exempt writes count, but leave a quarter of the burst for others.
 func TestExemptWrites(t *testing.T) {
 	t.Parallel()
 	l, _ := newLimiter()
-	exempt := by("a", "")
-	exempt.Exempt = true
-	if n, why := takeAll(t, l, exempt); why != nil {
+	if n, why := takeAll(t, l, exempt(by("a", ""))); why != nil {
 		t.Errorf("after %d writes: %v", n, why)
 	}
 	if n, _ := takeAll(t, l, by("a", "eve")); n != 2 {
 		t.Errorf("%d writes of a user were accepted, want 2 of 8", n)
 	}
-	l.SetUsage(75, 75, 100, l.Written())
-	_ = l.Take(by("b", "")) // the namespace has a bucket
-	exempt.Namespace = "b"
-	if n, why := takeAll(t, l, exempt); why != nil {
-		t.Errorf("in an etcd that is nearly full, after %d writes: %v", n, why)
+}
+
+// exempt returns a write that is exempt.
+func exempt(w Write) Write {
+	w.Exempt = true
+	return w
+}
+
+// TestControllersDoNotThrottleUsers checks that a light writer is never throttled because of
+// controllers that write much in the same namespace while etcd is nearly full, or did so before.
+func TestControllersDoNotThrottleUsers(t *testing.T) {
+	t.Parallel()
+	l, clock := newLimiter()
+	if n, why := takeAll(t, l, exempt(by("innocent", "alice"))); why != nil {
+		t.Fatalf("after %d writes: %v", n, why)
 	}
-	l.SetUsage(75, 75, 100, l.Written())
-	if n, _ := takeAll(t, l, by("b", "alice")); n != 0 {
-		t.Errorf("in an etcd that is nearly full, %d writes of a user were accepted", n)
+	for i := range 600 {
+		setUsed(l, 85) // as if compaction freed what is written
+		if _, err := l.Take(Write{Namespace: "innocent", User: "alice", Bytes: lightRate}); err != nil {
+			t.Fatalf("a writer of %d bytes per second after %d s: %v", lightRate, i, err)
+		}
+		for range 10 {
+			if _, err := l.Take(exempt(by("innocent", "alice"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clock.Step(time.Second)
+	}
+	if _, why := takeAll(t, l, by("innocent", "alice")); why == nil {
+		t.Error("writes of the user are not limited")
+	}
+}
+
+// TestRefund checks that a refund returns what was counted, not what was written, and nothing if
+// the bucket has been full since.
+func TestRefund(t *testing.T) {
+	t.Parallel()
+	l, clock := newLimiter()
+	if _, err := l.Take(by("a", "")); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		if _, err := l.Take(exempt(by("a", ""))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	more, err := l.Take(exempt(by("a", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Refund(more)
+	if n, _ := takeAll(t, l, by("a", "")); n != 1 || l.Written() != 8*mebibyte {
+		t.Errorf("%d writes were accepted after a refund of a write that was not counted, %d bytes in total; want 1 of 8", n, l.Written())
+	}
+	early, err := l.Take(by("b", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(time.Hour)
+	l.SetUsage(Usage{}) // removes the bucket
+	if _, err := l.Take(by("b", "")); err != nil {
+		t.Fatal(err)
+	}
+	l.Refund(early)
+	if n, _ := takeAll(t, l, by("b", "")); n != 7 {
+		t.Errorf("%d writes were accepted after a refund of a write in a bucket that was full since, want 7", n)
 	}
 }
 
@@ -120,7 +180,7 @@ func TestNoLimits(t *testing.T) {
 	if n, why := takeAll(t, l, by("a", "eve")); why != nil {
 		t.Errorf("after %d writes: %v", n, why)
 	}
-	l.SetUsage(95, 95, 100, l.Written())
+	setUsed(l, 95)
 	if _, why := takeAll(t, l, by("a", "eve")); why == nil || why.Scope != ScopeEtcd {
 		t.Errorf("in an etcd that is nearly full: %v", why)
 	}
@@ -138,28 +198,28 @@ func TestNearlyFull(t *testing.T) {
 			t.Parallel()
 			l, _ := newLimiter()
 			for range 6 {
-				if err := l.Take(by("heavy", "eve")); err != nil {
+				if _, err := l.Take(by("heavy", "eve")); err != nil {
 					t.Fatal(err)
 				}
 			}
-			l.SetUsage((used-1)*mebibyte, (used-1)*mebibyte, quota, l.Written()-mebibyte)
+			l.SetUsage(Usage{File: (used - 1) * mebibyte, InUse: (used - 1) * mebibyte, Quota: quota, Written: l.Written() - mebibyte})
 			light := Write{Namespace: "light", User: "alice", Bytes: 1000}
-			if err := l.Take(by("heavy", "eve")); (err == nil) != want.heavy {
+			if _, err := l.Take(by("heavy", "eve")); (err == nil) != want.heavy {
 				t.Errorf("a write of a heavy writer: %v", err)
 			}
-			if err := l.Take(light); (err == nil) != want.light {
+			if _, err := l.Take(light); (err == nil) != want.light {
 				t.Errorf("a write of a light writer: %v", err)
 			}
 			light.Exempt = true
-			if err := l.Take(light); err != nil {
+			if _, err := l.Take(light); err != nil {
 				t.Errorf("a controller: %v", err)
 			}
 		})
 	}
 	l, _ := newLimiter()
-	l.SetUsage(599*mebibyte, 599*mebibyte, quota, 0)
+	l.SetUsage(Usage{File: 599 * mebibyte, InUse: 599 * mebibyte, Quota: quota})
 	for i := range 150 {
-		_ = l.Take(by(fmt.Sprint(i), ""))
+		_, _ = l.Take(by(fmt.Sprint(i), ""))
 	}
 	if p := l.pressure(); p.throttling < 0.7 || p.used < 0.74 {
 		t.Errorf("150 MiB later: %+v", p)
@@ -167,27 +227,32 @@ func TestNearlyFull(t *testing.T) {
 }
 
 // TestLightWritersAreNotThrottled checks that light writers are never throttled while etcd is
-// nearly full, and that the buckets of heavy writers are refilled only afterwards.
+// nearly full, and that heavy writers get no more than light ones, but that.
 func TestLightWritersAreNotThrottled(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
 	for range 6 {
-		if err := l.Take(by("heavy", "eve")); err != nil {
+		if _, err := l.Take(by("heavy", "eve")); err != nil {
 			t.Fatal(err)
 		}
 	}
+	heavy := 0
 	for range 600 {
-		l.SetUsage(85, 85, 100, l.Written()) // as if compaction freed what is written
-		if err := l.Take(Write{Namespace: "light", User: "alice", Bytes: lightRate}); err != nil {
+		setUsed(l, 85) // as if compaction freed what is written
+		if _, err := l.Take(Write{Namespace: "light", User: "alice", Bytes: lightRate}); err != nil {
 			t.Fatalf("a writer of %d bytes per second: %v", lightRate, err)
 		}
-		if err := l.Take(by("heavy", "eve")); err == nil {
-			t.Fatal("a write of a heavy writer was accepted")
+		if _, err := l.Take(by("heavy", "eve")); err == nil {
+			heavy++
 		}
 		clock.Step(time.Second)
 	}
-	l.SetUsage(10, 10, 100, l.Written())
-	if err := l.Take(by("heavy", "eve")); err != nil {
+	// 6 MiB before it, of which 1 MiB are guaranteed.
+	if want := (600*lightRate - 5*mebibyte) / mebibyte; heavy < want || heavy > want+1 {
+		t.Errorf("%d writes of a heavy writer were accepted, want %d", heavy, want)
+	}
+	setUsed(l, 10)
+	if _, err := l.Take(by("heavy", "eve")); err != nil {
 		t.Errorf("after etcd had space again: %v", err)
 	}
 }
@@ -197,7 +262,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
 	for i := range maxBuckets + 100 {
-		if err := l.Take(Write{Namespace: fmt.Sprint(i), Bytes: 1000}); err != nil {
+		if _, err := l.Take(Write{Namespace: fmt.Sprint(i), Bytes: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,7 +275,7 @@ func TestBucketsAreBounded(t *testing.T) {
 		t.Errorf("there are %d buckets, want %d", n, maxBuckets)
 	}
 	clock.Step(time.Second)
-	l.SetUsage(0, 0, 0, 0)
+	l.SetUsage(Usage{})
 	if n := count(); n != 0 || l.namespaces.n.Load() != 0 {
 		t.Errorf("%d buckets are left, %d are counted", n, l.namespaces.n.Load())
 	}
@@ -221,31 +286,45 @@ func BenchmarkTake(b *testing.B) {
 	write := Write{Namespace: "a", User: "alice", Bytes: 0}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.Take(write); err != nil {
+		if _, err := l.Take(write); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// TestUsedSpace checks how free space in the file counts, and when a member is defragmented.
+// TestUsedSpace checks how free space in the file counts, with and without defragmentation, and
+// when a member is defragmented.
 func TestUsedSpace(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ file, inUse, want float64 }{
-		{1, 0.2, 1}, {0.96, 0.5, 0.9}, {0.9, 0.5, 0.75}, {0.7, 0.5, 0.6}, {0.5, 0.5, 0.5}, {0.9, 0.9, 0.9},
+	for _, tc := range []struct{ file, inUse, want, wantWithout float64 }{
+		{1, 0.2, 1, 0.6}, {0.96, 0.5, 0.9, 0.73}, {0.9, 0.5, 0.75, 0.7}, {0.7, 0.5, 0.6, 0.6}, {0.5, 0.5, 0.5, 0.5}, {0.9, 0.9, 0.9, 0.9},
 	} {
-		l, _ := newLimiter()
 		const quota = 1e6
-		l.SetUsage(int64(tc.file*quota), int64(tc.inUse*quota), quota, 0)
-		if used := l.pressure().used; math.Abs(used-tc.want) > 1e-6 {
-			t.Errorf("a file of %v with %v in use counts as %v, want %v", tc.file, tc.inUse, used, tc.want)
+		for defragmented, want := range map[bool]float64{true: tc.want, false: tc.wantWithout} {
+			l, _ := newLimiter()
+			l.SetUsage(Usage{File: int64(tc.file * quota), InUse: int64(tc.inUse * quota), Quota: quota, Defragmented: defragmented})
+			if used := l.pressure().used; math.Abs(used-want) > 1e-6 {
+				t.Errorf("a file of %v with %v in use counts as %v, want %v (defragmented: %t)", tc.file, tc.inUse, used, want, defragmented)
+			}
+			if used := l.pressure().used; defragmented && used >= fullFrom && tc.inUse < 0.8 && !worthDefragmenting(int64(tc.file*quota), int64(tc.inUse*quota), quota) {
+				t.Errorf("a file of %v with %v in use rejects users and is not defragmented", tc.file, tc.inUse)
+			}
 		}
 	}
 	for _, tc := range []struct {
 		file, inUse int64
 		want        bool
-	}{{700, 100, false}, {760, 390, false}, {760, 370, true}, {880, 500, false}, {910, 800, false}, {910, 780, true}} {
+	}{{700, 100, false}, {760, 390, false}, {760, 370, true}, {880, 500, false}, {910, 800, false}, {910, 780, true}, {960, 500, true}} {
 		if got := worthDefragmenting(tc.file, tc.inUse, 1000); got != tc.want {
 			t.Errorf("a file of %d with %d in use, of 1000, is defragmented: %t", tc.file, tc.inUse, got)
+		}
+	}
+	for _, tc := range []struct {
+		file, inUse int64
+		want        bool
+	}{{256, 10, false}, {266, 10, true}, {2000, 1100, false}, {2000, 1000, true}} {
+		if got := worthReclaiming(tc.file*mebibyte, tc.inUse*mebibyte); got != tc.want {
+			t.Errorf("disk space of a file of %d MiB with %d MiB in use is reclaimed: %t", tc.file, tc.inUse, got)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package storespace
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,144 +14,83 @@ import (
 	"k8s.io/utils/clock"
 )
 
-const (
-	// statusInterval is how often etcd is measured. nearQuotaInterval replaces it from
-	// throttleFrom on; what this server has written since the last measurement counts.
-	statusInterval, nearQuotaInterval = 5 * time.Second, time.Second
-
-	// keptHistory is how much history an early compaction keeps, and leastHistory from
-	// throttleTo on. Watches that fall behind relist.
-	keptHistory, leastHistory = 10 * time.Second, 2 * time.Second
-
-	// statusTimeout, compactTimeout and defragmentTimeout bound single calls.
-	statusTimeout, compactTimeout, defragmentTimeout = 5 * time.Second, time.Minute, 10 * time.Minute
-)
-
 // MaintainerOptions are the options of a Maintainer.
 type MaintainerOptions struct {
 	Etcd    *clientv3.Client
 	Limiter *Limiter
 	Clock   clock.WithTicker
-	// IsMaintainer reports whether this server is the one of all servers that compacts early,
-	// defragments and disarms.
+	// Maintained means that API servers compact this etcd early, defragment it and disarm its
+	// alarm. IsMaintainer reports whether this server is the one of all servers that does so.
+	Maintained   bool
 	IsMaintainer func() bool
-	// Compact lets API servers compact this etcd early, and Defragment lets them defragment
-	// it and disarm its alarm.
-	Compact, Defragment bool
+	// Embedded means that etcd runs in this process. Disk space is reclaimed then, too.
+	Embedded bool
 }
 
 // Maintainer measures etcd, and compacts and defragments it when it is nearly full.
 type Maintainer struct {
 	MaintainerOptions
-	// revisions are those of the last minute, the oldest first.
-	revisions []revisionAt
-	early     earlyCompaction
-	recovery  recovery
-}
+	// history are the revisions of the last minute, the oldest first. Only measure uses it.
+	history []revisionAt
 
-type revisionAt struct {
-	at       time.Time
-	revision int64
+	// The rest is used by maintain only.
+	early    earlyCompaction
+	recovery recovery
+	// attempts are the last defragmentations, by ID of the member.
+	attempts map[uint64]attempt
+	// nextReclaim is when disk space may be reclaimed again.
+	nextReclaim time.Time
 }
 
 // NewMaintainer returns a Maintainer, which does nothing before Run.
-func NewMaintainer(o MaintainerOptions) *Maintainer { return &Maintainer{MaintainerOptions: o} }
+func NewMaintainer(o MaintainerOptions) *Maintainer {
+	return &Maintainer{MaintainerOptions: o, attempts: map[uint64]attempt{}}
+}
 
-// Run calls Sync periodically until ctx is done.
+// Run measures and maintains etcd until ctx is done. Measuring does not wait for maintenance, which
+// can take minutes and gets the newest measurement.
 func (m *Maintainer) Run(ctx context.Context) {
-	ticker := m.Clock.NewTicker(nearQuotaInterval)
-	defer ticker.Stop()
-	var last time.Time
-	for {
-		if m.Limiter.pressure().used >= throttleFrom || m.Clock.Since(last) >= statusInterval {
-			last = m.Clock.Now()
-			m.Sync(ctx)
+	newest := make(chan *observation, 1)
+	var running sync.WaitGroup
+	running.Go(func() { m.measurePeriodically(ctx, newest) })
+	running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case o := <-newest:
+				m.maintain(ctx, o)
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-	}
+	})
+	running.Wait()
 }
 
-// Sync measures etcd once, and compacts, defragments or recovers it if necessary.
+// Sync measures and maintains etcd once. It must not be called during Run.
 func (m *Maintainer) Sync(ctx context.Context) {
-	written := m.Limiter.Written()
-	all := m.members(ctx)
-	if len(all) == 0 {
-		return // no member responds
+	if o := m.measure(ctx); o != nil {
+		m.maintain(ctx, o)
 	}
-	m.Limiter.SetUsage(all.file(), all.inUse(), all.quota(), written)
-	used := m.Limiter.pressure().used
-	usedRatio.Set(used)
-	revision := all.revision()
-	m.recordRevision(revision)
-	if !m.Compact || !m.IsMaintainer() {
+}
+
+// maintain compacts, defragments or recovers etcd if necessary.
+func (m *Maintainer) maintain(ctx context.Context, o *observation) {
+	if !m.Maintained || !m.IsMaintainer() {
 		return
 	}
-	switch {
-	case all.alarmed() && m.Defragment:
-		m.clearNoSpace(ctx, all)
-	case used >= throttleFrom:
-		m.compactEarly(ctx, used)
-		m.defragment(ctx, all)
-	default:
-		m.defragment(ctx, all)
-	}
-}
-
-// recordRevision records the current revision.
-func (m *Maintainer) recordRevision(revision int64) {
-	now := m.Clock.Now()
-	m.revisions = append(m.revisions, revisionAt{now, revision})
-	for len(m.revisions) > 1 && now.Sub(m.revisions[0].at) > time.Minute {
-		m.revisions = m.revisions[1:]
-	}
-}
-
-// revisionBefore returns the newest revision that is known to be older than a duration; 0 if
-// there is none.
-func (m *Maintainer) revisionBefore(age time.Duration) int64 {
-	var found int64
-	for _, r := range m.revisions {
-		if m.Clock.Since(r.at) >= age {
-			found = r.revision
+	if o.members.haveErrors() {
+		alarms, err := m.alarms(ctx)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to list etcd alarms")
+			return
 		}
-	}
-	return found
-}
-
-// worthDefragmenting reports whether the file of a member is near the quota and would become much
-// smaller: it is above 75% of the quota and half free, or above 90% with an eighth of the quota
-// free. The member is unavailable meanwhile, about a second per 200 MB in use.
-func worthDefragmenting(file, inUse, quota int64) bool {
-	free := file - inUse
-	return file > quota/4*3 && free >= inUse || file > quota/10*9 && free >= quota/8
-}
-
-// defragment defragments one member for which that is worth it. The leader is last.
-func (m *Maintainer) defragment(ctx context.Context, all members) {
-	if !m.Defragment {
-		return
-	}
-	for _, member := range all {
-		if quota := member.quota(); quota > 0 && worthDefragmenting(member.DbSize, member.DbSizeInUse, quota) {
-			m.defragmentOne(ctx, member)
+		if len(alarms) > 0 {
+			m.clearNoSpace(ctx, alarms, o.members.revision())
 			return
 		}
 	}
-}
-
-// defragmentOne reports whether a member was defragmented.
-func (m *Maintainer) defragmentOne(ctx context.Context, one *member) bool {
-	within, cancel := context.WithTimeout(ctx, defragmentTimeout)
-	defer cancel()
-	log := klog.FromContext(ctx).WithValues("endpoint", one.endpoint, "bytes", one.DbSize, "bytesInUse", one.DbSizeInUse)
-	if _, err := m.Etcd.Defragment(within, one.endpoint); err != nil {
-		log.Error(err, "Failed to defragment a member of etcd")
-		return false
+	if used := m.Limiter.pressure().used; used >= throttleFrom {
+		m.compactEarly(ctx, o, used)
 	}
-	log.Info("Defragmented a member of etcd")
-	return true
+	m.defragment(ctx, o.members)
 }

@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -21,20 +21,29 @@ import (
 // maintained is an etcd with a quota of 32 MiB and its Maintainer.
 type maintained struct {
 	*Maintainer
-	etcd  *kubernetes.Client
+	etcd  *clientv3.Client
 	clock *clocktesting.FakeClock
 	// isMaintainer is what the Maintainer's IsMaintainer returns.
 	isMaintainer bool
+	// files is the folder with the database file.
+	files string
 }
 
 func startMaintained(t *testing.T) *maintained {
 	t.Helper()
 	config := testserver.NewTestConfig(t)
 	config.QuotaBackendBytes = 32 * mebibyte
-	m := &maintained{etcd: testserver.RunEtcd(t, config), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), isMaintainer: true}
+	m := maintain(testserver.RunEtcd(t, config).Client)
+	m.files = filepath.Join(config.Dir, "member", "snap")
+	return m
+}
+
+// maintain returns an etcd with a new Maintainer.
+func maintain(etcd *clientv3.Client) *maintained {
+	m := &maintained{etcd: etcd, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), isMaintainer: true}
 	m.Maintainer = NewMaintainer(MaintainerOptions{
-		Etcd: m.etcd.Client, Limiter: New(Limits{}, m.clock), Clock: m.clock,
-		IsMaintainer: func() bool { return m.isMaintainer }, Compact: true, Defragment: true,
+		Etcd: m.etcd, Limiter: New(Limits{}, m.clock), Clock: m.clock,
+		Maintained: true, IsMaintainer: func() bool { return m.isMaintainer },
 	})
 	return m
 }
@@ -84,6 +93,13 @@ func (m *maintained) fill(t *testing.T, key func(int) string) int {
 	for i := range 16 * 128 {
 		err := m.put(t.Context(), key(i))
 		if errors.Is(err, rpctypes.ErrNoSpace) {
+			waitFor(t, func() bool { // etcd raises the alarm after its answer
+				alarms, err := m.etcd.AlarmList(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(alarms.Alarms) > 0
+			})
 			return i
 		}
 		if err != nil {
@@ -113,7 +129,7 @@ func TestRecoversFromHistory(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
 	m.fill(t, oneKey)
-	for name, enabled := range map[string]*bool{"not the maintainer": &m.isMaintainer, "compaction disabled": &m.Compact, "defragmentation disabled": &m.Defragment} {
+	for name, enabled := range map[string]*bool{"not the maintainer": &m.isMaintainer, "maintenance disabled": &m.Maintained} {
 		*enabled = false
 		if m.Sync(t.Context()); !m.full(t) {
 			t.Fatalf("%s: etcd was recovered anyway", name)
@@ -141,7 +157,7 @@ func TestRecoversAfterDeletes(t *testing.T) {
 	m := startMaintained(t)
 	// At first, some of the file may be free space between the objects.
 	n := 0
-	for full := 0; full < 3; m.clock.Step(retryDefragmentAfter) {
+	for full := 0; full < 3; m.clock.Step(shortestDefragmentPause) {
 		if m.Sync(t.Context()); m.full(t) {
 			full++
 			continue
@@ -161,89 +177,6 @@ func TestRecoversAfterDeletes(t *testing.T) {
 	left, err := m.etcd.KV.Get(t.Context(), "key-", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil || len(left.Kvs) != 1 || string(left.Kvs[0].Key) != ownKey(0) {
 		t.Errorf("reading the one object that was not deleted: %v, %v", left, err)
-	}
-}
-
-// TestCompactsEarly checks that old history is compacted early when etcd is nearly full, that
-// compact_rev_key has the revision, and that younger history is kept.
-func TestCompactsEarly(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		mebibytes int
-		after     time.Duration
-		want      bool
-	}{
-		"enough space":                      {10, time.Minute, false},
-		"young history":                     {22, 9 * time.Second, false},
-		"old history":                       {22, 10 * time.Second, true},
-		"younger history, hardly any space": {27, 2 * time.Second, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := startMaintained(t)
-			m.Defragment = false // it would free space as well
-			m.write(t, tc.mebibytes)
-			m.Sync(t.Context())
-			seen := m.revisions[0].revision
-			if err := m.put(t.Context(), "key"); err != nil {
-				t.Fatal(err)
-			}
-			m.clock.Step(tc.after)
-			m.Sync(t.Context())
-			_, err := m.etcd.KV.Get(t.Context(), "key", clientv3.WithRev(seen-1))
-			if compacted := errors.Is(err, rpctypes.ErrCompacted); compacted != tc.want || err != nil && !compacted {
-				t.Errorf("reading older history: %v", err)
-			}
-			if _, err := m.etcd.KV.Get(t.Context(), "key", clientv3.WithRev(seen)); err != nil {
-				t.Errorf("reading younger history: %v", err)
-			}
-			key, err := m.etcd.KV.Get(t.Context(), "compact_rev_key")
-			if err != nil || len(key.Kvs) > 0 != tc.want || tc.want && string(key.Kvs[0].Value) != fmt.Sprint(seen) {
-				t.Errorf("compact_rev_key is %v, %v, want %d", key.Kvs, err, seen)
-			}
-		})
-	}
-}
-
-// TestCompactsAfterOthers checks that the Maintainer compacts although another program has changed
-// compact_rev_key.
-func TestCompactsAfterOthers(t *testing.T) {
-	t.Parallel()
-	m := startMaintained(t)
-	m.Defragment = false
-	for range 5 {
-		if _, err := m.etcd.KV.Put(t.Context(), "compact_rev_key", "1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m.write(t, 21)
-	m.Sync(t.Context())
-	m.clock.Step(keptHistory)
-	m.Sync(t.Context())
-	if _, err := m.etcd.KV.Get(t.Context(), "key", clientv3.WithRev(10)); !errors.Is(err, rpctypes.ErrCompacted) {
-		t.Errorf("reading old history: %v", err)
-	}
-}
-
-// TestDefragmentsNearTheQuota checks that a file near the quota that is mostly free is
-// defragmented.
-func TestDefragmentsNearTheQuota(t *testing.T) {
-	t.Parallel()
-	m := startMaintained(t)
-	m.write(t, 26)
-	now := m.members(t.Context())
-	if _, err := m.etcd.Compact(t.Context(), now.revision(), clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, func() bool {
-		if _, err := m.etcd.KV.Put(t.Context(), "another", ""); err != nil { // etcd updates its free size only on a write
-			t.Fatal(err)
-		}
-		m.Sync(t.Context())
-		return m.members(t.Context())[0].DbSize < 8*mebibyte
-	})
-	if m.full(t) {
-		t.Error("it is full")
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -19,30 +21,43 @@ type member struct {
 	endpoint string
 }
 
+// id returns the ID of the member.
+func (m *member) id() uint64 { return m.Header.MemberId }
+
 // quota returns the maximum size of the member's database file: 0 if etcd does not report it
 // (before 3.6), negative if there is none.
 func (m *member) quota() int64 { return m.DbSizeQuota }
 
 // leads reports whether the member is the leader.
-func (m *member) leads() bool { return m.Leader == m.Header.MemberId }
+func (m *member) leads() bool { return m.Leader == m.id() }
 
 // members are the members that respond, the leader last.
 type members []*member
 
-// members returns the status of each member that responds.
+// statusTimeout bounds how long one member is asked.
+const statusTimeout = 5 * time.Second
+
+// members returns the status of each member that responds. All members are asked at the same time.
 func (m *Maintainer) members(ctx context.Context) members {
+	endpoints := m.Etcd.Endpoints()
+	responses := make([]*clientv3.StatusResponse, len(endpoints))
+	within, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	for i, endpoint := range endpoints {
+		asking.Go(func() {
+			var err error
+			if responses[i], err = m.Etcd.Status(within, endpoint); err != nil {
+				klog.FromContext(ctx).V(2).Info("Failed to get the status of a member of etcd", "endpoint", endpoint, "err", err)
+			}
+		})
+	}
+	asking.Wait()
 	var all members
-	for _, endpoint := range m.Etcd.Endpoints() {
-		within, cancel := context.WithTimeout(ctx, statusTimeout)
-		status, err := m.Etcd.Status(within, endpoint)
-		cancel()
-		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Failed to get the status of a member of etcd", "endpoint", endpoint, "err", err)
-			continue
-		}
-		same := func(other *member) bool { return other.Header.MemberId == status.Header.MemberId }
-		if !slices.ContainsFunc(all, same) {
-			all = append(all, &member{status, endpoint})
+	for i, status := range responses {
+		same := func(other *member) bool { return other.id() == status.Header.MemberId }
+		if status != nil && !slices.ContainsFunc(all, same) {
+			all = append(all, &member{status, endpoints[i]})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *member) int {
@@ -74,7 +89,7 @@ func (m members) revision() int64 {
 	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.Header.Revision, b.Header.Revision) }).Header.Revision
 }
 
-// alarmed reports whether a member reports an error, such as an alarm.
-func (m members) alarmed() bool {
+// haveErrors reports whether a member reports an error, such as an alarm.
+func (m members) haveErrors() bool {
 	return slices.ContainsFunc(m, func(one *member) bool { return len(one.Errors) > 0 })
 }

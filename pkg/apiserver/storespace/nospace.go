@@ -5,11 +5,9 @@ package storespace
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/klog/v2"
@@ -17,75 +15,86 @@ import (
 
 // recovery is the state of clearNoSpace.
 type recovery struct {
-	// compacted is the last revision that was compacted, and tried the revision when
-	// defragmentation was last tried.
-	compacted, tried int64
-	triedAt          time.Time
+	// compacted is the last revision that was compacted.
+	compacted int64
+	// next is when the next attempt may begin.
+	next time.Time
 }
-
-// retryDefragmentAfter is how often defragmentation is tried although little space seems free, if
-// anything was deleted since the last try: etcd updates its free size only on the next write.
-const retryDefragmentAfter = time.Minute
 
 // recoveredSize returns the size of the database below which an etcd with a quota has recovered.
 func recoveredSize(quota int64) int64 { return quota / 8 * 7 }
 
-// clearNoSpace compacts and defragments an etcd that has raised NOSPACE, and disarms the alarm once
-// its files are below recoveredSize. etcd rejects writes until then, so the usual compaction, which
-// begins with a write, cannot help.
-func (m *Maintainer) clearNoSpace(ctx context.Context, all members) {
+// clearNoSpace compacts and defragments an etcd that has raised NOSPACE, and disarms the alarms
+// once its files are below recoveredSize. The pause until the next attempt is that between
+// defragmentations. etcd rejects writes until the alarms are disarmed, so the usual compaction,
+// which begins with a write, cannot help.
+func (m *Maintainer) clearNoSpace(ctx context.Context, alarms []*etcdserverpb.AlarmMember, revision int64) {
+	began := m.Clock.Now()
+	if began.Before(m.recovery.next) {
+		return
+	}
+	pause := shortestDefragmentPause
+	if !m.makeSpace(ctx, alarms, revision) {
+		pause = failedDefragmentPause
+	}
+	now := m.Clock.Now()
+	m.recovery.next = now.Add(max(pause, defragmentPause*now.Sub(began)))
+}
+
+// makeSpace returns false if something failed.
+func (m *Maintainer) makeSpace(ctx context.Context, alarms []*etcdserverpb.AlarmMember, revision int64) bool {
 	log := klog.FromContext(ctx)
-	alarms, err := m.alarms(ctx)
-	if err != nil {
-		log.Error(err, "Failed to list etcd alarms")
-		return
-	}
-	if len(alarms) == 0 {
-		return
-	}
-	if err := m.compactAll(ctx, all.revision()); err != nil {
+	if err := m.compactAll(ctx, revision); err != nil {
 		log.Error(err, "Failed to compact etcd, which is out of space")
-		return
+		return false
 	}
-	if all = m.members(ctx); len(all) == 0 {
-		return
+	all := m.members(ctx)
+	if len(all) == 0 {
+		return false
 	}
-	revision, inUse, quota := all.revision(), all.inUse(), all.quota()
-	again := revision > m.recovery.tried && m.Clock.Since(m.recovery.triedAt) >= retryDefragmentAfter
-	if quota > 0 && inUse > recoveredSize(quota) && !again {
+	if inUse, quota := all.inUse(), all.quota(); quota > 0 && inUse > recoveredSize(quota) {
 		log.Info("etcd is out of space and rejects writes; delete objects or raise its quota", "bytesInUse", inUse, "quota", quota)
-		return
+		return true
 	}
-	m.recovery.tried, m.recovery.triedAt = revision, m.Clock.Now()
+	defragmented := true
 	for _, member := range all {
-		if !m.defragmentOne(ctx, member) {
-			return // the alarm stays: the next write would raise it again
+		// After a defragmentation that freed too little, another one needs a compaction.
+		if !member.hasRoom() && m.attempts[member.id()].revision < m.recovery.compacted {
+			defragmented = m.defragmentOne(ctx, member) && defragmented
 		}
 	}
+	if !defragmented {
+		return false // the alarms stay: the next write would raise them again
+	}
 	if all = m.members(ctx); len(all) == 0 || !all.haveRoom() {
-		return
+		return true
 	}
 	for _, alarm := range alarms {
-		if _, err := m.Etcd.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm)); err != nil {
+		if err := m.disarm(ctx, alarm); err != nil {
 			log.Error(err, "Failed to disarm the NOSPACE alarm of etcd")
-			return
+			return false
 		}
 	}
 	log.Info("Recovered etcd from NOSPACE", "bytesInUse", all.inUse())
+	return true
 }
 
-// haveRoom reports whether the files of all members with a known quota are below recoveredSize.
-// Another member raises its alarm again if it has no space.
+// hasRoom reports whether the file of the member is known to be below recoveredSize.
+func (m *member) hasRoom() bool { return m.quota() > 0 && m.DbSize <= recoveredSize(m.quota()) }
+
+// haveRoom reports whether no file is known to be above recoveredSize. A member without a known
+// quota raises its alarm again if it has no space.
 func (m members) haveRoom() bool {
 	for _, one := range m {
-		if quota := one.quota(); quota > 0 && one.DbSize > recoveredSize(quota) {
+		if one.quota() > 0 && !one.hasRoom() {
 			return false
 		}
 	}
 	return true
 }
 
-// alarms returns the NOSPACE alarms of etcd.
+// alarms returns the NOSPACE alarms of etcd. After a restore they can be of a member that no longer
+// exists.
 func (m *Maintainer) alarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
 	within, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -102,16 +111,23 @@ func (m *Maintainer) alarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, e
 	return full, nil
 }
 
-// compactAll compacts the whole history and waits until it is removed from the database.
+// disarm disarms an alarm.
+func (m *Maintainer) disarm(ctx context.Context, alarm *etcdserverpb.AlarmMember) error {
+	within, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	_, err := m.Etcd.AlarmDisarm(within, (*clientv3.AlarmMember)(alarm))
+	return err
+}
+
+// compactAll compacts the whole history and waits until it is removed from the database. Then it
+// repeats that, because etcd counts pages as free only after two more commits.
 func (m *Maintainer) compactAll(ctx context.Context, revision int64) error {
-	if revision <= m.recovery.compacted {
-		return nil
-	}
 	within, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
-	_, err := m.Etcd.Compact(within, revision, clientv3.WithCompactPhysical())
-	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return err
+	for range 3 {
+		if err := m.compact(within, revision); err != nil {
+			return err
+		}
 	}
 	m.recovery.compacted = revision
 	return nil

@@ -61,7 +61,8 @@ type counting struct {
 func (c counting) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
 	write := Write{Namespace: genericapirequest.NamespaceValue(ctx), Bytes: len(data) + len(dataCtx.AuthenticatedData())}
 	write.User, write.Exempt = Requester(ctx, c.exempt)
-	if exceeded := (*ExceededError)(nil); errors.As(c.limiter.Take(write), &exceeded) {
+	_, err := c.limiter.Take(write)
+	if exceeded := (*ExceededError)(nil); errors.As(err, &exceeded) {
 		return nil, apierrors.NewTooManyRequests(exceeded.Error(), int(math.Ceil(exceeded.RetryAfter.Seconds())))
 	}
 	return c.Transformer.TransformToStorage(ctx, data, dataCtx)

@@ -1,0 +1,79 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storespace
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// statusInterval is how often etcd is measured. nearQuotaInterval replaces it from throttleFrom on;
+// what this server has written since the last measurement counts.
+const statusInterval, nearQuotaInterval = 5 * time.Second, time.Second
+
+// observation is a measurement of etcd, and the revisions of the last minute, the oldest first.
+type observation struct {
+	members members
+	history []revisionAt
+}
+
+type revisionAt struct {
+	at       time.Time
+	revision int64
+}
+
+// revisionBefore returns the newest revision that is known to be at least as old as a time; 0 if
+// there is none.
+func (o *observation) revisionBefore(t time.Time) int64 {
+	var found int64
+	for _, r := range o.history {
+		if !r.at.After(t) {
+			found = r.revision
+		}
+	}
+	return found
+}
+
+// measurePeriodically measures etcd until ctx is done, and puts the newest observation into a
+// channel with a capacity of 1, to which only it sends.
+func (m *Maintainer) measurePeriodically(ctx context.Context, newest chan *observation) {
+	ticker := m.Clock.NewTicker(nearQuotaInterval)
+	defer ticker.Stop()
+	var last time.Time
+	for {
+		if m.Limiter.pressure().used >= throttleFrom || m.Clock.Since(last) >= statusInterval {
+			last = m.Clock.Now()
+			if o := m.measure(ctx); o != nil {
+				select {
+				case <-newest: // replace it
+				default:
+				}
+				newest <- o
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// measure measures etcd once. It returns nil if no member responds.
+func (m *Maintainer) measure(ctx context.Context) *observation {
+	written := m.Limiter.Written()
+	all := m.members(ctx)
+	if len(all) == 0 {
+		return nil
+	}
+	m.Limiter.SetUsage(Usage{File: all.file(), InUse: all.inUse(), Quota: all.quota(), Written: written, Defragmented: m.Maintained})
+	usedRatio.Set(m.Limiter.pressure().used)
+	now := m.Clock.Now()
+	m.history = append(m.history, revisionAt{now, all.revision()})
+	for len(m.history) > 1 && now.Sub(m.history[0].at) > time.Minute {
+		m.history = m.history[1:]
+	}
+	return &observation{members: all, history: slices.Clone(m.history)}
+}
