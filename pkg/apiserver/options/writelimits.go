@@ -31,7 +31,7 @@ func NewWriteLimits() WriteLimits { return WriteLimits{storespace.DefaultLimits(
 func (l *WriteLimits) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&l.Namespace.Rate, "namespace-write-bytes-per-second", l.Namespace.Rate, ""+
 		"Sustained limit for bytes written to etcd for one namespace through this server, including the sandboxes of claims. "+
-		"Writes above it are rejected with 429, and claims in the background are delayed. Deletes are never rejected. 0 disables the limit.")
+		"Writes above it are rejected with 429, and claims in the background are delayed. The first delete of an object is never rejected. 0 disables the limit.")
 	fs.Int64Var(&l.Namespace.Burst, "namespace-write-burst-bytes", l.Namespace.Burst, ""+
 		"Bytes that may be written for one namespace in a burst above --namespace-write-bytes-per-second.")
 	fs.Int64Var(&l.User.Rate, "user-write-bytes-per-second", l.User.Rate, ""+
