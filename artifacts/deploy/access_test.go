@@ -66,9 +66,7 @@ func TestNoEscalation(t *testing.T) {
 					}
 				}
 				for _, verb := range []string{"impersonate", "escalate", "bind"} {
-					// TestE2BAccess looks at this one.
-					forTeams := role.Name == gatewayName && verb == "impersonate"
-					if slices.Contains(rule.Verbs, verb) && !forTeams {
+					if slices.Contains(rule.Verbs, verb) {
 						t.Errorf("ClusterRole %s gives %s", role.Name, verb)
 					}
 				}

@@ -73,12 +73,11 @@ func TestE2BReferences(t *testing.T) {
 	})
 }
 
-// TestE2BAccess: the gateway may act for the teams, by one name, and find sandboxes. Whatever
-// else it does are rights of a team.
+// TestE2BAccess: the gateway may find sandboxes, and impersonates nobody. Each team lets it act
+// for itself.
 func TestE2BAccess(t *testing.T) {
 	eachWithE2B(t, func(t *testing.T, _ string, objects manifests) {
 		want := []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{v1alpha1.E2BServiceAccount}, Verbs: []string{"impersonate"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"sandboxes"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"sandboxclaims"}, Verbs: []string{"get"}},
 		}
@@ -125,7 +124,7 @@ func checkBoundTo(t *testing.T, objects manifests, role string, accounts ...stri
 }
 
 // TestE2BTeam: the component of a team gives the rights to the user as whom the gateway acts
-// in that namespace, and in no other.
+// in that namespace, and in no other, and lets the gateway act as that user.
 func TestE2BTeam(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -147,6 +146,17 @@ func TestE2BTeam(t *testing.T) {
 	}
 	if user := "system:serviceaccount:" + account.Namespace + ":" + account.Name; user != v1alpha1.E2BUser("team-a") {
 		t.Errorf("the user is %s", user)
+	}
+	actsAs := get[*rbacv1.RoleBinding](objects, gatewayName)
+	if gateway := (rbacv1.Subject{Kind: "ServiceAccount", Name: gatewayName, Namespace: namespace}); actsAs == nil ||
+		actsAs.Namespace != "team-a" || !cmp.Equal([]rbacv1.Subject{gateway}, actsAs.Subjects) || actsAs.RoleRef.Kind != "Role" {
+		t.Fatalf("the binding of the gateway is %v", actsAs)
+	}
+	impersonate := []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{v1alpha1.E2BServiceAccount}, Verbs: []string{"impersonate"},
+	}}
+	if role := get[*rbacv1.Role](objects, actsAs.RoleRef.Name); role == nil || role.Namespace != "team-a" || !cmp.Equal(impersonate, role.Rules) {
+		t.Errorf("what the gateway may do for the team: %v", role)
 	}
 	binding := get[*rbacv1.RoleBinding](objects, v1alpha1.E2BServiceAccount)
 	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: "team-a"}}

@@ -65,6 +65,8 @@ func TestE2BTeamOfInstall(t *testing.T) {
 	}{
 		{gateway, "impersonate", "", "serviceaccounts", ns, v1alpha1.E2BServiceAccount, true},
 		{gateway, "impersonate", "", "serviceaccounts", ns, "default", false},
+		{gateway, "impersonate", "", "serviceaccounts", other, v1alpha1.E2BServiceAccount, false},
+		{gateway, "impersonate", "", "serviceaccounts", "", v1alpha1.E2BServiceAccount, false},
 		{gateway, "impersonate", "", "users", "", "admin", false},
 		{gateway, "impersonate", "", "groups", "", "system:masters", false},
 		{gateway, "watch", group, "sandboxes", "", "", true},
