@@ -319,9 +319,14 @@ func TestAPI(t *testing.T) {
 		if strings.Contains(string(a.body), made.Key) || !strings.Contains(string(a.body), made.ID) {
 			t.Errorf("%s", a.body)
 		}
+		var hidden struct{ ID, Key string }
+		w.want(http.StatusCreated, made.Key, "POST", "/api-keys", "/api-keys", `{"name":"hidden"}`).into(w, &hidden)
+		w.want(http.StatusForbidden, hidden.Key, "DELETE", "/api-keys/"+made.ID, "/api-keys/{id}", "")
 		w.want(http.StatusNotFound, other, "DELETE", "/api-keys/"+made.ID, "/api-keys/{id}", "")
 		w.want(http.StatusNoContent, key, "DELETE", "/api-keys/"+made.ID, "/api-keys/{id}", "")
-		w.want(http.StatusUnauthorized, made.Key, "GET", "/teams", "/teams", "")
+		for _, gone := range []string{made.Key, hidden.Key} {
+			w.want(http.StatusUnauthorized, gone, "GET", "/teams", "/teams", "")
+		}
 		w.want(http.StatusBadRequest, key, "POST", "/api-keys", "/api-keys", `{"name":""}`)
 		w.want(http.StatusBadRequest, key, "POST", "/api-keys", "/api-keys", `{"name":"a","limits":{}}`)
 		w.want(http.StatusForbidden, key, "POST", "/api-keys", "/api-keys", `{"name":"a","teamName":"team-b"}`)

@@ -78,6 +78,77 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestDelete checks that a key deletes the keys that come from it, with those that come from
+// these, and no others.
+func TestDelete(t *testing.T) {
+	backend := open(t, t.TempDir())
+	k := New(backend)
+	issue := func(team, name string, by *Record) *Record {
+		t.Helper()
+		request := Request{Team: team, Name: name}
+		if by != nil {
+			request.By = &Caller{Team: by.Team, KeyID: by.ID}
+		}
+		record, _, err := k.Issue(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &record
+	}
+	remove := func(by, key *Record) error {
+		return k.Delete(t.Context(), Caller{Team: by.Team, KeyID: by.ID}, key.ID)
+	}
+	root, second, other := issue("team", "root", nil), issue("team", "second", nil), issue("other", "other", nil)
+	ci := issue("team", "ci", root)
+	stolen := issue("team", "stolen", root)
+	hidden := issue("team", "hidden", stolen)
+	deeper := issue("team", "deeper", hidden)
+	for name, tc := range map[string]struct {
+		by, key *Record
+		want    error
+	}{
+		"a sibling":           {stolen, ci, ErrForbidden},
+		"its maker":           {stolen, root, ErrForbidden},
+		"the key itself":      {stolen, stolen, ErrForbidden},
+		"of an administrator": {root, second, ErrForbidden},
+		"of another line":     {second, ci, ErrForbidden},
+		"of another team":     {other, ci, ErrNotFound},
+		"one that is not":     {root, &Record{ID: "0123456789abcdef"}, ErrNotFound},
+		"no id":               {root, &Record{ID: "x"}, ErrNotFound},
+		"with an unknown key": {&Record{ID: "0123456789abcdef", Team: "team"}, ci, ErrUnknownKey},
+	} {
+		if err := remove(tc.by, tc.key); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+	if kept, err := k.List(t.Context(), "team"); err != nil || len(kept) != 6 {
+		t.Fatalf("there are %d keys, %v", len(kept), err)
+	}
+	// A call that ended half way has deleted the key, and has left what came from it.
+	if err := backend.Delete(t.Context(), stolen.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := remove(ci, stolen); !errors.Is(err, ErrForbidden) {
+		t.Errorf("what a sibling has left: %v", err)
+	}
+	if err := remove(root, stolen); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	for _, key := range []*Record{hidden, deeper} {
+		if _, err := backend.Read(t.Context(), key.ID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("key %s is left: %v", key.Name, err)
+		}
+	}
+	if err := remove(root, stolen); !errors.Is(err, ErrNotFound) {
+		t.Errorf("with nothing left: %v", err)
+	}
+	for _, key := range []*Record{root, second, ci} {
+		if _, err := backend.Read(t.Context(), key.ID); err != nil {
+			t.Errorf("key %s: %v", key.Name, err)
+		}
+	}
+}
+
 // A key that is revoked while it makes another one leaves none behind.
 func TestIssueOfRevoked(t *testing.T) {
 	backend := &meddling{File: open(t, t.TempDir())}

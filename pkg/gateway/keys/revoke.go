@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// Delete takes back a key of the caller's team that was made by a key. It fails with
-// ErrUnknownKey, ErrNotFound (for keys of other teams too) and ErrForbidden (for keys of
-// administrators). Keys that were made with it stay.
+// Delete takes back a key that was made with the caller's key, or with a key that was, and all
+// keys that come from it. It fails with ErrUnknownKey, ErrNotFound (for keys of other teams too)
+// and ErrForbidden. After another error it can be called again.
 func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
 	if _, err := k.current(ctx, caller); err != nil {
 		return err
@@ -21,16 +21,23 @@ func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
 	if !IsID(id) {
 		return ErrNotFound
 	}
-	key, err := k.backend.Read(ctx, id)
-	switch {
-	case err != nil:
+	kept, err := k.backend.List(ctx, caller.Team)
+	if err != nil {
 		return err
-	case key.Team != caller.Team:
-		return ErrNotFound
-	case key.CreatedBy == "":
-		return fmt.Errorf("%w: delete key %s, which an administrator has made", ErrForbidden, id)
 	}
-	return k.backend.Delete(ctx, id)
+	for _, key := range kept {
+		line := append(slices.Clone(key.Makers), key.ID)
+		at := slices.Index(line, id) // the key itself may be gone by an earlier call
+		if at < 0 {
+			continue
+		}
+		if !slices.Contains(line[:at], caller.KeyID) {
+			return fmt.Errorf("%w: delete key %s, which does not come from it", ErrForbidden, id)
+		}
+		_, err := k.Revoke(ctx, caller.Team, id)
+		return err
+	}
+	return ErrNotFound
 }
 
 // Revoke takes back a key of a team, and all keys that come from it, and returns them. It is
