@@ -61,6 +61,7 @@ func TestSandboxProxy(t *testing.T) {
 		got = r.Clone(context.Background())
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("Clear-Site-Data", "*")
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = w.Write([]byte(r.Method + " " + string(body)))
@@ -107,7 +108,7 @@ func TestSandboxProxy(t *testing.T) {
 		if offered := got.Header.Get("Sec-Websocket-Protocol"); offered != "chat,v2" {
 			t.Errorf("the sandbox is offered the protocols %q", offered)
 		}
-		if resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Content-Security-Policy") != "sandbox" {
+		if resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Clear-Site-Data") != "" || resp.Header.Get("Content-Security-Policy") != "sandbox" {
 			t.Errorf("the browser gets %v", resp.Header)
 		}
 	}

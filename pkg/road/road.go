@@ -51,8 +51,6 @@ type Options struct {
 	// Error answers a request that could not be forwarded or whose answer did not come.
 	// err wraps ErrNotRunning, is another one of Resolve, or one of the connection.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
-	// Answer, if it is not nil, may change the headers of each answer.
-	Answer func(r *http.Request, header http.Header)
 	// TunnelIdle ends a connection that was upgraded after so long without a byte. 0 is
 	// DefaultTunnelIdle.
 	TunnelIdle time.Duration
@@ -147,7 +145,17 @@ func rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", hostOf(j.target)
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
 	p.Out.Host = cmp.Or(p.In.Host, j.target.Name)
+	for _, name := range addressOfClient {
+		p.Out.Header.Del(name)
+	}
 	p.SetXForwarded()
+}
+
+// addressOfClient are headers by which servers know the address of a client from proxies.
+// Forwarded and X-Forwarded-For are set anew, and nothing vouches for these.
+var addressOfClient = []string{
+	"Cf-Connecting-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+	"X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Real-Ip",
 }
 
 // transports is the one that a request needs.
@@ -185,9 +193,6 @@ func (r *Road) modify(resp *http.Response) error {
 	// With such a code there is no answer to write; net/http ends the request in a panic.
 	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols || resp.StatusCode > 999 {
 		return fmt.Errorf("the sandbox has answered with the code %d", resp.StatusCode)
-	}
-	if r.options.Answer != nil {
-		r.options.Answer(resp.Request, resp.Header)
 	}
 	// What is left of a body must not be taken for the next request of the connection.
 	if j.body != nil && j.proto == 1 && !j.body.done.Load() {

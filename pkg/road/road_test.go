@@ -204,12 +204,15 @@ func TestHeaders(t *testing.T) {
 	r.Header.Set("Proxy-Authorization", "secret")
 	r.Header.Set("X-Forwarded-For", "6.6.6.6")
 	r.Header.Set("Forwarded", "for=6.6.6.6")
+	r.Header.Set("X-Real-Ip", "6.6.6.6")
+	r.Header.Set("True-Client-Ip", "6.6.6.6")
+	r.Header.Set("X-Client-Ip", "6.6.6.6")
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, _ := s.do(client, r)
 	if got.RequestURI != "/a%2Fb/../c?x=1;y=%zz" || got.Host != "8080-id.example:99" {
 		t.Errorf("%s at %s", got.RequestURI, got.Host)
 	}
-	for _, key := range []string{"X-Mine", "Proxy-Authorization", "Forwarded"} {
+	for _, key := range []string{"X-Mine", "Proxy-Authorization", "Forwarded", "X-Real-Ip", "True-Client-Ip", "X-Client-Ip"} {
 		if got.Header.Get(key) != "" {
 			t.Errorf("%s went on", key)
 		}

@@ -18,7 +18,6 @@ const (
 	headerTrafficToken = "E2b-Traffic-Access-Token"
 	headerAccessToken  = "X-Access-Token"
 	headerAPIKey       = "X-Api-Key"
-	headerRealIP       = "X-Real-Ip"
 )
 
 // form is the way in which a request names its sandbox.

@@ -8,7 +8,7 @@ import "net/http"
 // outgoing returns the request as it goes to the sandbox: without what is for the gateway.
 func outgoing(r *http.Request, to destination) (*http.Request, error) {
 	out := r.Clone(r.Context())
-	for _, name := range []string{headerSandboxID, headerSandboxPort, headerTrafficToken, headerAPIKey, headerRealIP} {
+	for _, name := range []string{headerSandboxID, headerSandboxPort, headerTrafficToken, headerAPIKey} {
 		out.Header.Del(name)
 	}
 	if to.port != RuntimePort {
@@ -24,48 +24,3 @@ func outgoing(r *http.Request, to destination) (*http.Request, error) {
 	out.URL, err = replacePath(out.URL, to.rest)
 	return out, err
 }
-
-// shared are headers of an answer that would have an effect on all that share the host.
-var shared = []string{
-	"Alt-Svc", "Clear-Site-Data", "Nel", "Public-Key-Pins", "Report-To", "Reporting-Endpoints",
-	"Service-Worker-Allowed", "Set-Cookie", "Strict-Transport-Security",
-}
-
-// isolated writes an answer of a sandbox that shares its host with others, so that a browser
-// keeps it apart from them.
-type isolated struct {
-	http.ResponseWriter
-	answered bool
-}
-
-// Header implements http.ResponseWriter. Answers that switch protocols are written without
-// WriteHeader, so it cleans what was set before, each time.
-func (w *isolated) Header() http.Header {
-	header := w.ResponseWriter.Header()
-	for _, name := range shared {
-		delete(header, name)
-	}
-	return header
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *isolated) WriteHeader(code int) {
-	header := w.Header()
-	if code >= http.StatusOK && !w.answered {
-		w.answered = true
-		header.Add("Content-Security-Policy", "sandbox")
-		header.Set("X-Content-Type-Options", "nosniff")
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-// Write implements io.Writer.
-func (w *isolated) Write(data []byte) (int, error) {
-	if !w.answered {
-		w.WriteHeader(http.StatusOK)
-	}
-	return w.ResponseWriter.Write(data)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *isolated) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -44,7 +44,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if to.form == byPath {
-		w = &isolated{ResponseWriter: w}
+		w = road.Isolated(w)
+	} else {
+		w = road.WithOwnCookies(w)
 	}
 	if route.Private && to.port != RuntimePort && isPreflight(r) {
 		out.Header, w = asked(out.Header), &bare{ResponseWriter: w}

@@ -54,7 +54,7 @@ func NewProxyREST(sandboxes *genericregistry.Store) *ProxyREST {
 		// The places of all users are bounded by those of namespaces.
 		users: share.New(3*maxProxied, maxProxiedOfUser), namespaces: share.New(maxProxied, maxProxied),
 	}
-	r.road = road.New(road.Options{Resolve: r.resolve, Error: tell, Answer: harmless})
+	r.road = road.New(road.Options{Resolve: r.resolve, Error: tell})
 	return r
 }
 
@@ -110,7 +110,7 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		}
 		next.URL.RawQuery = req.URL.RawQuery
 		dropCredentials(next.Header)
-		r.road.Forward(w, next, road.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
+		r.road.Forward(road.Isolated(w), next, road.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
 	}), nil
 }
 
@@ -221,13 +221,6 @@ func dropCredentials(header http.Header) {
 
 // tokenProtocol begins the subprotocol of a WebSocket that is a token for kube-apiserver.
 const tokenProtocol = "base64url.bearer.authorization.k8s.io."
-
-// harmless lets a browser take nothing that a sandbox says for the API server's own.
-func harmless(_ *http.Request, header http.Header) {
-	header.Del("Set-Cookie")
-	header.Set("Content-Security-Policy", "sandbox")
-	header.Set("X-Content-Type-Options", "nosniff")
-}
 
 type responderKey struct{}
 
