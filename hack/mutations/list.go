@@ -360,6 +360,8 @@ var mutations = []mutation{
 		"|| !maps.Equal(", "|| false && !maps.Equal(", []string{"./apis/sandbox/validation"}, "TestChangesPod"},
 	{"claim: patch chooses what the claims of others are given", "registry/sandbox/sandboxclaim/rights.go",
 		"!validation.ChoosesPods(&claim.Spec, &before.Spec)", "validation.ChoosesPods(&claim.Spec, &before.Spec)", []string{"./registry/sandbox/sandboxclaim"}, "TestClaimTableMatchesServer"},
+	{"sandbox: a label leaves the wall of a template", "registry/sandbox/sandbox/marks.go",
+		"old == nil && leavesItsTemplate(sandbox)", "old != nil && leavesItsTemplate(sandbox)", sandboxes, "TestMarks"},
 	{"sandbox: members of pools change their templates", "apis/sandbox/validation/sandboxpod.go",
 		" && !v1alpha1.IsInPool(old)", "", []string{"./apis/sandbox/validation"}, "TestTemplateOfASandboxOfAgentSandbox"},
 }

@@ -60,7 +60,11 @@ func rightsNeeded(obj, old runtime.Object) ([]rights.Right, error) {
 	if validation.ReturnsToPool(sandbox, before) {
 		return rightsFor(sandbox, letGo(before, sandbox)), nil
 	}
-	return rightsFor(sandbox, before), nil
+	needed := rightsFor(sandbox, before)
+	if old == nil && leavesItsTemplate(sandbox) {
+		needed = append(needed, rights.Bind(field.NewPath("metadata", "labels").Key(v1alpha1.LabelSandboxTemplate)))
+	}
+	return needed, nil
 }
 
 // podChangeRights returns the rights that an update requires because it changes what the next pod
@@ -73,6 +77,14 @@ func podChangeRights(obj, old runtime.Object) []rights.Right {
 		return nil
 	}
 	return rights.ToChangePod(isHeld(before), before.Labels[v1alpha1.LabelClaimedBy], field.NewPath("spec", "template"))
+}
+
+// leavesItsTemplate reports whether a new sandbox has the label of another SandboxTemplate than it
+// refers to. The NetworkPolicy of a template selects by that label. Members of pools refer to a
+// revision of the template, and adopting them is a right of its own.
+func leavesItsTemplate(sandbox *v1alpha1.Sandbox) bool {
+	label, of := sandbox.Labels[v1alpha1.LabelSandboxTemplate], labelOfReference(sandbox)
+	return of != "" && label != of && v1alpha1.PoolOf(sandbox) == nil
 }
 
 // isHeld reports whether a sandbox is or was bound to a claim. Any mark of a claim counts, because

@@ -60,6 +60,12 @@ func labelled(key, value string) func(*v1alpha1.Sandbox) {
 	return func(sb *v1alpha1.Sandbox) { metav1.SetMetaDataLabel(&sb.ObjectMeta, key, value) }
 }
 
+func refersTo(template string) func(*v1alpha1.Sandbox) {
+	return func(sb *v1alpha1.Sandbox) {
+		sb.Spec.Template, sb.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: template}
+	}
+}
+
 var inPool = []func(*v1alpha1.Sandbox){
 	ownedBy("SandboxSet", true), labelled(v1alpha1.LabelSandboxPool, "pool"), labelled(v1alpha1.LabelSandboxClaimed, "false"),
 	annotated("mine", "yes"),
@@ -95,6 +101,16 @@ func TestMarks(t *testing.T) {
 		"name of a claim":                    {write: changes{labelled(v1alpha1.LabelClaimName, "x")}, want: bind, field: "metadata.labels[agents.kruise.io/claim-name]"},
 		"claimed":                            {write: changes{labelled(v1alpha1.LabelSandboxClaimed, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-claimed]"},
 		"reserved":                           {write: changes{labelled(v1alpha1.LabelReservedFailedSandbox, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/reserved-failed-sandbox]"},
+
+		"the label of its template": {write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "walled")}},
+		"its template alone":        {write: changes{refersTo("walled")}},
+		"the label of another template": {
+			write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "none")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
+		},
+		"no label of its template": {
+			write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
+		},
+		"labelled as its pool": {write: append(slices.Clone(inPool), refersTo("pool-1"), labelled(v1alpha1.LabelSandboxTemplate, "pool")), want: adopt, field: "metadata.ownerReferences"},
 
 		"into a pool":             {old: changes{}, write: changes{ownedBy("SandboxSet", true)}, want: adopt, field: "metadata.ownerReferences"},
 		"made the controller":     {old: changes{ownedBy("SandboxSet", false)}, write: changes{disowned, ownedBy("SandboxSet", true)}, want: adopt, field: "metadata.ownerReferences"},

@@ -63,10 +63,19 @@ func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 // labelTemplate says of which template a sandbox is, where it does not say so
 // itself. Its pod gets the label at birth, and is selected by it.
 func labelTemplate(sandbox *v1alpha1.Sandbox) {
-	ref := sandbox.Spec.TemplateRef
-	if ref != nil && (ref.Kind == "" || ref.Kind == v1alpha1.TemplateKindSandboxTemplate) && ref.Name != "" {
-		setLabelTemplate(sandbox, v1alpha1.TemplateLabel(ref.Name))
+	if label := labelOfReference(sandbox); label != "" {
+		setLabelTemplate(sandbox, label)
 	}
+}
+
+// labelOfReference returns the label of the SandboxTemplate that a sandbox refers to; empty if it
+// refers to none.
+func labelOfReference(sandbox *v1alpha1.Sandbox) string {
+	ref := sandbox.Spec.TemplateRef
+	if ref == nil || ref.Kind != "" && ref.Kind != v1alpha1.TemplateKindSandboxTemplate || ref.Name == "" {
+		return ""
+	}
+	return v1alpha1.TemplateLabel(ref.Name)
 }
 
 func setLabelTemplate(sandbox *v1alpha1.Sandbox, value string) {
