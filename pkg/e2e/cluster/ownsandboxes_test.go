@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
@@ -68,7 +69,7 @@ func TestOwnSandboxes(t *testing.T) {
 	expect.FullPool(t, c, shared, "pool", 3)
 	pooled := c.unused(t, shared)[0]
 
-	for _, way := range []string{"exec", "attach", "portforward"} {
+	for _, way := range []string{"exec", "attach", "portforward", "sandboxes/proxy"} {
 		for what, tc := range map[string]struct {
 			ns, user, pod string
 			denied        bool
@@ -90,9 +91,14 @@ func TestOwnSandboxes(t *testing.T) {
 // upgrades none succeeds: what is not denied fails later.
 func judged(ctx context.Context, c *clients, ns, pod, way string, denied bool, what string) error {
 	for verb, request := range map[string]*rest.Request{"POST": c.kube.CoreV1().RESTClient().Post(), "GET": c.kube.CoreV1().RESTClient().Get()} {
-		err := request.Namespace(ns).Resource("pods").Name(pod).SubResource(way).
-			Param("command", "true").Param("container", "main").Param("stdout", "true").Do(ctx).Error()
-		says := strings.Contains(fmt.Sprint(err), "the sandbox of this pod is not yours")
+		if way == "sandboxes/proxy" {
+			request = request.AbsPath("apis", v1alpha1.GroupName, v1alpha1.SchemeGroupVersion.Version, "namespaces", ns, "sandboxes", pod, "proxy", "80")
+		} else {
+			request = request.Namespace(ns).Resource("pods").Name(pod).SubResource(way).
+				Param("command", "true").Param("container", "main").Param("stdout", "true")
+		}
+		err := request.Do(ctx).Error()
+		says := strings.Contains(fmt.Sprint(err), "this sandbox is not yours")
 		if denied != says || denied != apierrors.IsForbidden(err) {
 			return fmt.Errorf("%s by %s, %s: got %w, want it to be denied: %t", way, verb, what, err, denied)
 		}
