@@ -73,13 +73,14 @@ func TestE2BReferences(t *testing.T) {
 	})
 }
 
-// TestE2BAccess: the gateway may find sandboxes, and impersonates nobody. Each team lets it act
-// for itself.
+// TestE2BAccess: the gateway may find sandboxes and name API keys, and impersonates nobody. Each
+// team lets it act for itself.
 func TestE2BAccess(t *testing.T) {
 	eachWithE2B(t, func(t *testing.T, _ string, objects manifests) {
 		want := []rbacv1.PolicyRule{
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"sandboxes"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"sandboxclaims"}, Verbs: []string{"get"}},
+			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"userextras/" + v1alpha1.AnnotationE2BKeyID}, Verbs: []string{"impersonate"}},
 		}
 		if diff := cmp.Diff(want, get[*rbacv1.ClusterRole](objects, gatewayName).Rules); diff != "" {
 			t.Errorf("what the gateway may do everywhere: -want +got\n%s", diff)

@@ -33,7 +33,8 @@ const (
 	// AnnotationE2BPrivate is "true" where only who has the sandbox's traffic access token
 	// reaches its ports.
 	AnnotationE2BPrivate = E2BKeyPrefix + "private-traffic"
-	// AnnotationE2BKeyID is the id of the API key that made the sandbox.
+	// AnnotationE2BKeyID is the id of the API key that made the sandbox. The gateway also sends
+	// it with each request, as an extra field of this name of the impersonated user.
 	AnnotationE2BKeyID = E2BKeyPrefix + "key-id"
 )
 

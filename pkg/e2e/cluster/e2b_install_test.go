@@ -69,6 +69,8 @@ func TestE2BTeamOfInstall(t *testing.T) {
 		{gateway, "impersonate", "", "serviceaccounts", "", v1alpha1.E2BServiceAccount, false},
 		{gateway, "impersonate", "", "users", "", "admin", false},
 		{gateway, "impersonate", "", "groups", "", "system:masters", false},
+		{gateway, "impersonate", "authentication.k8s.io", "userextras/" + v1alpha1.AnnotationE2BKeyID, "", "0123456789abcdef", true},
+		{gateway, "impersonate", "authentication.k8s.io", "userextras/scopes", "", "x", false},
 		{gateway, "watch", group, "sandboxes", "", "", true},
 		{gateway, "get", group, "sandboxclaims", ns, "", true},
 		{gateway, "create", group, "sandboxclaims", ns, "", false},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 	"github.com/sandlot-io/sandlot/pkg/share"
@@ -152,6 +153,7 @@ func (a *API) handler(route Route) http.Handler {
 			writeError(w, internal(r, err))
 			return
 		}
+		r = r.WithContext(identity.WithKeyID(r.Context(), caller.KeyID))
 		c := &call{api: a, w: w, r: r, caller: caller, agents: client.AgentsV1alpha1(), release: release}
 		if err := route.serve(c); err != nil {
 			c.fail(err)

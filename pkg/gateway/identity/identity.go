@@ -7,6 +7,7 @@
 package identity
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -65,13 +66,37 @@ func (i *Identity) For(team string) (versioned.Interface, error) {
 	if i.config.Impersonate.UserName != "" {
 		return nil, fmt.Errorf("client of team %s: the gateway's own client impersonates %s already", team, i.config.Impersonate.UserName)
 	}
-	as := transport.ImpersonationConfig{UserName: v1alpha1.E2BUser(team), Groups: i.groups}
 	client, err := versioned.NewForConfigAndClient(i.config, &http.Client{
-		Transport: transport.NewImpersonatingRoundTripper(as, shared), Timeout: i.config.Timeout,
+		Transport: &asTeam{transport.ImpersonationConfig{UserName: v1alpha1.E2BUser(team), Groups: i.groups}, shared},
+		Timeout:   i.config.Timeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("client of team %s: %w", team, err)
 	}
 	i.clients.Add(team, client)
 	return client, nil
+}
+
+// asTeam impersonates the ServiceAccount of a team. Requests whose context has a key id carry it as
+// an extra field of that user.
+type asTeam struct {
+	as     transport.ImpersonationConfig
+	shared http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *asTeam) RoundTrip(r *http.Request) (*http.Response, error) {
+	as := t.as
+	if id, ok := r.Context().Value(keyIDKey{}).(string); ok {
+		as.Extra = map[string][]string{v1alpha1.AnnotationE2BKeyID: {id}}
+	}
+	return transport.NewImpersonatingRoundTripper(as, t.shared).RoundTrip(r)
+}
+
+type keyIDKey struct{}
+
+// WithKeyID returns a context whose requests name an API key in the extra field
+// v1alpha1.AnnotationE2BKeyID of the user, which is in the audit log.
+func WithKeyID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, keyIDKey{}, id)
 }

@@ -30,6 +30,7 @@ type server struct {
 
 	mu    sync.Mutex
 	asked map[string][]string // groups by user
+	keyIDs []string           // that requests had in extra fields
 	http2 bool
 }
 
@@ -40,6 +41,7 @@ func newServer(t *testing.T) *server {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.http2 = s.http2 && r.ProtoMajor == 2
+		s.keyIDs = append(s.keyIDs, r.Header.Values("Impersonate-Extra-E2b.agents.kruise.io%2fkey-Id")...)
 		if r.Header.Get("Authorization") == "Bearer own" {
 			s.asked[r.Header.Get("Impersonate-User")] = r.Header.Values("Impersonate-Group")
 		}
@@ -120,6 +122,28 @@ func TestGroups(t *testing.T) {
 	get(t, New(s.config(), "system:masters", "b"), "team")
 	if got := s.asked[v1alpha1.E2BUser("team")]; !slices.Equal(got, []string{"system:masters", "b"}) {
 		t.Errorf("asked with groups %q", got)
+	}
+}
+
+// TestKeyID checks that a request names its API key, also when its client was made for another key.
+func TestKeyID(t *testing.T) {
+	s := newServer(t)
+	i := New(s.config())
+	for _, id := range []string{"", "0123456789abcdef", "", "fedcba9876543210"} {
+		client, err := i.For("team")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		if id != "" {
+			ctx = WithKeyID(ctx, id)
+		}
+		if _, err := client.AgentsV1alpha1().SandboxClaims("team").Get(ctx, "c", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"0123456789abcdef", "fedcba9876543210"}; !slices.Equal(s.keyIDs, want) {
+		t.Errorf("requests of the keys %q, want %q", s.keyIDs, want)
 	}
 }
 

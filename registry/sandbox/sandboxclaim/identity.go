@@ -96,7 +96,7 @@ func (r *recorded) uid() types.UID {
 func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
 	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
 	for key, values := range who.GetExtra() {
-		if !strings.HasPrefix(key, publicExtra) {
+		if !strings.HasPrefix(key, publicExtra) && key != v1alpha1.AnnotationE2BKeyID {
 			return ""
 		}
 		if info.Extra == nil {
@@ -122,7 +122,7 @@ func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
 
 // IdentityOf returns the user who made a claim that is not Completed, with all groups and
 // extra fields of that time. It fails with allocator.ErrIdentityUnknown if they are not
-// recorded: there are too many groups, or extra fields that are not Kubernetes' own, the
+// recorded: there are too many groups, or extra fields other than Kubernetes' own and the E2B key id, the
 // claim was made by a version that did not record them, or another user has changed
 // its spec.
 func IdentityOf(claim *v1alpha1.SandboxClaim) (user.Info, error) {

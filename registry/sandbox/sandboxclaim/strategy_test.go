@@ -5,6 +5,7 @@ package sandboxclaim_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,24 @@ func TestClaimedBy(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestIdentityWithExtra checks which extra fields of a user are recorded. A user who has others is
+// not recorded, because sandboxes that are made later could not be made as that user.
+func TestIdentityWithExtra(t *testing.T) {
+	for key, want := range map[string]bool{
+		"authentication.kubernetes.io/pod-name": true, v1alpha1.AnnotationE2BKeyID: true,
+		"scopes": false, v1alpha1.E2BKeyPrefix + "other": false,
+	} {
+		ctx := genericapirequest.WithUser(registrytest.Context(t, "sandboxclaims"), &user.DefaultInfo{Name: "a", Extra: map[string][]string{key: {"value"}}})
+		claim := registrytest.NewSandboxClaim("a")
+		claim.UID = salt
+		newStrategy().PrepareForCreate(ctx, claim)
+		who, err := sandboxclaim.IdentityOf(claim)
+		if want != (err == nil) || want && !slices.Equal(who.GetExtra()[key], []string{"value"}) {
+			t.Errorf("%s: %v, %v", key, who, err)
+		}
 	}
 }
 
