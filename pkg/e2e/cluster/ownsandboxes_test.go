@@ -39,7 +39,9 @@ func TestOwnSandboxes(t *testing.T) {
 	t.Cleanup(func() {
 		api, ctx := c.kube.AdmissionregistrationV1(), context.Background() // that of the test has ended
 		if err := errors.Join(api.ValidatingAdmissionPolicyBindings().Delete(ctx, "own-sandboxes", metav1.DeleteOptions{}),
-			api.ValidatingAdmissionPolicies().Delete(ctx, "own-sandboxes", metav1.DeleteOptions{})); err != nil {
+			api.ValidatingAdmissionPolicies().Delete(ctx, "own-sandboxes", metav1.DeleteOptions{}),
+			c.kube.RbacV1().ClusterRoleBindings().Delete(ctx, "own-sandboxes", metav1.DeleteOptions{}),
+			c.kube.RbacV1().ClusterRoles().Delete(ctx, "own-sandboxes", metav1.DeleteOptions{})); err != nil {
 			t.Error(err)
 		}
 	})

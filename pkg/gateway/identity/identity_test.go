@@ -28,10 +28,10 @@ type server struct {
 	*httptest.Server
 	connections atomic.Int64
 
-	mu    sync.Mutex
-	asked map[string][]string // groups by user
-	keyIDs []string           // that requests had in extra fields
-	http2 bool
+	mu     sync.Mutex
+	asked  map[string][]string // groups by user
+	keyIDs []string            // that requests had in extra fields
+	http2  bool
 }
 
 func newServer(t *testing.T) *server {
