@@ -10,12 +10,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
@@ -265,7 +267,22 @@ func TestClaimAndWaitWatches(t *testing.T) {
 
 func TestClaimAndWaitTellsWhatEndedShort(t *testing.T) {
 	s, set := stocked(t, 1, withSyncWindow(time.Millisecond))
-	claim, err := client.ClaimAndWait(t.Context(), clientOver(t, s, &wire{}), testutil.Claim(set, "short", 3, both(waits, timeout(time.Second))), client.Options{})
+	var claim *v1alpha1.SandboxClaim
+	var err error
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		claim, err = client.ClaimAndWait(t.Context(), clientOver(t, s, &wire{}), testutil.Claim(set, "short", 3, both(waits, timeout(expect.Patience))), client.Options{})
+	})
+	s.AwaitClaim(t, namespace, "short", func(c *v1alpha1.SandboxClaim) string {
+		if c.Status.ClaimedReplicas != 1 {
+			return "it has not claimed what there is"
+		}
+		return ""
+	})
+	if _, err := claims(s).Patch(t.Context(), "short", types.MergePatchType, []byte(`{"spec":{"claimTimeout":"1s"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waiting.Wait()
 	var short *client.IncompleteError
 	if !errors.As(err, &short) || short.Reason != v1alpha1.ReasonTimeoutReached || !strings.Contains(err.Error(), "default/short ended with 1/3 sandboxes") {
 		t.Fatalf("got %v, want to hear what it ended with", err)
