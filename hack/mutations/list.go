@@ -210,7 +210,7 @@ var mutations = []mutation{
 	{"pod: changes that repeat are written each time", "pkg/controllers/sandbox/pod/act.go",
 		"\tif wait > 0 {", "\tif false {", []string{"./pkg/controllers/sandbox/pod"}, "TestFlipsAreSpaced"},
 	{"pod: what was put off is not written", "pkg/controllers/sandbox/pod/act.go",
-		"sooner(wait, c.lookAgain(key, o, &p, again))", "sooner(0*wait, c.lookAgain(key, o, &p, again))", []string{"./pkg/controllers/sandbox/pod"}, "TestFlipsAreSpaced"},
+		"queue.Sooner(wait, c.lookAgain(key, o, &p, again))", "queue.Sooner(0*wait, c.lookAgain(key, o, &p, again))", []string{"./pkg/controllers/sandbox/pod"}, "TestFlipsAreSpaced"},
 	{"pod: a phase waits for readiness", "pkg/controllers/sandbox/pod/flips.go",
 		"\tsame.Message = before.Message\n", "\tsame.Message, same.Phase = before.Message, before.Phase\n", []string{"./pkg/controllers/sandbox/pod"}, "TestWrittenAtOnce"},
 	{"writepace: pauses do not grow", "pkg/controllers/writepace/pacer.go",

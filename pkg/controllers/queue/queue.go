@@ -36,3 +36,11 @@ func Options[R comparable](workers int) controller.TypedOptions[R] {
 func RequestFor(object client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
 }
+
+// Sooner returns the shorter of two times after which to reconcile again. 0 or less is never.
+func Sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}

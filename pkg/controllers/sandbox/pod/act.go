@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 )
 
@@ -60,7 +61,7 @@ func (c *Controller) act(ctx context.Context, key types.NamespacedName, o *obser
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: sooner(wait, c.lookAgain(key, o, &p, again))}, nil
+	return reconcile.Result{RequeueAfter: queue.Sooner(wait, c.lookAgain(key, o, &p, again))}, nil
 }
 
 // lookAgain is after what time to look again, if what was done asks for again.
@@ -69,15 +70,7 @@ func (c *Controller) lookAgain(key types.NamespacedName, o *observation, p *plan
 		// Waiting for a pod of which there may be no event.
 		again = max(again, c.expectations.left(key), c.creates.left(key))
 	}
-	return sooner(p.again, again)
-}
-
-// sooner returns the shorter of two times; 0 is never.
-func sooner(a, b time.Duration) time.Duration {
-	if a > 0 && (b == 0 || a < b) {
-		return a
-	}
-	return b
+	return queue.Sooner(p.again, again)
 }
 
 // writeStatus writes the status, if it changed, or puts that off and returns for how long. Before

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/report"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/inplace"
@@ -127,9 +128,7 @@ func (o *observation) complete(p *plan) {
 	claims.Observe(&p.status, o.sandbox.Generation)
 	p.finalizer = p.status.Phase == v1alpha1.SandboxPaused || p.status.Phase == v1alpha1.SandboxResuming
 	p.podName = o.podName(&p.status)
-	if left := o.untilExpiry(); left > 0 && (p.again == 0 || left < p.again) {
-		p.again = left
-	}
+	p.again = queue.Sooner(o.untilExpiry(), p.again)
 }
 
 // pause deletes the pod.

@@ -144,9 +144,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	told, err := c.tell(ctx, sandbox)
-	if told.RequeueAfter > 0 && (result.RequeueAfter == 0 || told.RequeueAfter < result.RequeueAfter) {
-		result = told
-	}
+	result.RequeueAfter = queue.Sooner(result.RequeueAfter, told.RequeueAfter)
 	return result, err
 }
 

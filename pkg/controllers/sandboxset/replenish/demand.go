@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/quietperiod"
 )
 
@@ -150,7 +151,7 @@ func (w *waitingClaims) askingFor(
 			}
 			of.taken = slices.DeleteFunc(of.taken, func(t takenSandbox) bool { return !now.Before(t.until) })
 			if len(of.taken) > 0 {
-				again = earlier(again, of.taken[0].until.Sub(now))
+				again = queue.Sooner(again, of.taken[0].until.Sub(now))
 			}
 			if n := claims.Waiting(of.SandboxClaim) - len(of.taken); n > 0 && served(of.SandboxClaim) {
 				all = append(all, claimDemand{of.SandboxClaim, n})
@@ -172,14 +173,6 @@ func askedFor(claim *v1alpha1.SandboxClaim) types.NamespacedName {
 func newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
-}
-
-// earlier is the earlier of two times to reconcile again; 0 is never.
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }
 
 // surge is how far a pool may differ from its replicas because claims wait.

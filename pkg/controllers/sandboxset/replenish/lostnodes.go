@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
 // replaceAfter is for how long a node must take no pods (it is cordoned, not ready or
@@ -85,7 +86,7 @@ func (o *observation) onLostNodes(c *poolCounts) (lostSandboxes, error) {
 	due := func(sandbox *v1alpha1.Sandbox) bool {
 		after, replaced := o.nodes.dueAfter(sandbox, o.now)
 		if after > 0 {
-			l.next = earlier(l.next, after)
+			l.next = queue.Sooner(l.next, after)
 		}
 		return replaced && after == 0
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -67,8 +68,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	after := o.requeueAfter(p, delays, finished, wrote, c.options.QuietPeriod)
-	after = earlier(after, o.blocked(&counts).next)
-	return reconcile.Result{RequeueAfter: earlier(after, tellAfter)}, nil
+	after = queue.Sooner(after, o.blocked(&counts).next)
+	return reconcile.Result{RequeueAfter: queue.Sooner(after, tellAfter)}, nil
 }
 
 // tell writes the status and tells of sandboxes that cannot start. It returns whether the
@@ -87,7 +88,7 @@ func (c *Controller) tell(ctx context.Context, o *observation, counts *poolCount
 		spaced, after = s.trouble.spaced(&o.set.Status, &status, o.now)
 		status = *spaced
 		if event = s.trouble.eventDue(found, o.now); found != nil && found.sandboxes > 0 {
-			after = earlier(after, s.trouble.told.Add(troubleEventInterval).Sub(o.now))
+			after = queue.Sooner(after, s.trouble.told.Add(troubleEventInterval).Sub(o.now))
 		}
 	})
 	if waits {
@@ -121,7 +122,7 @@ func (c *Controller) observe(ctx context.Context, set *v1alpha1.SandboxSet, now 
 	if err != nil {
 		return nil, err
 	}
-	target.retry = earlier(target.retry, again)
+	target.retry = queue.Sooner(target.retry, again)
 	o := &observation{set: set, targetRevision: target, cluster: c.options.Lookup.Cluster, maxPending: c.options.MaxPendingTimeout, now: now}
 	c.states.update(client.ObjectKeyFromObject(set), func(s *setState) {
 		o.creates, o.deletes = s.expectations.snapshot(now)
@@ -176,7 +177,7 @@ func (o *observation) requeueAfter(p plan, d delays, finished, wrote bool, quiet
 		// have run out by then.
 		after = expectationTTL + time.Second
 	}
-	return earlier(earlier(earlier(earlier(after, o.retry), o.surge.surplusAfter), p.slowAfter), p.lostAfter)
+	return queue.Sooner(queue.Sooner(queue.Sooner(queue.Sooner(after, o.retry), o.surge.surplusAfter), p.slowAfter), p.lostAfter)
 }
 
 // finalize works on a set that is being deleted. Mostly there is nothing to do: its

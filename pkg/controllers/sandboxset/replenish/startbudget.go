@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 )
 
 // scaleStrategy.maxUnavailable is a budget of sandboxes that fail to start, as in OpenKruise. It
@@ -58,7 +59,7 @@ func (o *observation) blocked(c *poolCounts) blockedStarts {
 		}
 		since := later(sandbox.CreationTimestamp.Time, v1alpha1.GatesRemovedAt(sandbox))
 		if left := since.Add(clampPendingTimeout(o.maxPending)).Sub(o.now); left > 0 {
-			b.next = earlier(b.next, left)
+			b.next = queue.Sooner(b.next, left)
 		} else {
 			b.timedOut++
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -53,10 +54,10 @@ func (o *observation) slow(c *poolCounts) slowStarts {
 		left := notReadySince(sandbox).Add(progressDeadline).Sub(o.now)
 		switch reason, _, known := whyNotAvailable(sandbox); {
 		case left > 0:
-			s.next = earlier(s.next, left)
+			s.next = queue.Sooner(s.next, left)
 		case v1alpha1.IsGated(sandbox), known && slices.Contains(withoutNode, reason):
 			s.held++
-			s.next = earlier(s.next, heldRecheck)
+			s.next = queue.Sooner(s.next, heldRecheck)
 		default:
 			s.replace = append(s.replace, sandbox)
 		}
