@@ -282,6 +282,18 @@ func (d *desk) stored(change func(*v1alpha1.SandboxClaim)) *v1alpha1.SandboxClai
 	return claim
 }
 
+// newShortDesk returns a desk that has one sandbox of the set a, and a claim that waits for two.
+func newShortDesk(t *testing.T) (*desk, *v1alpha1.SandboxClaim) {
+	t.Helper()
+	set := setOf("a", "py")
+	d := newDesk(t, set)
+	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
+	d.stocks("one", set, pods)
+	claim := d.stored(warm(2))
+	d.Feeds().ClaimChanged(claim)
+	return d, claim
+}
+
 // planned is the plan of a turn.
 func (d *desk) planned(t *turn) *plan.Plan {
 	d.Helper()

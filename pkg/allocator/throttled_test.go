@@ -16,12 +16,7 @@ import (
 // TestThrottledClaim checks that a throttled claim returns the sandboxes it took and is retried
 // after RetryAfter, without backoff, and that ending the claim is not throttled.
 func TestThrottledClaim(t *testing.T) {
-	set := setOf("a", "py")
-	d := newDesk(t, set)
-	d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
-	d.stocks("one", set, pods)
-	claim := d.stored(warm(2))
-	d.Feeds().ClaimChanged(claim)
+	d, claim := newShortDesk(t)
 	var throttleable []bool
 	d.begin = func() Txn {
 		return &slip{commit: func(s *slip) error {

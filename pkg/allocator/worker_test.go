@@ -249,12 +249,7 @@ func TestErrorsOfATurn(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := setOf("a", "py")
-			d := newDesk(t, set)
-			d.shelf.templates["py-"+pods] = templateOfPod("py-" + pods)
-			d.stocks("one", set, pods)
-			claim := d.stored(warm(2))
-			d.Feeds().ClaimChanged(claim)
+			d, claim := newShortDesk(t)
 			made := startingFor(t, claim, "made", d.clock.Now())
 			made.Status = running()
 			d.shelf.held = []*v1alpha1.Sandbox{made}
