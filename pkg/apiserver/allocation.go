@@ -199,8 +199,8 @@ func (a *allocation) addMaintainer(limiter *storespace.Limiter, extra *ExtraConf
 func newMaintainer(etcd *clientv3.Client, limiter *storespace.Limiter, extra *ExtraConfig, isMaintainer func() bool) *storespace.Maintainer {
 	return storespace.NewMaintainer(storespace.MaintainerOptions{
 		Etcd: etcd, Limiter: limiter, Clock: extra.clock(), Embedded: extra.EmbeddedEtcd,
-		Maintained:   extra.MaintainEtcd || extra.EmbeddedEtcd,
-		IsMaintainer: func() bool { return extra.EmbeddedEtcd || isMaintainer() },
+		MaintenanceEnabled: extra.MaintainEtcd || extra.EmbeddedEtcd,
+		IsMaintainer:       func() bool { return extra.EmbeddedEtcd || isMaintainer() },
 	})
 }
 

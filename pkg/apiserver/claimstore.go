@@ -242,15 +242,15 @@ func (t *claimTxn) ChargeUser(name string) { t.user = name }
 func (t *claimTxn) Commit(ctx context.Context) error {
 	write := storespace.Write{Namespace: t.namespace, User: t.user, Bytes: t.Bytes(), Exempt: !t.throttleable}
 	if _, ok := genericapirequest.UserFrom(ctx); ok && t.throttleable {
-		_, write.Exempt = storespace.Requester(ctx, t.store.exempt)
+		_, write.Exempt = storespace.WriterFrom(ctx, t.store.exempt)
 	}
-	taken, err := t.store.limiter.Take(write)
+	reservation, err := t.store.limiter.Reserve(write)
 	if exceeded := (*storespace.ExceededError)(nil); errors.As(err, &exceeded) {
 		return &allocator.ThrottledError{Reason: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
 	}
 	err = t.Txn.Commit(ctx)
 	if etcdtxn.NothingWritten(err) {
-		t.store.limiter.Refund(taken)
+		t.store.limiter.Cancel(reservation)
 	}
 	return err
 }

@@ -236,9 +236,9 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 // the create of a claim bind. It also returns the lookup of referenced templates.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateLookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
-	limiter := storespace.New(c.extraConfig.WriteLimits, c.extraConfig.clock())
-	counted := storespace.Counting(getter, limiter, c.extraConfig.ExemptWriters)
-	stores, err := sandboxrest.NewStores(scheme, counted)
+	limiter := storespace.NewLimiter(c.extraConfig.WriteLimits, c.extraConfig.clock())
+	limited := storespace.WithLimiter(getter, limiter, c.extraConfig.ExemptWriters)
+	stores, err := sandboxrest.NewStores(scheme, limited)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -260,7 +260,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
 		AdmitDelete: admitter.admitDelete, AdmitPodChange: admitter.admitPodChange, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes,
 		AdmitAccess: admitter.admitAccess, Authorizer: c.genericConfig.Authorization.Authorizer}
-	storage, claims, err := provider.NewStorage(scheme, counted)
+	storage, claims, err := provider.NewStorage(scheme, limited)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,7 +32,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	extra := NewConfig().ExtraConfig
 	extra.SyncWindow = syncWindow
 	a, etcd, runtimes, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil,
-		storespace.New(extra.WriteLimits, clock.RealClock{}), &extra)
+		storespace.NewLimiter(extra.WriteLimits, clock.RealClock{}), &extra)
 	if err != nil {
 		return nil, err
 	}

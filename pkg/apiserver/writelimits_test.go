@@ -107,9 +107,9 @@ var (
 	}
 )
 
-// TestWritesBeyondTheLimitAreRejected checks that objects of no kind, in no group and version, can
-// be created or changed in a namespace that has exceeded its limit, until time has passed. Deletes
-// and writes in other namespaces succeed.
+// TestWritesBeyondTheLimitAreRejected checks that a namespace that has exceeded its limit cannot
+// create or change objects of any kind, group and version until its bucket is refilled. Deletes and
+// writes in other namespaces succeed.
 func TestWritesBeyondTheLimitAreRejected(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// compactRevisionKey has the last revision that an API server has compacted. Each server
-	// replaces the version that it knows, so only one of them compacts. kube-apiserver does the
-	// same, and its watch caches read the key.
+	// compactRevisionKey is the key with the last compacted revision. A server compacts only after
+	// it has updated the key from the version that it last read, so two servers do not compact at
+	// the same time. kube-apiserver does the same, and its watch caches read the key.
 	compactRevisionKey = "compact_rev_key"
 
 	// keptHistory is how much history an early compaction keeps, and leastHistory from
@@ -49,14 +49,14 @@ type earlyCompaction struct {
 
 // compactEarly compacts all but the last seconds of history, if anything was written since the last
 // time.
-func (m *Maintainer) compactEarly(ctx context.Context, o *observation, used float64) {
+func (m *Maintainer) compactEarly(ctx context.Context, o *etcdState, used float64) {
 	keep := keptHistory
 	if used >= throttleTo {
 		keep = leastHistory
 	}
 	began := m.Clock.Now()
 	revision := o.revisionBefore(began.Add(-keep))
-	if began.Before(m.early.next) || !m.early.frees(revision) {
+	if began.Before(m.early.next) || !m.early.worthCompacting(revision) {
 		return
 	}
 	err := m.compactTo(ctx, revision)
@@ -68,8 +68,9 @@ func (m *Maintainer) compactEarly(ctx context.Context, o *observation, used floa
 	m.early.next = m.Clock.Now().Add(pause)
 }
 
-// frees reports whether history up to a revision has more than the writes of compactRevisionKey.
-func (c *earlyCompaction) frees(revision int64) bool {
+// worthCompacting reports whether compacting up to a revision removes more than old values of
+// compactRevisionKey.
+func (c *earlyCompaction) worthCompacting(revision int64) bool {
 	writes := revision - c.revision
 	for _, own := range c.own {
 		if own <= revision {
@@ -88,7 +89,7 @@ func (c *earlyCompaction) compacted(revision int64) {
 }
 
 // compactTo compacts up to a revision, unless another server does, and waits until the history is
-// removed from the database. Without that, compactions would queue up in etcd.
+// removed from the database. Without waiting, compactions would queue up in etcd.
 func (m *Maintainer) compactTo(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
@@ -137,8 +138,9 @@ func (m *Maintainer) reserve(ctx context.Context, revision int64) (bool, error) 
 	return false, nil
 }
 
-// compact compacts up to a revision and waits until the history is removed from the database. It
-// succeeds if that is the case already. etcd commits in any case.
+// compact compacts up to a revision and waits until the history is removed from the database. If the
+// revision is compacted already, it succeeds. Even then etcd commits its database, which compactAll
+// needs.
 func (m *Maintainer) compact(ctx context.Context, revision int64) error {
 	_, err := m.Etcd.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if errors.Is(err, rpctypes.ErrCompacted) {

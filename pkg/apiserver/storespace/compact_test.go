@@ -17,7 +17,7 @@ import (
 // pauseDefragmentation prevents defragmentations for an hour.
 func (m *maintained) pauseDefragmentation(t *testing.T) {
 	t.Helper()
-	for _, one := range m.members(t.Context()) {
+	for _, one := range m.memberStatuses(t.Context()) {
 		m.attempts[one.id()] = attempt{next: m.clock.Now().Add(time.Hour)}
 	}
 }

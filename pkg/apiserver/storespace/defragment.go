@@ -34,7 +34,7 @@ const (
 type attempt struct {
 	// next is when the member may be defragmented again.
 	next time.Time
-	// revision is the last revision that clearNoSpace had compacted before; 0 if the
+	// revision is the last revision that recoverNoSpace had compacted before; 0 if the
 	// defragmentation failed.
 	revision int64
 }
@@ -53,21 +53,21 @@ func worthReclaiming(file, inUse int64) bool {
 	return free >= inUse && free >= minReclaimed
 }
 
-// defragment defragments one member for which that is worth it. The leader is last. If it fails,
-// the next member is tried.
-func (m *Maintainer) defragment(ctx context.Context, all members) {
+// defragment defragments the first member that needs it. The leader comes last. If a member fails,
+// defragment tries the next one.
+func (m *Maintainer) defragment(ctx context.Context, all memberList) {
 	now := m.Clock.Now()
 	for _, member := range all {
 		worth := worthDefragmenting(member.DbSize, member.DbSizeInUse, member.quota()) ||
 			m.Embedded && !now.Before(m.nextReclaim) && worthReclaiming(member.DbSize, member.DbSizeInUse)
-		if worth && !now.Before(m.attempts[member.id()].next) && m.defragmentOne(ctx, member) {
+		if worth && !now.Before(m.attempts[member.id()].next) && m.defragmentMember(ctx, member) {
 			return
 		}
 	}
 }
 
-// defragmentOne reports whether a member was defragmented.
-func (m *Maintainer) defragmentOne(ctx context.Context, one *member) bool {
+// defragmentMember defragments a member and records the attempt. It reports whether it succeeded.
+func (m *Maintainer) defragmentMember(ctx context.Context, one *member) bool {
 	within, cancel := context.WithTimeout(ctx, defragmentTimeout)
 	defer cancel()
 	log := klog.FromContext(ctx).WithValues("endpoint", one.endpoint, "bytes", one.DbSize, "bytesInUse", one.DbSizeInUse)
@@ -79,7 +79,7 @@ func (m *Maintainer) defragmentOne(ctx context.Context, one *member) bool {
 		pause, revision = max(pause, failedDefragmentPause), 0
 	}
 	m.attempts[one.id()] = attempt{next: now.Add(pause), revision: revision}
-	if status.Code(err) == codes.Unavailable { // by an embedded etcd, while a snapshot is read
+	if status.Code(err) == codes.Unavailable { // an embedded etcd rejects it while a snapshot is read
 		log.Info("Postponed the defragmentation of a member of etcd", "reason", err)
 		return false
 	}

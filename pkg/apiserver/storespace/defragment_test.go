@@ -24,7 +24,7 @@ func TestDefragmentsNearTheQuota(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
 	m.write(t, 26)
-	now := m.members(t.Context())
+	now := m.memberStatuses(t.Context())
 	if _, err := m.etcd.Compact(t.Context(), now.revision(), clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestDefragmentsNearTheQuota(t *testing.T) {
 		}
 		m.Sync(t.Context())
 		m.clock.Step(shortestDefragmentPause)
-		return m.members(t.Context())[0].DbSize < 8*mebibyte
+		return m.memberStatuses(t.Context())[0].DbSize < 8*mebibyte
 	})
 	if m.full(t) {
 		t.Error("it is full")
@@ -86,8 +86,8 @@ func (m *maintained) sized(id uint64, endpoint string, file, inUse int64) *membe
 	}, endpoint}
 }
 
-// TestDefragmentsNextMember checks that a member that cannot be defragmented does not keep the next
-// one from it, and is tried again after a minute.
+// TestDefragmentsNextMember checks that a member that cannot be defragmented does not prevent the
+// defragmentation of the next one, and is tried again after a minute.
 func TestDefragmentsNextMember(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
@@ -99,7 +99,7 @@ func TestDefragmentsNextMember(t *testing.T) {
 		}
 		return nil
 	}
-	all := members{m.sized(1, "broken", 7000, 100), m.sized(2, m.etcd.Endpoints()[0], 7000, 100)}
+	all := memberList{m.sized(1, "broken", 7000, 100), m.sized(2, m.etcd.Endpoints()[0], 7000, 100)}
 	steps := []struct {
 		after time.Duration
 		want  string
@@ -120,7 +120,7 @@ func TestReclaimsDiskSpace(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
 	tapped := m.tap()
-	all := members{m.sized(1, m.etcd.Endpoints()[0], 600, 100)}
+	all := memberList{m.sized(1, m.etcd.Endpoints()[0], 600, 100)}
 	steps := []struct {
 		after    time.Duration
 		embedded bool
@@ -147,8 +147,8 @@ func TestReclaimsDiskSpace(t *testing.T) {
 }
 
 // TestFailedDefragmentation checks that an etcd that is full rejects writes until its file is
-// smaller, and is defragmented again a minute after that failed. The folder of the file is away, so
-// no other can be written there.
+// smaller, and that a failed defragmentation is retried after a minute. To make it fail, the test
+// renames the folder of the database file.
 func TestFailedDefragmentation(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)

@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	// Between these shares of etcd's quota, limits are reduced step by step and history is
-	// compacted early.
+	// Limits are reduced linearly while between throttleFrom and throttleTo of etcd's quota are
+	// used. From throttleFrom on, history is compacted early.
 	throttleFrom, throttleTo = 0.60, 0.80
-	// fullFrom is the share of etcd's quota from which all writes of users except deletes are
-	// rejected. The rest is left for controllers and compaction.
-	fullFrom = 0.90
-	// growth weighs the database file near the quota: a file at 96% of the quota counts as
-	// 1-2.5*0.04 = 90% used, even if most of it is free.
-	growth = 2.5
+	// rejectFrom is the share of etcd's quota from which all writes of users except first deletes
+	// are rejected. The rest is left for controllers and compaction.
+	rejectFrom = 0.90
+	// nearQuotaWeight makes a file that is close to the quota count as nearly full even if most of
+	// it is free: each percent of the quota that the file can still grow counts as nearQuotaWeight
+	// percent unused. A file at 96% of the quota counts as 1-2.5*0.04 = 90% used.
+	nearQuotaWeight = 2.5
 )
 
-// Limits are the write limits.
+// Limits are the limits for each namespace and for each user.
 type Limits struct {
-	// Namespace and User apply to each namespace and each user.
 	Namespace, User Limit
 }
 
-// DefaultLimits let clients create objects of typical size at full speed for some minutes, and
-// stay below what would fill etcd within the minute for which history is kept.
+// DefaultLimits returns limits that let clients create objects of typical size at full speed for
+// some minutes. One namespace alone cannot fill the default etcd quota within the minute for which
+// history is kept.
 func DefaultLimits() Limits {
 	limit := Limit{Rate: 8 << 20, Burst: 256 << 20}
 	return Limits{Namespace: limit, User: limit}
@@ -42,25 +43,24 @@ func DefaultLimits() Limits {
 type Limiter struct {
 	clock             clock.PassiveClock
 	namespaces, users buckets
-	// written is how many bytes this server has written, and measured the last measurement of
-	// etcd.
-	written  atomic.Int64
-	measured atomic.Pointer[measurement]
+	// written is how many bytes this server has written.
+	written atomic.Int64
+	// measured is the result of the last SetUsage.
+	measured atomic.Pointer[usedBytes]
 }
 
-// measurement is how many bytes of etcd's quota are used. written is the value of
-// Limiter.written before the measurement.
-type measurement struct {
+// usedBytes is what SetUsage has computed from a Usage.
+type usedBytes struct {
 	used           float64
 	quota, written int64
 }
 
-// New returns a Limiter. Until SetUsage is called, it assumes that etcd is empty.
-func New(limits Limits, c clock.PassiveClock) *Limiter {
+// NewLimiter returns a Limiter. Before the first SetUsage it assumes that etcd is empty.
+func NewLimiter(limits Limits, c clock.PassiveClock) *Limiter {
 	registerMetrics()
 	l := &Limiter{clock: c}
 	l.namespaces.limit, l.users.limit = limits.Namespace, limits.User
-	l.measured.Store(&measurement{})
+	l.measured.Store(&usedBytes{})
 	return l
 }
 
@@ -74,36 +74,36 @@ type Write struct {
 	Exempt bool
 }
 
-// Taken is what Take has counted, for Refund.
-type Taken struct {
-	namespace, user charge
+// Reservation is what Reserve has counted for a write. Cancel returns it if the write was not made.
+type Reservation struct {
+	namespace, user bucketReservation
 	bytes           int64
 }
 
-// Take counts a write that is about to be made, or returns an *ExceededError.
-func (l *Limiter) Take(w Write) (Taken, error) {
+// Reserve counts a write that is about to be made, or returns an *ExceededError and counts nothing.
+func (l *Limiter) Reserve(w Write) (Reservation, error) {
 	p := l.pressure()
-	if !w.Exempt && p.used >= fullFrom {
-		return Taken{}, exceeded(&ExceededError{Scope: ScopeEtcd, RetryAfter: 10 * shortestWait, Used: p.used})
+	if !w.Exempt && p.used >= rejectFrom {
+		return Reservation{}, exceeded(&ExceededError{Scope: ScopeEtcd, RetryAfter: 10 * shortestWait, Used: p.used})
 	}
-	now, taken := l.clock.Now(), Taken{bytes: int64(w.Bytes)}
+	now, r := l.clock.Now(), Reservation{bytes: int64(w.Bytes)}
 	var wait time.Duration
-	if taken.namespace, wait = l.namespaces.take(w.Namespace, now, p, taken.bytes, w.Exempt); wait > 0 {
-		return Taken{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.namespaces.limit, p.reason()})
+	if r.namespace, wait = l.namespaces.take(w.Namespace, now, p, r.bytes, w.Exempt); wait > 0 {
+		return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.namespaces.limit, p.throttledAt()})
 	}
-	if taken.user, wait = l.users.take(w.User, now, p, taken.bytes, w.Exempt); wait > 0 {
-		taken.namespace.refund()
-		return Taken{}, exceeded(&ExceededError{ScopeUser, w.User, wait, l.users.limit, p.reason()})
+	if r.user, wait = l.users.take(w.User, now, p, r.bytes, w.Exempt); wait > 0 {
+		r.namespace.cancel()
+		return Reservation{}, exceeded(&ExceededError{ScopeUser, w.User, wait, l.users.limit, p.throttledAt()})
 	}
-	l.written.Add(taken.bytes)
-	return taken, nil
+	l.written.Add(r.bytes)
+	return r, nil
 }
 
-// Refund takes back what Take counted for a write that was not made.
-func (l *Limiter) Refund(taken Taken) {
-	taken.namespace.refund()
-	taken.user.refund()
-	l.written.Add(-taken.bytes)
+// Cancel returns the tokens of a write that was not made.
+func (l *Limiter) Cancel(r Reservation) {
+	r.namespace.cancel()
+	r.user.cancel()
+	l.written.Add(-r.bytes)
 }
 
 // pressure is how full etcd is.
@@ -125,9 +125,8 @@ func (l *Limiter) pressure() pressure {
 	return pressure{quota: m.quota, used: used, throttling: min(1, max(0, (used-throttleFrom)/(throttleTo-throttleFrom)))}
 }
 
-// reason returns the share of the quota that is used if limits are reduced because of it, and 0
-// if they are not.
-func (p pressure) reason() float64 {
+// throttledAt returns the used share of the quota if it throttles writes; otherwise 0.
+func (p pressure) throttledAt() float64 {
 	if p.throttling == 0 {
 		return 0
 	}
@@ -137,16 +136,17 @@ func (p pressure) reason() float64 {
 // Written returns how many bytes were written so far, for SetUsage.
 func (l *Limiter) Written() int64 { return l.written.Load() }
 
-// Usage is a measurement of etcd.
+// Usage is the size of etcd at one time.
 type Usage struct {
 	// File is the size of the database file in bytes, and InUse what is in use of it.
 	File, InUse int64
 	// Quota is the maximum size of the file; 0 or less means unknown or none.
 	Quota int64
-	// Written is the result of Limiter.Written before the measurement.
-	Written int64
-	// Defragmented means that API servers defragment etcd when the file is close to the quota.
-	Defragmented bool
+	// WrittenBefore is the result of Limiter.Written before the measurement.
+	WrittenBefore int64
+	// AutoDefragmented reports whether API servers defragment etcd when the file is close to the
+	// quota.
+	AutoDefragmented bool
 }
 
 // used returns how many bytes count as used. etcd checks its quota against the file size, and free
@@ -154,8 +154,8 @@ type Usage struct {
 // file is close to the quota, but only if a defragmentation will end that.
 func (u Usage) used() float64 {
 	used := float64(u.File+u.InUse) / 2
-	if u.Defragmented {
-		used = max(used, float64(u.Quota)-growth*float64(u.Quota-u.File))
+	if u.AutoDefragmented {
+		used = max(used, float64(u.Quota)-nearQuotaWeight*float64(u.Quota-u.File))
 	}
 	return used
 }
@@ -166,7 +166,7 @@ func (l *Limiter) SetUsage(u Usage) {
 	now := l.clock.Now()
 	l.namespaces.refill(now, p)
 	l.users.refill(now, p)
-	l.measured.Store(&measurement{used: u.used(), quota: u.Quota, written: u.Written})
+	l.measured.Store(&usedBytes{used: u.used(), quota: u.Quota, written: u.WrittenBefore})
 }
 
 // The scopes of an ExceededError.
@@ -178,14 +178,15 @@ const (
 	ScopeEtcd = "etcd"
 )
 
-// ExceededError rejects a write. Nothing was written.
+// ExceededError means that a write was rejected before it was made, because it exceeds a limit or
+// etcd is nearly full.
 type ExceededError struct {
 	// Scope is what was exceeded, and Name the namespace or user.
 	Scope, Name string
 	RetryAfter  time.Duration
 	// Limit is the limit of the namespace or user while etcd has space.
 	Limit Limit
-	// Used is the share of etcd's quota that is used, if that is the reason.
+	// Used is the share of etcd's quota that is used, if it throttles writes; otherwise 0.
 	Used float64
 }
 

@@ -19,7 +19,7 @@ const mebibyte = 1 << 20
 // and twice that for users.
 func newLimiter() (*Limiter, *clocktesting.FakeClock) {
 	c := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	return New(Limits{Namespace: Limit{mebibyte, 8 * mebibyte}, User: Limit{2 * mebibyte, 16 * mebibyte}}, c), c
+	return NewLimiter(Limits{Namespace: Limit{mebibyte, 8 * mebibyte}, User: Limit{2 * mebibyte, 16 * mebibyte}}, c), c
 }
 
 // by is a write of 1 MiB.
@@ -29,16 +29,16 @@ func by(namespace, user string) Write {
 
 // setUsed records that a percentage of a large quota is used.
 func setUsed(l *Limiter, percent int64) {
-	l.SetUsage(Usage{File: percent << 40, InUse: percent << 40, Quota: 100 << 40, Written: l.Written()})
+	l.SetUsage(Usage{File: percent << 40, InUse: percent << 40, Quota: 100 << 40, WrittenBefore: l.Written()})
 }
 
-// takeAll makes the same write until it is rejected, and returns the number of accepted writes and
+// reserveAll makes the same write until it is rejected, and returns the number of accepted writes and
 // the error. It gives up after a thousand.
-func takeAll(t *testing.T, l *Limiter, w Write) (int, *ExceededError) {
+func reserveAll(t *testing.T, l *Limiter, w Write) (int, *ExceededError) {
 	t.Helper()
 	for n := range 1000 {
 		var exceeded *ExceededError
-		if _, err := l.Take(w); errors.As(err, &exceeded) {
+		if _, err := l.Reserve(w); errors.As(err, &exceeded) {
 			return n, exceeded
 		} else if err != nil {
 			t.Fatal(err)
@@ -52,45 +52,45 @@ func takeAll(t *testing.T, l *Limiter, w Write) (int, *ExceededError) {
 func TestNamespaceAndUserLimits(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
-	n, why := takeAll(t, l, by("a", "eve"))
+	n, why := reserveAll(t, l, by("a", "eve"))
 	if n != 8 || why == nil || why.Scope != ScopeNamespace || why.Name != "a" || why.RetryAfter != time.Second {
 		t.Errorf("%d writes in a namespace were accepted, then: %+v", n, why)
 	}
-	if n, why = takeAll(t, l, by("b", "eve")); n != 8 || why.Scope != ScopeNamespace {
+	if n, why = reserveAll(t, l, by("b", "eve")); n != 8 || why.Scope != ScopeNamespace {
 		t.Errorf("%d writes in another namespace were accepted, then: %+v", n, why)
 	}
-	if n, why = takeAll(t, l, by("c", "eve")); n != 0 || why == nil || why.Scope != ScopeUser || why.Name != "eve" {
+	if n, why = reserveAll(t, l, by("c", "eve")); n != 0 || why == nil || why.Scope != ScopeUser || why.Name != "eve" {
 		t.Errorf("%d writes of a user in a third namespace were accepted, then: %+v", n, why)
 	}
-	if n, _ = takeAll(t, l, by("c", "alice")); n != 8 {
+	if n, _ = reserveAll(t, l, by("c", "alice")); n != 8 {
 		t.Errorf("%d writes of another user were accepted: rejected writes counted", n)
 	}
 	clock.Step(3 * time.Second)
-	if n, _ = takeAll(t, l, by("a", "eve")); n != 3 {
+	if n, _ = reserveAll(t, l, by("a", "eve")); n != 3 {
 		t.Errorf("%d writes were accepted after 3 s, want 3", n)
 	}
 }
 
 // TestLargeWrites checks that a write of any size is accepted while tokens are left, that later
-// ones wait for it, and that tokens can be refunded.
+// ones wait for it, and that tokens can be returned.
 func TestLargeWrites(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
 	large := Write{Namespace: "a", User: "eve", Bytes: 12 * mebibyte}
-	taken, err := l.Take(large)
+	taken, err := l.Reserve(large)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var exceeded *ExceededError
-	if _, err = l.Take(by("a", "eve")); !errors.As(err, &exceeded) || exceeded.RetryAfter != 4*time.Second {
+	if _, err = l.Reserve(by("a", "eve")); !errors.As(err, &exceeded) || exceeded.RetryAfter != 4*time.Second {
 		t.Errorf("a write after a large one: %v, %+v", err, exceeded)
 	}
-	l.Refund(taken)
-	if n, _ := takeAll(t, l, by("a", "eve")); n != 8 || l.Written() != 8*mebibyte {
-		t.Errorf("%d writes were accepted after a refund, %d bytes in total", n, l.Written())
+	l.Cancel(taken)
+	if n, _ := reserveAll(t, l, by("a", "eve")); n != 8 || l.Written() != 8*mebibyte {
+		t.Errorf("%d writes were accepted after a cancel, %d bytes in total", n, l.Written())
 	}
 	clock.Step(time.Hour)
-	if n, _ := takeAll(t, l, by("a", "eve")); n != 8 {
+	if n, _ := reserveAll(t, l, by("a", "eve")); n != 8 {
 		t.Errorf("%d writes were accepted after an hour: more than the burst", n)
 	}
 }
@@ -99,10 +99,10 @@ func TestLargeWrites(t *testing.T) {
 func TestExemptWrites(t *testing.T) {
 	t.Parallel()
 	l, _ := newLimiter()
-	if n, why := takeAll(t, l, exempt(by("a", ""))); why != nil {
+	if n, why := reserveAll(t, l, exempt(by("a", ""))); why != nil {
 		t.Errorf("after %d writes: %v", n, why)
 	}
-	if n, _ := takeAll(t, l, by("a", "eve")); n != 2 {
+	if n, _ := reserveAll(t, l, by("a", "eve")); n != 2 {
 		t.Errorf("%d writes of a user were accepted, want 2 of 8", n)
 	}
 }
@@ -118,70 +118,70 @@ func exempt(w Write) Write {
 func TestControllersDoNotThrottleUsers(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
-	if n, why := takeAll(t, l, exempt(by("innocent", "alice"))); why != nil {
+	if n, why := reserveAll(t, l, exempt(by("innocent", "alice"))); why != nil {
 		t.Fatalf("after %d writes: %v", n, why)
 	}
 	for i := range 600 {
 		setUsed(l, 85) // as if compaction freed what is written
-		if _, err := l.Take(Write{Namespace: "innocent", User: "alice", Bytes: lightRate}); err != nil {
-			t.Fatalf("a writer of %d bytes per second after %d s: %v", lightRate, i, err)
+		if _, err := l.Reserve(Write{Namespace: "innocent", User: "alice", Bytes: guaranteedRate}); err != nil {
+			t.Fatalf("a writer of %d bytes per second after %d s: %v", guaranteedRate, i, err)
 		}
 		for range 10 {
-			if _, err := l.Take(exempt(by("innocent", "alice"))); err != nil {
+			if _, err := l.Reserve(exempt(by("innocent", "alice"))); err != nil {
 				t.Fatal(err)
 			}
 		}
 		clock.Step(time.Second)
 	}
-	if _, why := takeAll(t, l, by("innocent", "alice")); why == nil {
+	if _, why := reserveAll(t, l, by("innocent", "alice")); why == nil {
 		t.Error("writes of the user are not limited")
 	}
 }
 
-// TestRefund checks that a refund returns what was counted, not what was written, and nothing if
+// TestCancel checks that Cancel returns what was counted, not what was written, and nothing if
 // the bucket has been full since.
-func TestRefund(t *testing.T) {
+func TestCancel(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
-	if _, err := l.Take(by("a", "")); err != nil {
+	if _, err := l.Reserve(by("a", "")); err != nil {
 		t.Fatal(err)
 	}
 	for range 6 {
-		if _, err := l.Take(exempt(by("a", ""))); err != nil {
+		if _, err := l.Reserve(exempt(by("a", ""))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	more, err := l.Take(exempt(by("a", "")))
+	more, err := l.Reserve(exempt(by("a", "")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Refund(more)
-	if n, _ := takeAll(t, l, by("a", "")); n != 1 || l.Written() != 8*mebibyte {
-		t.Errorf("%d writes were accepted after a refund of a write that was not counted, %d bytes in total; want 1 of 8", n, l.Written())
+	l.Cancel(more)
+	if n, _ := reserveAll(t, l, by("a", "")); n != 1 || l.Written() != 8*mebibyte {
+		t.Errorf("%d writes were accepted after a cancel of a write that was not counted, %d bytes in total; want 1 of 8", n, l.Written())
 	}
-	early, err := l.Take(by("b", ""))
+	early, err := l.Reserve(by("b", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock.Step(time.Hour)
 	l.SetUsage(Usage{}) // removes the bucket
-	if _, err := l.Take(by("b", "")); err != nil {
+	if _, err := l.Reserve(by("b", "")); err != nil {
 		t.Fatal(err)
 	}
-	l.Refund(early)
-	if n, _ := takeAll(t, l, by("b", "")); n != 7 {
-		t.Errorf("%d writes were accepted after a refund of a write in a bucket that was full since, want 7", n)
+	l.Cancel(early)
+	if n, _ := reserveAll(t, l, by("b", "")); n != 7 {
+		t.Errorf("%d writes were accepted after a cancel of a write in a bucket that was full since, want 7", n)
 	}
 }
 
 func TestNoLimits(t *testing.T) {
 	t.Parallel()
-	l := New(Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
-	if n, why := takeAll(t, l, by("a", "eve")); why != nil {
+	l := NewLimiter(Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
+	if n, why := reserveAll(t, l, by("a", "eve")); why != nil {
 		t.Errorf("after %d writes: %v", n, why)
 	}
 	setUsed(l, 95)
-	if _, why := takeAll(t, l, by("a", "eve")); why == nil || why.Scope != ScopeEtcd {
+	if _, why := reserveAll(t, l, by("a", "eve")); why == nil || why.Scope != ScopeEtcd {
 		t.Errorf("in an etcd that is nearly full: %v", why)
 	}
 }
@@ -198,20 +198,20 @@ func TestNearlyFull(t *testing.T) {
 			t.Parallel()
 			l, _ := newLimiter()
 			for range 6 {
-				if _, err := l.Take(by("heavy", "eve")); err != nil {
+				if _, err := l.Reserve(by("heavy", "eve")); err != nil {
 					t.Fatal(err)
 				}
 			}
-			l.SetUsage(Usage{File: (used - 1) * mebibyte, InUse: (used - 1) * mebibyte, Quota: quota, Written: l.Written() - mebibyte})
+			l.SetUsage(Usage{File: (used - 1) * mebibyte, InUse: (used - 1) * mebibyte, Quota: quota, WrittenBefore: l.Written() - mebibyte})
 			light := Write{Namespace: "light", User: "alice", Bytes: 1000}
-			if _, err := l.Take(by("heavy", "eve")); (err == nil) != want.heavy {
+			if _, err := l.Reserve(by("heavy", "eve")); (err == nil) != want.heavy {
 				t.Errorf("a write of a heavy writer: %v", err)
 			}
-			if _, err := l.Take(light); (err == nil) != want.light {
+			if _, err := l.Reserve(light); (err == nil) != want.light {
 				t.Errorf("a write of a light writer: %v", err)
 			}
 			light.Exempt = true
-			if _, err := l.Take(light); err != nil {
+			if _, err := l.Reserve(light); err != nil {
 				t.Errorf("a controller: %v", err)
 			}
 		})
@@ -219,7 +219,7 @@ func TestNearlyFull(t *testing.T) {
 	l, _ := newLimiter()
 	l.SetUsage(Usage{File: 599 * mebibyte, InUse: 599 * mebibyte, Quota: quota})
 	for i := range 150 {
-		_, _ = l.Take(by(fmt.Sprint(i), ""))
+		_, _ = l.Reserve(by(fmt.Sprint(i), ""))
 	}
 	if p := l.pressure(); p.throttling < 0.7 || p.used < 0.74 {
 		t.Errorf("150 MiB later: %+v", p)
@@ -227,32 +227,32 @@ func TestNearlyFull(t *testing.T) {
 }
 
 // TestLightWritersAreNotThrottled checks that light writers are never throttled while etcd is
-// nearly full, and that heavy writers get no more than light ones, but that.
+// nearly full, and that heavy writers get exactly the guaranteed rate.
 func TestLightWritersAreNotThrottled(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
 	for range 6 {
-		if _, err := l.Take(by("heavy", "eve")); err != nil {
+		if _, err := l.Reserve(by("heavy", "eve")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	heavy := 0
 	for range 600 {
 		setUsed(l, 85) // as if compaction freed what is written
-		if _, err := l.Take(Write{Namespace: "light", User: "alice", Bytes: lightRate}); err != nil {
-			t.Fatalf("a writer of %d bytes per second: %v", lightRate, err)
+		if _, err := l.Reserve(Write{Namespace: "light", User: "alice", Bytes: guaranteedRate}); err != nil {
+			t.Fatalf("a writer of %d bytes per second: %v", guaranteedRate, err)
 		}
-		if _, err := l.Take(by("heavy", "eve")); err == nil {
+		if _, err := l.Reserve(by("heavy", "eve")); err == nil {
 			heavy++
 		}
 		clock.Step(time.Second)
 	}
 	// 6 MiB before it, of which 1 MiB are guaranteed.
-	if want := (600*lightRate - 5*mebibyte) / mebibyte; heavy < want || heavy > want+1 {
+	if want := (600*guaranteedRate - 5*mebibyte) / mebibyte; heavy < want || heavy > want+1 {
 		t.Errorf("%d writes of a heavy writer were accepted, want %d", heavy, want)
 	}
 	setUsed(l, 10)
-	if _, err := l.Take(by("heavy", "eve")); err != nil {
+	if _, err := l.Reserve(by("heavy", "eve")); err != nil {
 		t.Errorf("after etcd had space again: %v", err)
 	}
 }
@@ -262,7 +262,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	t.Parallel()
 	l, clock := newLimiter()
 	for i := range maxBuckets + 100 {
-		if _, err := l.Take(Write{Namespace: fmt.Sprint(i), Bytes: 1000}); err != nil {
+		if _, err := l.Reserve(Write{Namespace: fmt.Sprint(i), Bytes: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -281,19 +281,8 @@ func TestBucketsAreBounded(t *testing.T) {
 	}
 }
 
-func BenchmarkTake(b *testing.B) {
-	l := New(DefaultLimits(), clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)))
-	write := Write{Namespace: "a", User: "alice", Bytes: 0}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := l.Take(write); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// TestUsedSpace checks how free space in the file counts, with and without defragmentation, and
-// when a member is defragmented.
+// TestUsedSpace checks how much of a partly free file counts as used, and which files are
+// defragmented.
 func TestUsedSpace(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ file, inUse, want, wantWithout float64 }{
@@ -302,11 +291,11 @@ func TestUsedSpace(t *testing.T) {
 		const quota = 1e6
 		for defragmented, want := range map[bool]float64{true: tc.want, false: tc.wantWithout} {
 			l, _ := newLimiter()
-			l.SetUsage(Usage{File: int64(tc.file * quota), InUse: int64(tc.inUse * quota), Quota: quota, Defragmented: defragmented})
+			l.SetUsage(Usage{File: int64(tc.file * quota), InUse: int64(tc.inUse * quota), Quota: quota, AutoDefragmented: defragmented})
 			if used := l.pressure().used; math.Abs(used-want) > 1e-6 {
 				t.Errorf("a file of %v with %v in use counts as %v, want %v (defragmented: %t)", tc.file, tc.inUse, used, want, defragmented)
 			}
-			if used := l.pressure().used; defragmented && used >= fullFrom && tc.inUse < 0.8 && !worthDefragmenting(int64(tc.file*quota), int64(tc.inUse*quota), quota) {
+			if used := l.pressure().used; defragmented && used >= rejectFrom && tc.inUse < 0.8 && !worthDefragmenting(int64(tc.file*quota), int64(tc.inUse*quota), quota) {
 				t.Errorf("a file of %v with %v in use rejects users and is not defragmented", tc.file, tc.inUse)
 			}
 		}
@@ -325,6 +314,17 @@ func TestUsedSpace(t *testing.T) {
 	}{{256, 10, false}, {266, 10, true}, {2000, 1100, false}, {2000, 1000, true}} {
 		if got := worthReclaiming(tc.file*mebibyte, tc.inUse*mebibyte); got != tc.want {
 			t.Errorf("disk space of a file of %d MiB with %d MiB in use is reclaimed: %t", tc.file, tc.inUse, got)
+		}
+	}
+}
+
+func BenchmarkReserve(b *testing.B) {
+	l := NewLimiter(DefaultLimits(), clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)))
+	write := Write{Namespace: "a", User: "alice", Bytes: 0}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := l.Reserve(write); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

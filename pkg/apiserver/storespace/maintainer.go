@@ -19,10 +19,11 @@ type MaintainerOptions struct {
 	Etcd    *clientv3.Client
 	Limiter *Limiter
 	Clock   clock.WithTicker
-	// Maintained means that API servers compact this etcd early, defragment it and disarm its
-	// alarm. IsMaintainer reports whether this server is the one of all servers that does so.
-	Maintained   bool
-	IsMaintainer func() bool
+	// MaintenanceEnabled lets API servers compact this etcd early, defragment it and disarm its
+	// alarms. Without it, etcd is only measured. IsMaintainer reports whether this server does so
+	// for all servers.
+	MaintenanceEnabled bool
+	IsMaintainer       func() bool
 	// Embedded means that etcd runs in this process. Disk space is reclaimed then, too.
 	Embedded bool
 }
@@ -33,10 +34,10 @@ type Maintainer struct {
 	// history are the revisions of the last minute, the oldest first. Only measure uses it.
 	history []revisionAt
 
-	// The rest is used by maintain only.
+	// The fields below are used by maintain only.
 	early    earlyCompaction
 	recovery recovery
-	// attempts are the last defragmentations, by ID of the member.
+	// attempts are the last defragmentations by member ID.
 	attempts map[uint64]attempt
 	// nextReclaim is when disk space may be reclaimed again.
 	nextReclaim time.Time
@@ -50,7 +51,7 @@ func NewMaintainer(o MaintainerOptions) *Maintainer {
 // Run measures and maintains etcd until ctx is done. Measuring does not wait for maintenance, which
 // can take minutes and gets the newest measurement.
 func (m *Maintainer) Run(ctx context.Context) {
-	newest := make(chan *observation, 1)
+	newest := make(chan *etcdState, 1)
 	var running sync.WaitGroup
 	running.Go(func() { m.measurePeriodically(ctx, newest) })
 	running.Go(func() {
@@ -74,18 +75,18 @@ func (m *Maintainer) Sync(ctx context.Context) {
 }
 
 // maintain compacts, defragments or recovers etcd if necessary.
-func (m *Maintainer) maintain(ctx context.Context, o *observation) {
-	if !m.Maintained || !m.IsMaintainer() {
+func (m *Maintainer) maintain(ctx context.Context, o *etcdState) {
+	if !m.MaintenanceEnabled || !m.IsMaintainer() {
 		return
 	}
 	if o.members.haveErrors() {
-		alarms, err := m.alarms(ctx)
+		alarms, err := m.noSpaceAlarms(ctx)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to list etcd alarms")
 			return
 		}
 		if len(alarms) > 0 {
-			m.clearNoSpace(ctx, alarms, o.members.revision())
+			m.recoverNoSpace(ctx, alarms, o.members.revision())
 			return
 		}
 	}

@@ -42,8 +42,8 @@ func startMaintained(t *testing.T) *maintained {
 func maintain(etcd *clientv3.Client) *maintained {
 	m := &maintained{etcd: etcd, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), isMaintainer: true}
 	m.Maintainer = NewMaintainer(MaintainerOptions{
-		Etcd: m.etcd, Limiter: New(Limits{}, m.clock), Clock: m.clock,
-		Maintained: true, IsMaintainer: func() bool { return m.isMaintainer },
+		Etcd: m.etcd, Limiter: NewLimiter(Limits{}, m.clock), Clock: m.clock,
+		MaintenanceEnabled: true, IsMaintainer: func() bool { return m.isMaintainer },
 	})
 	return m
 }
@@ -59,7 +59,7 @@ func (m *maintained) write(t *testing.T, n int) {
 	t.Helper()
 	for {
 		m.commit(t)
-		if all := m.members(t.Context()); all.file()+all.inUse() >= 2*int64(n)*mebibyte {
+		if all := m.memberStatuses(t.Context()); all.fileSize()+all.inUse() >= 2*int64(n)*mebibyte {
 			return
 		}
 		for range 8 {
@@ -129,7 +129,7 @@ func TestRecoversFromHistory(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
 	m.fill(t, oneKey)
-	for name, enabled := range map[string]*bool{"not the maintainer": &m.isMaintainer, "maintenance disabled": &m.Maintained} {
+	for name, enabled := range map[string]*bool{"not the maintainer": &m.isMaintainer, "maintenance disabled": &m.MaintenanceEnabled} {
 		*enabled = false
 		if m.Sync(t.Context()); !m.full(t) {
 			t.Fatalf("%s: etcd was recovered anyway", name)
@@ -139,7 +139,7 @@ func TestRecoversFromHistory(t *testing.T) {
 	if m.Sync(t.Context()); m.full(t) {
 		t.Error("it is still full")
 	}
-	if used := m.Limiter.pressure().used; used < fullFrom {
+	if used := m.Limiter.pressure().used; used < rejectFrom {
 		t.Errorf("%v of the quota is used according to the measurement before", used)
 	}
 	if m.Sync(t.Context()); m.full(t) {

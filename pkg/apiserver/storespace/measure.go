@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// statusInterval is how often etcd is measured. nearQuotaInterval replaces it from throttleFrom on;
-// what this server has written since the last measurement counts.
-const statusInterval, nearQuotaInterval = 5 * time.Second, time.Second
+// measureInterval is how often etcd is measured below throttleFrom, and nearQuotaInterval from there
+// on. What this server has written since the last measurement counts.
+const measureInterval, nearQuotaInterval = 5 * time.Second, time.Second
 
-// observation is a measurement of etcd, and the revisions of the last minute, the oldest first.
-type observation struct {
-	members members
+// etcdState is the status of the members and the revisions of the last minute, oldest first.
+type etcdState struct {
+	members memberList
 	history []revisionAt
 }
 
@@ -26,7 +26,7 @@ type revisionAt struct {
 
 // revisionBefore returns the newest revision that is known to be at least as old as a time; 0 if
 // there is none.
-func (o *observation) revisionBefore(t time.Time) int64 {
+func (o *etcdState) revisionBefore(t time.Time) int64 {
 	var found int64
 	for _, r := range o.history {
 		if !r.at.After(t) {
@@ -36,14 +36,14 @@ func (o *observation) revisionBefore(t time.Time) int64 {
 	return found
 }
 
-// measurePeriodically measures etcd until ctx is done, and puts the newest observation into a
+// measurePeriodically measures etcd until ctx is done, and puts the newest state into a
 // channel with a capacity of 1, to which only it sends.
-func (m *Maintainer) measurePeriodically(ctx context.Context, newest chan *observation) {
+func (m *Maintainer) measurePeriodically(ctx context.Context, newest chan *etcdState) {
 	ticker := m.Clock.NewTicker(nearQuotaInterval)
 	defer ticker.Stop()
 	var last time.Time
 	for {
-		if m.Limiter.pressure().used >= throttleFrom || m.Clock.Since(last) >= statusInterval {
+		if m.Limiter.pressure().used >= throttleFrom || m.Clock.Since(last) >= measureInterval {
 			last = m.Clock.Now()
 			if o := m.measure(ctx); o != nil {
 				select {
@@ -62,18 +62,18 @@ func (m *Maintainer) measurePeriodically(ctx context.Context, newest chan *obser
 }
 
 // measure measures etcd once. It returns nil if no member responds.
-func (m *Maintainer) measure(ctx context.Context) *observation {
+func (m *Maintainer) measure(ctx context.Context) *etcdState {
 	written := m.Limiter.Written()
-	all := m.members(ctx)
+	all := m.memberStatuses(ctx)
 	if len(all) == 0 {
 		return nil
 	}
-	m.Limiter.SetUsage(Usage{File: all.file(), InUse: all.inUse(), Quota: all.quota(), Written: written, Defragmented: m.Maintained})
+	m.Limiter.SetUsage(Usage{File: all.fileSize(), InUse: all.inUse(), Quota: all.quota(), WrittenBefore: written, AutoDefragmented: m.MaintenanceEnabled})
 	usedRatio.Set(m.Limiter.pressure().used)
 	now := m.Clock.Now()
 	m.history = append(m.history, revisionAt{now, all.revision()})
 	for len(m.history) > 1 && now.Sub(m.history[0].at) > time.Minute {
 		m.history = m.history[1:]
 	}
-	return &observation{members: all, history: slices.Clone(m.history)}
+	return &etcdState{members: all, history: slices.Clone(m.history)}
 }

@@ -28,32 +28,33 @@ func (m *member) id() uint64 { return m.Header.MemberId }
 // (before 3.6), negative if there is none.
 func (m *member) quota() int64 { return m.DbSizeQuota }
 
-// leads reports whether the member is the leader.
-func (m *member) leads() bool { return m.Leader == m.id() }
+// isLeader reports whether the member is the leader.
+func (m *member) isLeader() bool { return m.Leader == m.id() }
 
-// members are the members that respond, the leader last.
-type members []*member
+// memberList are the members that respond, the leader last.
+type memberList []*member
 
-// statusTimeout bounds how long one member is asked.
-const statusTimeout = 5 * time.Second
+// requestTimeout is the timeout of status and alarm requests.
+const requestTimeout = 5 * time.Second
 
-// members returns the status of each member that responds. All members are asked at the same time.
-func (m *Maintainer) members(ctx context.Context) members {
+// memberStatuses returns the status of each member that responds, the leader last. It asks all
+// members concurrently.
+func (m *Maintainer) memberStatuses(ctx context.Context) memberList {
 	endpoints := m.Etcd.Endpoints()
 	responses := make([]*clientv3.StatusResponse, len(endpoints))
-	within, cancel := context.WithTimeout(ctx, statusTimeout)
+	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var asking sync.WaitGroup
+	var wg sync.WaitGroup
 	for i, endpoint := range endpoints {
-		asking.Go(func() {
+		wg.Go(func() {
 			var err error
 			if responses[i], err = m.Etcd.Status(within, endpoint); err != nil {
 				klog.FromContext(ctx).V(2).Info("Failed to get the status of a member of etcd", "endpoint", endpoint, "err", err)
 			}
 		})
 	}
-	asking.Wait()
-	var all members
+	wg.Wait()
+	var all memberList
 	for i, status := range responses {
 		same := func(other *member) bool { return other.id() == status.Header.MemberId }
 		if status != nil && !slices.ContainsFunc(all, same) {
@@ -62,9 +63,9 @@ func (m *Maintainer) members(ctx context.Context) members {
 	}
 	slices.SortStableFunc(all, func(a, b *member) int {
 		switch {
-		case a.leads() == b.leads():
+		case a.isLeader() == b.isLeader():
 			return 0
-		case a.leads():
+		case a.isLeader():
 			return 1
 		}
 		return -1
@@ -72,24 +73,24 @@ func (m *Maintainer) members(ctx context.Context) members {
 	return all
 }
 
-// file, inUse and revision return the largest value of all members, quota the smallest.
-func (m members) file() int64 {
+// fileSize, inUse and revision return the largest value of all members, quota the smallest.
+func (m memberList) fileSize() int64 {
 	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.DbSize, b.DbSize) }).DbSize
 }
 
-func (m members) inUse() int64 {
+func (m memberList) inUse() int64 {
 	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.DbSizeInUse, b.DbSizeInUse) }).DbSizeInUse
 }
 
-func (m members) quota() int64 {
+func (m memberList) quota() int64 {
 	return slices.MinFunc(m, func(a, b *member) int { return cmp.Compare(a.quota(), b.quota()) }).quota()
 }
 
-func (m members) revision() int64 {
+func (m memberList) revision() int64 {
 	return slices.MaxFunc(m, func(a, b *member) int { return cmp.Compare(a.Header.Revision, b.Header.Revision) }).Header.Revision
 }
 
 // haveErrors reports whether a member reports an error, such as an alarm.
-func (m members) haveErrors() bool {
+func (m memberList) haveErrors() bool {
 	return slices.ContainsFunc(m, func(one *member) bool { return len(one.Errors) > 0 })
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// recovery is the state of clearNoSpace.
+// recovery is the state of recoverNoSpace.
 type recovery struct {
 	// compacted is the last revision that was compacted.
 	compacted int64
@@ -21,34 +21,36 @@ type recovery struct {
 	next time.Time
 }
 
-// recoveredSize returns the size of the database below which an etcd with a quota has recovered.
+// recoveredSize returns the largest size of a database file at which an etcd with a quota counts as
+// recovered.
 func recoveredSize(quota int64) int64 { return quota / 8 * 7 }
 
-// clearNoSpace compacts and defragments an etcd that has raised NOSPACE, and disarms the alarms
-// once its files are below recoveredSize. The pause until the next attempt is that between
-// defragmentations. etcd rejects writes until the alarms are disarmed, so the usual compaction,
-// which begins with a write, cannot help.
-func (m *Maintainer) clearNoSpace(ctx context.Context, alarms []*etcdserverpb.AlarmMember, revision int64) {
+// recoverNoSpace compacts and defragments an etcd with NOSPACE alarms, and disarms them when no file
+// is larger than recoveredSize. Between attempts it pauses like between defragmentations. It
+// compacts without compactTo, which begins with a write, because etcd rejects writes while an alarm
+// is armed.
+func (m *Maintainer) recoverNoSpace(ctx context.Context, alarms []*etcdserverpb.AlarmMember, revision int64) {
 	began := m.Clock.Now()
 	if began.Before(m.recovery.next) {
 		return
 	}
 	pause := shortestDefragmentPause
-	if !m.makeSpace(ctx, alarms, revision) {
+	if !m.tryRecover(ctx, alarms, revision) {
 		pause = failedDefragmentPause
 	}
 	now := m.Clock.Now()
 	m.recovery.next = now.Add(max(pause, defragmentPause*now.Sub(began)))
 }
 
-// makeSpace returns false if something failed.
-func (m *Maintainer) makeSpace(ctx context.Context, alarms []*etcdserverpb.AlarmMember, revision int64) bool {
+// tryRecover tries once to recover etcd. It reports whether all its calls succeeded, not whether
+// etcd has recovered.
+func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.AlarmMember, revision int64) bool {
 	log := klog.FromContext(ctx)
 	if err := m.compactAll(ctx, revision); err != nil {
 		log.Error(err, "Failed to compact etcd, which is out of space")
 		return false
 	}
-	all := m.members(ctx)
+	all := m.memberStatuses(ctx)
 	if len(all) == 0 {
 		return false
 	}
@@ -58,15 +60,15 @@ func (m *Maintainer) makeSpace(ctx context.Context, alarms []*etcdserverpb.Alarm
 	}
 	defragmented := true
 	for _, member := range all {
-		// After a defragmentation that freed too little, another one needs a compaction.
-		if !member.hasRoom() && m.attempts[member.id()].revision < m.recovery.compacted {
-			defragmented = m.defragmentOne(ctx, member) && defragmented
+		// Skip a member that was defragmented since the last compaction: it would not get smaller.
+		if !member.isSmall() && m.attempts[member.id()].revision < m.recovery.compacted {
+			defragmented = m.defragmentMember(ctx, member) && defragmented
 		}
 	}
 	if !defragmented {
 		return false // the alarms stay: the next write would raise them again
 	}
-	if all = m.members(ctx); len(all) == 0 || !all.haveRoom() {
+	if all = m.memberStatuses(ctx); len(all) == 0 || !all.areSmall() {
 		return true
 	}
 	for _, alarm := range alarms {
@@ -79,41 +81,41 @@ func (m *Maintainer) makeSpace(ctx context.Context, alarms []*etcdserverpb.Alarm
 	return true
 }
 
-// hasRoom reports whether the file of the member is known to be below recoveredSize.
-func (m *member) hasRoom() bool { return m.quota() > 0 && m.DbSize <= recoveredSize(m.quota()) }
+// isSmall reports whether the quota is known and the file is not larger than recoveredSize.
+func (m *member) isSmall() bool { return m.quota() > 0 && m.DbSize <= recoveredSize(m.quota()) }
 
-// haveRoom reports whether no file is known to be above recoveredSize. A member without a known
+// areSmall reports whether no file is known to be larger than recoveredSize. A member without a known
 // quota raises its alarm again if it has no space.
-func (m members) haveRoom() bool {
+func (m memberList) areSmall() bool {
 	for _, one := range m {
-		if one.quota() > 0 && !one.hasRoom() {
+		if one.quota() > 0 && !one.isSmall() {
 			return false
 		}
 	}
 	return true
 }
 
-// alarms returns the NOSPACE alarms of etcd. After a restore they can be of a member that no longer
-// exists.
-func (m *Maintainer) alarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
-	within, cancel := context.WithTimeout(ctx, statusTimeout)
+// noSpaceAlarms returns the NOSPACE alarms of etcd. After a restore they can be of a member that no
+// longer exists.
+func (m *Maintainer) noSpaceAlarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
+	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := m.Etcd.AlarmList(within)
 	if err != nil {
 		return nil, err
 	}
-	var full []*etcdserverpb.AlarmMember
+	var noSpace []*etcdserverpb.AlarmMember
 	for _, alarm := range list.Alarms {
 		if alarm.Alarm == etcdserverpb.AlarmType_NOSPACE {
-			full = append(full, alarm)
+			noSpace = append(noSpace, alarm)
 		}
 	}
-	return full, nil
+	return noSpace, nil
 }
 
 // disarm disarms an alarm.
 func (m *Maintainer) disarm(ctx context.Context, alarm *etcdserverpb.AlarmMember) error {
-	within, cancel := context.WithTimeout(ctx, statusTimeout)
+	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := m.Etcd.AlarmDisarm(within, (*clientv3.AlarmMember)(alarm))
 	return err

@@ -20,24 +20,24 @@ import (
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
-// Counting wraps getter so that the limiter counts all writes. Writes that exceed a limit fail
-// with 429, except those of exempt users.
+// WithLimiter wraps getter so that the limiter counts all writes and rejects those that exceed a
+// limit with 429, except writes of exempt users.
 //
-// Bytes are counted in TransformToStorage, through which every write passes with the context of
-// its request. A write that then fails with a conflict stays counted.
-func Counting(getter generic.RESTOptionsGetter, limiter *Limiter, exempt sets.Set[string]) generic.RESTOptionsGetter {
-	return countingOptions{getter, limiter, exempt}
+// TransformToStorage counts the bytes, because every write calls it with the context of its
+// request. A write that then fails with a conflict stays counted.
+func WithLimiter(getter generic.RESTOptionsGetter, limiter *Limiter, exempt sets.Set[string]) generic.RESTOptionsGetter {
+	return limitedRESTOptionsGetter{getter, limiter, exempt}
 }
 
-type countingOptions struct {
+type limitedRESTOptionsGetter struct {
 	generic.RESTOptionsGetter
 	limiter *Limiter
 	exempt  sets.Set[string]
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (o countingOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := o.RESTOptionsGetter.GetRESTOptions(resource, example)
+func (g limitedRESTOptionsGetter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if err != nil {
 		return options, err
 	}
@@ -45,33 +45,33 @@ func (o countingOptions) GetRESTOptions(resource schema.GroupResource, example r
 	if config.Transformer == nil {
 		config.Transformer = identity.NewEncryptCheckTransformer() // as the store would
 	}
-	config.Transformer = counting{config.Transformer, o.limiter, o.exempt}
+	config.Transformer = limitedTransformer{config.Transformer, g.limiter, g.exempt}
 	options.StorageConfig = &config
 	return options, nil
 }
 
-// counting counts the bytes that it transforms.
-type counting struct {
+// limitedTransformer counts the bytes that it transforms, and rejects those that exceed a limit.
+type limitedTransformer struct {
 	value.Transformer
 	limiter *Limiter
 	exempt  sets.Set[string]
 }
 
 // TransformToStorage implements value.Transformer.
-func (c counting) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
+func (t limitedTransformer) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
 	write := Write{Namespace: genericapirequest.NamespaceValue(ctx), Bytes: len(data) + len(dataCtx.AuthenticatedData())}
-	write.User, write.Exempt = Requester(ctx, c.exempt)
-	_, err := c.limiter.Take(write)
+	write.User, write.Exempt = WriterFrom(ctx, t.exempt)
+	_, err := t.limiter.Reserve(write)
 	if exceeded := (*ExceededError)(nil); errors.As(err, &exceeded) {
 		return nil, apierrors.NewTooManyRequests(exceeded.Error(), int(math.Ceil(exceeded.RetryAfter.Seconds())))
 	}
-	return c.Transformer.TransformToStorage(ctx, data, dataCtx)
+	return t.Transformer.TransformToStorage(ctx, data, dataCtx)
 }
 
-// Requester returns the user that a write counts for, and whether it is exempt: the write that
-// begins a deletion, the server's own writes, and those of exemptUsers and system controllers. Of
-// these, only the first kind counts for a user.
-func Requester(ctx context.Context, exemptUsers sets.Set[string]) (user string, exempt bool) {
+// WriterFrom returns the user that a write with this context counts for, and whether the write is
+// exempt. The first delete of an object is exempt and counts for its user. The server's own writes
+// and those of exemptUsers and system controllers are exempt and count for no user.
+func WriterFrom(ctx context.Context, exemptUsers sets.Set[string]) (user string, exempt bool) {
 	who, ok := genericapirequest.UserFrom(ctx)
 	if !ok || exemptUsers.Has(who.GetName()) || base.IsSystemController(ctx) {
 		return "", true
