@@ -17,27 +17,27 @@ const (
 	defragmentMethod = "/etcdserverpb.Maintenance/Defragment"
 )
 
-// errSnapshotInProgress rejects a defragmentation while a client reads a snapshot, which keeps the
-// file open. etcd would wait for the end of it and answer no other request.
+// errSnapshotInProgress rejects a defragmentation while a client reads a snapshot. The snapshot keeps
+// the file open, so etcd would block all requests until the client has read it.
 var errSnapshotInProgress = status.Error(codes.Unavailable, "a snapshot is being read")
 
-// holdSnapshots lets a client read a snapshot only while the file is not being defragmented.
-func (s *Server) holdSnapshots(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+// snapshotInterceptor delays snapshots until a running defragmentation has ended.
+func (s *Server) snapshotInterceptor(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	if info.FullMethod == snapshotMethod {
-		s.reading.RLock()
-		defer s.reading.RUnlock()
+		s.snapshotLock.RLock()
+		defer s.snapshotLock.RUnlock()
 	}
 	return handle(srv, stream)
 }
 
-// holdDefragmentations rejects a defragmentation with errSnapshotInProgress while a snapshot is
+// defragmentInterceptor rejects a defragmentation with errSnapshotInProgress while a snapshot is
 // read.
-func (s *Server) holdDefragmentations(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (s *Server) defragmentInterceptor(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if info.FullMethod == defragmentMethod {
-		if !s.reading.TryLock() {
+		if !s.snapshotLock.TryLock() {
 			return nil, errSnapshotInProgress
 		}
-		defer s.reading.Unlock()
+		defer s.snapshotLock.Unlock()
 	}
 	return handle(ctx, request)
 }

@@ -58,9 +58,9 @@ type Server struct {
 	etcd      *embed.Etcd
 	failure   *failure
 
-	// reading is locked for reading while a snapshot is read, and for writing during a
+	// snapshotLock is read-locked while a snapshot is read, and write-locked during a
 	// defragmentation.
-	reading sync.RWMutex
+	snapshotLock sync.RWMutex
 }
 
 // Start runs etcd on the data in dir, which is made if it is missing, and
@@ -160,7 +160,7 @@ func (s *Server) config() *embed.Config {
 	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.WatchProgressNotifyInterval = progressNotify
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{
-		grpc.ChainStreamInterceptor(s.holdSnapshots), grpc.ChainUnaryInterceptor(s.holdDefragmentations),
+		grpc.ChainStreamInterceptor(s.snapshotInterceptor), grpc.ChainUnaryInterceptor(s.defragmentInterceptor),
 	}
 	return cfg
 }
