@@ -41,7 +41,7 @@ type committer struct {
 	queue *queue.Queue
 	sets  claims.Sets
 	lag   *lag
-	// throttles spaces what the write limits reject.
+	// throttles delays claims that the write limits reject.
 	throttles *throttles
 	// commitTimeout bounds one transaction, resolveTimeout finding out what became of
 	// one that was not answered.

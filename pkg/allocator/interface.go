@@ -93,7 +93,7 @@ func (e *TooManyWaitingError) Error() string {
 type ThrottledError struct {
 	// Reason is the message for the client.
 	Reason string
-	// RetryAfter is when to retry.
+	// RetryAfter is how long to wait before the retry.
 	RetryAfter time.Duration
 }
 

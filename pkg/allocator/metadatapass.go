@@ -120,11 +120,11 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		p.end(s.clock.Now())
 		return nil, true, nil
 	}
-	who := payer{namespace: claim.Namespace}
-	if throttled := s.throttles.left(who, claim.UID, s.clock.Now()); throttled > 0 {
+	key := limitKey{namespace: claim.Namespace}
+	if throttled := s.throttles.delay(key, claim.UID, s.clock.Now()); throttled > 0 {
 		return nil, false, &ThrottledError{RetryAfter: throttled}
 	}
-	defer s.throttles.done(who, claim.UID)
+	defer s.throttles.done(key, claim.UID)
 	txn := s.store.Begin()
 	defer txn.Release()
 	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
@@ -141,17 +141,17 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		defer cancel()
 		if err := s.commit(within, txn, p, batch); err != nil {
 			if retryAfter := throttledFor(err); retryAfter > 0 {
-				s.throttles.rejected(who, retryAfter, s.clock.Now())
+				s.throttles.rejected(key, retryAfter, s.clock.Now())
 			}
 			return nil, false, err
 		}
-		s.throttles.accepted(who)
+		s.throttles.accepted(key)
 	}
 	for _, sb := range batch.looked {
 		p.note(sb)
 	}
-	for _, key := range batch.marks.HeldBack() {
-		p.heldBack[key] = struct{}{}
+	for _, mark := range batch.marks.HeldBack() {
+		p.heldBack[mark] = struct{}{}
 	}
 	for _, why := range batch.kept {
 		p.report.Keep(why)

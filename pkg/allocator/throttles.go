@@ -14,114 +14,115 @@ import (
 )
 
 const (
-	// maxThrottles is how many namespaces and users throttles remembers. A claim beyond that is
-	// planned and rejected each time that it is tried.
+	// maxThrottles is how many namespaces and users throttles remembers. Claims of further
+	// namespaces and users are planned and rejected on every try.
 	maxThrottles = 1 << 12
-	// forgetThrottleAfter is how long after its time a throttle is forgotten if no claim has
-	// succeeded since.
-	forgetThrottleAfter = time.Minute
-	// probePause is how soon a claim looks again while another one is trying.
+	// throttleTTL is how long a throttle is kept after it has ended, if no claim has succeeded
+	// since.
+	throttleTTL = time.Minute
+	// probePause is the shortest delay of a claim while another claim with the same limitKey is
+	// being tried.
 	probePause = time.Second
 )
 
-// payer is whom a write counts for in the write limits. User is empty if it counts for the
-// namespace alone.
-type payer struct{ namespace, user string }
+// limitKey is the namespace and user that a write counts for. user is empty if the write counts for
+// the namespace only.
+type limitKey struct{ namespace, user string }
 
-// throttles remembers until when claims of a payer exceed a write limit. Until then they are not
-// planned and encoded, which would be in vain. After that one claim tries first, and the others
-// follow at different times. It is safe for concurrent use, and all of it can be lost.
+// throttles records how long the claims of a limitKey are throttled. Until then they are not
+// planned, because the write would be rejected. Then one claim is tried first, and the others
+// follow at different times. It is safe for concurrent use. Its state is only an optimization and
+// can be lost.
 type throttles struct {
-	// n is the length of byPayer: if nothing is throttled, a claim reads no more than this.
+	// n is the length of byKey: if nothing is throttled, a claim reads no more than this.
 	n    atomic.Int64
 	seed maphash.Seed
 
-	mu      sync.Mutex
-	byPayer map[payer]*throttled
+	mu    sync.Mutex
+	byKey map[limitKey]*throttled
 }
 
-// throttled is what is known of one payer.
+// throttled is the state of one limitKey.
 type throttled struct {
 	until time.Time
 	// spread is the time over which the claims are spread after until.
 	spread time.Duration
-	// trying is the claim that tries after until; empty if none does.
-	trying types.UID
+	// probing is the claim that is being tried after until; empty if there is none.
+	probing types.UID
 }
 
 func newThrottles() *throttles {
-	return &throttles{seed: maphash.MakeSeed(), byPayer: map[payer]*throttled{}}
+	return &throttles{seed: maphash.MakeSeed(), byKey: map[limitKey]*throttled{}}
 }
 
-// left returns for how long a claim must not be tried. If it is 0, the caller calls done when the
-// claim has been tried.
-func (t *throttles) left(who payer, claim types.UID, now time.Time) time.Duration {
+// delay returns how long a claim must wait before it is tried. If it returns 0, the caller must call
+// done after it has tried the claim.
+func (t *throttles) delay(key limitKey, claim types.UID, now time.Time) time.Duration {
 	if t.n.Load() == 0 {
 		return 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.byPayer[who]
+	known := t.byKey[key]
 	switch {
 	case known == nil:
 		return 0
 	case now.Before(known.until):
-		return known.until.Sub(now) + t.share(claim, known.spread)
-	case known.trying == "" || known.trying == claim:
-		known.trying = claim
+		return known.until.Sub(now) + t.jitter(claim, known.spread)
+	case known.probing == "" || known.probing == claim:
+		known.probing = claim
 		return 0
 	}
-	return probePause + t.share(claim, max(known.spread, probePause))
+	return probePause + t.jitter(claim, max(known.spread, probePause))
 }
 
-// share returns the same part of a time each time for a claim, and different parts for different
-// claims.
-func (t *throttles) share(claim types.UID, of time.Duration) time.Duration {
+// jitter returns a duration from 0 to d that depends only on the claim.
+func (t *throttles) jitter(claim types.UID, d time.Duration) time.Duration {
 	const parts = 1 << 10
-	return of * time.Duration(maphash.String(t.seed, string(claim))%parts) / parts
+	return d * time.Duration(maphash.String(t.seed, string(claim))%parts) / parts
 }
 
-// rejected records that a write was rejected, and may be tried again after a time.
-func (t *throttles) rejected(who payer, retryAfter time.Duration, now time.Time) {
+// rejected records that a write was rejected, and how long to wait before the retry.
+func (t *throttles) rejected(key limitKey, retryAfter time.Duration, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.byPayer[who] == nil && len(t.byPayer) >= maxThrottles {
+	if t.byKey[key] == nil && len(t.byKey) >= maxThrottles {
 		return
 	}
-	t.byPayer[who] = &throttled{until: now.Add(retryAfter), spread: retryAfter}
-	t.n.Store(int64(len(t.byPayer)))
+	t.byKey[key] = &throttled{until: now.Add(retryAfter), spread: retryAfter}
+	t.n.Store(int64(len(t.byKey)))
 }
 
-// accepted records that a write that might have been rejected was not.
-func (t *throttles) accepted(who payer) {
+// accepted records that a write was accepted, and ends the throttle.
+func (t *throttles) accepted(key limitKey) {
 	if t.n.Load() == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.byPayer, who)
-	t.n.Store(int64(len(t.byPayer)))
+	delete(t.byKey, key)
+	t.n.Store(int64(len(t.byKey)))
 }
 
-// done records that a claim has been tried, whatever came of it. Another one may try then.
-func (t *throttles) done(who payer, claim types.UID) {
+// done records that a claim has been tried, with any result. Another claim may then be tried.
+func (t *throttles) done(key limitKey, claim types.UID) {
 	if t.n.Load() == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known := t.byPayer[who]; known != nil && known.trying == claim {
-		known.trying = ""
+	if known := t.byKey[key]; known != nil && known.probing == claim {
+		known.probing = ""
 	}
 }
 
-// forget forgets what is long over.
-func (t *throttles) forget(now time.Time) {
+// removeExpired removes throttles that ended throttleTTL ago.
+func (t *throttles) removeExpired(now time.Time) {
 	if t.n.Load() == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.byPayer, func(_ payer, known *throttled) bool { return now.Sub(known.until) >= forgetThrottleAfter })
-	t.n.Store(int64(len(t.byPayer)))
+	maps.DeleteFunc(t.byKey, func(_ limitKey, known *throttled) bool { return now.Sub(known.until) >= throttleTTL })
+	t.n.Store(int64(len(t.byKey)))
 }

@@ -81,12 +81,12 @@ func TestThrottledClaimsDoNotSpin(t *testing.T) {
 	}
 }
 
-// TestThrottledClaimEndsInTime checks that a claim which is put off ends when its time is over.
+// TestThrottledClaimEndsInTime checks that a throttled claim ends at its deadline.
 func TestThrottledClaimEndsInTime(t *testing.T) {
 	d := newDesk(t, setOf("a", "py"))
 	claim := d.stored(func(c *v1alpha1.SandboxClaim) { warm(1)(c) })
 	d.Feeds().ClaimChanged(claim)
-	d.committer.throttles.rejected(payer{namespace: "ns"}, time.Hour, d.clock.Now())
+	d.committer.throttles.rejected(limitKey{namespace: "ns"}, time.Hour, d.clock.Now())
 	var ended bool
 	d.begin = func() Txn {
 		return &slip{commit: func(s *slip) error {
@@ -108,54 +108,54 @@ func TestThrottledClaimEndsInTime(t *testing.T) {
 	}
 }
 
-// TestThrottles checks that one claim of a payer tries at a time, that the others are spread, and
-// that what is remembered is bounded and forgotten.
+// TestThrottles checks that one claim of a limitKey is tried at a time, that the others are spread,
+// and that throttles are bounded and expire.
 func TestThrottles(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	who := payer{"ns", "eve"}
+	key := limitKey{"ns", "eve"}
 	th := newThrottles()
-	if th.left(who, "a", now) != 0 {
+	if th.delay(key, "a", now) != 0 {
 		t.Error("a claim waits although nothing is throttled")
 	}
-	th.rejected(who, 10*time.Second, now)
+	th.rejected(key, 10*time.Second, now)
 	waits := map[time.Duration]bool{}
 	for i := range 100 {
-		left := th.left(who, types.UID(fmt.Sprint(i)), now)
-		if waits[left] = true; left < 10*time.Second || left > 20*time.Second || left != th.left(who, types.UID(fmt.Sprint(i)), now) {
+		left := th.delay(key, types.UID(fmt.Sprint(i)), now)
+		if waits[left] = true; left < 10*time.Second || left > 20*time.Second || left != th.delay(key, types.UID(fmt.Sprint(i)), now) {
 			t.Errorf("a claim waits for %s", left)
 		}
 	}
 	if len(waits) < 50 {
 		t.Errorf("100 claims wait for %d different times", len(waits))
 	}
-	if th.left(payer{"ns", "alice"}, "a", now) != 0 || th.left(payer{"other", "eve"}, "a", now) != 0 {
-		t.Error("another payer is throttled")
+	if th.delay(limitKey{"ns", "alice"}, "a", now) != 0 || th.delay(limitKey{"other", "eve"}, "a", now) != 0 {
+		t.Error("another limitKey is throttled")
 	}
 	now = now.Add(10 * time.Second)
 	for claim, want := range map[types.UID]bool{"a": true, "b": false} {
-		th.done(who, "b")
-		th.left(who, "a", now)
-		if tries := th.left(who, claim, now) == 0; tries != want {
+		th.done(key, "b")
+		th.delay(key, "a", now)
+		if tries := th.delay(key, claim, now) == 0; tries != want {
 			t.Errorf("claim %s tries: %t", claim, tries)
 		}
 	}
-	th.done(who, "b")
-	if th.left(who, "b", now) == 0 {
+	th.done(key, "b")
+	if th.delay(key, "b", now) == 0 {
 		t.Error("another claim ends the try of the first")
 	}
-	if th.done(who, "a"); th.left(who, "b", now) != 0 {
+	if th.done(key, "a"); th.delay(key, "b", now) != 0 {
 		t.Error("no other claim tries after the first")
 	}
-	if th.accepted(who); th.left(who, "c", now) != 0 || th.n.Load() != 0 {
+	if th.accepted(key); th.delay(key, "c", now) != 0 || th.n.Load() != 0 {
 		t.Error("claims wait after one has succeeded")
 	}
 	for i := range 2 * maxThrottles {
-		th.rejected(payer{"ns", fmt.Sprint(i)}, time.Second, now)
+		th.rejected(limitKey{"ns", fmt.Sprint(i)}, time.Second, now)
 	}
-	if n := len(th.byPayer); n != maxThrottles {
+	if n := len(th.byKey); n != maxThrottles {
 		t.Errorf("%d are remembered", n)
 	}
-	if th.forget(now.Add(time.Second + forgetThrottleAfter)); th.n.Load() != 0 || len(th.byPayer) != 0 {
-		t.Errorf("%d are not forgotten", len(th.byPayer))
+	if th.removeExpired(now.Add(time.Second + throttleTTL)); th.n.Load() != 0 || len(th.byKey) != 0 {
+		t.Errorf("%d are not removed", len(th.byKey))
 	}
 }

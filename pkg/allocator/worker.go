@@ -97,7 +97,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-ctx.Done():
 		case now := <-ticker.C():
 			w.committer.queue.Tick()
-			w.committer.throttles.forget(now)
+			w.committer.throttles.removeExpired(now)
 			if now.Sub(told) >= tellFrontEvery {
 				w.committer.queue.WakeFront(claims.Front)
 				told = now
@@ -204,7 +204,7 @@ func (w *worker) next(ctx context.Context) bool {
 		w.committer.queue.Leave(u.waiter)
 		u.work.letGo(w.committer.queue) // others can have it meanwhile
 		turns.Forget(uid)
-		turns.AddAfter(uid, w.putOff(u, throttledFor(err)))
+		turns.AddAfter(uid, w.throttleDelay(u, throttledFor(err)))
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Claiming goes on after an error", "claim", klog.KObj(u.latest()))
 		u.incomplete() // whatever was written, the store knows
@@ -219,8 +219,9 @@ func (w *worker) next(ctx context.Context) bool {
 	return true
 }
 
-// putOff returns for how long a throttled claim is put off: its end is not.
-func (w *worker) putOff(u *unfinished, throttled time.Duration) time.Duration {
+// throttleDelay returns how long a throttled claim waits, at most until its deadline: ending a claim
+// is never throttled.
+func (w *worker) throttleDelay(u *unfinished, throttled time.Duration) time.Duration {
 	claim := u.latest()
 	if claim == nil {
 		return shortest
@@ -228,7 +229,7 @@ func (w *worker) putOff(u *unfinished, throttled time.Duration) time.Duration {
 	return min(throttled, max(shortest, plan.Deadline(claim, u.start()).Sub(w.committer.clock.Now())))
 }
 
-// throttledFor returns when to retry after a ThrottledError; 0 for other errors.
+// throttledFor returns how long to wait before the retry after a ThrottledError; 0 for other errors.
 func throttledFor(err error) time.Duration {
 	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 		return throttled.RetryAfter
@@ -267,12 +268,12 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	if stepped || err != nil {
 		return soon, err
 	}
-	who := payer{seen.claim.Namespace, plan.Claimer(seen.claim)}
-	throttled := w.committer.throttles.left(who, uid, now)
+	key := limitKey{seen.claim.Namespace, plan.Claimer(seen.claim)}
+	throttled := w.committer.throttles.delay(key, uid, now)
 	if throttled > 0 && !w.canAdvance(u, seen, now) {
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
-	defer w.committer.throttles.done(who, uid)
+	defer w.committer.throttles.done(key, uid)
 	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, place: u.waiter, throttled: throttled}
 	t.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
@@ -293,8 +294,8 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 	return w.write(ctx, u, seen, t, p, now)
 }
 
-// canAdvance reports whether a claim may have something to write that the write limits do not
-// reject: its end, that it was edited, or what becomes of sandboxes that it holds.
+// canAdvance reports whether a throttled claim may still have to be written: it has reached its
+// deadline, its spec has changed, or it holds sandboxes that are starting.
 func (w *worker) canAdvance(u *unfinished, seen view, now time.Time) bool {
 	return !now.Before(plan.Deadline(seen.claim, u.start())) || seen.claim.Status.ObservedGeneration != seen.claim.Generation ||
 		slices.ContainsFunc(seen.held, plan.IsStarting)
@@ -325,15 +326,15 @@ func (w *worker) write(ctx context.Context, u *unfinished, seen view, t *turn, p
 		t.letGo()
 		return soon, nil
 	}
-	who := payer{seen.claim.Namespace, p.Claimer}
+	key := limitKey{seen.claim.Namespace, p.Claimer}
 	if retryAfter := throttledFor(err); retryAfter > 0 {
-		w.committer.throttles.rejected(who, retryAfter, now)
+		w.committer.throttles.rejected(key, retryAfter, now)
 	}
 	if err != nil {
 		return 0, err
 	}
 	if p.AddsSandboxes() {
-		w.committer.throttles.accepted(who)
+		w.committer.throttles.accepted(key)
 	}
 	all, _ := p.Sandboxes()
 	u.wrote(seen, written, all)
@@ -363,8 +364,8 @@ func (w *worker) endApart(ctx context.Context, u *unfinished, seen view, tooLarg
 	return soon, nil
 }
 
-// wait puts the claim in line for what it lacks after a plan, unless it is throttled: others can
-// have it meanwhile.
+// wait queues the claim for what it still needs after a plan. A throttled claim leaves the queue, so
+// that other claims are served meanwhile.
 func (w *worker) wait(t *turn, p *plan.Plan) {
 	if t.throttled > 0 {
 		t.stock.queue.Leave(t.waiter)
