@@ -1,10 +1,9 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package writepace spaces the writes of an object that only repeat a change, such as those of the
-// status of a sandbox whose pod is ready and not ready in turn. A process in a sandbox causes such
-// changes as often as it likes, each of them stores the whole object again, and write limits do not
-// hold for controllers.
+// Package writepace delays repeated writes of the same object. For example, a process in a sandbox
+// can toggle the readiness of its pod without end. Each write of the status stores the whole object
+// again, and write limits never reject writes of controllers.
 package writepace
 
 import (
@@ -19,21 +18,21 @@ import (
 )
 
 const (
-	// firstPause is the pause after the first write, and maxPause the longest one, of an object of
-	// ordinary size.
+	// firstPause is the shortest first pause, and maxPause the shortest longest pause.
 	firstPause = time.Second
 	maxPause   = time.Minute
-	// firstRate and lastRate are in bytes per second. The first pause of a large object is as long
-	// as it takes at firstRate to write it, and the longest one as long as it takes at lastRate.
+	// Pauses of large objects are longer: the first is size/firstRate, and the longest is
+	// size/lastRate. Rates are in bytes per second.
 	firstRate = 32 << 10
 	lastRate  = 4 << 10
-	// ordinarySize is the most bytes of an object that Pause does not delay.
-	ordinarySize = 16 << 10
-	// quietTime is how long after a write the next one counts as the first.
-	quietTime = 10 * time.Minute
+	// Objects of up to smallSize bytes are not delayed by MinInterval.
+	smallSize = 16 << 10
+	// After resetAfter without a write, pauses start again with the first. The time counts from the
+	// end of the last pause.
+	resetAfter = 10 * time.Minute
 )
 
-// Pacer spaces the writes of objects. The first write of an object is not delayed. After each write
+// Pacer delays repeated writes of objects. The first write of an object is not delayed. After each write
 // the next one has to wait, first a second and then twice as long each time, up to a minute; longer
 // for large objects. It is safe for concurrent use.
 type Pacer struct {
@@ -56,9 +55,9 @@ func New(c clock.PassiveClock) *Pacer {
 	return &Pacer{clock: c, paces: map[types.NamespacedName]pace{}, swept: c.Now()}
 }
 
-// Left returns for how long the next write of an object must wait. The caller writes the state of
-// then, so that the last state is always written.
-func (p *Pacer) Left(key types.NamespacedName) time.Duration {
+// Delay returns how long the next write of an object must wait. The caller must then write the
+// current state, not the one that was delayed.
+func (p *Pacer) Delay(key types.NamespacedName) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last, ok := p.paces[key]
@@ -68,25 +67,25 @@ func (p *Pacer) Left(key types.NamespacedName) time.Duration {
 	return max(0, last.wrote.Add(last.pause).Sub(p.clock.Now()))
 }
 
-// Wrote records a write of an object.
-func (p *Pacer) Wrote(object client.Object) {
+// RecordWrite records a write of an object.
+func (p *Pacer) RecordWrite(object client.Object) {
 	bytes := size(object)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, key := p.clock.Now(), client.ObjectKeyFromObject(object)
-	if now.Sub(p.swept) >= quietTime {
+	if now.Sub(p.swept) >= resetAfter {
 		maps.DeleteFunc(p.paces, func(_ types.NamespacedName, last pace) bool { return last.isOver(now) })
 		p.swept = now
 	}
-	pause := max(firstPause, at(bytes, firstRate))
+	pause := max(firstPause, writeTime(bytes, firstRate))
 	if last, ok := p.paces[key]; ok && !last.isOver(now) {
-		pause = min(max(pause, 2*last.pause), max(maxPause, at(bytes, lastRate)))
+		pause = min(max(pause, 2*last.pause), max(maxPause, writeTime(bytes, lastRate)))
 	}
 	p.paces[key] = pace{now, pause}
 }
 
-// isOver reports whether the next write counts as the first.
-func (p pace) isOver(now time.Time) bool { return now.Sub(p.wrote) >= p.pause+quietTime }
+// isOver reports whether the next pause is the first again.
+func (p pace) isOver(now time.Time) bool { return now.Sub(p.wrote) >= p.pause+resetAfter }
 
 // Forget forgets an object that is gone.
 func (p *Pacer) Forget(key types.NamespacedName) {
@@ -104,14 +103,13 @@ func size(object client.Object) int {
 	return len(data)
 }
 
-// Pause returns how long to wait between two writes of an object that changes often for good
-// reasons: not at all for one of ordinary size, and for a large one as long as it takes at firstRate
-// to write what it has beyond that.
-func Pause(object client.Object) time.Duration {
-	return at(max(0, size(object)-ordinarySize), firstRate)
+// MinInterval returns the shortest interval between two writes of an object that often has good
+// reasons to change: 0 for a small object, otherwise a second for each 32 KiB above smallSize.
+func MinInterval(object client.Object) time.Duration {
+	return writeTime(max(0, size(object)-smallSize), firstRate)
 }
 
-// at returns how long it takes to write so many bytes at a rate, in bytes per second.
-func at(bytes int, rate int64) time.Duration {
+// writeTime returns how long it takes to write so many bytes at a rate in bytes per second.
+func writeTime(bytes int, rate int64) time.Duration {
 	return time.Duration(bytes) * time.Second / time.Duration(rate)
 }

@@ -36,20 +36,20 @@ func TestPauses(t *testing.T) {
 		p, object := New(clk), sandboxOf(test.bytes)
 		key := client.ObjectKeyFromObject(object)
 		for range 2 {
-			if left := p.Left(key); left != 0 {
+			if left := p.Delay(key); left != 0 {
 				t.Errorf("%s: the first write waits for %s", name, left)
 			}
 			var pauses []time.Duration
 			for range test.want {
-				p.Wrote(object)
-				left := p.Left(key)
+				p.RecordWrite(object)
+				left := p.Delay(key)
 				pauses = append(pauses, left.Round(time.Second)/time.Second)
 				clk.SetTime(clk.Now().Add(left))
 			}
 			if !slices.Equal(pauses, test.want) {
 				t.Errorf("%s: the pauses are %d s, want %d", name, pauses, test.want)
 			}
-			clk.SetTime(clk.Now().Add(quietTime))
+			clk.SetTime(clk.Now().Add(resetAfter))
 		}
 	}
 }
@@ -58,16 +58,16 @@ func TestPauses(t *testing.T) {
 func TestForgets(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
 	p, object := New(clk), sandboxOf(0)
-	p.Wrote(object)
+	p.RecordWrite(object)
 	p.Forget(client.ObjectKeyFromObject(object))
-	if left := p.Left(client.ObjectKeyFromObject(object)); left != 0 {
+	if left := p.Delay(client.ObjectKeyFromObject(object)); left != 0 {
 		t.Errorf("an object that was deleted waits for %s", left)
 	}
-	p.Wrote(object)
-	clk.SetTime(clk.Now().Add(2 * quietTime))
+	p.RecordWrite(object)
+	clk.SetTime(clk.Now().Add(2 * resetAfter))
 	other := sandboxOf(0)
 	other.Name = "other"
-	if p.Wrote(other); len(p.paces) != 1 {
+	if p.RecordWrite(other); len(p.paces) != 1 {
 		t.Errorf("%d objects are remembered", len(p.paces))
 	}
 }

@@ -73,13 +73,13 @@ func (c *Controller) lookAgain(key types.NamespacedName, o *observation, p *plan
 	return queue.Sooner(p.again, again)
 }
 
-// writeStatus writes the status, if it changed, or puts that off and returns for how long. Before
-// a pod is deleted the status is written.
+// writeStatus writes the status if it has changed, or returns how long the write must wait. A status
+// is never delayed if the pod is about to be deleted.
 func (c *Controller) writeStatus(
 	ctx context.Context, key types.NamespacedName, o *observation, version string, p *plan,
 ) (after string, current bool, wait time.Duration, err error) {
 	if p.action != remove {
-		wait = c.flips.left(key, &o.sandbox.Status, &p.status)
+		wait = c.statusPacer.delay(key, &o.sandbox.Status, &p.status)
 	}
 	if wait > 0 {
 		return version, true, wait, nil

@@ -75,7 +75,7 @@ func New(o Options) *Controller {
 		clock:    o.Clock,
 		workers:  o.Workers,
 		recorder: recorder,
-		writer:   &writer{client: o.Client, recorder: recorder, superseded: memory.superseded, flips: memory.flips},
+		writer:   &writer{client: o.Client, recorder: recorder, superseded: memory.superseded, statusPacer: memory.statusPacer},
 		labeler: &labeler{
 			client: o.Client, clock: o.Clock, recorder: recorder,
 			resolver: resolver, bursts: quietperiod.New(o.QuietPeriod),

@@ -22,7 +22,7 @@ type memory struct {
 	creates      *backoff
 	deletes      *backoff // of pods whose deletion was refused
 	resizes      *resizes
-	flips        flips
+	statusPacer  statusPacer
 }
 
 func newMemory(clk clock.PassiveClock) memory {
@@ -32,7 +32,7 @@ func newMemory(clk clock.PassiveClock) memory {
 		creates:      newBackoff(clk),
 		deletes:      newBackoff(clk),
 		resizes:      newResizes(),
-		flips:        newFlips(clk),
+		statusPacer:  newStatusPacer(clk),
 	}
 }
 
@@ -44,7 +44,7 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.creates.forget(key)
 	m.deletes.forget(key)
 	m.resizes.end(key)
-	m.flips.forget(key)
+	m.statusPacer.forget(key)
 }
 
 // awaitedTTL is how long the cache may take to show a write. After that it is believed

@@ -45,10 +45,10 @@ const (
 
 // writer writes sandboxes, and records the events that go with that.
 type writer struct {
-	client     client.Client
-	recorder   *report.Recorder
-	superseded *superseded
-	flips      flips
+	client      client.Client
+	recorder    *report.Recorder
+	superseded  *superseded
+	statusPacer statusPacer
 }
 
 // writeMetadata adds or removes the finalizer, and the annotation with the pod's name. It
@@ -120,7 +120,7 @@ func (w *writer) writeStatus(
 		return "", false, fmt.Errorf("writing the status of Sandbox %s/%s: %w", sandbox.Namespace, sandbox.Name, err)
 	}
 	w.superseded.wrote(key, version, after.ResourceVersion)
-	w.flips.wrote(&before.Status, after)
+	w.statusPacer.recordWrite(&before.Status, after)
 	w.reportPhase(before, after)
 	w.warn(before, after, p.mismatch)
 	w.warnResize(before, after)

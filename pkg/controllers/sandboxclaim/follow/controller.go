@@ -87,9 +87,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.pace.trust(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	left, flip := c.pace.left(req.NamespacedName), isFlip(claim, conditions, len(all))
-	if flip {
-		left = max(left, c.pace.flips.Left(req.NamespacedName))
+	left, repeatable := c.pace.left(req.NamespacedName), isRepeatable(claim, conditions, len(all))
+	if repeatable {
+		left = max(left, c.pace.repeated.Delay(req.NamespacedName))
 	}
 	if left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -99,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{RequeueAfter: watchLag}, err
 		}
 	}
-	return c.write(ctx, claim, len(all), patch, flip)
+	return c.write(ctx, claim, len(all), patch, repeatable)
 }
 
 // ask asks the server whether the cache is right about the sandboxes of a claim, unless
@@ -127,7 +127,7 @@ func (c *Controller) ask(ctx context.Context, claim *v1alpha1.SandboxClaim, boun
 }
 
 // write patches the status of the very version of a claim that was judged.
-func (c *Controller) write(ctx context.Context, claim *v1alpha1.SandboxClaim, sandboxes int, patch []operation, flip bool) (reconcile.Result, error) {
+func (c *Controller) write(ctx context.Context, claim *v1alpha1.SandboxClaim, sandboxes int, patch []operation, repeatable bool) (reconcile.Result, error) {
 	data, err := encode(patch)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("encoding a patch of SandboxClaim %s/%s: %w", claim.Namespace, claim.Name, err))
@@ -143,7 +143,7 @@ func (c *Controller) write(ctx context.Context, claim *v1alpha1.SandboxClaim, sa
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("patching the status of SandboxClaim %s: %w", key, err)
 	}
-	c.pace.written(target, sandboxes, flip)
+	c.pace.written(target, sandboxes, repeatable)
 	// If the claim was deleted meanwhile, its deletion was handled before written recorded it.
 	switch err := c.client.Get(ctx, key, target, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):

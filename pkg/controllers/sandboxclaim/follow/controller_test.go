@@ -411,13 +411,13 @@ func TestDeletedWhileItIsWritten(t *testing.T) {
 	}
 }
 
-// TestFlipsAreSpaced checks that a claim whose sandbox is ready and not ready in turn is written
-// seldom, that the last state is written, and that the end of the sandbox does not wait.
-func TestFlipsAreSpaced(t *testing.T) {
-	const flips, most = 120, 9 // the pauses are 1, 2, 4, 8, 16, 32, 60 s
+// TestRepeatedChangesAreDelayed checks that a claim whose sandbox changes its readiness without end
+// is written rarely, that the last state is written, and that the end of the sandbox does not wait.
+func TestRepeatedChangesAreDelayed(t *testing.T) {
+	const total, most = 120, 9 // the pauses are 1, 2, 4, 8, 16, 32, 60 s
 	f := newFixture(t, 1)
 	claim := f.claim("c", 1)
-	for i := range flips {
+	for i := range total {
 		f.sandbox(claim, 0, says([]metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue}[i%2], v1alpha1.ReasonPodReady, ""))
 		f.reconcile(claim)
 		if i == 0 {
@@ -426,7 +426,7 @@ func TestFlipsAreSpaced(t *testing.T) {
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
 	}
 	if f.writes > most {
-		t.Errorf("%d writes for %d changes, want at most %d", f.writes, flips, most)
+		t.Errorf("%d writes for %d changes, want at most %d", f.writes, total, most)
 	}
 	f.sandbox(claim, 0, says(metav1.ConditionFalse, v1alpha1.ReasonPodReady, "the last"))
 	for range 2 {

@@ -32,9 +32,8 @@ const (
 // doubt, and are not deleted yet.
 type pace struct {
 	clock clock.PassiveClock
-	// flips spaces further what may repeat without end: that sandboxes are ready and not ready in
-	// turn, and their addresses.
-	flips *writepace.Pacer
+	// repeated delays repeatable changes further: readiness and addresses of sandboxes.
+	repeated *writepace.Pacer
 
 	mu     sync.Mutex
 	claims map[types.NamespacedName]*paced
@@ -50,7 +49,7 @@ type paced struct {
 }
 
 func newPace(clk clock.PassiveClock) *pace {
-	return &pace{clock: clk, flips: writepace.New(clk), claims: map[types.NamespacedName]*paced{}}
+	return &pace{clock: clk, repeated: writepace.New(clk), claims: map[types.NamespacedName]*paced{}}
 }
 
 func (p *pace) of(claim types.NamespacedName) *paced {
@@ -73,11 +72,11 @@ func (p *pace) left(claim types.NamespacedName) time.Duration {
 	return max(0, known.next.Sub(p.clock.Now()))
 }
 
-// written notes that a claim which lists so many sandboxes was written, and whether that may
-// repeat without end.
-func (p *pace) written(claim *v1alpha1.SandboxClaim, sandboxes int, flip bool) {
-	if flip {
-		p.flips.Wrote(claim)
+// written records that a claim with so many sandboxes was written, and whether the change was
+// repeatable.
+func (p *pace) written(claim *v1alpha1.SandboxClaim, sandboxes int, repeatable bool) {
+	if repeatable {
+		p.repeated.RecordWrite(claim)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +110,7 @@ func (p *pace) trust(claim types.NamespacedName) {
 
 // forget forgets a claim that is deleted.
 func (p *pace) forget(claim types.NamespacedName) {
-	p.flips.Forget(claim)
+	p.repeated.Forget(claim)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.claims, claim)

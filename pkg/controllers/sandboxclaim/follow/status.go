@@ -89,11 +89,11 @@ func endedShort(claim *v1alpha1.SandboxClaim) (reason, message string, short boo
 	return "", "", false
 }
 
-// isFlip reports whether what becomes of the status of a claim that counts so many sandboxes may
-// repeat without end, because a process in a sandbox causes it: that the claim is ready or not
-// because its sandboxes are, and their addresses. That sandboxes end, are gone or paused, and what
-// follows an edit, is not.
-func isFlip(claim *v1alpha1.SandboxClaim, conditions []metav1.Condition, sandboxes int) bool {
+// isRepeatable reports whether a process in a sandbox can repeat a change of the claim's status
+// without end. These are changes of Ready because of the readiness of sandboxes, and changes of
+// addresses. A sandbox that ends, disappears or is paused, and an edit of the claim, cannot be
+// repeated like that.
+func isRepeatable(claim *v1alpha1.SandboxClaim, conditions []metav1.Condition, sandboxes int) bool {
 	if sandboxes != len(claim.Status.Sandboxes) || len(conditions) != len(claim.Status.Conditions) {
 		return false
 	}
@@ -105,15 +105,16 @@ func isFlip(claim *v1alpha1.SandboxClaim, conditions []metav1.Condition, sandbox
 		if was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
 			continue
 		}
-		if is.Type != v1alpha1.ClaimConditionReady || isRare(was.Reason) || isRare(is.Reason) {
+		if is.Type != v1alpha1.ClaimConditionReady || isLifecycleReason(was.Reason) || isLifecycleReason(is.Reason) {
 			return false
 		}
 	}
 	return true
 }
 
-// isRare reports whether a reason of Ready is about sandboxes that end, are gone or paused.
-func isRare(reason string) bool {
+// isLifecycleReason reports whether a reason of Ready means that a sandbox has ended, disappeared or
+// is paused.
+func isLifecycleReason(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonSandboxMissing, v1alpha1.ReasonPodFailed, v1alpha1.ReasonPodSucceeded,
 		v1alpha1.ReasonSandboxPaused, v1alpha1.ReasonSandboxExpired, agents.ReasonSandboxSuspended:

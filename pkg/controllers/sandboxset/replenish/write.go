@@ -257,7 +257,7 @@ func (w *writer) writeStatus(ctx context.Context, o *observation, status v1alpha
 	case err != nil:
 		return false, fmt.Errorf("writing the status of SandboxSet %s/%s: %w", o.set.Namespace, o.set.Name, err)
 	}
-	due := w.clock.Now().Add(writepace.Pause(set))
+	due := w.clock.Now().Add(writepace.MinInterval(set))
 	w.states.update(client.ObjectKeyFromObject(set), func(s *setState) { s.statusDue = due })
 	w.report.statusWritten(o.set, &status)
 	return true, nil

@@ -25,38 +25,38 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// pair shows a sandbox and its pod, and takes statuses of the sandbox.
-type pair struct {
+// fakeClient returns a sandbox and its pod, and stores statuses of the sandbox.
+type fakeClient struct {
 	client.Client
 	sandbox *v1alpha1.Sandbox
 	pod     *corev1.Pod
 	writes  int
 }
 
-func (p *pair) Get(_ context.Context, key types.NamespacedName, into client.Object, _ ...client.GetOption) error {
+func (c *fakeClient) Get(_ context.Context, key types.NamespacedName, into client.Object, _ ...client.GetOption) error {
 	switch into := into.(type) {
 	case *v1alpha1.Sandbox:
-		*into = *p.sandbox.DeepCopy()
+		*into = *c.sandbox.DeepCopy()
 	case *corev1.Pod:
-		*into = *trim(p.pod)
+		*into = *trim(c.pod)
 	default:
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	return nil
 }
 
-func (p *pair) Status() client.SubResourceWriter { return statusOf{pair: p} }
+func (c *fakeClient) Status() client.SubResourceWriter { return statusOf{client: c} }
 
 type statusOf struct {
 	client.SubResourceWriter
-	pair *pair
+	client *fakeClient
 }
 
 func (s statusOf) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-	s.pair.writes++
-	s.pair.sandbox.Status = *object.(*v1alpha1.Sandbox).Status.DeepCopy()
-	s.pair.sandbox.ResourceVersion = strconv.Itoa(s.pair.writes)
-	object.SetResourceVersion(s.pair.sandbox.ResourceVersion)
+	s.client.writes++
+	s.client.sandbox.Status = *object.(*v1alpha1.Sandbox).Status.DeepCopy()
+	s.client.sandbox.ResourceVersion = strconv.Itoa(s.client.writes)
+	object.SetResourceVersion(s.client.sandbox.ResourceVersion)
 	return nil
 }
 
@@ -104,15 +104,15 @@ var changingPods = map[string]struct {
 	}},
 }
 
-// TestFlipsAreSpaced checks that a pod that changes without end causes few writes of its sandbox,
-// that the first change is written at once, and that the last state is written, also by another
-// process than the one that put it off.
-func TestFlipsAreSpaced(t *testing.T) {
-	const flips, most = 1000, 26 // the pauses are 1, 2, 4, 8, 16, 32 s, and a minute each
+// TestRepeatedChangesAreDelayed checks that a pod that changes without end causes few writes of its
+// sandbox, that the first change is written at once, and that the last state is written, even if the
+// controller restarts meanwhile.
+func TestRepeatedChangesAreDelayed(t *testing.T) {
+	const changes, most = 1000, 26 // the pauses are 1, 2, 4, 8, 16, 32 s, and a minute each
 	for name, kind := range changingPods {
 		t.Run(name, func(t *testing.T) {
 			clk := clocktesting.NewFakePassiveClock(now)
-			p := &pair{sandbox: newSandbox()}
+			p := &fakeClient{sandbox: newSandbox()}
 			revision, err := podtemplate.SandboxRevision(p.sandbox)
 			if err != nil {
 				t.Fatal(err)
@@ -146,13 +146,13 @@ func TestFlipsAreSpaced(t *testing.T) {
 				t.Errorf("%d writes for the first change", p.writes)
 			}
 			var again time.Duration
-			for i := range flips {
+			for i := range changes {
 				clk.SetTime(clk.Now().Add(time.Second))
 				show(i)
 				again = reconciled()
 			}
 			if p.writes > most {
-				t.Errorf("%d writes for %d changes, want at most %d", p.writes, flips, most)
+				t.Errorf("%d writes for %d changes, want at most %d", p.writes, changes, most)
 			}
 			for range 2 {
 				if isShown() != (again == 0) {
@@ -169,14 +169,13 @@ func TestFlipsAreSpaced(t *testing.T) {
 			reconciled()
 			c = New(Options{Client: p, Reader: p, Clock: clk})
 			if reconciled(); !isShown() {
-				t.Error("another process does not write what was put off")
+				t.Error("after a restart the controller does not write the delayed state")
 			}
 		})
 	}
 }
 
-// TestWrittenAtOnce checks that changes which do not repeat are not put off because of those that
-// do.
+// TestWrittenAtOnce checks that changes that cannot be repeated are not delayed.
 func TestWrittenAtOnce(t *testing.T) {
 	before := func(change func(*v1alpha1.SandboxStatus)) v1alpha1.SandboxStatus {
 		s := newSandbox(phase(v1alpha1.SandboxRunning), addressed, held(podIsReady,
@@ -186,8 +185,8 @@ func TestWrittenAtOnce(t *testing.T) {
 		return s.Status
 	}
 	for name, test := range map[string]struct {
-		change func(*v1alpha1.SandboxStatus)
-		spaced bool
+		change  func(*v1alpha1.SandboxStatus)
+		delayed bool
 	}{
 		"ready":             {func(s *v1alpha1.SandboxStatus) { s.Conditions[0].Status = metav1.ConditionFalse }, true},
 		"another message":   {func(s *v1alpha1.SandboxStatus) { s.Conditions[1].Message = "uses 17 MiB" }, true},
@@ -200,12 +199,12 @@ func TestWrittenAtOnce(t *testing.T) {
 		"updated":           {func(s *v1alpha1.SandboxStatus) { s.Conditions[1].Status = metav1.ConditionTrue }, false},
 		"another condition": {func(s *v1alpha1.SandboxStatus) { s.Conditions = append(s.Conditions, cond("Paused", "True", "P", "")) }, false},
 	} {
-		f := newFlips(clocktesting.NewFakePassiveClock(now))
-		f.readiness.Wrote(newSandbox())
-		f.addresses.Wrote(newSandbox())
+		p := newStatusPacer(clocktesting.NewFakePassiveClock(now))
+		p.readiness.RecordWrite(newSandbox())
+		p.addresses.RecordWrite(newSandbox())
 		was, is := before(func(*v1alpha1.SandboxStatus) {}), before(test.change)
-		if left := f.left(box, &was, &is); (left > 0) != test.spaced {
-			t.Errorf("%s: waits for %s", name, left)
+		if delay := p.delay(box, &was, &is); (delay > 0) != test.delayed {
+			t.Errorf("%s: waits for %s", name, delay)
 		}
 	}
 }
