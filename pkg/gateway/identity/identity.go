@@ -67,7 +67,7 @@ func (i *Identity) For(team string) (versioned.Interface, error) {
 		return nil, fmt.Errorf("client of team %s: the gateway's own client impersonates %s already", team, i.config.Impersonate.UserName)
 	}
 	client, err := versioned.NewForConfigAndClient(i.config, &http.Client{
-		Transport: &asTeam{transport.ImpersonationConfig{UserName: v1alpha1.E2BUser(team), Groups: i.groups}, shared},
+		Transport: &teamTransport{transport.ImpersonationConfig{UserName: v1alpha1.E2BUser(team), Groups: i.groups}, shared},
 		Timeout:   i.config.Timeout,
 	})
 	if err != nil {
@@ -77,15 +77,15 @@ func (i *Identity) For(team string) (versioned.Interface, error) {
 	return client, nil
 }
 
-// asTeam impersonates the ServiceAccount of a team. Requests whose context has a key id carry it as
-// an extra field of that user.
-type asTeam struct {
+// teamTransport impersonates the ServiceAccount of a team. If the context of a request has a key ID,
+// it adds the ID as an extra field of the user.
+type teamTransport struct {
 	as     transport.ImpersonationConfig
 	shared http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *asTeam) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *teamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	as := t.as
 	if id, ok := r.Context().Value(keyIDKey{}).(string); ok {
 		as.Extra = map[string][]string{v1alpha1.AnnotationE2BKeyID: {id}}

@@ -78,8 +78,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestDelete checks that a key deletes the keys that come from it, with those that come from
-// these, and no others.
+// TestDelete checks that a key can delete its descendants, with the descendants of these, and no
+// other keys.
 func TestDelete(t *testing.T) {
 	backend := open(t, t.TempDir())
 	k := New(backend)

@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// Delete takes back a key that was made with the caller's key, or with a key that was, and all
-// keys that come from it. It fails with ErrUnknownKey, ErrNotFound (for keys of other teams too)
-// and ErrForbidden. After another error it can be called again.
+// Delete deletes a key that descends from the caller's key, with all descendants of the deleted key. A
+// key descends from the keys in its Makers. Delete returns ErrUnknownKey, ErrNotFound (also for keys
+// of other teams) or ErrForbidden. The caller may retry after other errors.
 func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
 	if _, err := k.current(ctx, caller); err != nil {
 		return err
@@ -21,18 +21,18 @@ func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
 	if !IsID(id) {
 		return ErrNotFound
 	}
-	kept, err := k.backend.List(ctx, caller.Team)
+	stored, err := k.backend.List(ctx, caller.Team)
 	if err != nil {
 		return err
 	}
-	for _, key := range kept {
-		line := append(slices.Clone(key.Makers), key.ID)
-		at := slices.Index(line, id) // the key itself may be gone by an earlier call
+	for _, key := range stored {
+		ancestry := append(slices.Clone(key.Makers), key.ID)
+		at := slices.Index(ancestry, id) // the key itself may be gone by an earlier call
 		if at < 0 {
 			continue
 		}
-		if !slices.Contains(line[:at], caller.KeyID) {
-			return fmt.Errorf("%w: delete key %s, which does not come from it", ErrForbidden, id)
+		if !slices.Contains(ancestry[:at], caller.KeyID) {
+			return fmt.Errorf("%w: delete key %s, which was not made with this key or its descendants", ErrForbidden, id)
 		}
 		_, err := k.Revoke(ctx, caller.Team, id)
 		return err
@@ -40,9 +40,9 @@ func (k *Keys) Delete(ctx context.Context, caller Caller, id string) error {
 	return ErrNotFound
 }
 
-// Revoke takes back a key of a team, and all keys that come from it, and returns them. It is
-// for administrators. It fails with ErrNotFound if there is none of them. On another error
-// it returns those that are gone; it can be called again then.
+// Revoke deletes a key of a team with all its descendants, and returns the deleted keys. It is for
+// administrators. It returns ErrNotFound if there are none. After another error it returns the keys
+// that were deleted, and the caller may retry.
 func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
 	if err := checkTeam(team); err != nil {
 		return nil, err
@@ -51,19 +51,20 @@ func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
 		return nil, ErrNotFound
 	}
 	var gone []Stored
-	// It looks again until there are none: one may have made another in between.
+	// List again until there are none: another request may have created a descendant meanwhile.
 	for {
-		kept, err := k.backend.List(ctx, team)
+		stored, err := k.backend.List(ctx, team)
 		if err != nil {
 			return recordsOf(gone), err
 		}
-		theirs := slices.DeleteFunc(slices.Clone(kept), func(key Stored) bool { return key.ID != id && !slices.Contains(key.Makers, id) })
-		if len(theirs) == 0 {
+		// descendants includes the key itself.
+		descendants := slices.DeleteFunc(slices.Clone(stored), func(key Stored) bool { return key.ID != id && !slices.Contains(key.Makers, id) })
+		if len(descendants) == 0 {
 			break
 		}
 		// Makers before what they have made.
-		slices.SortFunc(theirs, func(a, b Stored) int { return cmp.Compare(len(a.Makers), len(b.Makers)) })
-		for _, key := range theirs {
+		slices.SortFunc(descendants, func(a, b Stored) int { return cmp.Compare(len(a.Makers), len(b.Makers)) })
+		for _, key := range descendants {
 			if err := k.backend.Delete(ctx, key.ID); err != nil && !errors.Is(err, ErrNotFound) {
 				return recordsOf(gone), fmt.Errorf("revoking API key %s: %w", key.ID, err)
 			}
@@ -76,10 +77,10 @@ func (k *Keys) Revoke(ctx context.Context, team, id string) ([]Record, error) {
 	return recordsOf(gone), nil
 }
 
-// recordsOf returns what there is to say about keys, the oldest first.
-func recordsOf(kept []Stored) []Record {
-	records := make([]Record, 0, len(kept))
-	for _, key := range kept {
+// recordsOf returns the Records of keys, the oldest first.
+func recordsOf(stored []Stored) []Record {
+	records := make([]Record, 0, len(stored))
+	for _, key := range stored {
 		records = append(records, key.Record)
 	}
 	slices.SortFunc(records, func(a, b Record) int {

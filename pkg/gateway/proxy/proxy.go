@@ -44,9 +44,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if to.form == byPath {
-		w = road.Isolated(w)
+		w = road.IsolateResponse(w)
 	} else {
-		w = road.WithOwnCookies(w)
+		w = road.HostOnlyCookies(w)
 	}
 	if route.Private && to.port != RuntimePort && isPreflight(r) {
 		out.Header, w = asked(out.Header), &bare{ResponseWriter: w}

@@ -110,7 +110,7 @@ func (r *ProxyREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		}
 		next.URL.RawQuery = req.URL.RawQuery
 		dropCredentials(next.Header)
-		r.road.Forward(road.Isolated(w), next, road.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
+		r.road.Forward(road.IsolateResponse(w), next, road.Target{Namespace: sb.Namespace, Name: sb.Name, UID: sb.UID, Port: port})
 	}), nil
 }
 

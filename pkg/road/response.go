@@ -9,36 +9,37 @@ import (
 	"strings"
 )
 
-// ofHost are headers of a response that a browser applies to everything of the host.
-var ofHost = []string{
+// hostWideHeaders are response headers that a browser applies to the whole host.
+var hostWideHeaders = []string{
 	"Alt-Svc", "Clear-Site-Data", "Nel", "Public-Key-Pins", "Report-To", "Reporting-Endpoints",
 	"Service-Worker-Allowed", "Set-Cookie", "Strict-Transport-Security",
 }
 
-// Isolated returns a writer for the response of a sandbox that shares its host with others, or
-// with an API server. A browser keeps what comes through it apart from the rest of the host.
-func Isolated(w http.ResponseWriter) http.ResponseWriter {
+// IsolateResponse returns a writer for the response of a sandbox that shares its host with other
+// sandboxes or with an API server. It removes hostWideHeaders that the sandbox sets, and adds
+// "Content-Security-Policy: sandbox" and "X-Content-Type-Options: nosniff".
+func IsolateResponse(w http.ResponseWriter) http.ResponseWriter {
 	own := w.Header().Clone() // such as Strict-Transport-Security of the server itself
-	return &responseFilter{ResponseWriter: w, clean: func(header http.Header) {
-		for _, name := range ofHost {
+	return &responseFilter{ResponseWriter: w, filter: func(header http.Header) {
+		for _, name := range hostWideHeaders {
 			if delete(header, name); own[name] != nil {
 				header[name] = slices.Clone(own[name])
 			}
 		}
-	}, final: func(header http.Header) {
+	}, finish: func(header http.Header) {
 		header.Add("Content-Security-Policy", "sandbox")
 		header.Set("X-Content-Type-Options", "nosniff")
 	}}
 }
 
-// WithOwnCookies returns a writer for the response of a sandbox that has a host of its own below
-// a domain that it shares with others. A browser sends the cookies to that host only.
-func WithOwnCookies(w http.ResponseWriter) http.ResponseWriter {
-	return &responseFilter{ResponseWriter: w, clean: func(header http.Header) {
+// HostOnlyCookies returns a writer for the response of a sandbox that has its own host. It removes the
+// Domain attribute of cookies, so a browser sends them to that host only.
+func HostOnlyCookies(w http.ResponseWriter) http.ResponseWriter {
+	return &responseFilter{ResponseWriter: w, filter: func(header http.Header) {
 		for i, cookie := range header["Set-Cookie"] {
 			header["Set-Cookie"][i] = withoutDomain(cookie)
 		}
-	}, final: func(http.Header) {}}
+	}, finish: func(http.Header) {}}
 }
 
 // withoutDomain returns a cookie without its Domain attribute. Browsers ignore the case of names
@@ -55,33 +56,33 @@ func withoutDomain(cookie string) string {
 // responseFilter changes the headers of a response before they are written.
 type responseFilter struct {
 	http.ResponseWriter
-	// clean is for all headers, those of informational responses too, and may be called often.
-	// final is called once, for the final response.
-	clean, final func(http.Header)
-	answered     bool
+	// filter is called with the headers of every response, also informational ones, and must be
+	// idempotent. finish is called once, before the headers of the final response are written.
+	filter, finish func(http.Header)
+	wroteHeader    bool
 }
 
-// Header implements http.ResponseWriter. Responses that switch protocols are written without
-// WriteHeader, so it cleans what was set before, each time.
+// Header implements http.ResponseWriter. It filters on every call, because a response that switches
+// protocols is written without WriteHeader.
 func (w *responseFilter) Header() http.Header {
 	header := w.ResponseWriter.Header()
-	w.clean(header)
+	w.filter(header)
 	return header
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *responseFilter) WriteHeader(code int) {
 	header := w.Header()
-	if code >= http.StatusOK && !w.answered {
-		w.answered = true
-		w.final(header)
+	if code >= http.StatusOK && !w.wroteHeader {
+		w.wroteHeader = true
+		w.finish(header)
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements io.Writer.
 func (w *responseFilter) Write(data []byte) (int, error) {
-	if !w.answered {
+	if !w.wroteHeader {
 		w.WriteHeader(http.StatusOK)
 	}
 	return w.ResponseWriter.Write(data)

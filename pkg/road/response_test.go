@@ -15,9 +15,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/road"
 )
 
-// TestIsolated checks that a sandbox sets no header that a browser applies to the whole host,
+// TestIsolateResponse checks that a sandbox sets no header that a browser applies to the whole host,
 // also not with an informational response, and that the server's own stay.
-func TestIsolated(t *testing.T) {
+func TestIsolateResponse(t *testing.T) {
 	hostile := func(header http.Header) {
 		for _, name := range []string{
 			"Alt-Svc", "Clear-Site-Data", "Nel", "Public-Key-Pins", "Report-To", "Reporting-Endpoints",
@@ -29,7 +29,7 @@ func TestIsolated(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=1")
 		w.Header()["Date"], w.Header()["Content-Type"] = nil, nil
-		w = road.Isolated(w)
+		w = road.IsolateResponse(w)
 		hostile(w.Header())
 		w.Header().Set("Link", "</style.css>")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -66,8 +66,8 @@ func TestIsolated(t *testing.T) {
 	}
 }
 
-// TestWithOwnCookies checks that cookies of a sandbox are for its own host.
-func TestWithOwnCookies(t *testing.T) {
+// TestHostOnlyCookies checks that cookies of a sandbox are for its own host.
+func TestHostOnlyCookies(t *testing.T) {
 	for cookie, want := range map[string]string{
 		"a=b":                               "a=b",
 		"a=b; Domain=example.com":           "a=b",
@@ -77,7 +77,7 @@ func TestWithOwnCookies(t *testing.T) {
 		"a=b; Domains=x":                    "a=b; Domains=x",
 	} {
 		recorder := httptest.NewRecorder()
-		w := road.WithOwnCookies(recorder)
+		w := road.HostOnlyCookies(recorder)
 		w.Header().Add("Set-Cookie", cookie)
 		w.Header().Add("Clear-Site-Data", "*")
 		w.WriteHeader(http.StatusOK)
