@@ -330,7 +330,7 @@ var mutations = []mutation{
 		"max(pause, failedDefragmentPause), 0", "max(pause, failedDefragmentPause), revision", space, "TestFailedDefragmentation"},
 	{"storespace: a file that is not defragmented rejects users", "pkg/apiserver/storespace/limiter.go",
 		"if u.AutoDefragmented {", "if u.Quota > 0 {", space, "TestUsedSpace"},
-	{"base: each delete of an object begins its deletion", "registry/sandbox/base/begindeletion.go",
+	{"base: each delete of an object begins its deletion", "registry/sandbox/base/trackdeletions.go",
 		"err == nil && object.GetDeletionTimestamp() == nil", "err == nil && object != nil", []string{"./pkg/apiserver"}, "TestRepeatedDeletesAreLimited"},
 	{"apiserver: an embedded etcd is not maintained", "pkg/apiserver/allocation.go",
 		"extra.MaintainEtcd || extra.EmbeddedEtcd", "extra.MaintainEtcd", []string{"./pkg/apiserver"}, "TestServerStartsOnFullEtcd"},

@@ -14,7 +14,7 @@ import (
 
 // deletion is the update of one object by a delete request.
 type deletion struct {
-	// begins means that the object had no deletionTimestamp before.
+	// begins reports whether this update sets the deletionTimestamp.
 	begins bool
 }
 
@@ -34,7 +34,7 @@ type deletionStorage struct {
 	storage.Interface
 }
 
-func withDeletions(s storage.Interface) storage.Interface { return deletionStorage{s} }
+func trackDeletions(s storage.Interface) storage.Interface { return deletionStorage{s} }
 
 // GuaranteedUpdate implements storage.Interface.
 func (s deletionStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
