@@ -29,10 +29,10 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storeformat"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/memory"
 	"github.com/sandlot-io/sandlot/pkg/nodes"
@@ -53,7 +53,7 @@ type allocation struct {
 	members   *membership
 	// maintainer measures and maintains etcd; nil leaves that out. maintainsEtcd is whether this
 	// server is the one that compacts and defragments.
-	maintainer    *storespace.Maintainer
+	maintainer    *etcdquota.Maintainer
 	maintainsEtcd atomic.Bool
 	// nodes are those of the cluster; nil where there is none.
 	nodes corev1client.NodeInterface
@@ -72,7 +72,7 @@ type etcdConnection struct {
 // allocation has synced its index, and what sets up the runtimes of its sandboxes.
 func newAllocator(
 	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter,
-	volumes agentruntime.VolumesGetter, limiter *storespace.Limiter, extra *ExtraConfig,
+	volumes agentruntime.VolumesGetter, limiter *etcdquota.Limiter, extra *ExtraConfig,
 ) (*allocator.Allocator, *etcdConnection, *agentruntime.Setup, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
@@ -192,12 +192,12 @@ func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *e
 }
 
 // addMaintainer lets the server measure and maintain etcd.
-func (a *allocation) addMaintainer(limiter *storespace.Limiter, extra *ExtraConfig) {
+func (a *allocation) addMaintainer(limiter *etcdquota.Limiter, extra *ExtraConfig) {
 	a.maintainer = newMaintainer(a.etcd.Client, limiter, extra, a.maintainsEtcd.Load)
 }
 
-func newMaintainer(etcd *clientv3.Client, limiter *storespace.Limiter, extra *ExtraConfig, isMaintainer func() bool) *storespace.Maintainer {
-	return storespace.NewMaintainer(storespace.MaintainerOptions{
+func newMaintainer(etcd *clientv3.Client, limiter *etcdquota.Limiter, extra *ExtraConfig, isMaintainer func() bool) *etcdquota.Maintainer {
+	return etcdquota.NewMaintainer(etcdquota.MaintainerOptions{
 		Etcd: etcd, Limiter: limiter, Clock: extra.clock(), Embedded: extra.EmbeddedEtcd,
 		MaintenanceEnabled: extra.MaintainEtcd || extra.EmbeddedEtcd,
 		IsMaintainer:       func() bool { return extra.EmbeddedEtcd || isMaintainer() },
@@ -206,7 +206,7 @@ func newMaintainer(etcd *clientv3.Client, limiter *storespace.Limiter, extra *Ex
 
 // recoverEmbedded lets an embedded etcd that is full accept writes again if it can, because the rest
 // of the start may have to write, and nothing else reaches that etcd.
-func recoverEmbedded(ctx context.Context, etcd *clientv3.Client, limiter *storespace.Limiter, extra *ExtraConfig) {
+func recoverEmbedded(ctx context.Context, etcd *clientv3.Client, limiter *etcdquota.Limiter, extra *ExtraConfig) {
 	if extra.EmbeddedEtcd {
 		maintainer := newMaintainer(etcd, limiter, extra, nil)
 		maintainer.Sync(ctx)

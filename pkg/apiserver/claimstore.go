@@ -23,7 +23,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 )
 
@@ -41,7 +41,7 @@ type claimStore struct {
 	sandboxResource *etcdtxn.Resource
 
 	// limiter counts all writes. Those of exempt users are never rejected.
-	limiter *storespace.Limiter
+	limiter *etcdquota.Limiter
 	exempt  sets.Set[string]
 }
 
@@ -240,12 +240,12 @@ func (t *claimTxn) ChargeUser(name string) { t.user = name }
 // Commit implements allocator.Txn. Sandboxes count at the size at which they are stored, with their
 // pod templates. In the background there is no request, so the user is the one of ChargeUser.
 func (t *claimTxn) Commit(ctx context.Context) error {
-	write := storespace.Write{Namespace: t.namespace, User: t.user, Bytes: t.Bytes(), Exempt: !t.throttleable}
+	write := etcdquota.Write{Namespace: t.namespace, User: t.user, Bytes: t.Bytes(), Exempt: !t.throttleable}
 	if _, ok := genericapirequest.UserFrom(ctx); ok && t.throttleable {
-		_, write.Exempt = storespace.WriterFrom(ctx, t.store.exempt)
+		_, write.Exempt = etcdquota.WriterFrom(ctx, t.store.exempt)
 	}
 	reservation, err := t.store.limiter.Reserve(write)
-	if exceeded := (*storespace.ExceededError)(nil); errors.As(err, &exceeded) {
+	if exceeded := (*etcdquota.ExceededError)(nil); errors.As(err, &exceeded) {
 		return &allocator.ThrottledError{Reason: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
 	}
 	err = t.Txn.Commit(ctx)

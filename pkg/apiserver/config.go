@@ -24,8 +24,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -86,7 +86,7 @@ type ExtraConfig struct {
 	RuntimeAttempt time.Duration
 
 	// WriteLimits limit the bytes that are written to etcd for each namespace and user.
-	WriteLimits storespace.Limits
+	WriteLimits etcdquota.Limits
 	// ExemptWriters are the names of the users whose writes count but are never rejected by
 	// WriteLimits.
 	ExemptWriters sets.Set[string]
@@ -158,7 +158,7 @@ func NewConfig() *Config {
 	}
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
-		MaxWaitingClaims: DefaultMaxWaitingClaims, WriteLimits: storespace.DefaultLimits(),
+		MaxWaitingClaims: DefaultMaxWaitingClaims, WriteLimits: etcdquota.DefaultLimits(),
 	}}
 }
 
@@ -236,8 +236,8 @@ func (c CompletedConfig) etcdTransport() (storagebackend.TransportConfig, error)
 // the create of a claim bind. It also returns the lookup of referenced templates.
 func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateLookup, error) {
 	getter := c.genericConfig.RESTOptionsGetter
-	limiter := storespace.NewLimiter(c.extraConfig.WriteLimits, c.extraConfig.clock())
-	limited := storespace.WithLimiter(getter, limiter, c.extraConfig.ExemptWriters)
+	limiter := etcdquota.NewLimiter(c.extraConfig.WriteLimits, c.extraConfig.clock())
+	limited := etcdquota.WithLimiter(getter, limiter, c.extraConfig.ExemptWriters)
 	stores, err := sandboxrest.NewStores(scheme, limited)
 	if err != nil {
 		return nil, nil, err

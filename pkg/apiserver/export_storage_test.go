@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -32,7 +32,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	extra := NewConfig().ExtraConfig
 	extra.SyncWindow = syncWindow
 	a, etcd, runtimes, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil,
-		storespace.NewLimiter(extra.WriteLimits, clock.RealClock{}), &extra)
+		etcdquota.NewLimiter(extra.WriteLimits, clock.RealClock{}), &extra)
 	if err != nil {
 		return nil, err
 	}

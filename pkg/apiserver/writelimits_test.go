@@ -20,7 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
@@ -29,7 +29,7 @@ const mebibyte = 1 << 20
 
 // withWriteLimits sets write limits and a clock that stands still, so that etcd is measured only
 // when the server starts.
-func withWriteLimits(limits storespace.Limits, clock *clocktesting.FakeClock, exempt ...string) testutil.Option {
+func withWriteLimits(limits etcdquota.Limits, clock *clocktesting.FakeClock, exempt ...string) testutil.Option {
 	return testutil.WithConfig(func(c *apiserver.Config) {
 		c.ExtraConfig.WriteLimits, c.ExtraConfig.Clock = limits, clock
 		c.ExtraConfig.ExemptWriters = sets.New(exempt...)
@@ -38,7 +38,7 @@ func withWriteLimits(limits storespace.Limits, clock *clocktesting.FakeClock, ex
 
 // withoutEtcdUsage makes a server assume that etcd has space.
 func withoutEtcdUsage() testutil.Option {
-	return withWriteLimits(storespace.Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
+	return withWriteLimits(etcdquota.Limits{}, clocktesting.NewFakeClock(time.Unix(1e9, 0)))
 }
 
 // largeTemplate is a template with a pod template of some 200 KiB.
@@ -114,7 +114,7 @@ func TestWritesBeyondTheLimitAreRejected(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	s := testutil.Start(t, withoutWaiting(),
-		withWriteLimits(storespace.Limits{Namespace: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clock))
+		withWriteLimits(etcdquota.Limits{Namespace: etcdquota.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clock))
 	for resource, spec := range specs {
 		body := fmt.Sprintf(`{"metadata":{"name":"known"},"spec":%s}`, spec)
 		if err := sendOnce(t, s, "POST", "/apis/agents.kruise.io/v1alpha1/namespaces/team/"+resource, "application/json", body); err != nil {
@@ -193,7 +193,7 @@ func TestWritesBeyondTheLimitAreRejected(t *testing.T) {
 func TestRepeatedDeletesAreLimited(t *testing.T) {
 	t.Parallel()
 	s := testutil.Start(t, withoutWaiting(), withWriteLimits(
-		storespace.Limits{Namespace: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clocktesting.NewFakeClock(time.Unix(1e9, 0))))
+		etcdquota.Limits{Namespace: etcdquota.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}, clocktesting.NewFakeClock(time.Unix(1e9, 0))))
 	const namespace = "/apis/agents.kruise.io/v1alpha1/namespaces/team/"
 	for resource, spec := range specs {
 		for _, name := range []string{"known", "other"} {
@@ -229,7 +229,7 @@ func TestRepeatedDeletesAreLimited(t *testing.T) {
 // exempt.
 func TestUserLimit(t *testing.T) {
 	t.Parallel()
-	limits := storespace.Limits{User: storespace.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}
+	limits := etcdquota.Limits{User: etcdquota.Limit{Rate: mebibyte, Burst: 2 * mebibyte}}
 	s := testutil.Start(t, withWriteLimits(limits, clocktesting.NewFakeClock(time.Unix(1e9, 0)), "controller"))
 	create := func(user string, i int) error {
 		return s.Client.AgentsV1alpha1().RESTClient().Post().Namespace(fmt.Sprint("team-", i)).Resource("sandboxtemplates").
@@ -259,7 +259,7 @@ func TestClaimsCountForTheirCreator(t *testing.T) {
 	t.Parallel()
 	const stock = 30
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	limits := storespace.Limits{User: storespace.Limit{Rate: mebibyte, Burst: 3 * mebibyte}}
+	limits := etcdquota.Limits{User: etcdquota.Limit{Rate: mebibyte, Burst: 3 * mebibyte}}
 	s := testutil.Start(t, withoutWaiting(), withWriteLimits(limits, clock))
 	template := largeTemplate("large")
 	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), template, metav1.CreateOptions{})
@@ -310,7 +310,7 @@ func TestChangesOfOthersCountForNoUser(t *testing.T) {
 	t.Parallel()
 	const held = 8
 	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	limits := storespace.Limits{User: storespace.Limit{Rate: 1 << 10, Burst: 3 * mebibyte}}
+	limits := etcdquota.Limits{User: etcdquota.Limit{Rate: 1 << 10, Burst: 3 * mebibyte}}
 	s := testutil.Start(t, withWriteLimits(limits, clock))
 	template, err := s.Client.AgentsV1alpha1().SandboxTemplates("team").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{})
 	if err != nil {

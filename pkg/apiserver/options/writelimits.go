@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/sandlot-io/sandlot/pkg/apiserver/storespace"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 )
 
 // minWriteBurst is twice the largest request body, so that one write does not use up a burst.
@@ -21,11 +21,11 @@ const minWriteBurst = 2 * maxRequestBodyBytes
 
 // WriteLimits are the options of the write limits.
 type WriteLimits struct {
-	storespace.Limits
+	etcdquota.Limits
 }
 
 // NewWriteLimits returns the defaults.
-func NewWriteLimits() WriteLimits { return WriteLimits{storespace.DefaultLimits()} }
+func NewWriteLimits() WriteLimits { return WriteLimits{etcdquota.DefaultLimits()} }
 
 // AddFlags adds the flags to fs.
 func (l *WriteLimits) AddFlags(fs *pflag.FlagSet) {
@@ -43,7 +43,7 @@ func (l *WriteLimits) AddFlags(fs *pflag.FlagSet) {
 // Validate returns all errors of the options.
 func (l *WriteLimits) Validate() []error {
 	var errs []error
-	for name, limit := range map[string]storespace.Limit{"namespace": l.Namespace, "user": l.User} {
+	for name, limit := range map[string]etcdquota.Limit{"namespace": l.Namespace, "user": l.User} {
 		if limit.Rate < 0 {
 			errs = append(errs, fmt.Errorf("--%s-write-bytes-per-second must not be negative", name))
 		}
