@@ -42,6 +42,8 @@ type metadataPass struct {
 	report   plan.MetadataReport
 	heldBack map[string]struct{}
 	spacing  pause
+	// throttledUntil is until when the write limits reject the next step.
+	throttledUntil time.Time
 }
 
 func newMetadataPass() *metadataPass {
@@ -60,6 +62,14 @@ func (p *metadataPass) begin(claim *v1alpha1.SandboxClaim, now time.Time) {
 		}
 		p.generation, p.checked, p.report, p.heldBack = claim.Generation, map[string]struct{}{}, plan.MetadataReport{}, map[string]struct{}{}
 	}
+}
+
+// next returns when the pass may write again.
+func (p *metadataPass) next() time.Time {
+	if p.throttledUntil.After(p.spacing.until) {
+		return p.throttledUntil
+	}
+	return p.spacing.until
 }
 
 // isQuiet reports whether the pauses so far need not be remembered.
@@ -120,11 +130,6 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		p.end(s.clock.Now())
 		return nil, true, nil
 	}
-	key := limitKey{namespace: claim.Namespace}
-	if throttled := s.throttles.delay(key, claim.UID, s.clock.Now()); throttled > 0 {
-		return nil, false, &ThrottledError{RetryAfter: throttled}
-	}
-	defer s.throttles.done(key, claim.UID)
 	txn := s.store.Begin()
 	defer txn.Release()
 	if err := txn.ExpectClaim(claim, int64(version(claim))); err != nil {
@@ -135,6 +140,11 @@ func (s *passer) step(ctx context.Context, p *metadataPass, claim *v1alpha1.Sand
 		return nil, false, err
 	}
 	if len(batch.next) > 0 {
+		key := limitKey{namespace: claim.Namespace}
+		if throttled := s.throttles.delay(key, claim.UID, s.clock.Now()); throttled > 0 {
+			return nil, false, &ThrottledError{RetryAfter: throttled}
+		}
+		defer s.throttles.done(key, claim.UID)
 		// It counts for no user: any user with the right to change the claim may have caused it.
 		txn.AllowThrottling()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.commitTimeout)

@@ -31,11 +31,15 @@ func (w *worker) bringMetadata(ctx context.Context, u *unfinished, seen view, no
 		return plan.MetadataChange{Report: &pass.report}, false, nil
 	}
 	pass.begin(claim, now)
-	if !pass.spacing.over(now) || !now.Before(plan.Deadline(claim, u.start())) {
+	if now.Before(pass.next()) || !now.Before(plan.Deadline(claim, u.start())) {
 		return plan.MetadataChange{Behind: true}, false, nil // its end does not wait for this
 	}
 	wrote, done, err := w.passer.step(ctx, pass, claim, seen.held)
+	throttled := throttledFor(err)
 	switch {
+	case throttled > 0: // the rest of the turn may have writes that are not rejected
+		pass.throttledUntil = now.Add(throttled)
+		return plan.MetadataChange{Behind: true}, false, nil
 	case err != nil:
 		return change, false, err
 	case done:

@@ -45,3 +45,32 @@ func TestThrottledClaim(t *testing.T) {
 		t.Errorf("transactions that may be throttled when the claim ends: %v", throttleable)
 	}
 }
+
+// TestThrottledMetadataHoldsUpNothing checks that a claim whose changed labels cannot be brought to
+// its sandboxes, because of a write limit, still counts the sandboxes that become ready.
+func TestThrottledMetadataHoldsUpNothing(t *testing.T) {
+	d := newDesk(t, setOf("a", "py"))
+	before := d.stored(warm(2))
+	claim := before.DeepCopy()
+	claim.Generation, claim.Spec.Labels = before.Generation+1, map[string]string{"run": "2"}
+	d.Feeds().ClaimChanged(claim)
+	made := startingFor(t, before, "made", d.clock.Now())
+	made.Status = running()
+	d.shelf.held = []*v1alpha1.Sandbox{made}
+	rejected, written := 0, []*v1alpha1.SandboxClaim{}
+	d.begin = func() Txn {
+		return &slip{commit: func(s *slip) error {
+			if s.throttleable {
+				rejected++
+				return &ThrottledError{Reason: "too many bytes", RetryAfter: 20 * time.Second}
+			}
+			written = append(written, s.claim)
+			s.at(20)
+			return nil
+		}}
+	}
+	d.worker.next(t.Context())
+	if rejected != 1 || len(written) != 1 || written[0].Status.ClaimedReplicas != 1 || written[0].Status.ObservedGeneration != before.Generation {
+		t.Fatalf("%d rejected, wrote %+v", rejected, written)
+	}
+}

@@ -392,8 +392,10 @@ func (w *worker) until(u *unfinished, t *turn, p *plan.Plan, hold time.Duration)
 			next = append(next, pause.until.Sub(now))
 		}
 	}
-	if t.state.Metadata.Behind && !u.work.metadata.spacing.over(now) {
-		next = append(next, u.work.metadata.spacing.until.Sub(now))
+	if t.state.Metadata.Behind {
+		if at := u.work.metadata.next(); at.After(now) {
+			next = append(next, at.Sub(now))
+		}
 	}
 	if left := w.creatorWorksUntil(u).Sub(now); left > 0 {
 		next = append(next, left)
