@@ -106,7 +106,8 @@ const (
 	// AnnotationClaimedByIdentity is the user who created the claim, on a claim that is not
 	// Completed and that no other user has changed: sandboxes that are made for it in the
 	// background are admitted as made by that user. It is JSON: user is a UserInfo of
-	// authentication.k8s.io/v1, and the claim's UID is a hash of it and of salt.
+	// authentication.k8s.io/v1, and the claim's UID is a hash of it and of salt. It is {} for a
+	// user who cannot be recorded in full; nothing is made in the background then.
 	AnnotationClaimedByIdentity = SandlotKeyPrefix + "claimed-by-identity"
 )
 

@@ -90,14 +90,18 @@ func (r *recorded) uid() types.UID {
 	return types.UID(id.String())
 }
 
+// unrecorded is recorded in place of a user who cannot be recorded. It says that no other user has
+// changed the spec of the claim.
+const unrecorded = "{}"
+
 // record notes who makes a claim that is about to be stored, and gives the claim the UID
-// that goes with it. It returns "" and leaves the claim as it is if that cannot be all of
-// who it is.
+// that goes with it. It returns unrecorded and leaves the claim as it is if that cannot be all
+// of who it is.
 func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
 	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
 	for key, values := range who.GetExtra() {
 		if !strings.HasPrefix(key, publicExtra) && key != v1alpha1.AnnotationE2BKeyID {
-			return ""
+			return unrecorded
 		}
 		if info.Extra == nil {
 			info.Extra = map[string]authenticationv1.ExtraValue{}
@@ -106,15 +110,15 @@ func record(claim *v1alpha1.SandboxClaim, who user.Info) string {
 	}
 	encoded, err := json.Marshal(&info)
 	if err != nil || len(encoded) > maxIdentityBytes {
-		return ""
+		return unrecorded
 	}
 	r := recorded{User: encoded}
 	if r.Salt, err = uuid.Parse(string(claim.UID)); err != nil {
-		return ""
+		return unrecorded
 	}
 	all, err := json.Marshal(&r)
 	if err != nil {
-		return ""
+		return unrecorded
 	}
 	claim.UID = r.uid()
 	return string(all)

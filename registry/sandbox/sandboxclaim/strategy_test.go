@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
 	"github.com/sandlot-io/sandlot/pkg/allocator"
+	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/registry/sandbox/registrytest"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
 )
@@ -140,6 +141,9 @@ func TestIdentityWithExtra(t *testing.T) {
 		who, err := sandboxclaim.IdentityOf(claim)
 		if want != (err == nil) || want && !slices.Equal(who.GetExtra()[key], []string{"value"}) {
 			t.Errorf("%s: %v, %v", key, who, err)
+		}
+		if got := plan.Claimer(claim); got != "a" {
+			t.Errorf("%s: the work on the claim counts for %q", key, got)
 		}
 	}
 }
