@@ -33,9 +33,11 @@ func IsolateResponse(w http.ResponseWriter) http.ResponseWriter {
 }
 
 // HostOnlyCookies returns a writer for the response of a sandbox that has its own host. It removes the
-// Domain attribute of cookies, so a browser sends them to that host only.
+// Domain attribute of cookies, so a browser sends them to that host only, and the header
+// Clear-Site-Data, which clears the cookies of all hosts of the domain.
 func HostOnlyCookies(w http.ResponseWriter) http.ResponseWriter {
 	return &responseFilter{ResponseWriter: w, filter: func(header http.Header) {
+		delete(header, "Clear-Site-Data")
 		for i, cookie := range header["Set-Cookie"] {
 			header["Set-Cookie"][i] = withoutDomain(cookie)
 		}
