@@ -78,6 +78,9 @@ func (c *Controller) lookAgain(key types.NamespacedName, o *observation, p *plan
 func (c *Controller) writeStatus(
 	ctx context.Context, key types.NamespacedName, o *observation, version string, p *plan,
 ) (after string, current bool, wait time.Duration, err error) {
+	if isRecycling(o.sandbox) {
+		c.statusPacer.forget(key) // what one user causes does not delay the next one
+	}
 	if p.action != remove {
 		wait = c.statusPacer.delay(key, &o.sandbox.Status, &p.status)
 	}
