@@ -208,9 +208,7 @@ func newMaintainer(etcd *clientv3.Client, limiter *etcdquota.Limiter, extra *Ext
 // of the start may have to write, and nothing else reaches that etcd.
 func recoverEmbedded(ctx context.Context, etcd *clientv3.Client, limiter *etcdquota.Limiter, extra *ExtraConfig) {
 	if extra.EmbeddedEtcd {
-		maintainer := newMaintainer(etcd, limiter, extra, nil)
-		maintainer.Sync(ctx)
-		maintainer.Sync(ctx) // measures again, or the limiter would reject the first writes
+		newMaintainer(etcd, limiter, extra, nil).Recover(ctx)
 	}
 }
 

@@ -53,14 +53,35 @@ func worthReclaiming(file, inUse int64) bool {
 	return free >= inUse && free >= minReclaimed
 }
 
-// defragment defragments the first member that needs it. The leader comes last. If a member fails,
-// defragment tries the next one.
+// canSpareMember reports whether etcd keeps a quorum while one member is unavailable: all endpoints
+// respond, or a majority does besides that member. A member that another API server defragments
+// does not respond.
+func (m *Maintainer) canSpareMember(ctx context.Context) bool {
+	_, statuses := m.endpointStatuses(ctx)
+	responding := 0
+	for _, one := range statuses {
+		if one != nil {
+			responding++
+		}
+	}
+	ok := responding == len(statuses) || responding-1 > len(statuses)/2
+	if !ok {
+		klog.FromContext(ctx).Info("Postponed the defragmentation of etcd because members do not respond", "responding", responding, "endpoints", len(statuses))
+	}
+	return ok
+}
+
+// defragment defragments the first member that needs it. The leader comes last. If that fails, the
+// member may be down, so the next one is tried in the next call.
 func (m *Maintainer) defragment(ctx context.Context, all memberList) {
 	now := m.Clock.Now()
 	for _, member := range all {
 		worth := worthDefragmenting(member.DbSize, member.DbSizeInUse, member.quota()) ||
 			m.Embedded && !now.Before(m.nextReclaim) && worthReclaiming(member.DbSize, member.DbSizeInUse)
-		if worth && !now.Before(m.attempts[member.id()].next) && m.defragmentMember(ctx, member) {
+		if worth && !now.Before(m.attempts[member.id()].next) {
+			if m.canSpareMember(ctx) {
+				m.defragmentMember(ctx, member)
+			}
 			return
 		}
 	}

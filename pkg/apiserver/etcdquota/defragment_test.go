@@ -87,7 +87,7 @@ func (m *maintained) sized(id uint64, endpoint string, file, inUse int64) *membe
 }
 
 // TestDefragmentsNextMember checks that a member that cannot be defragmented does not prevent the
-// defragmentation of the next one, and is tried again after a minute.
+// defragmentation of the next one, which is tried later, and is tried again after a minute.
 func TestDefragmentsNextMember(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
@@ -103,13 +103,39 @@ func TestDefragmentsNextMember(t *testing.T) {
 	steps := []struct {
 		after time.Duration
 		want  string
-	}{{0, "broken,good"}, {0, ""}, {shortestDefragmentPause, "good"}, {50 * time.Second, "broken,good"}}
+	}{{0, "broken"}, {0, "good"}, {0, ""}, {shortestDefragmentPause, "good"}, {50 * time.Second, "broken"}, {0, "good"}}
 	for i, step := range steps {
 		tried = nil
 		m.clock.Step(step.after)
 		m.defragment(t.Context(), all)
 		if got := strings.ReplaceAll(strings.Join(tried, ","), m.etcd.Endpoints()[0], "good"); got != step.want {
 			t.Errorf("step %d: tried to defragment %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// TestKeepsQuorum checks that no member is defragmented if etcd would lose its quorum, because others
+// do not respond.
+func TestKeepsQuorum(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		endpoints, away int
+		want            bool
+	}{{1, 0, true}, {2, 0, true}, {2, 1, false}, {3, 0, true}, {3, 1, false}, {5, 1, true}, {5, 2, false}} {
+		m := startMaintained(t)
+		good := m.etcd.Endpoints()[0]
+		tapped := m.tap()
+		var endpoints []string
+		for i := range tc.endpoints {
+			endpoints = append(endpoints, good)
+			if i < tc.away {
+				endpoints[i] = "http://127.0.0.1:1"
+			}
+		}
+		m.etcd.SetEndpoints(endpoints...)
+		m.defragment(t.Context(), memberList{m.sized(1, good, 7000, 100)})
+		if got := tapped.defragmented.Load() == 1; got != tc.want {
+			t.Errorf("%d of %d endpoints do not respond: defragmented: %t", tc.away, tc.endpoints, got)
 		}
 	}
 }

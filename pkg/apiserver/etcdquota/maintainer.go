@@ -67,28 +67,35 @@ func (m *Maintainer) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Sync measures and maintains etcd once. It must not be called during Run.
-func (m *Maintainer) Sync(ctx context.Context) {
-	if o := m.measure(ctx); o != nil {
-		m.maintain(ctx, o)
+// Recover recovers an etcd with NOSPACE alarms if it can, and does nothing else. A server calls it
+// before it first writes. It must not be called during Run.
+func (m *Maintainer) Recover(ctx context.Context) {
+	if o := m.measure(ctx); o != nil && m.recoverIfAlarmed(ctx, o) {
+		m.measure(ctx) // or the limiter would reject the first writes
 	}
+}
+
+// recoverIfAlarmed reports whether etcd has NOSPACE alarms, or it is not known. Then it tries to
+// recover etcd.
+func (m *Maintainer) recoverIfAlarmed(ctx context.Context, o *etcdState) bool {
+	if !o.members.haveErrors() {
+		return false
+	}
+	alarms, err := m.noSpaceAlarms(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to list etcd alarms")
+		return true
+	}
+	if len(alarms) > 0 {
+		m.recoverNoSpace(ctx, alarms, o.members.revision())
+	}
+	return len(alarms) > 0
 }
 
 // maintain compacts, defragments or recovers etcd if necessary.
 func (m *Maintainer) maintain(ctx context.Context, o *etcdState) {
-	if !m.MaintenanceEnabled || !m.IsMaintainer() {
+	if !m.MaintenanceEnabled || !m.IsMaintainer() || m.recoverIfAlarmed(ctx, o) {
 		return
-	}
-	if o.members.haveErrors() {
-		alarms, err := m.noSpaceAlarms(ctx)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to list etcd alarms")
-			return
-		}
-		if len(alarms) > 0 {
-			m.recoverNoSpace(ctx, alarms, o.members.revision())
-			return
-		}
 	}
 	if used := m.Limiter.pressure().used; used >= throttleFrom {
 		m.compactEarly(ctx, o, used)

@@ -29,6 +29,13 @@ type maintained struct {
 	files string
 }
 
+// Sync measures and maintains etcd once. As Run does it again and again.
+func (m *Maintainer) Sync(ctx context.Context) {
+	if o := m.measure(ctx); o != nil {
+		m.maintain(ctx, o)
+	}
+}
+
 func startMaintained(t *testing.T) *maintained {
 	t.Helper()
 	config := testserver.NewTestConfig(t)

@@ -37,9 +37,9 @@ type memberList []*member
 // requestTimeout is the timeout of status and alarm requests.
 const requestTimeout = 5 * time.Second
 
-// memberStatuses returns the status of each member that responds, the leader last. It asks all
-// members concurrently.
-func (m *Maintainer) memberStatuses(ctx context.Context) memberList {
+// endpointStatuses returns the endpoints, and the status of each; nil if it does not respond. It asks
+// all concurrently.
+func (m *Maintainer) endpointStatuses(ctx context.Context) ([]string, []*clientv3.StatusResponse) {
 	endpoints := m.Etcd.Endpoints()
 	responses := make([]*clientv3.StatusResponse, len(endpoints))
 	within, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -54,6 +54,12 @@ func (m *Maintainer) memberStatuses(ctx context.Context) memberList {
 		})
 	}
 	wg.Wait()
+	return endpoints, responses
+}
+
+// memberStatuses returns the status of each member that responds, the leader last.
+func (m *Maintainer) memberStatuses(ctx context.Context) memberList {
+	endpoints, responses := m.endpointStatuses(ctx)
 	var all memberList
 	for i, status := range responses {
 		same := func(other *member) bool { return other.id() == status.Header.MemberId }

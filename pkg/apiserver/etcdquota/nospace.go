@@ -58,15 +58,14 @@ func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.Alar
 		log.Info("etcd is out of space and rejects writes; delete objects or raise its quota", "bytesInUse", inUse, "quota", quota)
 		return true
 	}
-	defragmented := true
 	for _, member := range all {
 		// Skip a member that was defragmented since the last compaction: it would not get smaller.
-		if !member.isSmall() && m.attempts[member.id()].revision < m.recovery.compacted {
-			defragmented = m.defragmentMember(ctx, member) && defragmented
+		if member.isSmall() || m.attempts[member.id()].revision >= m.recovery.compacted {
+			continue
 		}
-	}
-	if !defragmented {
-		return false // the alarms stay: the next write would raise them again
+		if !m.canSpareMember(ctx) || !m.defragmentMember(ctx, member) {
+			return false // the alarms stay: the next write would raise them again
+		}
 	}
 	if all = m.memberStatuses(ctx); len(all) == 0 || !all.areSmall() {
 		return true
