@@ -79,10 +79,10 @@ func (t *tappedMaintenance) Status(ctx context.Context, endpoint string) (*clien
 	return response, err
 }
 
-// sized returns a member of etcd with a file of some MiB and a quota of 8 GiB.
-func (m *maintained) sized(id uint64, endpoint string, file, inUse int64) *member {
+// sized returns a member of etcd with a file of some MiB, of which 100 MiB are in use, and a quota of 8 GiB.
+func (m *maintained) sized(id uint64, endpoint string, file int64) *member {
 	return &member{&clientv3.StatusResponse{
-		Header: &etcdserverpb.ResponseHeader{MemberId: id}, DbSize: file * mebibyte, DbSizeInUse: inUse * mebibyte, DbSizeQuota: 8192 * mebibyte,
+		Header: &etcdserverpb.ResponseHeader{MemberId: id}, DbSize: file * mebibyte, DbSizeInUse: 100 * mebibyte, DbSizeQuota: 8192 * mebibyte,
 	}, endpoint}
 }
 
@@ -99,7 +99,7 @@ func TestDefragmentsNextMember(t *testing.T) {
 		}
 		return nil
 	}
-	all := memberList{m.sized(1, "broken", 7000, 100), m.sized(2, m.etcd.Endpoints()[0], 7000, 100)}
+	all := memberList{m.sized(1, "broken", 7000), m.sized(2, m.etcd.Endpoints()[0], 7000)}
 	steps := []struct {
 		after time.Duration
 		want  string
@@ -133,7 +133,7 @@ func TestKeepsQuorum(t *testing.T) {
 			}
 		}
 		m.etcd.SetEndpoints(endpoints...)
-		m.defragment(t.Context(), memberList{m.sized(1, good, 7000, 100)})
+		m.defragment(t.Context(), memberList{m.sized(1, good, 7000)})
 		if got := tapped.defragmented.Load() == 1; got != tc.want {
 			t.Errorf("%d of %d endpoints do not respond: defragmented: %t", tc.away, tc.endpoints, got)
 		}
@@ -146,7 +146,7 @@ func TestReclaimsDiskSpace(t *testing.T) {
 	t.Parallel()
 	m := startMaintained(t)
 	tapped := m.tap()
-	all := memberList{m.sized(1, m.etcd.Endpoints()[0], 600, 100)}
+	all := memberList{m.sized(1, m.etcd.Endpoints()[0], 600)}
 	steps := []struct {
 		after    time.Duration
 		embedded bool
