@@ -40,7 +40,7 @@ install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
 edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|certificates|check|cli|controllers|encryptionkeys|installobjects|manager|standalone)"
 product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|tokens|version)'
+product+='|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|tokens|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -61,6 +61,7 @@ never 'pkg/installobjects' "apis|pkg|registry|$server|$etcd"
 never 'pkg/dryrunpolicy' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/nodes' "apis|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/tokens' "apis|pkg|registry|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
+never 'pkg/podaddress' "apis/sandbox/(install|validation)|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
 never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'

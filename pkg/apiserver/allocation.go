@@ -36,6 +36,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/etcdtxn"
 	"github.com/sandlot-io/sandlot/pkg/memory"
 	"github.com/sandlot-io/sandlot/pkg/nodes"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/version"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -72,7 +73,7 @@ type etcdConnection struct {
 // allocation has synced its index, and what sets up the runtimes of its sandboxes.
 func newAllocator(
 	getter generic.RESTOptionsGetter, stores *sandboxrest.Stores, lookup *templateLookup, admitter *admitter,
-	volumes agentruntime.VolumesGetter, limiter *etcdquota.Limiter, extra *ExtraConfig,
+	volumes agentruntime.VolumesGetter, pods *podaddress.Verifier, limiter *etcdquota.Limiter, extra *ExtraConfig,
 ) (*allocator.Allocator, *etcdConnection, *agentruntime.Setup, error) {
 	claims, options, err := newResource(getter, "sandboxclaims")
 	if err != nil {
@@ -94,7 +95,7 @@ func newAllocator(
 	if err := storeformat.Ensure(context.Background(), client, options.StorageConfig.Prefix, version.Get()); err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}
-	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, stores.Sandboxes, extra)
+	runtimes, err := newRuntimeSetup(context.Background(), client, options.StorageConfig, volumes, pods, stores.Sandboxes, extra)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, client.Close())
 	}

@@ -24,7 +24,10 @@ import (
 
 // cluster is the cluster that the server belongs to.
 type cluster struct {
-	client    kubernetes.Interface
+	client kubernetes.Interface
+	// unlimited reads the Pods of sandboxes, without a limit on the rate: the connections of
+	// users to their sandboxes must not use up the limit of client.
+	unlimited corev1client.CoreV1Interface
 	informers informers.SharedInformerFactory
 }
 
@@ -37,7 +40,13 @@ func newCluster(config *restclient.Config, informers informers.SharedInformerFac
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
-	return &cluster{client, informers}, nil
+	config = restclient.CopyConfig(config)
+	config.RateLimiter, config.QPS = nil, -1
+	unlimited, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of the cluster: %w", err)
+	}
+	return &cluster{client, unlimited, informers}, nil
 }
 
 // core returns nil where there is no cluster.
@@ -46,6 +55,14 @@ func (c *cluster) core() corev1client.CoreV1Interface {
 		return nil
 	}
 	return c.client.CoreV1()
+}
+
+// pods returns nil where there is no cluster.
+func (c *cluster) pods() corev1client.PodsGetter {
+	if c == nil {
+		return nil
+	}
+	return c.unlimited
 }
 
 // nodes returns nil where there is no cluster.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// One limit is for all that is asked of the cluster, by whatever client.
+// One limit is for all that is asked of the cluster, by whatever client, but the reads of pods.
 func TestClusterClientsShareALimit(t *testing.T) {
 	limit := flowcontrol.NewTokenBucketRateLimiter(10, 20)
 	c, err := newCluster(&restclient.Config{Host: "https://localhost:1", RateLimiter: limit}, nil)
@@ -23,5 +23,8 @@ func TestClusterClientsShareALimit(t *testing.T) {
 		if client.GetRateLimiter() != limit {
 			t.Errorf("%s has another limit", name)
 		}
+	}
+	if limit := c.unlimited.RESTClient().GetRateLimiter(); limit != nil {
+		t.Errorf("reads of pods have the limit %v", limit.QPS())
 	}
 }

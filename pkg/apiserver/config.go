@@ -26,6 +26,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
@@ -248,7 +249,8 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	}
 	lookup := &templateLookup{templates: stores.SandboxTemplates, podTemplates: cluster.core()}
 	admitter := newAdmitter(c.genericConfig.AdmissionControl, s.GenericAPIServer.EquivalentResourceRegistry)
-	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), limiter, c.extraConfig)
+	addresses := podaddress.New(cluster.pods())
+	alloc, etcd, runtimes, err := newAllocator(getter, stores, lookup, admitter, cluster.core(), addresses, limiter, c.extraConfig)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -258,7 +260,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	}
 	pods := newPodValidator(gate, lookup, stores.SandboxSets)
 	provider := sandboxrest.Provider{Stores: stores, Pods: pods, Binder: alloc,
-		AdmitDelete: admitter.admitDelete, AdmitPodChange: admitter.admitPodChange, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes,
+		AdmitDelete: admitter.admitDelete, AdmitPodChange: admitter.admitPodChange, ClaimLimits: c.extraConfig.ClaimLimits, CheckVolumes: runtimes.Volumes.Check, Runtimes: runtimes, PodAddresses: addresses,
 		AdmitAccess: admitter.admitAccess, Authorizer: c.genericConfig.Authorization.Authorizer}
 	storage, claims, err := provider.NewStorage(scheme, limited)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
 )
 
@@ -31,7 +32,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	}
 	extra := NewConfig().ExtraConfig
 	extra.SyncWindow = syncWindow
-	a, etcd, runtimes, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil,
+	a, etcd, runtimes, err := newAllocator(getter, stores, &templateLookup{templates: stores.SandboxTemplates}, nil, nil, podaddress.New(nil),
 		etcdquota.NewLimiter(extra.WriteLimits, clock.RealClock{}), &extra)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/runtime"
 )
 
@@ -26,7 +27,7 @@ import (
 // no runtime be called that speaks TLS.
 func newRuntimeSetup(
 	ctx context.Context, etcd *clientv3.Client, config *storagebackend.ConfigForResource, volumes agentruntime.VolumesGetter,
-	sandboxes *genericregistry.Store, extra *ExtraConfig,
+	pods *podaddress.Verifier, sandboxes *genericregistry.Store, extra *ExtraConfig,
 ) (*agentruntime.Setup, error) {
 	keyring, err := agentruntime.Load(ctx, etcd, config.Prefix, config.Transformer)
 	if err != nil {
@@ -40,6 +41,7 @@ func newRuntimeSetup(
 		Keyring: keyring,
 		Client:  runtime.New(options),
 		Volumes: agentruntime.NewVolumes(volumes),
+		Pods:    pods,
 		Sandbox: func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
 			return get[*v1alpha1.Sandbox](ctx, sandboxes, namespace, name, "0")
 		},

@@ -270,7 +270,7 @@ func start(t *testing.T, s *staged, by *replicas.Replica) {
 	for i, sb := range s.its(t, by) {
 		status := testutil.ReadyStatus(i, time.Now())
 		status.Conditions = append(status.Conditions, conditionsBeside(sb.Status.Conditions)...)
-		status.SandboxIP, status.PodInfo.PodIP = s.ips[i], s.ips[i]
+		status.SandboxIP, status.PodInfo.PodIP, status.PodInfo.PodUID = s.ips[i], s.ips[i], sb.UID
 		s.setStatus(t, by, &sb, status)
 	}
 }

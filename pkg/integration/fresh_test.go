@@ -35,6 +35,9 @@ func setStatus(t *testing.T, s *testutil.Server, sb *v1alpha1.Sandbox, status v1
 	t.Helper()
 	sb = sb.DeepCopy()
 	sb.Status = status
+	if sb.Status.PodInfo.PodUID == "" {
+		sb.Status.PodInfo.PodUID = sb.UID // it has no Pod, as simulated sandboxes
+	}
 	if _, err := sandboxes(s).UpdateStatus(t.Context(), sb, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	rules "github.com/sandlot-io/sandlot/pkg/claims"
@@ -21,8 +20,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
 
-// resumes says of a sandbox what is said when its new pod is ready, whose runtime is rt.
-func resumes(t *testing.T, s *testutil.Server, name string, rt *runtimetest.Runtime, pod types.UID) {
+// resumes says of a sandbox what is said when it runs again, with another runtime. No cluster has a
+// Pod of it, so the address alone is another one.
+func resumes(t *testing.T, s *testutil.Server, name string, rt *runtimetest.Runtime) {
 	t.Helper()
 	sb, err := sandboxes(s).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -30,7 +30,7 @@ func resumes(t *testing.T, s *testutil.Server, name string, rt *runtimetest.Runt
 	}
 	status := *sb.Status.DeepCopy()
 	status.Phase = v1alpha1.SandboxResuming
-	status.PodInfo.PodUID, status.PodInfo.PodIP, status.SandboxIP = pod, rt.IP, rt.IP
+	status.PodInfo.PodIP, status.SandboxIP = rt.IP, rt.IP
 	rules.BeginSetupAgain(sb, &status, time.Now())
 	if !rules.SetupPending(&status) {
 		t.Fatalf("%s waits for nothing: %v", name, sb.Annotations)
@@ -66,14 +66,14 @@ func TestResumedRuntimesAreSetUpAgain(t *testing.T) {
 	claim := create(t, s, testutil.Claim(set, "env", 1, asks))
 	isSetUp(t, fleet, claim, 1)
 	first, name := runtimesOf(t, fleet, claim)[0], claim.Status.Sandboxes[0].Name
-	for i, delete := range []bool{false, true} {
+	for _, delete := range []bool{false, true} {
 		if delete {
 			if err := s.Client.AgentsV1alpha1().SandboxClaims(namespace).Delete(t.Context(), claim.Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		next := fleet.Next()
-		resumes(t, s, name, next, types.UID(fmt.Sprint("pod-", i)))
+		resumes(t, s, name, next)
 		if c := setUpAgain(t, s, name); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonSucceeded {
 			t.Errorf("told %+v", c)
 		}
@@ -92,7 +92,7 @@ func TestResumeWhereARuntimeHasAToken(t *testing.T) {
 	isSetUp(t, fleet, claim, 1)
 	next := fleet.Next()
 	next.SetToken("somebody-elses")
-	resumes(t, s, claim.Status.Sandboxes[0].Name, next, "second")
+	resumes(t, s, claim.Status.Sandboxes[0].Name, next)
 	if c := setUpAgain(t, s, claim.Status.Sandboxes[0].Name); c.Status != metav1.ConditionTrue {
 		t.Errorf("told %+v", c)
 	}
@@ -111,7 +111,7 @@ func TestResumeWithAForeignRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := fleet.Next()
-	resumes(t, s, to.Name, next, "second")
+	resumes(t, s, to.Name, next)
 	c := setUpAgain(t, s, to.Name)
 	if c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "was not made for this claim") || len(next.Calls()) != 0 {
 		t.Errorf("told %+v after %d calls", c, len(next.Calls()))
@@ -125,7 +125,7 @@ func TestResumeGoesOnAfterARestart(t *testing.T) {
 	isSetUp(t, fleet, claim, 1)
 	name, next, hold := claim.Status.Sandboxes[0].Name, fleet.Next(), make(chan struct{})
 	next.Act(runtimetest.Hang(hold), 1)
-	resumes(t, s, name, next, "second")
+	resumes(t, s, name, next)
 	expect.Eventually(t.Context(), t, func(context.Context) error {
 		if len(next.Calls()) == 0 {
 			return fmt.Errorf("not called")

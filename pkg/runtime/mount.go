@@ -29,6 +29,9 @@ type Volume struct {
 	Request *csi.NodePublishVolumeRequest
 	// PodUID is that of the sandbox's pod, which the driver may want to know.
 	PodUID string
+	// Before is called right before the call, when nothing else is waited for; its error ends the
+	// mount. It may be nil.
+	Before func(ctx context.Context) error
 }
 
 // Mount mounts a volume into the sandbox of a runtime that was initialized with an access
@@ -56,6 +59,11 @@ func (c *Client) mount(ctx context.Context, t Target, token string, v Volume) er
 	defer c.mounts.End(t.Namespace)
 	ctx, cancel := context.WithTimeout(ctx, mountTimeout)
 	defer cancel()
+	if v.Before != nil {
+		if err := v.Before(ctx); err != nil {
+			return err
+		}
+	}
 	config := base64.StdEncoding.EncodeToString(raw)
 	if t.TLSPort != "" {
 		return asError(c.mountByEndpoint(ctx, base.JoinPath(mountsPath).String(), token, v, config))

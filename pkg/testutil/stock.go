@@ -139,7 +139,7 @@ func AvailableSandbox(set *v1alpha1.SandboxSet, i int) *v1alpha1.Sandbox {
 		source.TemplateRef = &v1alpha1.SandboxTemplateRef{Name: podtemplate.RevisionName(set, revision)}
 	}
 	name := fmt.Sprintf("%s-%06d", set.Name, i)
-	return &v1alpha1.Sandbox{
+	sb := &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: now,
 			Labels: map[string]string{
@@ -156,9 +156,12 @@ func AvailableSandbox(set *v1alpha1.SandboxSet, i int) *v1alpha1.Sandbox {
 		Spec:   v1alpha1.SandboxSpec{EmbeddedSandboxTemplate: source, Runtimes: set.Spec.Runtimes},
 		Status: ReadyStatus(i, now.Time),
 	}
+	sb.Status.PodInfo.PodUID = sb.UID // it has no Pod, as simulated sandboxes
+	return sb
 }
 
-// ReadyStatus is the status of a sandbox that runs and is ready since a time.
+// ReadyStatus is the status of a sandbox that runs and is ready since a time. It does not have the
+// UID of a pod, without which no secret and no connection is sent to a sandbox.
 func ReadyStatus(i int, since time.Time) v1alpha1.SandboxStatus {
 	ip := fmt.Sprintf("127.%d.%d.%d", 1+i>>16&127, i>>8&255, i&255)
 	return v1alpha1.SandboxStatus{

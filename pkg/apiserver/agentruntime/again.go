@@ -30,7 +30,10 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	}
 	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: sb.Namespace, UID: owner}}
 	claim.Spec.EnvVars, claim.Spec.DynamicVolumesMount = request.EnvVars, request.DynamicVolumesMount
-	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{EnvVars: request.EnvVars, AccessToken: s.Token(owner, sb.UID)})
+	verify := func(ctx context.Context) error { return s.verifyPod(ctx, sb) }
+	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{
+		EnvVars: request.EnvVars, AccessToken: s.Token(owner, sb.UID), Before: verify,
+	})
 	if err != nil && !runtime.IsUnauthorized(err) {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
@@ -44,20 +47,17 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	if err := mounting(ctx); err != nil {
 		return err
 	}
-	return s.mount(ctx, claim, sb, volumes, func(context.Context) error { return nil })
+	return s.mount(ctx, claim, sb, volumes, verify)
 }
 
-// mount mounts the volumes of a claim into a sandbox, in their order. before each of them
-// may say why it is not to be done.
+// mount mounts the volumes of a claim into a sandbox, in their order. before is called right before
+// each call of the runtime, and its error ends the work.
 func (s *Setup) mount(
 	ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, volumes []runtime.Volume, before func(context.Context) error,
 ) error {
 	target, token := TargetOf(sb), s.Token(claim.UID, sb.UID)
 	for _, volume := range volumes {
-		volume.PodUID = string(sb.Status.PodInfo.PodUID)
-		if err := before(ctx); err != nil {
-			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
-		}
+		volume.PodUID, volume.Before = string(sb.Status.PodInfo.PodUID), before
 		if err := s.Client.Mount(ctx, target, token, volume); err != nil {
 			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
 		}

@@ -228,7 +228,7 @@ func TestAResumeIsTheWorkOfOneServer(t *testing.T) {
 func TestVolumesOfAResumeAreMountedOnce(t *testing.T) {
 	rt := runtimetest.Start(t).Next()
 	b := resumed(t, sealedClaim(), rt)
-	b.sb.Annotations[v1alpha1.AnnotationMounting] = "gone/pod-uid.0"
+	b.sb.Annotations[v1alpha1.AnnotationMounting] = "gone/sandbox-uid.0"
 	r, _ := b.serve(t, "a", "a", "gone")
 	r.PeersChanged("a", []string{"a"})
 	if c := b.await(t, mounted); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "had begun before") || len(rt.Mounts()) != 0 {
@@ -255,7 +255,7 @@ func TestAResultOfAPodBeforeDoesNotCount(t *testing.T) {
 	<-came
 	b.set(func(sb *v1alpha1.Sandbox) {
 		sb.Generation += 2
-		sb.Status.PodInfo.PodUID, sb.Status.PodInfo.PodIP = "next", after.IP
+		sb.Status.PodInfo.PodIP = after.IP
 		claims.BeginSetupAgain(sb, &sb.Status, time.Now())
 	})
 	close(hold)

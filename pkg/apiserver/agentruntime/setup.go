@@ -16,12 +16,17 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/runtime"
 )
 
 // addressBackoff is how a sandbox without an address is waited for: as long as for a
 // runtime that cannot be reached.
 var addressBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 5}
+
+// podBackoff is how the read of a Pod is retried: for 13 seconds in all, which kube-apiserver may
+// need for a restart. A sandbox that is not set up in time is lost for its claim.
+var podBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 7}
 
 // Setup sets up the agent-runtimes of the sandboxes of claims.
 type Setup struct {
@@ -30,6 +35,8 @@ type Setup struct {
 	Client *runtime.Client
 	// Volumes finds the volumes that claims mount.
 	Volumes *Volumes
+	// Pods verifies the addresses of sandboxes.
+	Pods *podaddress.Verifier
 	// Sandbox reads a sandbox as it is now; nil if it is gone.
 	Sandbox func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
 }
@@ -101,7 +108,8 @@ func (s *Setup) addressed(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.
 var errChanged = errors.New("the sandbox was paused, replaced or deleted, or has become unready, while its agent-runtime was set up")
 
 // unchanged returns an error unless a sandbox still runs, is ready and has the pod that it
-// had. It costs no read of etcd: what it sees may be some milliseconds old.
+// had. What it sees of the sandbox costs no read of etcd, and may be some milliseconds old.
+// What it sees of the pod is read for this call.
 func (s *Setup) unchanged(ctx context.Context, queued *v1alpha1.Sandbox) error {
 	now, err := s.Sandbox(ctx, queued.Namespace, queued.Name)
 	if err != nil {
@@ -115,7 +123,25 @@ func (s *Setup) unchanged(ctx context.Context, queued *v1alpha1.Sandbox) error {
 		now.Status.Phase != v1alpha1.SandboxRunning || !meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.SandboxConditionReady) {
 		return errChanged
 	}
-	return nil
+	return s.verifyPod(ctx, queued)
+}
+
+// verifyPod returns an error unless the pod of a sandbox has the address that the sandbox has.
+// Controllers may be down, so the status of the sandbox is not enough. It is called right before
+// each call of a runtime, all of which carry secrets.
+func (s *Setup) verifyPod(ctx context.Context, sb *v1alpha1.Sandbox) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, podBackoff, func(ctx context.Context) (bool, error) {
+		last = s.Pods.Verify(ctx, sb)
+		if errors.Is(last, podaddress.ErrUnavailable) {
+			return false, nil
+		}
+		return true, last
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return last
+	}
+	return err
 }
 
 // version is the revision of a sandbox; 0 if it has none.

@@ -18,6 +18,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/runtime"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
@@ -27,7 +28,7 @@ func newSetup(t *testing.T, options runtime.Options) *agentruntime.Setup {
 	t.Helper()
 	options.AttemptTimeout = time.Minute
 	return &agentruntime.Setup{
-		Keyring: newKeyring(t, 1), Client: runtime.New(options), Volumes: agentruntime.NewVolumes(nil),
+		Keyring: newKeyring(t, 1), Client: runtime.New(options), Volumes: agentruntime.NewVolumes(nil), Pods: podaddress.New(nil),
 	}
 }
 
@@ -76,7 +77,7 @@ func claimed(rt *runtimetest.Runtime) *v1alpha1.Sandbox {
 	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "sb", UID: "sandbox-uid", Annotations: map[string]string{}}}
 	sb.Status.Phase = v1alpha1.SandboxRunning
 	sb.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}}
-	sb.Status.PodInfo.PodIP, sb.Status.PodInfo.PodUID = rt.IP, "pod-uid"
+	sb.Status.PodInfo.PodIP, sb.Status.PodInfo.PodUID = rt.IP, sb.UID // it has no Pod, as simulated sandboxes
 	return sb
 }
 

@@ -124,7 +124,10 @@ func TestAnAddressThatBelongsToAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e2btest.ChangeStatus(t, server, namesake, func(sb *v1alpha1.Sandbox) { sb.Status = testutil.ReadyStatus(1, time.Now()) })
+	e2btest.ChangeStatus(t, server, namesake, func(sb *v1alpha1.Sandbox) {
+		sb.Status = testutil.ReadyStatus(1, time.Now())
+		sb.Status.PodInfo.PodUID = sb.UID
+	})
 	place(t, server, namesake, "127.0.0.1")
 
 	var reached atomic.Int32

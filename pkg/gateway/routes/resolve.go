@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/road"
 )
 
@@ -50,8 +51,8 @@ type resolved struct {
 func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	if err := t.limits.wait(ctx, target.Namespace); err != nil {
-		return netip.Addr{}, fmt.Errorf("%w: the sandboxes of %s are asked for too often: %w", ErrUnavailable, target.Namespace, err)
+	if err := t.wait(ctx, target.Namespace); err != nil {
+		return netip.Addr{}, err
 	}
 	sandbox, err := t.client.Sandboxes(target.Namespace).Get(ctx, target.Name, metav1.GetOptions{})
 	switch {
@@ -69,7 +70,38 @@ func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, er
 	if state := v1alpha1.StateOf(sandbox, t.clock.Now()); state != v1alpha1.StateRunning {
 		return netip.Addr{}, fmt.Errorf("%w: it is %s", road.ErrNotRunning, state)
 	}
-	return t.usable(sandbox.Status.PodInfo.PodIP)
+	address, err := t.usable(sandbox.Status.PodInfo.PodIP)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return address, t.verify(ctx, sandbox)
+}
+
+// wait waits until the limit of a team lets another read through.
+func (t *Table) wait(ctx context.Context, team string) error {
+	if err := t.limits.wait(ctx, team); err != nil {
+		return fmt.Errorf("%w: the sandboxes of %s are asked for too often: %w", ErrUnavailable, team, err)
+	}
+	return nil
+}
+
+// verify returns an error unless the pod of a sandbox has the address that the sandbox has. The
+// read of the pod counts for the limit of the team.
+func (t *Table) verify(ctx context.Context, sandbox *v1alpha1.Sandbox) error {
+	if !podaddress.Simulated(sandbox) {
+		if err := t.wait(ctx, sandbox.Namespace); err != nil {
+			return err
+		}
+	}
+	err := t.verifier.Verify(ctx, sandbox)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, podaddress.ErrStale):
+		return fmt.Errorf("%w: %w", road.ErrNotRunning, err)
+	}
+	klog.FromContext(ctx).Error(err, "Failed to read the pod of a sandbox", "sandbox", klog.KObj(sandbox))
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // usable parses an address, and refuses those at which something else than a pod answers.

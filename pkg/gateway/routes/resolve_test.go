@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 	"github.com/sandlot-io/sandlot/pkg/road"
 	"github.com/sandlot-io/sandlot/pkg/testutil/e2btest"
+	"github.com/sandlot-io/sandlot/pkg/testutil/podstest"
 )
 
 func targetOf(sandbox *v1alpha1.Sandbox) road.Target {
@@ -88,6 +89,38 @@ func TestOnlySandboxesOfTheE2BAPIHaveAddresses(t *testing.T) {
 	table := routes.New(server.Client, routes.Options{AllowLoopback: true})
 	if got, err := table.Resolve(t.Context(), targetOf(&available.Items[0])); !errors.Is(err, road.ErrNotRunning) {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// TestAddressOfAnotherPod checks that an address is not used when the Pod of the sandbox does not
+// have it, or cannot be read.
+func TestAddressOfAnotherPod(t *testing.T) {
+	t.Parallel()
+	server, set := stocked(t, 1)
+	sandbox := e2btest.Claim(t, server, set, nil)
+	e2btest.ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
+		sb.Status.PodInfo.PodUID = "pod-uid"
+		sandbox = sb.DeepCopy()
+	})
+	cluster := podstest.Start(t)
+	table := routes.New(server.Client, routes.Options{AllowLoopback: true, Pods: cluster.Client(t)})
+	if got, err := table.Resolve(t.Context(), targetOf(sandbox)); !errors.Is(err, road.ErrNotRunning) {
+		t.Errorf("the pod is gone: got %v, %v", got, err)
+	}
+	cluster.Set(podstest.PodOf(sandbox))
+	if got, err := table.Resolve(t.Context(), targetOf(sandbox)); err != nil || got.String() != sandbox.Status.PodInfo.PodIP {
+		t.Errorf("the pod is there: got %v, %v", got, err)
+	}
+	cluster.SetDown(true)
+	if got, err := table.Resolve(t.Context(), targetOf(sandbox)); !errors.Is(err, routes.ErrUnavailable) {
+		t.Errorf("the pod cannot be read: got %v, %v", got, err)
+	}
+	cluster.SetDown(false)
+	// The read of the Pod is one of those that the limit of the team is for.
+	limited := routes.New(server.Client, routes.Options{AllowLoopback: true, Pods: cluster.Client(t), QPS: 1e-4, Burst: 1})
+	reads := cluster.Reads()
+	if got, err := limited.Resolve(t.Context(), targetOf(sandbox)); !errors.Is(err, routes.ErrUnavailable) || cluster.Reads() != reads {
+		t.Errorf("beyond the limit: got %v, %v, %d reads", got, err, cluster.Reads()-reads)
 	}
 }
 

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 )
 
 const (
@@ -39,6 +41,8 @@ type Options struct {
 	// team: a limit for all teams together would let one hold up the others. Zero is no limit.
 	QPS   float32
 	Burst int
+	// Pods reads the Pods of sandboxes. Without it, only simulated sandboxes have addresses.
+	Pods corev1client.PodsGetter
 	// Clock is the time; nil is that of the machine.
 	Clock clock.Clock
 }
@@ -49,6 +53,7 @@ type Table struct {
 	client        typed.AgentsV1alpha1Interface
 	allowLoopback bool
 	clock         clock.Clock
+	verifier      *podaddress.Verifier
 	store         *store
 
 	// unknown are ids that do not exist, with the time until which that counts.
@@ -67,7 +72,8 @@ func New(client versioned.Interface, options Options) *Table {
 	}
 	return &Table{
 		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
-		store: newStore(options.Clock), unknown: lru.New(maxUnknown),
+		verifier: podaddress.New(options.Pods),
+		store:    newStore(options.Clock), unknown: lru.New(maxUnknown),
 		limits:  limits{qps: rate.Limit(options.QPS), burst: options.Burst, teams: lru.New(maxTeams)},
 		reading: make(chan struct{}, maxReads), waiting: make(chan struct{}, maxWaiting),
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -67,9 +68,13 @@ func New(c Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
+	pods, err := corev1client.NewForConfig(unlimited)
+	if err != nil {
+		return nil, fmt.Errorf("client of the cluster: %w", err)
+	}
 	teams := identity.New(c.Client, c.Groups...)
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
-	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.Client.QPS, Burst: c.Client.Burst})
+	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.Client.QPS, Burst: c.Client.Burst, Pods: pods})
 	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.RoadError})
 	agents := newAgent(teams, clock.RealClock{})
 	var domain string

@@ -92,7 +92,7 @@ func Resume(t testing.TB, server *testutil.Server, sandbox *v1alpha1.Sandbox, ad
 	Change(t, server, sandbox, func(sb *v1alpha1.Sandbox) { sb.Spec.Paused = false })
 	ChangeStatus(t, server, sandbox, func(sb *v1alpha1.Sandbox) {
 		sb.Status = testutil.ReadyStatus(0, time.Now())
-		sb.Status.SandboxIP, sb.Status.PodInfo.PodIP = address, address
+		sb.Status.SandboxIP, sb.Status.PodInfo.PodIP, sb.Status.PodInfo.PodUID = address, address, sb.UID
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 	"github.com/sandlot-io/sandlot/registry/sandbox/sandboxclaim"
@@ -75,6 +76,8 @@ type Provider struct {
 	CheckVolumes func(ctx context.Context, claim *v1alpha1.SandboxClaim) (field.ErrorList, error)
 	// Runtimes knows the agent-runtimes of sandboxes.
 	Runtimes sandboxclaim.Runtimes
+	// PodAddresses verifies the addresses of sandboxes before requests are forwarded to them.
+	PodAddresses *podaddress.Verifier
 	// AdmitAccess admits that the create of a claim answers with access tokens.
 	AdmitAccess sandboxclaim.AdmitAccess
 	// ClaimLimits bound what a claim may ask for.
@@ -96,7 +99,7 @@ func (p Provider) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOpti
 	claims.SandboxClaim.DeletionWarnings = sandboxclaim.NewDeletionWarnings(p.Stores.Sandboxes)
 	claims.SandboxClaim.Tokens = &sandboxclaim.TokenResponder{Authorizer: p.Authorizer, Admit: p.AdmitAccess, Runtimes: p.Runtimes}
 	owners := ownersIn(p.Stores.SandboxSets, claims.SandboxClaim.Store)
-	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners, p.AdmitPodChange)
+	sandboxes := sandbox.NewREST(scheme, p.Stores.Sandboxes, p.Authorizer, owners, p.AdmitPodChange, p.PodAddresses)
 	sets := sandboxset.NewREST(scheme, p.Stores.SandboxSets, p.Pods)
 	sets.SandboxSet.DeletionWarnings = sandboxset.NewDeletionWarnings(p.Stores.Sandboxes)
 	return map[string]rest.Storage{

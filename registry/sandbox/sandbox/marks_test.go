@@ -176,7 +176,7 @@ func TestMarks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := registrytest.Context(t, resource)
 			write := func(may *rightList) error {
-				r := sandbox.NewREST(fixture.Scheme, store, may, living, nil).Sandbox
+				r := sandbox.NewREST(fixture.Scheme, store, may, living, nil, nil).Sandbox
 				sb := registrytest.NewSandbox(strings.ReplaceAll(strings.ToLower(name), " ", "-"))
 				sb.Name = strings.ReplaceAll(sb.Name, ",", "")
 				if tc.old == nil {
@@ -252,7 +252,7 @@ func TestEndedOwner(t *testing.T) {
 				r := sandbox.NewREST(fixture.Scheme, store, &rightList{}, func(_ context.Context, _ string, ref *metav1.OwnerReference) (metav1.Object, error) {
 					read = append(read, ref.UID)
 					return tc.owner, nil
-				}, nil).Sandbox
+				}, nil, nil).Sandbox
 				sb := registrytest.NewSandbox(name + "-" + strings.ToLower(kind))
 				ownedBy(kind, true)(sb)
 				if _, err := store.Create(ctx, sb, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {

@@ -101,7 +101,7 @@ func TestRightsToChangeAPod(t *testing.T) {
 					}
 					return nil
 				}
-				r := sandbox.NewREST(fixture.Scheme, store, may, nil, judge).Sandbox
+				r := sandbox.NewREST(fixture.Scheme, store, may, nil, judge, nil).Sandbox
 				_, _, err = r.Update(ctx, "box", changing(tc.write), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false,
 					&metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 				return judged, err
@@ -150,7 +150,7 @@ func TestPodChangeIsAdmittedAsCreate(t *testing.T) {
 			t.Errorf("asked about %s", got)
 		}
 		return denied
-	}).Sandbox
+	}, nil).Sandbox
 	if err := change(registrytest.Context(t, resource), r); !errors.Is(err, denied) {
 		t.Errorf("got %v", err)
 	}
@@ -203,7 +203,7 @@ func TestSandboxTableMatchesServer(t *testing.T) {
 	if _, err := store.Create(ctx, sb, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r := sandbox.NewREST(fixture.Scheme, store, &rightList{}, nil, nil).Sandbox
+	r := sandbox.NewREST(fixture.Scheme, store, &rightList{}, nil, nil, nil).Sandbox
 	for _, row := range registrytest.FieldTables(t)["Sandbox"] {
 		for _, name := range row.Fields {
 			if slices.Contains(inOtherWords, name) {

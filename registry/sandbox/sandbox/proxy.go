@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/road"
 	"github.com/sandlot-io/sandlot/pkg/share"
 )
@@ -40,6 +41,7 @@ const (
 // knows its users by never reaches a sandbox.
 type ProxyREST struct {
 	sandboxes *genericregistry.Store
+	addresses *podaddress.Verifier
 	road      *road.Road
 	// users and namespaces are the places of requests.
 	users, namespaces *share.Places
@@ -47,10 +49,11 @@ type ProxyREST struct {
 
 var _ rest.Connecter = &ProxyREST{}
 
-// NewProxyREST returns the road to the sandboxes of a store.
-func NewProxyREST(sandboxes *genericregistry.Store) *ProxyREST {
+// NewProxyREST returns the road to the sandboxes of a store. Their addresses are verified before
+// each connection.
+func NewProxyREST(sandboxes *genericregistry.Store, addresses *podaddress.Verifier) *ProxyREST {
 	r := &ProxyREST{
-		sandboxes: sandboxes,
+		sandboxes: sandboxes, addresses: addresses,
 		// The places of all users are bounded by those of namespaces.
 		users: share.New(3*maxProxied, maxProxiedOfUser), namespaces: share.New(maxProxied, maxProxied),
 	}
@@ -150,7 +153,16 @@ func (r *ProxyREST) resolve(ctx context.Context, target road.Target) (netip.Addr
 	case err != nil:
 		return netip.Addr{}, err
 	}
-	return addressOf(sb)
+	address, err := addressOf(sb)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if err := r.addresses.Verify(ctx, sb); errors.Is(err, podaddress.ErrStale) {
+		return netip.Addr{}, fmt.Errorf("%w: %w", road.ErrNotRunning, err)
+	} else if err != nil {
+		return netip.Addr{}, err
+	}
+	return address, nil
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
@@ -241,7 +253,7 @@ func tell(_ http.ResponseWriter, req *http.Request, err error) {
 
 func unavailable(name string, err error) error {
 	e := apierrors.NewServiceUnavailable(fmt.Sprintf("sandbox %s cannot be reached: %v", name, err))
-	if !errors.Is(err, road.ErrNotRunning) {
+	if !errors.Is(err, road.ErrNotRunning) && !errors.Is(err, podaddress.ErrUnavailable) {
 		e.ErrStatus.Code = http.StatusBadGateway
 	}
 	e.ErrStatus.Details = &metav1.StatusDetails{Group: v1alpha1.GroupName, Kind: "sandboxes", Name: name, RetryAfterSeconds: 1}

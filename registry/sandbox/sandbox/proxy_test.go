@@ -11,7 +11,7 @@ import (
 // TestPlacesOfNamespaces: neither a user nor a namespace, whoever its users are, shuts
 // others out.
 func TestPlacesOfNamespaces(t *testing.T) {
-	r := NewProxyREST(nil)
+	r := NewProxyREST(nil, nil)
 	taken := map[string]int{}
 	for i := range 10 * maxProxied {
 		user := fmt.Sprintf("user-%d", i%10)

@@ -44,7 +44,7 @@ func TestRightsOfRecycling(t *testing.T) {
 		if _, err := store.Create(ctx, sb, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		status := sandbox.NewREST(fixture.Scheme, store, &rightList{}, living, nil).Status
+		status := sandbox.NewREST(fixture.Scheme, store, &rightList{}, living, nil, nil).Status
 		_, _, err := status.Update(ctx, name, changing(func(sb *v1alpha1.Sandbox) {
 			sb.Status.Phase = phase
 			sb.Status.Conditions = []metav1.Condition{{
@@ -64,7 +64,7 @@ func TestRightsOfRecycling(t *testing.T) {
 	write := func(t *testing.T, name string, may *rightList, changes ...func(*v1alpha1.Sandbox)) error {
 		t.Helper()
 		judge := func(context.Context, *v1alpha1.Sandbox, bool) error { return errors.New("judged as a new sandbox") }
-		_, _, err := sandbox.NewREST(fixture.Scheme, store, may, living, judge).Sandbox.Update(registrytest.Context(t, resource), name, changing(changes...),
+		_, _, err := sandbox.NewREST(fixture.Scheme, store, may, living, judge, nil).Sandbox.Update(registrytest.Context(t, resource), name, changing(changes...),
 			rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}

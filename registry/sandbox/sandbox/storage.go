@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/revisioncache"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 	"github.com/sandlot-io/sandlot/registry/sandbox/rights"
@@ -62,8 +63,11 @@ func (a AdmitPodChange) admitObject(ctx context.Context, obj runtime.Object, dry
 
 // NewREST returns what is served from the store of sandboxes. Who may write the marks of
 // sandboxes, and change their pods, is asked of may; owners reads their sets and claims, and
-// admit admits pods; nil admits all.
-func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter, admit AdmitPodChange) Storage {
+// admit admits pods; nil admits all. addresses verifies the addresses that requests are forwarded to.
+func NewREST(
+	scheme *runtime.Scheme, store *genericregistry.Store, may authorizer.UnconditionalAuthorizer, owners rights.OwnerGetter,
+	admit AdmitPodChange, addresses *podaddress.Verifier,
+) Storage {
 	strategy := NewStrategy(scheme, clock.RealClock{})
 	return Storage{
 		Sandbox: rights.NewREST(base.NewSharedREST(store, "sbx"), &rights.Guard{
@@ -71,7 +75,7 @@ func NewREST(scheme *runtime.Scheme, store *genericregistry.Store, may authorize
 			PodRights: podChangeRights, AdmitPodChange: admit.admitObject,
 		}),
 		Status: base.NewStatusREST(store, NewStatusStrategy(strategy)),
-		Proxy:  NewProxyREST(store),
+		Proxy:  NewProxyREST(store, addresses),
 	}
 }
 

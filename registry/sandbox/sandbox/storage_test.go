@@ -31,7 +31,7 @@ func newStorage(t *testing.T, fixture *registrytest.Fixture) sandbox.Storage {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Destroy)
-	return sandbox.NewREST(fixture.Scheme, store, authorizerfactory.NewAlwaysAllowAuthorizer(), nil, nil)
+	return sandbox.NewREST(fixture.Scheme, store, authorizerfactory.NewAlwaysAllowAuthorizer(), nil, nil, nil)
 }
 
 func TestConventions(t *testing.T) {
