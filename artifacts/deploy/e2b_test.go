@@ -125,7 +125,7 @@ func checkBoundTo(t *testing.T, objects manifests, role string, accounts ...stri
 }
 
 // TestE2BTeam: the component of a team gives the rights to the user as whom the gateway acts
-// in that namespace, and in no other, and lets the gateway act as that user.
+// in that namespace, and in no other, and lets the gateway act as that user and read its pods.
 func TestE2BTeam(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -153,10 +153,11 @@ func TestE2BTeam(t *testing.T) {
 		actsAs.Namespace != "team-a" || !cmp.Equal([]rbacv1.Subject{gateway}, actsAs.Subjects) || actsAs.RoleRef.Kind != "Role" {
 		t.Fatalf("the binding of the gateway is %v", actsAs)
 	}
-	impersonate := []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{v1alpha1.E2BServiceAccount}, Verbs: []string{"impersonate"},
-	}}
-	if role := get[*rbacv1.Role](objects, actsAs.RoleRef.Name); role == nil || role.Namespace != "team-a" || !cmp.Equal(impersonate, role.Rules) {
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{v1alpha1.E2BServiceAccount}, Verbs: []string{"impersonate"}},
+	}
+	if role := get[*rbacv1.Role](objects, actsAs.RoleRef.Name); role == nil || role.Namespace != "team-a" || !cmp.Equal(rules, role.Rules) {
 		t.Errorf("what the gateway may do for the team: %v", role)
 	}
 	binding := get[*rbacv1.RoleBinding](objects, v1alpha1.E2BServiceAccount)

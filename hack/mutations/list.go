@@ -13,6 +13,9 @@ var (
 	base      = []string{"./registry/sandbox/base"}
 	replenish = []string{"./pkg/controllers/sandboxset/replenish"}
 	etcdquota = []string{"./pkg/apiserver/etcdquota"}
+	runtimes  = []string{"./pkg/apiserver/agentruntime"}
+	addresses = []string{"./pkg/podaddress"}
+	routes    = []string{"./pkg/gateway/routes"}
 )
 
 var mutations = []mutation{
@@ -364,4 +367,29 @@ var mutations = []mutation{
 		"old == nil && leavesItsTemplate(sandbox)", "old != nil && leavesItsTemplate(sandbox)", sandboxes, "TestMarks"},
 	{"sandbox: members of pools change their templates", "apis/sandbox/validation/sandboxpod.go",
 		" && !v1alpha1.IsInPool(old)", "", []string{"./apis/sandbox/validation"}, "TestTemplateOfASandboxOfAgentSandbox"},
+
+	{"podaddress: another pod of the name passes", "pkg/podaddress/podaddress.go",
+		"case pod.UID != info.PodUID:", "case false:", addresses, "TestVerify"},
+	{"podaddress: a pod that is being deleted passes", "pkg/podaddress/podaddress.go",
+		"case pod.DeletionTimestamp != nil:", "case false:", addresses, "TestVerify"},
+	{"podaddress: a pod that has ended passes", "pkg/podaddress/podaddress.go",
+		"case pod.Status.Phase != corev1.PodRunning:", "case false:", addresses, "TestVerify"},
+	{"podaddress: a pod with another address passes", "pkg/podaddress/podaddress.go",
+		"case !slices.Contains(", "case false && !slices.Contains(", addresses, "TestVerify"},
+	{"podaddress: an error of kube-apiserver says that the pod is gone", "pkg/podaddress/podaddress.go",
+		"case apierrors.IsNotFound(err):", "case err != nil || apierrors.IsNotFound(err):", addresses, "TestVerify"},
+	{"agentruntime: a claim does not read the pod", "pkg/apiserver/agentruntime/setup.go",
+		"return s.verifyPod(ctx, queued)", "return nil", runtimes, "TestAddress"},
+	{"agentruntime: a resume does not read the pod", "pkg/apiserver/agentruntime/again.go",
+		"return s.verifyPod(ctx, sb) }", "return nil }", runtimes, "TestAddress"},
+	{"agentruntime: a mount does not read the pod", "pkg/runtime/mount.go",
+		"if v.Before != nil {", "if false {", runtimes, "TestAddress"},
+	{"agentruntime: a read of the pod is not retried", "pkg/apiserver/agentruntime/setup.go",
+		"if errors.Is(last, podaddress.ErrUnavailable) {", "if false {", runtimes, "TestKubeAPIServer"},
+	{"sandbox: the proxy does not read the pod", "registry/sandbox/sandbox/proxy.go",
+		"err := r.addresses.Verify(ctx, sb);", "err := error(nil);", []string{"./pkg/integration"}, "^TestAddressOfAnotherPod$"},
+	{"gateway: a connection does not read the pod", "pkg/gateway/routes/resolve.go",
+		"return address, t.verify(ctx, sandbox)", "return address, nil", routes, "TestAddressOfAnotherPod"},
+	{"gateway: the read of a pod has no limit", "pkg/gateway/routes/resolve.go",
+		"if !podaddress.Simulated(sandbox) {", "if false {", routes, "TestAddressOfAnotherPod"},
 }

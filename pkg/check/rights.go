@@ -80,6 +80,7 @@ var needed = map[string][]right{
 		{resource: "nodes", verbs: follow, choice: noNodes},
 		{resource: "persistentvolumes", verbs: []string{"get"}},
 		{resource: "persistentvolumeclaims", verbs: []string{"get"}},
+		{resource: "pods", verbs: []string{"get"}},
 	},
 	controllerManager: {
 		{group: ours, resource: "sandboxes", verbs: keep},
