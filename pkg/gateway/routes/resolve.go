@@ -74,7 +74,10 @@ func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, er
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	return address, t.verify(ctx, sandbox)
+	if err := t.verify(ctx, sandbox); err != nil {
+		return netip.Addr{}, err
+	}
+	return address, nil
 }
 
 // wait waits until the limit of a team lets another read through.
