@@ -60,7 +60,7 @@ never 'pkg/(certificates|encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocat
 never 'pkg/installobjects' "apis|pkg|registry|$server|$etcd"
 never 'pkg/dryrunpolicy' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/nodes' "apis|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
-never 'pkg/tokens' "apis|pkg|registry|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
+never 'pkg/tokens' "$edge|apis|registry|pkg/(allocator|claims|client|dryrunpolicy|e2e|etcdtxn|findings|gateway|generated|inplace|integration|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|runtime|storecheck|testutil|version)|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/podaddress' "apis/sandbox/(install|validation)|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"

@@ -270,6 +270,8 @@ var mutations = []mutation{
 		"if !t.inFlight {", "if false {", etcdtxn, "TestSettleInAFullEtcd"},
 	{"etcdtxn: a full etcd settles a commit that got no answer", "pkg/etcdtxn/txn.go",
 		"t.inFlight = t.inFlight || ", "t.inFlight = ", etcdtxn, "TestSettleInAFullEtcd"},
+	{"tokens: sources take each other's places", "pkg/tokens/guard.go",
+		"release, ok := g.reviews.Take(from)", "release, ok := g.reviews.Take(string(presented[:]))", []string{"./pkg/tokens"}, "TestManySources"},
 	{"keys: teams wait for each other", "pkg/gateway/keys/teamlocks.go",
 		"\tl := t.teams[team]\n", "\tteam = \"\"\n\tl := t.teams[team]\n", []string{"./pkg/gateway/keys"}, "TestIssueWaits"},
 	{"gateway: a sandbox is said to run when it is to run", "pkg/gateway/mapping/state.go",

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -27,12 +26,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
-	// maxAtOnce is how many tokens that are not known are under review at the same time,
-	// and maxAtOnceOfSource those from one source. A token from several sources counts for
-	// each. Requests with one token wait for one review: no more than maxWaitingOfSource
+	// maxAtOnce is how many tokens that are not known are under review at the same time. A
+	// source has at most maxAtOnceOfSource of these places, and at most as many as it leaves
+	// free for others. A token from several sources counts for each. Requests with one token wait for one review: no more than maxWaitingOfSource
 	// requests from one source, with whatever tokens.
 	maxAtOnce          = 128
 	maxAtOnceOfSource  = 32
@@ -48,20 +49,21 @@ const (
 	rejectedTTL = 5 * time.Second
 )
 
-// Guard refuses requests with tokens that are not known with 429 where their source, or
-// all together, have too many of them in flight, or where the source has presented too
-// many bad ones. A token that was accepted lately passes at once. A source is the IPv4
-// address of the peer, or the /64 network of an IPv6 one.
+// Guard refuses requests with tokens that are not known with 429 where their source has its
+// share of them in flight, or has presented too many bad ones. A token that was accepted
+// lately passes at once. share.Source says what a source is: the peer, whatever its headers
+// say.
 type Guard struct {
 	acceptedTTL time.Duration
 	clock       clock.PassiveClock
 	// known holds by credentials whether they were accepted.
 	known *cache.LRUExpireCache
 
-	mu sync.Mutex
-	// atOnce is of how many credentials there are requests, all sources together.
-	atOnce  int
-	sources *lru.Cache // of *source by netip.Prefix
+	// reviews are the places of reviews, shared by source.
+	reviews *share.Places
+
+	mu      sync.Mutex
+	sources *lru.Cache // of *source by share.Source
 }
 
 // source is under the lock of the guard.
@@ -76,6 +78,8 @@ type source struct {
 // pendingReview counts the requests with the same credentials.
 type pendingReview struct {
 	requests int
+	// release gives back the place of the review.
+	release func()
 	// worst is the worst outcome so far.
 	worst outcome
 }
@@ -95,6 +99,7 @@ func NewGuard(acceptedTTL time.Duration, c clock.Clock) *Guard {
 		acceptedTTL: acceptedTTL,
 		clock:       c,
 		known:       cache.NewLRUExpireCacheWithClock(maxKnown, c),
+		reviews:     share.New(maxAtOnce, maxAtOnceOfSource),
 		sources:     lru.New(maxSources),
 	}
 }
@@ -124,7 +129,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		accepted, known := g.known.Get(presented)
 		if known {
 			a.rejected = accepted == false
-		} else if a.end = g.begin(sourceOf(req), presented); a.end == nil {
+		} else if a.end = g.begin(share.Source(req.RemoteAddr), presented); a.end == nil {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "Too many requests with tokens that are not known, please try again later.", http.StatusTooManyRequests)
 			return
@@ -163,7 +168,7 @@ func (g *Guard) Authenticator(inner authenticator.Request) authenticator.Request
 
 // begin takes a place, or shares that of a request with the same credentials, and returns what
 // gives it back, which may be called several times and counts once; nil if there is none.
-func (g *Guard) begin(from netip.Prefix, presented credentials) func(outcome) {
+func (g *Guard) begin(from string, presented credentials) func(outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var s *source
@@ -178,11 +183,11 @@ func (g *Guard) begin(from netip.Prefix, presented credentials) func(outcome) {
 	}
 	shared := s.requests[presented]
 	if shared == nil {
-		if g.atOnce >= maxAtOnce || len(s.requests) >= maxAtOnceOfSource {
+		release, ok := g.reviews.Take(from)
+		if !ok {
 			return nil
 		}
-		g.atOnce++
-		shared = &pendingReview{}
+		shared = &pendingReview{release: release}
 		s.requests[presented] = shared
 	}
 	shared.requests++
@@ -198,7 +203,7 @@ func (g *Guard) begin(from netip.Prefix, presented credentials) func(outcome) {
 				return
 			}
 			delete(s.requests, presented)
-			g.atOnce--
+			shared.release()
 			s.count(shared.worst, g.clock.Now())
 		})
 	}
@@ -236,19 +241,6 @@ func credentialsOf(req *http.Request) (credentials, bool) {
 		hash.Write(req.TLS.PeerCertificates[0].Raw)
 	}
 	return credentials(hash.Sum(nil)), true
-}
-
-// sourceOf returns from where a request comes: from the peer, whatever its headers say.
-func sourceOf(req *http.Request) netip.Prefix {
-	peer, err := netip.ParseAddrPort(req.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{} // all such share one
-	}
-	address, bits := peer.Addr().Unmap().WithZone(""), 64
-	if address.Is4() {
-		bits = 32
-	}
-	return netip.PrefixFrom(address, bits).Masked()
 }
 
 // isUnanswered reports whether authentication failed because the cluster was not heard,
