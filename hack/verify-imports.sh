@@ -79,7 +79,7 @@ never 'pkg/check|pkg/cli|cmd/kubectl-sandlot' \
 never 'pkg/gateway' \
   "cmd|hack|registry|$install|$parts|pkg/(allocator|apiserver|certificates|claims|cli|controllers|etcdtxn|inplace|manager|podtemplate|poolindex|revisioncache|runtime|standalone)|$serving|$etcd"
 # The program alone takes what reads its certificate again, and asks who may read metrics.
-never 'pkg/gateway/(e2b|flight|identity|keys|mapping|proxy|routes|server)' "sigs\.k8s\.io/controller-runtime|$server"
+never 'pkg/gateway/(e2b|flight|identity|keys|lookups|mapping|proxy|routes|server)' "sigs\.k8s\.io/controller-runtime|$server"
 # Backups know the store and the cluster, and nothing that allocates or reconciles.
 never 'pkg/backup' "cmd|hack|pkg/(cli|controllers|manager|standalone)|sigs\.k8s\.io/controller-runtime"
 never 'pkg/generated' "$edge|registry|$install|pkg/(allocator|etcdtxn|inplace|podtemplate|poolindex|runtime)|$server|$etcd"

@@ -11,10 +11,12 @@
 // In a cluster a key is a Secret (see Secrets) that every replica of the gateway watches, so
 // that a key that is taken back is refused everywhere at once:
 //
-//   - A key that a replica has not heard of yet is read by its name. At most 8 such reads are
-//     under way at a time, and an id that there is not is remembered for a second, so guessed
-//     ids cost little. That is the only bound on failed authentications: addresses are not
-//     counted, for behind a proxy all have the same one, and 192 bits are not guessed.
+//   - A key that a replica has not heard of yet is read by its name, so it can be used as soon
+//     as another replica has made it. At most 8 such reads are under way at a time, an id that
+//     there is not is remembered for a second, and a source of requests causes at most 50
+//     reads of ids that there are not, and 10 more each second. Beyond that the watch is
+//     believed: what it has not told is no key. So behind a proxy, which is one source, many
+//     wrong keys only delay a new key until the watch has told of it.
 //   - The watch is opened anew every 20 seconds, so a quiet one too gives a sign of life. After
 //     30 seconds without one no key is believed that was not read within 5 seconds. So a
 //     replica that is cut off from its watch, and from nothing else, accepts a key for at most

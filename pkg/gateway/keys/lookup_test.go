@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 )
 
 // api answers reads of Secrets: those in found, and else that there is none. Each read waits
@@ -65,14 +67,60 @@ func (a *api) secrets(t *testing.T) (*Secrets, *clocktesting.FakeClock) {
 	return NewSecrets(client.CoreV1(), DefaultNamespace, clk), clk
 }
 
-// Guessed ids are read 8 at a time, and one that is not there once a second. A key that is
-// known does not wait for them, also while the watch is broken.
-func TestGuessesCostLittle(t *testing.T) {
-	known, text := newText()
-	key := Stored{Record: Record{ID: known, Team: "team", Name: "n"}, Salt: newSalt()}
+// keptKey returns a key, its text, and the Secret that has it as the API server shows it.
+func keptKey() (Stored, string, *corev1.Secret) {
+	id, text := newText()
+	key := Stored{Record: Record{ID: id, Team: "team", Name: "n"}, Salt: newSalt()}
 	key.Hash = hash(key.Salt, text)
 	secret := toSecret(key)
 	secret.APIVersion, secret.Kind = "v1", "Secret"
+	return key, text, secret
+}
+
+// TestGuessesOfOneSource: guesses of one source cause no more reads than its limit, while a
+// key that another replica made just now is found for another source. What is beyond is no
+// key while the watch works, and busy without it.
+func TestGuessesOfOneSource(t *testing.T) {
+	_, text, secret := keptKey()
+	server := &api{found: map[string]*corev1.Secret{secret.Name: secret}, goOn: make(chan struct{})}
+	close(server.goOn)
+	s, clk := server.secrets(t)
+	k := New(s)
+	s.table.replace(nil)
+	here, there := lookups.WithSource(t.Context(), "10.0.0.1:1"), lookups.WithSource(t.Context(), "10.0.0.2:1")
+	guess := func() error {
+		_, guess := newText()
+		_, err := k.Authenticate(here, guess)
+		return err
+	}
+	for range 10 * misses {
+		if err := guess(); !errors.Is(err, ErrUnknownKey) {
+			t.Fatalf("a guess: %v", err)
+		}
+	}
+	if reads := server.reads.Load(); reads != misses {
+		t.Errorf("%d guesses were read %d times, want %d", 10*misses, reads, misses)
+	}
+	if _, err := k.Authenticate(there, text); err != nil {
+		t.Errorf("a new key from another source: %v", err)
+	}
+
+	// As long as the watch is broken, nobody is told that a key is wrong that was not read.
+	clk.Step(watchPatience + time.Second)
+	for range misses {
+		if err := guess(); !errors.Is(err, ErrUnknownKey) {
+			t.Fatalf("a guess without a watch: %v", err)
+		}
+	}
+	if err := guess(); !errors.Is(err, errBusy) {
+		t.Errorf("one more guess without a watch: %v", err)
+	}
+}
+
+// Guessed ids are read 8 at a time, and one that is not there once a second. A key that is
+// known does not wait for them, also while the watch is broken.
+func TestGuessesCostLittle(t *testing.T) {
+	key, text, secret := keptKey()
 	server := &api{found: map[string]*corev1.Secret{secret.Name: secret}, goOn: make(chan struct{})}
 	s, clk := server.secrets(t)
 	k := New(s)

@@ -17,6 +17,8 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 )
 
 const (
@@ -39,9 +41,10 @@ const (
 type Secrets struct {
 	client typed.SecretInterface
 	table  *table
-	// known and unknown have a place for each read by name that may be under way for an
-	// authentication: guessed ids do not hold up keys that are known.
-	known, unknown chan struct{}
+	// known has a place for each read of a key that the watch has told of. Other ids are read
+	// by unknown: guesses do not hold up keys that are known.
+	known   chan struct{}
+	unknown *lookups.Group[Stored]
 }
 
 var _ Backend = (*Secrets)(nil)
@@ -51,7 +54,8 @@ var _ Backend = (*Secrets)(nil)
 func NewSecrets(client typed.SecretsGetter, namespace string, clk clock.PassiveClock) *Secrets {
 	return &Secrets{
 		client: client.Secrets(namespace), table: newTable(clk),
-		known: make(chan struct{}, maxReads), unknown: make(chan struct{}, maxReads),
+		known:   make(chan struct{}, maxReads),
+		unknown: lookups.New[Stored](lookups.Limits{AtOnce: maxReads, Misses: misses, MissesPerSecond: missesPerSecond, Clock: clk}),
 	}
 }
 

@@ -57,13 +57,25 @@ func newTable(clk clock.PassiveClock) *table {
 func (t *table) lookup(id string) (found answer, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if key, ok := t.seen[id]; ok && !t.sign.IsZero() && t.clock.Since(t.sign) <= watchPatience {
+	if key, ok := t.seen[id]; ok && t.fresh() {
 		return answer{key: key}, true
 	}
 	if found, ok := t.answers.Get(id); ok {
 		return found.(answer), true
 	}
 	return answer{}, false
+}
+
+// fresh reports whether the watch has given a sign of life lately. The lock is held.
+func (t *table) fresh() bool {
+	return !t.sign.IsZero() && t.clock.Since(t.sign) <= watchPatience
+}
+
+// current reports whether the watch can be believed.
+func (t *table) current() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.fresh()
 }
 
 // knows reports whether the watch has told of a key, believed or not.

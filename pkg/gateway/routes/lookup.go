@@ -20,11 +20,6 @@ import (
 func (t *Table) lookUp(ctx context.Context, id, namespace, name string) (Route, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	leave, err := t.enter(ctx)
-	if err != nil {
-		return Route{}, err
-	}
-	defer leave()
 	if route, ok := t.store.find(id); ok { // told in the meantime
 		return route, nil
 	}
@@ -89,21 +84,4 @@ func (t *Table) isUnknown(id string) bool {
 	}
 	at, ok := until.(time.Time)
 	return ok && t.clock.Now().Before(at)
-}
-
-// enter waits for a turn to ask the API server, so that many guessed ids take nothing from
-// ids that are known.
-func (t *Table) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case t.waiting <- struct{}{}:
-	default:
-		return nil, fmt.Errorf("%w: too many unknown sandboxes are asked for", ErrUnavailable)
-	}
-	defer func() { <-t.waiting }()
-	select {
-	case t.reading <- struct{}{}:
-		return func() { <-t.reading }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: too many unknown sandboxes are asked for: %w", ErrUnavailable, context.Cause(ctx))
-	}
 }

@@ -5,6 +5,8 @@ package routes
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -15,6 +17,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
+	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 )
 
@@ -25,10 +28,11 @@ const (
 	// maxUnknown is how many ids that do not exist are remembered, and unknownFor how long.
 	maxUnknown = 4096
 	unknownFor = time.Second
-	// maxReads is how many unknown ids are looked up at a time, and maxWaiting how many more
-	// wait for that.
-	maxReads   = 16
-	maxWaiting = 256
+	// maxReads is how many unknown ids are looked up at a time. misses is how many ids that do
+	// not exist are looked up for one source at once, and missesPerSecond how many more each
+	// second: clients ask for sandboxes that have ended as well.
+	maxReads                = 16
+	misses, missesPerSecond = 200, 50
 	// maxTeams bounds the teams whose limit is remembered. One that was forgotten begins anew.
 	maxTeams = 16384
 )
@@ -58,11 +62,10 @@ type Table struct {
 
 	// unknown are ids that do not exist, with the time until which that counts.
 	unknown *lru.Cache
-	// reading and waiting bound the look-ups of ids that the watch has not told.
-	reading, waiting chan struct{}
-	lookups          flight.Group[Route]
-	addresses        flight.Group[resolved]
-	limits           limits
+	// lookups reads the ids that the watch has not told.
+	lookups   *lookups.Group[Route]
+	addresses flight.Group[resolved]
+	limits    limits
 }
 
 // New returns a table that reads through client.
@@ -74,8 +77,8 @@ func New(client versioned.Interface, options Options) *Table {
 		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
 		verifier: podaddress.New(options.Pods),
 		store:    newStore(options.Clock), unknown: lru.New(maxUnknown),
+		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxReads, Misses: misses, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
 		limits:  limits{qps: rate.Limit(options.QPS), burst: options.Burst, teams: lru.New(maxTeams)},
-		reading: make(chan struct{}, maxReads), waiting: make(chan struct{}, maxWaiting),
 	}
 }
 
@@ -89,7 +92,8 @@ func (t *Table) Len() int { return t.store.len() }
 func (t *Table) Known(id string) (Route, bool) { return t.store.find(id) }
 
 // Find returns the route of an id. An id that is not known yet, because another replica made
-// it just now, is looked up. Errors are ErrNotFound, ErrUnavailable, or that of ctx.
+// it just now, is looked up, within the limits of the source of the request. Errors are
+// ErrNotFound, ErrUnavailable, or that of ctx.
 func (t *Table) Find(ctx context.Context, id string) (Route, error) {
 	if route, ok := t.store.find(id); ok {
 		return route, nil
@@ -98,7 +102,13 @@ func (t *Table) Find(ctx context.Context, id string) (Route, error) {
 	if !ok || t.isUnknown(id) {
 		return Route{}, ErrNotFound
 	}
-	return t.lookups.Do(ctx, id, func(ctx context.Context) (Route, error) {
+	bounded, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	route, err := t.lookups.Do(bounded, id, func(ctx context.Context) (Route, error) {
 		return t.lookUp(ctx, id, namespace, claim)
 	})
+	if errors.Is(err, lookups.ErrRefused) || errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return route, err
 }

@@ -41,15 +41,27 @@ func (p *pipes) Close() error {
 // Addr implements net.Listener.
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) { return p.dialFrom("pipe") }
+
+// dialFrom opens a connection whose client has an address.
+func (p *pipes) dialFrom(peer string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
-	case p.dialled <- server:
+	case p.dialled <- peerConn{server, peer}:
 		return client, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
 	}
 }
+
+// peerConn is a connection whose client has an address.
+type peerConn struct {
+	net.Conn
+	peer string
+}
+
+// RemoteAddr implements net.Conn.
+func (c peerConn) RemoteAddr() net.Addr { return &net.UnixAddr{Name: c.peer} }
 
 // served is a server with a handler of a test's own.
 type served struct {

@@ -25,6 +25,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 	"github.com/sandlot-io/sandlot/pkg/road"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // Config is what a gateway is made with.
@@ -56,6 +57,8 @@ type Gateway struct {
 	table   *routes.Table
 	road    *road.Road
 	handler http.Handler
+	// connections are the places of connections, by source.
+	connections *share.Places
 }
 
 // New returns a gateway. Nothing runs yet.
@@ -86,7 +89,11 @@ func New(c Config) (*Gateway, error) {
 		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
 	})
 	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
-	return &Gateway{source: c.Source, table: table, road: way, handler: counted(api, roads, roads.Match)}, nil
+	connections := c.MaxRequests + c.MaxForwarded
+	return &Gateway{
+		source: c.Source, table: table, road: way, handler: counted(api, roads, roads.Match),
+		connections: share.New(connections, connections),
+	}, nil
 }
 
 // Run learns of keys and routes until ctx is cancelled, and returns when that has ended.

@@ -38,7 +38,15 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"to"})
 
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(requestSeconds, requestsInFlight) })
+	connectionsRefused = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "gateway",
+		Name:           "connections_refused_total",
+		Help:           "How many connections were closed at once, because there were too many, of all clients or of one network.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsRefused) })
 )
 
 // counted hands requests to the API or, those that match, to sandboxes, and counts them.

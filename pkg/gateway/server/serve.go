@@ -17,6 +17,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 )
 
 const (
@@ -42,9 +44,10 @@ const (
 )
 
 // Serve answers requests of a listener until ctx is cancelled, over TLS if config is not
-// nil, and returns when all are answered or cut off.
+// nil, and returns when all are answered or cut off. All listeners of a gateway share the
+// places of connections.
 func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	return Serve(ctx, listener, config, g)
+	return Serve(ctx, limitedListener{listener, g.connections}, config, g)
 }
 
 // Serve answers requests of a listener by a handler in the same way.
@@ -74,7 +77,10 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 			}()
 			handler.ServeHTTP(w, r)
 		}),
-		BaseContext:       func(net.Listener) context.Context { return base },
+		BaseContext: func(net.Listener) context.Context { return base },
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return lookups.WithSource(ctx, conn.RemoteAddr().String())
+		},
 		TLSConfig:         config.Clone(), // the server changes it, and other listeners may have the same
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,

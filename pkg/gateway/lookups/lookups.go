@@ -1,0 +1,120 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lookups bounds the reads of the API server that any client can cause without a
+// key: those for ids that this replica does not know.
+package lookups
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
+	"github.com/sandlot-io/sandlot/pkg/share"
+)
+
+const (
+	// maxWaiting is how many requests wait for a read, those whose read is under way included.
+	// A source has at most as many of these places as it leaves free.
+	maxWaiting = 256
+	// maxSources bounds the sources that are remembered. One that was forgotten begins anew.
+	maxSources = 16384
+)
+
+// ErrRefused means that nothing was read, because the source of the request has asked for too
+// many ids that do not exist, or has its share of the requests that wait.
+var ErrRefused = errors.New("too many unknown ids are asked for")
+
+// Limits bound reads.
+type Limits struct {
+	// AtOnce is how many reads are under way at a time, for all sources together.
+	AtOnce int
+	// Misses is how many reads without a result a source may cause at once, and
+	// MissesPerSecond how many more each second. A read that finds something is free.
+	Misses          int
+	MissesPerSecond rate.Limit
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Group reads by id within limits.
+type Group[T any] struct {
+	limits  Limits
+	waiting *share.Places
+	reading chan struct{}
+	shared  flight.Group[T]
+
+	mu sync.Mutex
+	// misses are the *rate.Limiter by source.
+	misses *lru.Cache
+}
+
+// New returns a group with limits.
+func New[T any](limits Limits) *Group[T] {
+	return &Group[T]{
+		limits: limits, waiting: share.New(maxWaiting, maxWaiting), reading: make(chan struct{}, limits.AtOnce),
+		misses: lru.New(maxSources),
+	}
+}
+
+// Do returns what read returns for an id, or ErrRefused without a read. Requests of one
+// source for one id share a read. The source is that of WithSource.
+func (g *Group[T]) Do(ctx context.Context, id string, read func(context.Context) (T, error)) (T, error) {
+	var none T
+	source := sourceOf(ctx)
+	misses := g.missesOf(source)
+	if misses.TokensAt(g.limits.Clock.Now()) < 1 {
+		return none, ErrRefused
+	}
+	leave, ok := g.waiting.Take(source)
+	if !ok {
+		return none, ErrRefused
+	}
+	defer leave()
+	return g.shared.Do(ctx, source+" "+id, func(ctx context.Context) (T, error) {
+		select {
+		case g.reading <- struct{}{}:
+			defer func() { <-g.reading }()
+		case <-ctx.Done():
+			return none, context.Cause(ctx)
+		}
+		// Requests that came before it may have missed in the meantime.
+		if misses.TokensAt(g.limits.Clock.Now()) < 1 {
+			return none, ErrRefused
+		}
+		found, err := read(ctx)
+		if err != nil {
+			misses.ReserveN(g.limits.Clock.Now(), 1) // also if that makes it negative
+		}
+		return found, err
+	})
+}
+
+func (g *Group[T]) missesOf(source string) *rate.Limiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if found, ok := g.misses.Get(source); ok {
+		return found.(*rate.Limiter)
+	}
+	misses := rate.NewLimiter(g.limits.MissesPerSecond, g.limits.Misses)
+	g.misses.Add(source, misses)
+	return misses
+}
+
+type sourceKey struct{}
+
+// WithSource returns a context for the requests of a peer, whose address and port are given.
+func WithSource(ctx context.Context, peer string) context.Context {
+	return context.WithValue(ctx, sourceKey{}, share.Source(peer))
+}
+
+// sourceOf returns the source of a request. Requests without one share one.
+func sourceOf(ctx context.Context) string {
+	source, _ := ctx.Value(sourceKey{}).(string)
+	return source
+}
