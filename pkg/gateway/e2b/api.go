@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
@@ -62,6 +63,8 @@ type API struct {
 	// places limits all requests, lists those that read lists, and waits those that wait for a
 	// sandbox. A request that waits has given back its place in places.
 	places, lists, waits *share.Places
+	// large has the places of answers of the API server that are large.
+	large *semaphore.Weighted
 
 	mux *http.ServeMux
 	// readTimeout is readTimeout, but for tests.
@@ -70,7 +73,11 @@ type API struct {
 
 // New returns an API.
 func New(options Options) *API {
-	a := &API{Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), lists: share.New(listsAtOnce, listsPerTeam), waits: share.New(options.MaxInFlight, options.MaxInFlight), mux: http.NewServeMux(), readTimeout: readTimeout}
+	a := &API{
+		Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), lists: share.New(listsAtOnce, listsPerTeam),
+		waits: share.New(options.MaxInFlight, options.MaxInFlight), large: semaphore.NewWeighted(largeAtOnce),
+		mux: http.NewServeMux(), readTimeout: readTimeout,
+	}
 	for _, route := range Routes() {
 		a.mux.Handle(route.Method+" "+route.Path, a.handler(route))
 	}

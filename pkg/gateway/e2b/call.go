@@ -36,6 +36,8 @@ type call struct {
 	// release gives back the place of the request. It may be called before the request ends,
 	// and more than once.
 	release func()
+	// fit is how many objects of a list are read at a time since a page was too large.
+	fit int64
 }
 
 // stopped is called when a sandbox was paused or has ended, before that is answered: whoever
@@ -65,19 +67,30 @@ func (c *call) find(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 	if !ok || namespace != c.caller.Team || !isCode(claim) {
 		return nil, missing
 	}
-	list, err := c.agents.Sandboxes(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelClaimName: claim}).String(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		sb := &list.Items[i]
-		if of, ok := idOf(sb); ok && of == id && mapping.StateOf(sb, c.now()) != mapping.StateGone {
-			return sb, nil
+	options := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelClaimName: claim}).String()}
+	for {
+		var list v1alpha1.SandboxList
+		var found *v1alpha1.Sandbox
+		err := c.list(ctx, "sandboxes", options, &list, func() {
+			for i := range list.Items {
+				sb := &list.Items[i]
+				if of, ok := idOf(sb); ok && of == id && mapping.StateOf(sb, c.now()) != mapping.StateGone {
+					one := *sb // which keeps none of the others in memory
+					found = &one
+					return
+				}
+			}
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case found != nil:
+			return found, nil
+		case list.Continue == "":
+			return nil, missing
 		}
+		options.Continue = list.Continue
 	}
-	return nil, missing
 }
 
 // token returns the access token of the runtime in a sandbox, which stands in no object.

@@ -214,13 +214,13 @@ func TestListsAtOnce(t *testing.T) {
 	for range e2b.ListsPerTeam {
 		<-reads
 	}
-	for _, busy := range []string{path, "/sandboxes"} {
+	for _, busy := range []string{path, "/sandboxes", "/templates", "/api-keys"} {
 		if a := w.want(http.StatusTooManyRequests, key, "GET", busy, busy, ""); a.header.Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to come again", busy)
 		}
 	}
 	w.want(http.StatusOK, other, "GET", path, path, "")
-	w.want(http.StatusOK, key, "GET", "/templates", "/templates", "")
+	w.want(http.StatusOK, key, "GET", "/templates/base", "/templates/{id}", "")
 	w.before.Store(nil)
 	close(goOn)
 	asking.Wait()

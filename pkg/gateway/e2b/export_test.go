@@ -8,5 +8,13 @@ import "time"
 // SetReadTimeout says how long the body of a request may take to come.
 func (a *API) SetReadTimeout(d time.Duration) { a.readTimeout = d }
 
+// The bounds of what is read of an answer of the API server, and of how many large ones are
+// read at a time.
+const (
+	SmallAnswer = smallAnswer
+	MaxAnswer   = maxAnswer
+	LargeAtOnce = largeAtOnce
+)
+
 // ListsPerTeam is how many lists of a team are read at a time.
 const ListsPerTeam = listsPerTeam

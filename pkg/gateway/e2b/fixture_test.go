@@ -44,6 +44,8 @@ type world struct {
 	document *api
 	// lists is how many lists of sandboxes the API has asked for.
 	lists *atomic.Int64
+	// read is called with how many bytes of an answer of the API server were read so far.
+	read *atomic.Pointer[func(ctx context.Context, bytes int)]
 	// before, if set, is called before each request of the API to the cluster. Its error is
 	// the answer.
 	before *atomic.Pointer[func(*http.Request) error]
@@ -72,7 +74,7 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, stop: stop}
+	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, read: &atomic.Pointer[func(context.Context, int)]{}, stop: stop}
 	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -84,7 +86,11 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 					return nil, err
 				}
 			}
-			return next.RoundTrip(r)
+			resp, err := next.RoundTrip(r)
+			if read := w.read.Load(); err == nil && read != nil {
+				resp.Body = &countedBody{ReadCloser: resp.Body, read: *read, ctx: r.Context()}
+			}
+			return resp, err
 		})
 	})
 	options := e2b.Options{
@@ -109,6 +115,22 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// countedBody says how many bytes of it were read.
+type countedBody struct {
+	io.ReadCloser
+	ctx   context.Context //nolint:containedctx // that of its request
+	read  func(ctx context.Context, bytes int)
+	bytes int
+}
+
+// Read implements io.Reader.
+func (b *countedBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	b.bytes += n
+	b.read(b.ctx, b.bytes)
+	return n, err
+}
+
 // key makes a key of a team.
 func (w *world) key(team string) string {
 	w.Helper()
@@ -128,6 +150,13 @@ func (w *world) pool(namespace, name string, replicas int32) {
 	if _, err := sets.Create(w.Context(), set, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
+	w.filled(namespace, name, replicas)
+}
+
+// filled waits until a SandboxSet is full.
+func (w *world) filled(namespace, name string, replicas int32) {
+	w.Helper()
+	sets := w.server.Client.AgentsV1alpha1().SandboxSets(namespace)
 	expect.Eventually(w.Context(), w, func(ctx context.Context) error {
 		set, err := sets.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && set.Status.AvailableReplicas < replicas {

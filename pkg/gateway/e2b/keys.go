@@ -56,6 +56,11 @@ func toKey(r *keys.Record) apiKey {
 }
 
 func (c *call) listKeys() error {
+	release, err := c.listing()
+	if err != nil {
+		return err
+	}
+	defer release()
 	records, err := c.api.Keys.List(c.r.Context(), c.caller.Team)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ const (
 	maxToken = 4096
 	// maxListed is how many sandboxes the list has that has no pages.
 	maxListed = 5000
-	// chunk is how many sandboxes are read at a time. Each may have some 20 KiB.
+	// chunk is how many sandboxes are read at a time, or fewer if they are large (maxAnswer).
 	chunk = 100
 	// maxReads is how often is read for a page, and maxReadsAll for the list without pages.
 	maxReads    = 20
@@ -166,8 +166,18 @@ type part struct {
 
 // page reads some sandboxes of the team, and returns those that a query selects.
 func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next string) (*part, error) {
-	list, err := c.agents.Sandboxes(c.caller.Team).List(ctx, metav1.ListOptions{
-		LabelSelector: v1alpha1.LabelSandboxID, Limit: int64(limit), Continue: next,
+	var list v1alpha1.SandboxList
+	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelSandboxID, Limit: int64(limit), Continue: next}
+	found := &part{}
+	err := c.list(ctx, "sandboxes", options, &list, func() {
+		for i := range list.Items {
+			if _, ok := idOf(&list.Items[i]); !ok {
+				continue
+			}
+			if info := c.info(&list.Items[i]); query.Selects(&info) {
+				found.infos, found.read = append(found.infos, info), append(found.read, i+1)
+			}
+		}
 	})
 	switch {
 	case apierrors.IsResourceExpired(err), next != "" && apierrors.IsBadRequest(err):
@@ -175,15 +185,7 @@ func (c *call) page(ctx context.Context, query *mapping.Query, limit int, next s
 	case err != nil:
 		return nil, err
 	}
-	found := &part{next: list.Continue}
-	for i := range list.Items {
-		if _, ok := idOf(&list.Items[i]); !ok {
-			continue
-		}
-		if info := c.info(&list.Items[i]); query.Selects(&info) {
-			found.infos, found.read = append(found.infos, info), append(found.read, i+1)
-		}
-	}
+	found.next = list.Continue
 	return found, nil
 }
 

@@ -4,14 +4,12 @@
 package e2b
 
 import (
-	"context"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
@@ -20,25 +18,33 @@ import (
 // getOptions reads what is there now, not what a cache believes.
 var getOptions = metav1.GetOptions{}
 
-// templatesPage is how many templates are read at a time.
-const templatesPage = 200
-
 // listTemplates lists the SandboxSets of the team.
 func (c *call) listTemplates() error {
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.agents.SandboxSets(c.caller.Team).List(ctx, options)
-	})
-	pages.PageSize, pages.PageBufferSize = templatesPage, 0
-	templates := []mapping.Template{}
-	err := pages.EachListItem(c.r.Context(), metav1.ListOptions{}, func(set runtime.Object) error {
-		templates = append(templates, mapping.TemplateOf(set.(*v1alpha1.SandboxSet), c.api.EnvdVersion))
-		return nil
-	})
+	release, err := c.listing()
 	if err != nil {
 		return err
 	}
-	writeJSON(c.w, http.StatusOK, templates)
-	return nil
+	defer release()
+	templates := []mapping.Template{}
+	options := metav1.ListOptions{Limit: smallPage}
+	for {
+		var sets v1alpha1.SandboxSetList
+		err := c.list(c.r.Context(), "sandboxsets", options, &sets, func() {
+			for i := range sets.Items {
+				templates = append(templates, mapping.TemplateOf(&sets.Items[i], c.api.EnvdVersion))
+			}
+		})
+		switch {
+		case apierrors.IsResourceExpired(err):
+			return &Error{Code: http.StatusServiceUnavailable, Message: "the templates changed while they were read", RetryAfter: time.Second}
+		case err != nil:
+			return err
+		case sets.Continue == "":
+			writeJSON(c.w, http.StatusOK, templates)
+			return nil
+		}
+		options.Continue = sets.Continue
+	}
 }
 
 func (c *call) getTemplate() error {
@@ -47,14 +53,16 @@ func (c *call) getTemplate() error {
 	if len(validation.IsDNS1123Subdomain(id)) > 0 {
 		return missing
 	}
-	set, err := c.agents.SandboxSets(c.caller.Team).Get(c.r.Context(), id, getOptions)
+	var set v1alpha1.SandboxSet
+	var template mapping.Template
+	err := c.named(c.r.Context(), "sandboxsets", id, &set, func() { template = mapping.TemplateOf(&set, c.api.EnvdVersion) })
 	if apierrors.IsNotFound(err) {
 		return missing
 	}
 	if err != nil {
 		return err
 	}
-	writeJSON(c.w, http.StatusOK, mapping.TemplateOf(set, c.api.EnvdVersion))
+	writeJSON(c.w, http.StatusOK, template)
 	return nil
 }
 
@@ -66,9 +74,9 @@ func (c *call) getAlias() error {
 	if len(validation.IsDNS1123Subdomain(alias)) > 0 {
 		return missing
 	}
-	_, err := c.agents.SandboxSets(c.caller.Team).Get(c.r.Context(), alias, getOptions)
+	err := c.named(c.r.Context(), "sandboxsets", alias, &v1alpha1.SandboxSet{}, func() {})
 	if apierrors.IsNotFound(err) {
-		_, err = c.agents.SandboxTemplates(c.caller.Team).Get(c.r.Context(), alias, getOptions)
+		err = c.named(c.r.Context(), "sandboxtemplates", alias, &v1alpha1.SandboxTemplate{}, func() {})
 	}
 	if apierrors.IsNotFound(err) {
 		return missing
