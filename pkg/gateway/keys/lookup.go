@@ -48,8 +48,11 @@ func (s *Secrets) Lookup(ctx context.Context, id string) (Stored, error) {
 	key, err := s.unknown.Do(ctx, id, func(ctx context.Context) (Stored, error) { return s.readOnce(ctx, id) })
 	switch {
 	case errors.Is(err, lookups.ErrRefused) && s.table.current():
+		if found, ok := s.table.lookup(id); ok { // told while it waited
+			return found.key, found.err
+		}
 		return Stored{}, ErrNotFound
-	case errors.Is(err, lookups.ErrRefused), ctx.Err() != nil:
+	case errors.Is(err, lookups.ErrRefused), err != nil && ctx.Err() != nil:
 		return Stored{}, fmt.Errorf("%w: %w", errBusy, err)
 	}
 	return key, err
