@@ -53,22 +53,41 @@ func worthReclaiming(file, inUse int64) bool {
 	return free >= inUse && free >= minReclaimed
 }
 
-// canSpareMember reports whether etcd keeps a quorum while one member is unavailable: all endpoints
-// respond, or a majority does besides that member. A member that another API server defragments
-// does not respond.
+// canSpareMember reports whether etcd keeps a quorum while one member is unavailable: all members
+// respond, or more than half of all would still respond without that one, such as 4 of 5, but not 2
+// of 3. A member that another API server defragments does not respond. A member that is not among
+// the endpoints counts as one that does not respond.
 func (m *Maintainer) canSpareMember(ctx context.Context) bool {
 	_, statuses := m.endpointStatuses(ctx)
+	members := max(len(statuses), m.votingMembers(ctx))
 	responding := 0
 	for _, one := range statuses {
 		if one != nil {
 			responding++
 		}
 	}
-	ok := responding == len(statuses) || responding-1 > len(statuses)/2
+	ok := responding == members || responding-1 > members/2
 	if !ok {
-		klog.FromContext(ctx).Info("Postponed the defragmentation of etcd because members do not respond", "responding", responding, "endpoints", len(statuses))
+		klog.FromContext(ctx).Info("Postponed the defragmentation of etcd because members do not respond", "responding", responding, "members", members)
 	}
 	return ok
+}
+
+// votingMembers returns how many members the quorum of etcd is of; 0 if that is not known.
+func (m *Maintainer) votingMembers(ctx context.Context) (n int) {
+	within, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list, err := m.Etcd.MemberList(within)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to list the members of etcd", "err", err)
+		return 0
+	}
+	for _, one := range list.Members {
+		if !one.IsLearner {
+			n++
+		}
+	}
+	return n
 }
 
 // defragment defragments the first member that needs it. The leader comes last. If that fails, the

@@ -119,9 +119,13 @@ func TestDefragmentsNextMember(t *testing.T) {
 func TestKeepsQuorum(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		endpoints, away int
-		want            bool
-	}{{1, 0, true}, {2, 0, true}, {2, 1, false}, {3, 0, true}, {3, 1, false}, {5, 1, true}, {5, 2, false}} {
+		endpoints, away, members int
+		want                     bool
+	}{
+		{1, 0, 1, true}, {2, 0, 2, true}, {2, 1, 2, false}, {3, 0, 3, true}, {3, 1, 3, false}, {5, 1, 5, true}, {5, 2, 5, false},
+		{1, 0, 3, false},                  // one name for all members
+		{3, 0, 0, true}, {3, 1, 0, false}, // the members cannot be listed
+	} {
 		m := startMaintained(t)
 		good := m.etcd.Endpoints()[0]
 		tapped := m.tap()
@@ -133,10 +137,52 @@ func TestKeepsQuorum(t *testing.T) {
 			}
 		}
 		m.etcd.SetEndpoints(endpoints...)
+		m.etcd.Cluster = tappedCluster{m.etcd.Cluster, tc.members}
 		m.defragment(t.Context(), memberList{m.sized(1, good, 7000)})
 		if got := tapped.defragmented.Load() == 1; got != tc.want {
-			t.Errorf("%d of %d endpoints do not respond: defragmented: %t", tc.away, tc.endpoints, got)
+			t.Errorf("%+v: defragmented: %t", tc, got)
 		}
+	}
+}
+
+// tappedCluster adds members to those of an etcd; with 0 members it fails.
+type tappedCluster struct {
+	clientv3.Cluster
+	members int
+}
+
+func (t tappedCluster) MemberList(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.MemberListResponse, error) {
+	list, err := t.Cluster.MemberList(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if t.members == 0 {
+		return nil, errors.New("not allowed")
+	}
+	list.Members = append(list.Members, &etcdserverpb.Member{IsLearner: true})
+	for range t.members - 1 {
+		list.Members = append(list.Members, &etcdserverpb.Member{})
+	}
+	return list, nil
+}
+
+// TestRecoversWithoutQuorum checks that an etcd that is out of space is defragmented although a
+// member does not respond, after a time in which another API server may have defragmented that one.
+func TestRecoversWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	m := startMaintained(t)
+	m.etcd.SetEndpoints(m.etcd.Endpoints()[0], "http://127.0.0.1:1")
+	for i, step := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, false}, {missingMembersWait - 1, false}, {1, true}} {
+		m.clock.Step(step.after)
+		if got := m.mayDefragmentFull(t.Context()); got != step.want {
+			t.Errorf("step %d: %t", i, got)
+		}
+	}
+	if m.Sync(t.Context()); m.mayDefragmentFull(t.Context()) {
+		t.Error("the wait did not begin anew after etcd had recovered")
 	}
 }
 

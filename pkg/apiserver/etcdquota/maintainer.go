@@ -79,6 +79,7 @@ func (m *Maintainer) Recover(ctx context.Context) {
 // recover etcd.
 func (m *Maintainer) recoverIfAlarmed(ctx context.Context, o *etcdState) bool {
 	if !o.members.haveErrors() {
+		m.recovery.postponed = time.Time{}
 		return false
 	}
 	alarms, err := m.noSpaceAlarms(ctx)
@@ -86,10 +87,11 @@ func (m *Maintainer) recoverIfAlarmed(ctx context.Context, o *etcdState) bool {
 		klog.FromContext(ctx).Error(err, "Failed to list etcd alarms")
 		return true
 	}
-	if len(alarms) > 0 {
-		m.recoverNoSpace(ctx, alarms, o.members.revision())
+	if len(alarms) == 0 {
+		return false
 	}
-	return len(alarms) > 0
+	m.recoverNoSpace(ctx, alarms, o.members.revision())
+	return true
 }
 
 // maintain compacts, defragments or recovers etcd if necessary.

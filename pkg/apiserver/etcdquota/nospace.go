@@ -19,7 +19,15 @@ type recovery struct {
 	compacted int64
 	// next is when the next attempt may begin.
 	next time.Time
+	// postponed is since when defragmentations wait for members that do not respond; zero if none
+	// does.
+	postponed time.Time
 }
+
+// missingMembersWait is how long a recovery waits for members that do not respond, for example
+// because another API server defragments them, before it defragments although etcd loses its quorum
+// meanwhile. etcd rejects writes anyway then, and it would not recover before a person repairs it.
+const missingMembersWait = 3 * time.Minute
 
 // recoveredSize returns the largest size of a database file at which an etcd with a quota counts as
 // recovered.
@@ -63,7 +71,7 @@ func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.Alar
 		if member.isSmall() || m.attempts[member.id()].revision >= m.recovery.compacted {
 			continue
 		}
-		if !m.canSpareMember(ctx) || !m.defragmentMember(ctx, member) {
+		if !m.mayDefragmentFull(ctx) || !m.defragmentMember(ctx, member) {
 			return false // the alarms stay: the next write would raise them again
 		}
 	}
@@ -78,6 +86,19 @@ func (m *Maintainer) tryRecover(ctx context.Context, alarms []*etcdserverpb.Alar
 	}
 	log.Info("Recovered etcd from NOSPACE", "bytesInUse", all.inUse())
 	return true
+}
+
+// mayDefragmentFull reports whether a member of an etcd that is out of space may be defragmented.
+func (m *Maintainer) mayDefragmentFull(ctx context.Context) bool {
+	if m.canSpareMember(ctx) {
+		m.recovery.postponed = time.Time{}
+		return true
+	}
+	now := m.Clock.Now()
+	if m.recovery.postponed.IsZero() {
+		m.recovery.postponed = now
+	}
+	return now.Sub(m.recovery.postponed) >= missingMembersWait
 }
 
 // isSmall reports whether the quota is known and the file is not larger than recoveredSize.
