@@ -57,13 +57,13 @@ func (c *Client) mount(ctx context.Context, t Target, token string, v Volume) er
 		return err
 	}
 	defer c.mounts.End(t.Namespace)
-	ctx, cancel := context.WithTimeout(ctx, mountTimeout)
-	defer cancel()
 	if v.Before != nil {
 		if err := v.Before(ctx); err != nil {
 			return err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, mountTimeout)
+	defer cancel()
 	config := base64.StdEncoding.EncodeToString(raw)
 	if t.TLSPort != "" {
 		return asError(c.mountByEndpoint(ctx, base.JoinPath(mountsPath).String(), token, v, config))

@@ -30,10 +30,8 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	}
 	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: sb.Namespace, UID: owner}}
 	claim.Spec.EnvVars, claim.Spec.DynamicVolumesMount = request.EnvVars, request.DynamicVolumesMount
-	verify := func(ctx context.Context) error { return s.verifyPod(ctx, sb) }
-	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{
-		EnvVars: request.EnvVars, AccessToken: s.Token(owner, sb.UID), Before: verify,
-	})
+	verify := func(ctx context.Context) error { return s.Pods.Verify(ctx, sb) }
+	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: request.EnvVars, AccessToken: s.Token(owner, sb.UID), Before: verify})
 	if err != nil && !runtime.IsUnauthorized(err) {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
@@ -58,7 +56,8 @@ func (s *Setup) mount(
 	target, token := TargetOf(sb), s.Token(claim.UID, sb.UID)
 	for _, volume := range volumes {
 		volume.PodUID, volume.Before = string(sb.Status.PodInfo.PodUID), before
-		if err := s.Client.Mount(ctx, target, token, volume); err != nil {
+		err := untilPodIsRead(ctx, func(ctx context.Context) error { return s.Client.Mount(ctx, target, token, volume) })
+		if err != nil {
 			return failed(ctx, err, v1alpha1.SandboxConditionVolumesMounted, v1alpha1.ReasonMountFailed)
 		}
 	}

@@ -97,6 +97,24 @@ func TestAddressIsVerifiedBeforeEachCall(t *testing.T) {
 	}
 }
 
+// TestPodMayNotBeRead checks that a setup which may not read Pods fails at once, and that its claim
+// gets no other sandboxes, which would fail for the same reason.
+func TestPodMayNotBeRead(t *testing.T) {
+	for name, setUp := range setups {
+		t.Run(name, func(t *testing.T) {
+			rt := runtimetest.Start(t).Next()
+			setup, cluster, sb := inCluster(t, rt)
+			cluster.SetForbidden(true)
+			if failed := setupError(t, setUp(t.Context(), t, setup, envClaim(), sb)); !failed.Hopeless {
+				t.Errorf("got %+v", failed)
+			}
+			if cluster.Reads() != 1 || len(rt.Calls()) != 0 {
+				t.Errorf("%d reads, %d calls", cluster.Reads(), len(rt.Calls()))
+			}
+		})
+	}
+}
+
 // TestKubeAPIServerDoesNotAnswer checks that a runtime is not called as long as its Pod cannot be
 // read, and is called afterwards.
 func TestKubeAPIServerDoesNotAnswer(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -24,9 +25,10 @@ import (
 // runtime that cannot be reached.
 var addressBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 5}
 
-// podBackoff is how the read of a Pod is retried: for 13 seconds in all, which kube-apiserver may
-// need for a restart. A sandbox that is not set up in time is lost for its claim.
-var podBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 7}
+// podBackoff is how the read of a Pod is retried, at the end every Cap. A sandbox that is not set up
+// is lost for its claim, so a setup does not fail before its time is up because kube-apiserver is
+// unavailable.
+var podBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 5 * time.Second}
 
 // Setup sets up the agent-runtimes of the sandboxes of claims.
 type Setup struct {
@@ -55,9 +57,7 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 		return err
 	}
 	unchanged := func(ctx context.Context) error { return s.unchanged(ctx, sb) }
-	err = s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{
-		EnvVars: claim.Spec.EnvVars, AccessToken: s.Token(claim.UID, sb.UID), Before: unchanged,
-	})
+	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: s.Token(claim.UID, sb.UID), Before: unchanged})
 	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
@@ -79,7 +79,9 @@ func failed(ctx context.Context, err error, condition, reason string) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return &claims.SetupError{Condition: condition, Reason: reason, Message: err.Error(), Hopeless: runtime.IsUnable(err)}
+	return &claims.SetupError{
+		Condition: condition, Reason: reason, Message: err.Error(), Hopeless: runtime.IsUnable(err) || apierrors.IsForbidden(err), // no Pod of another sandbox may be read either
+	}
 }
 
 // addressed returns the sandbox, as it is when it has an address, which is told by watches.
@@ -123,25 +125,25 @@ func (s *Setup) unchanged(ctx context.Context, queued *v1alpha1.Sandbox) error {
 		now.Status.Phase != v1alpha1.SandboxRunning || !meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.SandboxConditionReady) {
 		return errChanged
 	}
-	return s.verifyPod(ctx, queued)
+	return s.Pods.Verify(ctx, queued)
 }
 
-// verifyPod returns an error unless the pod of a sandbox has the address that the sandbox has.
-// Controllers may be down, so the status of the sandbox is not enough. It is called right before
-// each call of a runtime, all of which carry secrets.
-func (s *Setup) verifyPod(ctx context.Context, sb *v1alpha1.Sandbox) error {
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, podBackoff, func(ctx context.Context) (bool, error) {
-		last = s.Pods.Verify(ctx, sb)
-		if errors.Is(last, podaddress.ErrUnavailable) {
+// init initializes the runtime of a sandbox.
+func (s *Setup) init(ctx context.Context, sb *v1alpha1.Sandbox, request runtime.InitRequest) error {
+	return untilPodIsRead(ctx, func(ctx context.Context) error { return s.Client.Init(ctx, TargetOf(sb), request) })
+}
+
+// untilPodIsRead makes a call of a runtime, and makes it again while the Pod, which is read right
+// before it, cannot be read. Nothing has been sent then. Between the attempts the call has no place
+// among the calls of the client, so it keeps no other from being made.
+func untilPodIsRead(ctx context.Context, call func(context.Context) error) error {
+	return podBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		err := call(ctx)
+		if errors.Is(err, podaddress.ErrUnavailable) && !apierrors.IsForbidden(err) {
 			return false, nil
 		}
-		return true, last
+		return true, err
 	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
-		return last
-	}
-	return err
 }
 
 // version is the revision of a sandbox; 0 if it has none.

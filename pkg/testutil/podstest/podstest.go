@@ -8,6 +8,7 @@ package podstest
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -30,6 +31,7 @@ type Server struct {
 	mu    sync.Mutex
 	pods  map[key]*corev1.Pod
 	down  bool
+	deny  bool
 	reads int
 	read  func()
 }
@@ -51,7 +53,7 @@ func Start(t testing.TB) *Server {
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.reads++
-	read, down, name := s.read, s.down, r.PathValue("name")
+	read, down, deny, name := s.read, s.down, s.deny, r.PathValue("name")
 	pod := s.pods[key{r.PathValue("namespace"), name}]
 	s.mu.Unlock()
 	if read != nil {
@@ -59,7 +61,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	var answer any = pod
 	code := http.StatusOK
-	if failure := failureOf(pod, name, down); failure != nil {
+	if failure := failureOf(pod, name, down, deny); failure != nil {
 		code, answer = int(failure.ErrStatus.Code), failure.ErrStatus
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -68,10 +70,12 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // failureOf returns why a Pod is not answered with; nil if it is.
-func failureOf(pod *corev1.Pod, name string, down bool) *apierrors.StatusError {
+func failureOf(pod *corev1.Pod, name string, down, deny bool) *apierrors.StatusError {
 	switch {
 	case down:
 		return apierrors.NewInternalError(http.ErrServerClosed)
+	case deny:
+		return apierrors.NewForbidden(corev1.Resource("pods"), name, errors.New("no right"))
 	case pod == nil:
 		return apierrors.NewNotFound(corev1.Resource("pods"), name)
 	}
@@ -107,6 +111,13 @@ func (s *Server) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
+}
+
+// SetForbidden says whether each read is forbidden.
+func (s *Server) SetForbidden(deny bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deny = deny
 }
 
 // OnRead calls a function on each read, before the answer.
