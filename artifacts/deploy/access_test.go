@@ -104,6 +104,20 @@ func TestCommandsAreForUsers(t *testing.T) {
 // dryRuns is the component that lets the cluster judge templates.
 const dryRuns = "dry-runs"
 
+// TestPodReadsHaveTheirOwnSeats checks that the reads of pods that users cause do not take the seats of
+// quotas and authorization.
+func TestPodReadsHaveTheirOwnSeats(t *testing.T) {
+	each(t, func(t *testing.T, objects manifests) {
+		reads, rest := get[*flowcontrolv1.FlowSchema](objects, "sandlot-pod-reads"), get[*flowcontrolv1.FlowSchema](objects, "sandlot-apiserver")
+		if reads == nil || reads.Spec.MatchingPrecedence >= rest.Spec.MatchingPrecedence ||
+			reads.Spec.PriorityLevelConfiguration == rest.Spec.PriorityLevelConfiguration ||
+			reads.Spec.DistinguisherMethod.Type != flowcontrolv1.FlowDistinguisherMethodByNamespaceType ||
+			!cmp.Equal(reads.Spec.Rules[0].Subjects, rest.Spec.Rules[0].Subjects) {
+			t.Errorf("got %+v", reads)
+		}
+	})
+}
+
 // TestDryRunsAreAChoice: sandlot-apiserver may create pods only where the component is, and
 // that brings the policy that makes no more of it than a question, as the program knows it.
 func TestDryRunsAreAChoice(t *testing.T) {

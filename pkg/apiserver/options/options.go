@@ -98,8 +98,9 @@ type Options struct {
 	ServeSnapshots bool
 	// Runtimes are the certificates for agent-runtimes.
 	Runtimes Runtimes
-	// KubeAPIQPS and KubeAPIBurst limit the requests to the cluster a second, but those
-	// that ask who a user is and what they may do, which have limits of their own.
+	// KubeAPIQPS and KubeAPIBurst limit the requests to the cluster a second. Authentication and
+	// authorization have limits of their own, and reads of the Pods of sandboxes have seats of
+	// their own at kube-apiserver instead.
 	KubeAPIQPS   float32
 	KubeAPIBurst int
 	// Alone makes a server without a cluster even where one could be found.
@@ -191,7 +192,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"0 is a part of the requests that are handled at the same time: half of the mutating ones of a server without a cluster, "+
 		"and in a cluster a twelfth of all, but no more than 60, so that kube-apiserver has seats for other claims.")
 	fs.Float32Var(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, ""+
-		"Requests a second to the cluster: quotas, templates, watches. What is asked to authenticate and authorize is not among them.")
+		"Requests a second to the cluster: quotas, templates, watches. Authentication, authorization and reads of the Pods of sandboxes are not limited by it.")
 	fs.IntVar(&o.KubeAPIBurst, "kube-api-burst", o.KubeAPIBurst, ""+
 		"Requests to the cluster that may go beyond --kube-api-qps for a moment.")
 	fs.BoolVar(&o.DisableClaimObservations, "disable-claim-observability-annotations", o.DisableClaimObservations, ""+

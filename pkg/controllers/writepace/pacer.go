@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// firstPause is the shortest first pause, and maxPause the shortest longest pause.
+	// firstPause and maxPause are the first and the longest pause of a small object.
 	firstPause = time.Second
 	maxPause   = time.Minute
 	// Pauses of large objects are longer: the first is size/firstRate, and the longest is

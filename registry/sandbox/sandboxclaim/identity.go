@@ -90,8 +90,8 @@ func (r *recorded) uid() types.UID {
 	return types.UID(id.String())
 }
 
-// unrecorded is recorded in place of a user who cannot be recorded. It says that no other user has
-// changed the spec of the claim.
+// unrecorded is recorded in place of a user who cannot be recorded in full. The claim still counts for
+// its creator (plan.Claimer): the annotation is removed when another user changes the spec.
 const unrecorded = "{}"
 
 // record notes who makes a claim that is about to be stored, and gives the claim the UID
