@@ -19,3 +19,17 @@ func Source(peer string) string {
 	}
 	return netip.PrefixFrom(address, bits).Masked().String()
 }
+
+// siteBits is the size of the networks that providers give to a customer at least: each
+// has 256 of /64.
+const siteBits = 56
+
+// Site returns what sources that one customer of a provider may have count for together: the
+// /56 network of a source of IPv6. Any other source counts for itself.
+func Site(source string) string {
+	network, err := netip.ParsePrefix(source)
+	if err != nil || network.Addr().Is4() {
+		return source
+	}
+	return netip.PrefixFrom(network.Addr(), siteBits).Masked().String()
+}

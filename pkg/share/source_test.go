@@ -20,3 +20,14 @@ func TestSource(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestSite(t *testing.T) {
+	for peer, want := range map[string]string{
+		"10.0.0.1:1": "10.0.0.1/32", "[2001:db8:0:1ff::1]:1": "2001:db8:0:100::/56", "[2001:db8:0:100::1]:1": "2001:db8:0:100::/56",
+		"[2001:db8:0:200::1]:1": "2001:db8:0:200::/56", "@": "",
+	} {
+		if got := share.Site(share.Source(peer)); got != want {
+			t.Errorf("%s has the site %q, want %q", peer, got, want)
+		}
+	}
+}

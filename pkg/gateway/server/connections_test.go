@@ -6,25 +6,31 @@ package server
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
-	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
-// serveGateway serves a handler as a gateway with places for connections.
+// serveGateway serves a handler as a gateway with a limit of connections.
 func serveGateway(t *testing.T, connections int, handler http.HandlerFunc) *pipes {
 	t.Helper()
 	registerMetrics()
-	gateway := &Gateway{handler: handler, connections: share.New(connections, connections)}
+	gateway := &Gateway{handler: handler, connections: newConnections(connections)}
 	p := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -64,42 +70,226 @@ func ask(t *testing.T, conn net.Conn) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// TestConnections: connections beyond the share of a source are closed at once, also idle
-// ones, and another source has its own. A place is free again when its connection is closed.
+// want wants an answer over a connection.
+func want(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if code, err := ask(t, conn); code != http.StatusOK || err != nil {
+		t.Errorf("%d, %v", code, err)
+	}
+	synctest.Wait()
+}
+
+// isClosed reports whether the gateway has closed a connection.
+func isClosed(t *testing.T, conn net.Conn) bool {
+	t.Helper()
+	err := conn.SetReadDeadline(time.Now().Add(-time.Second))
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// count returns how many of some connections the gateway has closed.
+func count(t *testing.T, conns []net.Conn) (closed int) {
+	t.Helper()
+	for _, conn := range conns {
+		if isClosed(t, conn) {
+			closed++
+		}
+	}
+	return closed
+}
+
+// TestConnections: however many connections some sources hold, without a request, with half of
+// one, or with an answer that they do not wait for, another source is answered, and so is a
+// source that holds all. They lose those that they have not used for longest.
 func TestConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := serveGateway(t, 20, func(http.ResponseWriter, *http.Request) {})
-		before, err := testutil.GetCounterMetricValue(connectionsRefused)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var open []net.Conn
-		for range 100 {
-			conn := connect(t, p, "10.0.0.1:1")
-			synctest.Wait()
-			if _, err := ask(t, conn); err == nil {
-				open = append(open, conn)
-			} else if !errors.Is(err, io.ErrClosedPipe) {
-				t.Errorf("a connection is refused with %v", err)
+	const limit = 20
+	for name, hold := range map[string]func(t *testing.T, conn net.Conn){
+		"new":    func(*testing.T, net.Conn) {},
+		"unused": want,
+		"half a request": func(t *testing.T, conn net.Conn) {
+			if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "); err != nil {
+				t.Fatal(err)
 			}
+		},
+		"no body": func(t *testing.T, conn net.Conn) {
+			if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 9\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			time.Sleep(answerGrace)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := serveGateway(t, limit, func(http.ResponseWriter, *http.Request) {})
+				held := map[string][]net.Conn{}
+				open := func(peer string, n int) {
+					for range n {
+						conn := connect(t, p, peer)
+						hold(t, conn)
+						held[peer] = append(held[peer], conn)
+						synctest.Wait()
+					}
+				}
+				open("10.0.0.1:1", 7)
+				open("10.0.0.2:1", 8)
+				open("10.0.0.3:1", 5)
+				for range 3 {
+					want(t, connect(t, p, "10.0.0.4:1"))
+				}
+				for peer, want := range map[string]int{"10.0.0.1:1": 1, "10.0.0.2:1": 2, "10.0.0.3:1": 0} {
+					if closed := count(t, held[peer]); closed != want || count(t, held[peer][:want]) != want {
+						t.Errorf("%s lost %d connections, want the first %d", peer, closed, want)
+					}
+				}
+				// A source that has as many as any loses its own.
+				open("10.0.0.1:1", 2)
+				if closed := count(t, held["10.0.0.1:1"]); closed != 3 {
+					t.Errorf("%d connections of the source are closed", closed)
+				}
+			})
+		})
+	}
+}
+
+// TestConnectionsWithRequests: connections whose requests are handled are not closed for others.
+func TestConnectionsWithRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		p := serveGateway(t, 3, func(http.ResponseWriter, *http.Request) { <-goOn })
+		counters := func() (refused, evicted float64) {
+			for counter, into := range map[*metrics.Counter]*float64{connectionsRefused: &refused, connectionsEvicted: &evicted} {
+				value, err := testutil.GetCounterMetricValue(counter)
+				if err != nil {
+					t.Fatal(err)
+				}
+				*into = value
+			}
+			return refused, evicted
 		}
-		if len(open) != 10 {
-			t.Errorf("%d connections of one source are open, want 10", len(open))
+		refused, evicted := counters()
+		var answers sync.WaitGroup
+		for range 3 {
+			conn := connect(t, p, "10.0.0.1:1")
+			answers.Go(func() {
+				if code, err := ask(t, conn); code != http.StatusOK || err != nil {
+					t.Errorf("%d, %v", code, err)
+				}
+			})
+			synctest.Wait()
 		}
-		if refused, err := testutil.GetCounterMetricValue(connectionsRefused); err != nil || refused-before != 90 {
-			t.Errorf("%v are counted as refused, %v", refused-before, err)
+		if _, err := ask(t, connect(t, p, "10.0.0.2:1")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("one more connection: %v", err)
 		}
-		if code, err := ask(t, connect(t, p, "10.0.0.2:1")); code != http.StatusOK || err != nil {
-			t.Errorf("another source: %d, %v", code, err)
-		}
-		for _, conn := range open[:2] {
-			_ = conn.Close()
-		}
+		close(goOn)
+		answers.Wait()
 		synctest.Wait()
-		if code, err := ask(t, connect(t, p, "10.0.0.1:2")); code != http.StatusOK || err != nil {
-			t.Errorf("when others are closed: %d, %v", code, err)
+		want(t, connect(t, p, "10.0.0.2:1"))
+		if r, e := counters(); r != refused+1 || e != evicted+1 {
+			t.Errorf("%v connections are refused, and %v closed", r-refused, e-evicted)
 		}
 	})
+}
+
+// TestConnectionsOfASite: the sources of a site count together, and its source that has most
+// loses its connections first.
+func TestConnectionsOfASite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serveGateway(t, 20, func(http.ResponseWriter, *http.Request) {})
+		var ofSite, ofOther []net.Conn
+		for i := range 12 {
+			ofSite = append(ofSite, connect(t, p, fmt.Sprintf("[2001:db8:0:%x::1]:1", min(i, 10))))
+		}
+		for range 8 {
+			ofOther = append(ofOther, connect(t, p, "10.0.0.1:1"))
+		}
+		synctest.Wait()
+		for range 4 {
+			want(t, connect(t, p, "10.0.0.2:1"))
+		}
+		if n, other := count(t, ofSite), count(t, ofOther); n != 4 || other != 0 || !isClosed(t, ofSite[10]) {
+			t.Errorf("%d connections of the site and %d of an address are closed", n, other)
+		}
+	})
+}
+
+// TestConnectionThatIsClosedForAnother: no request is handled that comes just when its connection
+// is closed for another.
+func TestConnectionThatIsClosedForAnother(t *testing.T) {
+	all := newConnections(1)
+	first, _, _ := all.admit(peerConn{peer: "10.0.0.1:1"})
+	second, closed, ok := all.admit(peerConn{peer: "10.0.0.2:1"})
+	if !ok || closed != first || first.begin() || !second.begin() {
+		t.Fatal("the first connection is still used")
+	}
+	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
+		t.Error("there was no place left")
+	}
+	second.end()
+	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); ok {
+		t.Error("it is closed before its answer is sent")
+	}
+	second.answered()
+	if _, _, ok := all.admit(peerConn{peer: "10.0.0.3:1"}); !ok {
+		t.Error("its place is not free when its answer is sent")
+	}
+}
+
+// TestConnectionsOfProtocols: a connection counts as used while its requests are handled, with
+// every protocol.
+func TestConnectionsOfProtocols(t *testing.T) {
+	certificates := httptest.NewTLSServer(http.NotFoundHandler())
+	defer certificates.Close()
+	for _, secure := range []bool{false, true} {
+		for _, proto := range []int{1, 2} {
+			gateway := &Gateway{connections: newConnections(10)}
+			var used *limitedConn
+			gateway.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if used = connOf(r.Context()); used == nil || used.requests != 1 || r.ProtoMajor != proto {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+			})
+			listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var config *tls.Config
+			transport, scheme := &http.Transport{Protocols: new(http.Protocols)}, "http"
+			transport.Protocols.SetHTTP1(proto == 1)
+			transport.Protocols.SetUnencryptedHTTP2(proto == 2 && !secure)
+			transport.Protocols.SetHTTP2(proto == 2 && secure)
+			if secure {
+				config, scheme = &tls.Config{Certificates: certificates.TLS.Certificates, MinVersion: tls.VersionTLS12}, "https"
+				transport.TLSClientConfig = certificates.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+				transport.TLSClientConfig.NextProtos = nil
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- gateway.Serve(ctx, listener, config) }()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+listener.Addr().String(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatalf("HTTP/%d, TLS %v: %v", proto, secure, err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("HTTP/%d, TLS %v: the request has no connection", proto, secure)
+			}
+			transport.CloseIdleConnections()
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if used != nil && (used.from != nil || gateway.connections.open != 0) {
+				t.Errorf("HTTP/%d, TLS %v: the connection is open", proto, secure)
+			}
+		}
+	}
 }
 
 // TestSourcesOfRequests: look-ups of unknown ids count for the peer of the connection.

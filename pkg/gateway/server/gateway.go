@@ -25,7 +25,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/proxy"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
 	"github.com/sandlot-io/sandlot/pkg/road"
-	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // Config is what a gateway is made with.
@@ -53,12 +52,11 @@ type KeySource interface {
 
 // Gateway serves the E2B API and the roads to sandboxes.
 type Gateway struct {
-	source  KeySource
-	table   *routes.Table
-	road    *road.Road
-	handler http.Handler
-	// connections are the places of connections, by source.
-	connections *share.Places
+	source      KeySource
+	table       *routes.Table
+	road        *road.Road
+	handler     http.Handler
+	connections *connections
 }
 
 // New returns a gateway. Nothing runs yet.
@@ -89,10 +87,9 @@ func New(c Config) (*Gateway, error) {
 		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
 	})
 	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
-	connections := c.MaxRequests + c.MaxForwarded
 	return &Gateway{
 		source: c.Source, table: table, road: way, handler: counted(api, roads, roads.Match),
-		connections: share.New(connections, connections),
+		connections: newConnections(c.MaxRequests + c.MaxForwarded),
 	}, nil
 }
 

@@ -42,11 +42,21 @@ var (
 		Namespace:      "sandlot",
 		Subsystem:      "gateway",
 		Name:           "connections_refused_total",
-		Help:           "How many connections were closed at once, because there were too many, of all clients or of one network.",
+		Help:           "How many connections were closed at once, because there were too many and none could be closed for them.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsRefused) })
+	connectionsEvicted = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace:      "sandlot",
+		Subsystem:      "gateway",
+		Name:           "connections_evicted_total",
+		Help:           "How many connections without a request were closed for new ones, because there were too many.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	registerMetrics = sync.OnceFunc(func() {
+		legacyregistry.MustRegister(requestSeconds, requestsInFlight, connectionsRefused, connectionsEvicted)
+	})
 )
 
 // counted hands requests to the API or, those that match, to sandboxes, and counts them.

@@ -56,7 +56,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.KeyRate, "key-rate", o.KeyRate, "How many requests a second an API key may make. A team may make ten times as many.")
 	fs.IntVar(&o.KeyBurst, "key-burst", o.KeyBurst, "How many requests an API key may make at once.")
 	fs.IntVar(&o.MaxRequests, "max-requests", o.MaxRequests, "How many requests of the API are worked at at a time. A team has at most what it leaves free for others.")
-	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "How many requests to sandboxes are forwarded at a time. A team has at most what it leaves free for others. There are at most as many connections as --max-requests and --max-forwarded together, and of one network as many as it leaves free for others.")
+	fs.IntVar(&o.MaxForwarded, "max-forwarded", o.MaxForwarded, "How many requests to sandboxes are forwarded at a time. A team has at most what it leaves free for others. There are at most as many connections as --max-requests and --max-forwarded together; for more, those without a request are closed.")
 	fs.BoolVar(&o.AllowLoopback, "allow-loopback", o.AllowLoopback, "Forward requests to addresses of this machine too, which simulated sandboxes have. Not for clusters.")
 }
 

@@ -45,7 +45,7 @@ const (
 
 // Serve answers requests of a listener until ctx is cancelled, over TLS if config is not
 // nil, and returns when all are answered or cut off. All listeners of a gateway share the
-// places of connections.
+// limit of connections.
 func (g *Gateway) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	return Serve(ctx, limitedListener{listener, g.connections}, config, g)
 }
@@ -61,6 +61,12 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Done()
+			if conn := connOf(r.Context()); conn != nil {
+				if !conn.begin() {
+					panic(http.ErrAbortHandler) // it is closed
+				}
+				defer conn.end()
+			}
 			controller := http.NewResponseController(w)
 			// That of the request before it on the connection is not this one's.
 			_ = controller.SetWriteDeadline(time.Time{})
@@ -79,7 +85,12 @@ func Serve(ctx context.Context, listener net.Listener, config *tls.Config, handl
 		}),
 		BaseContext: func(net.Listener) context.Context { return base },
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return lookups.WithSource(ctx, conn.RemoteAddr().String())
+			return withConn(lookups.WithSource(ctx, conn.RemoteAddr().String()), conn)
+		},
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			if its := limited(conn); its != nil && state == http.StateIdle {
+				its.answered()
+			}
 		},
 		TLSConfig:         config.Clone(), // the server changes it, and other listeners may have the same
 		ReadHeaderTimeout: headerTimeout,
