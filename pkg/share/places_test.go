@@ -4,9 +4,12 @@
 package share_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/sandlot-io/sandlot/pkg/share"
 )
@@ -87,6 +90,9 @@ func TestPlacesOfManyAtOnce(t *testing.T) {
 				if release, ok := places.Take(fmt.Sprint(i % 4)); ok {
 					release()
 				}
+				if release, err := places.Wait(t.Context(), fmt.Sprint(i%4)); err == nil {
+					release()
+				}
 			}
 		})
 	}
@@ -94,4 +100,67 @@ func TestPlacesOfManyAtOnce(t *testing.T) {
 	if held := places.Held(); held != 0 {
 		t.Errorf("%d places are held", held)
 	}
+}
+
+// TestThoseWhoWait: a key whose requests wait leaves places to others, what becomes free goes to
+// the key that has the fewest, and who gives up takes nothing.
+func TestThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		places := share.New(8, 8)
+		ctx, cancel := context.WithCancel(t.Context())
+		var greedy sync.WaitGroup
+		for range 100 {
+			greedy.Go(func() {
+				if release, err := places.Wait(ctx, "greedy"); err == nil {
+					<-ctx.Done()
+					release()
+				} else if !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if held := places.Held(); held != 4 {
+			t.Errorf("one key has %d of 8", held)
+		}
+		var others []func()
+		for i := range 4 {
+			release, err := places.Wait(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			others = append(others, release)
+		}
+		late := make(chan func(), 1)
+		go func() {
+			release, err := places.Wait(t.Context(), "late")
+			if err != nil {
+				t.Error(err)
+			}
+			late <- release
+		}()
+		synctest.Wait()
+		others[0]()
+		synctest.Wait()
+		select {
+		case release := <-late:
+			others[0] = release
+		default:
+			t.Error("what became free was not given to the key without a place")
+		}
+		cancel()
+		greedy.Wait()
+		for _, release := range others {
+			release()
+		}
+		if held := places.Held(); held != 0 {
+			t.Errorf("%d places are held", held)
+		}
+		if again := takeAll(places, "again"); len(again) != 4 {
+			t.Errorf("a place is lost or made: %d, want 4", len(again))
+		}
+		if _, err := places.Wait(ctx, "gone"); !errors.Is(err, context.Canceled) {
+			t.Errorf("one that is gone: %v", err)
+		}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
@@ -63,8 +62,9 @@ type API struct {
 	// places limits all requests, lists those that read lists, and waits those that wait for a
 	// sandbox. A request that waits has given back its place in places.
 	places, lists, waits *share.Places
-	// large has the places of answers of the API server that are large.
-	large *semaphore.Weighted
+	// large has the places of answers of the API server that are large. Teams share them, and
+	// wait for them.
+	large *share.Places
 
 	mux *http.ServeMux
 	// readTimeout is readTimeout, but for tests.
@@ -75,7 +75,7 @@ type API struct {
 func New(options Options) *API {
 	a := &API{
 		Options: options, places: share.New(options.MaxInFlight, options.MaxInFlight), lists: share.New(listsAtOnce, listsPerTeam),
-		waits: share.New(options.MaxInFlight, options.MaxInFlight), large: semaphore.NewWeighted(largeAtOnce),
+		waits: share.New(options.MaxInFlight, options.MaxInFlight), large: share.New(largeAtOnce, largeAtOnce),
 		mux: http.NewServeMux(), readTimeout: readTimeout,
 	}
 	for _, route := range Routes() {

@@ -67,8 +67,9 @@ func (c *call) find(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 	if !ok || namespace != c.caller.Team || !isCode(claim) {
 		return nil, missing
 	}
-	options := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelClaimName: claim}).String()}
-	for {
+	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelClaimName: claim}).String()
+	options := metav1.ListOptions{LabelSelector: selector, Limit: smallPage}
+	for reads := 1; ; reads++ {
 		var list v1alpha1.SandboxList
 		var found *v1alpha1.Sandbox
 		err := c.list(ctx, "sandboxes", options, &list, func() {
@@ -88,6 +89,14 @@ func (c *call) find(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 			return found, nil
 		case list.Continue == "":
 			return nil, missing
+		case reads == maxReads:
+			return nil, &Error{Code: http.StatusConflict, Message: "too many sandboxes have the label of the claim of sandbox " + quoted(id)}
+		case reads == 1:
+			release, err := c.listing()
+			if err != nil {
+				return nil, err
+			}
+			defer release()
 		}
 		options.Continue = list.Continue
 	}

@@ -8,8 +8,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
@@ -55,7 +53,7 @@ func (c *call) changeOf(ctx context.Context, read func(context.Context) (*v1alph
 		if err != nil {
 			return err
 		}
-		after, err = c.agents.Sandboxes(sb.Namespace).Patch(ctx, sb.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		after, err = c.patchSandbox(ctx, sb, patch)
 		return err
 	})
 	return before, after, err

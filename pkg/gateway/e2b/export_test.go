@@ -14,7 +14,16 @@ const (
 	SmallAnswer = smallAnswer
 	MaxAnswer   = maxAnswer
 	LargeAtOnce = largeAtOnce
+	SmallPage   = smallPage
+	MaxReads    = maxReads
+	MaxRetries  = maxRetries
 )
+
+// LargeAnswers is how many large answers are read now.
+func (a *API) LargeAnswers() int { return a.large.Held() }
+
+// Lists is how many lists are read now.
+func (a *API) Lists() int { return a.lists.Held() }
 
 // ListsPerTeam is how many lists of a team are read at a time.
 const ListsPerTeam = listsPerTeam

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/identity"
@@ -41,11 +42,14 @@ type world struct {
 	keys     *keys.Keys
 	url      string
 	api      *e2b.API
+	clients  func(team string) (versioned.Interface, error)
 	document *api
 	// lists is how many lists of sandboxes the API has asked for.
 	lists *atomic.Int64
-	// read is called with how many bytes of an answer of the API server were read so far.
-	read *atomic.Pointer[func(ctx context.Context, bytes int)]
+	// read, if set, is called when some of an answer of the API server was read. Its error is that
+	// of the read. closed, if set, is called when nothing more of an answer is read.
+	read   *atomic.Pointer[func(r *http.Request, bytes int) error]
+	closed *atomic.Pointer[func(r *http.Request)]
 	// before, if set, is called before each request of the API to the cluster. Its error is
 	// the answer.
 	before *atomic.Pointer[func(*http.Request) error]
@@ -74,7 +78,7 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, read: &atomic.Pointer[func(context.Context, int)]{}, stop: stop}
+	w := &world{T: t, server: server, keys: keys.New(kept), document: readDocument(t), lists: &atomic.Int64{}, before: &atomic.Pointer[func(*http.Request) error]{}, read: &atomic.Pointer[func(*http.Request, int) error]{}, closed: &atomic.Pointer[func(*http.Request)]{}, stop: stop}
 	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -87,8 +91,8 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 				}
 			}
 			resp, err := next.RoundTrip(r)
-			if read := w.read.Load(); err == nil && read != nil {
-				resp.Body = &countedBody{ReadCloser: resp.Body, read: *read, ctx: r.Context()}
+			if err == nil {
+				resp.Body = &watchedBody{ReadCloser: resp.Body, world: w, request: r}
 			}
 			return resp, err
 		})
@@ -102,7 +106,7 @@ func newWorld(t *testing.T, change ...func(*e2b.Options)) *world {
 	for _, c := range change {
 		c(&options)
 	}
-	w.api = e2b.New(options)
+	w.api, w.clients = e2b.New(options), options.Clients
 	front := httptest.NewServer(w.api)
 	t.Cleanup(front.Close)
 	w.url = front.URL
@@ -115,20 +119,33 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// countedBody says how many bytes of it were read.
-type countedBody struct {
+// watchedBody is an answer of the API server.
+type watchedBody struct {
 	io.ReadCloser
-	ctx   context.Context //nolint:containedctx // that of its request
-	read  func(ctx context.Context, bytes int)
+	world   *world
+	request *http.Request
+	// bytes is how many were read.
 	bytes int
 }
 
 // Read implements io.Reader.
-func (b *countedBody) Read(into []byte) (int, error) {
+func (b *watchedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	b.bytes += n
-	b.read(b.ctx, b.bytes)
+	if read := b.world.read.Load(); read != nil {
+		if failed := (*read)(b.request, b.bytes); failed != nil {
+			return 0, failed
+		}
+	}
 	return n, err
+}
+
+// Close implements io.Closer.
+func (b *watchedBody) Close() error {
+	if closed := b.world.closed.Load(); closed != nil {
+		(*closed)(b.request)
+	}
+	return b.ReadCloser.Close()
 }
 
 // key makes a key of a team.

@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
@@ -251,30 +251,39 @@ func (c *call) settle(ctx context.Context, sb *v1alpha1.Sandbox, is func(*v1alph
 	if is(sb, c.now()) {
 		return sb, nil
 	}
+	sb = withoutPod(sb)
 	pace := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 12, Cap: time.Second}
 	err := pace.DelayFunc().Until(ctx, false, true, func(ctx context.Context) (bool, error) {
-		found, err := c.agents.Sandboxes(sb.Namespace).Get(ctx, sb.Name, getOptions)
+		found, err := c.sandboxNamed(ctx, sb.Name)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && found.UID != sb.UID, err == nil && mapping.StateOf(found, c.now()) == mapping.StateGone:
 			return false, &Error{Code: http.StatusNotFound, Message: "the sandbox has ended"}
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return false, err
 		case err == nil:
-			sb = found
+			sb = withoutPod(found)
 		}
 		return err == nil && is(sb, c.now()), nil
 	})
 	return sb, err
 }
 
+// withoutPod returns a sandbox without its pod template, which may be large: a request keeps it for
+// as long as it waits.
+func withoutPod(sb *v1alpha1.Sandbox) *v1alpha1.Sandbox {
+	one := *sb
+	one.Spec.Template, one.ManagedFields = nil, nil
+	return &one
+}
+
 // Resume resumes the paused sandbox of an id because of traffic, for as long as its timeout
 // was, and returns when it runs. name and uid are those of the sandbox: another one is left
 // alone. Errors are ErrPausedAgain, an *Error, or those of the cluster.
-func Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name string, uid types.UID, clk clock.PassiveClock) error {
+func (a *API) Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name string, uid types.UID) error {
 	namespace, _, _ := v1alpha1.SplitE2BSandboxID(id)
-	c := &call{api: &API{Options: Options{Clock: clk}}, agents: agents}
+	c := &call{api: a, agents: agents, caller: keys.Caller{Team: namespace}}
 	read := func(ctx context.Context) (*v1alpha1.Sandbox, error) {
-		sb, err := agents.Sandboxes(namespace).Get(ctx, name, getOptions)
+		sb, err := c.sandboxNamed(ctx, name)
 		if err != nil {
 			return nil, err
 		}

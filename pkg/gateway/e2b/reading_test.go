@@ -4,7 +4,6 @@
 package e2b_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -40,14 +39,26 @@ func (w *world) largeSets(team string, n int) (names []string) {
 	return names
 }
 
+// scale scales a SandboxSet, and waits until it is full.
+func (w *world) scale(namespace, name string, replicas int32) {
+	w.Helper()
+	scale := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	sets := w.server.Client.AgentsV1alpha1().SandboxSets(namespace)
+	if _, err := sets.Patch(w.Context(), name, "application/merge-patch+json", scale, metav1.PatchOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.filled(namespace, name, replicas)
+}
+
 // watchBytes returns how many bytes of one answer of the API server have been read at most.
 func (w *world) watchBytes() (most func() int) {
 	var mu sync.Mutex
 	largest := 0
-	read := func(_ context.Context, bytes int) {
+	read := func(_ *http.Request, bytes int) error {
 		mu.Lock()
 		defer mu.Unlock()
 		largest = max(largest, bytes)
+		return nil
 	}
 	w.read.Store(&read)
 	return func() int {
@@ -77,12 +88,7 @@ func TestLargePages(t *testing.T) {
 		t.Errorf("%d bytes of one answer are read", most())
 	}
 
-	sets := w.server.Client.AgentsV1alpha1().SandboxSets("team")
-	scale := []byte(`{"spec":{"replicas":25}}`)
-	if _, err := sets.Patch(t.Context(), names[0], "application/merge-patch+json", scale, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.filled("team", names[0], 25)
+	w.scale("team", names[0], 25)
 	var ids []string
 	for range 25 {
 		ids = append(ids, w.create(key, `{"templateID":"`+names[0]+`","metadata":{},"envVars":{}}`))
@@ -113,54 +119,5 @@ func TestLargePages(t *testing.T) {
 	}
 	if most() > e2b.MaxAnswer+1 || most() < e2b.SmallAnswer {
 		t.Errorf("%d bytes of one answer are read", most())
-	}
-}
-
-// TestLargeAnswersAtOnce: few large answers are read at a time, and they do not hold up small
-// ones. All are answered in the end.
-func TestLargeAnswersAtOnce(t *testing.T) {
-	w := newWorld(t)
-	key := w.key("team")
-	name := w.largeSets("team", 1)[0]
-	w.pool("team", "small", 0)
-
-	var mu sync.Mutex
-	began, large := map[context.Context]bool{}, map[context.Context]bool{}
-	changed := sync.NewCond(&mu)
-	goOn := make(chan struct{})
-	read := func(ctx context.Context, bytes int) {
-		mu.Lock()
-		began[ctx] = true
-		isLarge := bytes > e2b.SmallAnswer
-		if isLarge {
-			large[ctx] = true
-		}
-		changed.Broadcast()
-		mu.Unlock()
-		if isLarge {
-			<-goOn
-		}
-	}
-	w.read.Store(&read)
-	const requests = e2b.LargeAtOnce + 8
-	var asking sync.WaitGroup
-	for range requests {
-		asking.Go(func() { w.ask(key, "GET", "/templates/"+name, "/templates/{id}", "") })
-	}
-	mu.Lock()
-	for len(began) < requests || len(large) < e2b.LargeAtOnce {
-		changed.Wait()
-	}
-	mu.Unlock()
-	w.want(http.StatusOK, key, "GET", "/templates/small", "/templates/{id}", "")
-	mu.Lock()
-	if len(large) != e2b.LargeAtOnce {
-		t.Errorf("%d large answers are read at a time, want %d", len(large), e2b.LargeAtOnce)
-	}
-	mu.Unlock()
-	close(goOn)
-	asking.Wait()
-	if len(large) != requests {
-		t.Errorf("%d large answers were read, want %d", len(large), requests)
 	}
 }

@@ -55,9 +55,8 @@ func (c *call) info(sb *v1alpha1.Sandbox) mapping.Info {
 // kill deletes a sandbox. Its claim follows by itself.
 func (c *call) kill() error {
 	err := asItIs(c.r.Context(), c.sandboxOf(c.r.PathValue("id")), func(sb *v1alpha1.Sandbox) error {
-		return c.agents.Sandboxes(sb.Namespace).Delete(c.r.Context(), sb.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &sb.UID, ResourceVersion: &sb.ResourceVersion},
-		})
+		options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &sb.UID, ResourceVersion: &sb.ResourceVersion}}
+		return send(c.r.Context(), c.agents.RESTClient().Delete().Namespace(sb.Namespace).Resource("sandboxes").Name(sb.Name).Body(options))
 	})
 	if err != nil {
 		return err

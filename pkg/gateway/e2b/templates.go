@@ -15,9 +15,6 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
 )
 
-// getOptions reads what is there now, not what a cache believes.
-var getOptions = metav1.GetOptions{}
-
 // listTemplates lists the SandboxSets of the team.
 func (c *call) listTemplates() error {
 	release, err := c.listing()

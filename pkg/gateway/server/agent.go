@@ -12,10 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/routes"
@@ -36,15 +36,20 @@ type agent struct {
 	teams interface {
 		For(team string) (versioned.Interface, error)
 	}
-	clock  clock.Clock
-	tokens *cache.LRUExpireCache
-	asking flight.Group[string]
+	resumer resumer
+	tokens  *cache.LRUExpireCache
+	asking  flight.Group[string]
+}
+
+// resumer resumes sandboxes because of traffic, as e2b.API does.
+type resumer interface {
+	Resume(ctx context.Context, agents typed.AgentsV1alpha1Interface, id, name string, uid types.UID) error
 }
 
 func newAgent(teams interface {
 	For(team string) (versioned.Interface, error)
-}, clk clock.Clock) *agent {
-	return &agent{teams: teams, clock: clk, tokens: cache.NewLRUExpireCache(tokensKept)}
+}, resumer resumer) *agent {
+	return &agent{teams: teams, resumer: resumer, tokens: cache.NewLRUExpireCache(tokensKept)}
 }
 
 // remembered is a token, or why there was none.
@@ -99,7 +104,7 @@ func (a *agent) resume(ctx context.Context, route routes.Route) error {
 		return err
 	}
 	id := v1alpha1.E2BSandboxID(route.Namespace, route.Claim)
-	if err := e2b.Resume(ctx, client.AgentsV1alpha1(), id, route.Name, route.UID, a.clock); err != nil {
+	if err := a.resumer.Resume(ctx, client.AgentsV1alpha1(), id, route.Name, route.UID); err != nil {
 		return fmt.Errorf("resuming sandbox %s/%s: %w", route.Namespace, route.Name, meaning(err))
 	}
 	return nil

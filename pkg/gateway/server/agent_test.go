@@ -15,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
@@ -45,7 +44,7 @@ func TestTokenIsAskedForOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newAgent(team{client}, clock.RealClock{})
+	a := newAgent(team{client}, nil)
 	route := routes.Route{Namespace: "team", Name: "box", UID: "uid", Claim: "claim"}
 	var asking sync.WaitGroup
 	for range 20 {

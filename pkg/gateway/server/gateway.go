@@ -77,7 +77,6 @@ func New(c Config) (*Gateway, error) {
 	limiter := limit.New(limit.Options{Rate: c.KeyRate, Burst: c.KeyBurst, Clock: clock.RealClock{}})
 	table := routes.New(own, routes.Options{AllowLoopback: c.AllowLoopback, QPS: c.Client.QPS, Burst: c.Client.Burst, Pods: pods})
 	way := road.New(road.Options{Resolve: table.Resolve, Error: proxy.RoadError})
-	agents := newAgent(teams, clock.RealClock{})
 	var domain string
 	if len(c.Domains) > 0 {
 		domain = c.Domains[0]
@@ -86,6 +85,7 @@ func New(c Config) (*Gateway, error) {
 		Keys: c.Keys, Allow: limiter.Allow, Clients: teams.For, Limits: mapping.Limits{MaxTimeout: c.MaxTimeout}, Domain: domain,
 		EnvdVersion: c.EnvdVersion, AllowKeys: c.AllowKeys, MaxInFlight: c.MaxRequests, Stopped: stopped{table}.await, Clock: clock.RealClock{},
 	})
+	agents := newAgent(teams, api)
 	roads := proxy.New(proxy.Options{Table: table, Road: way, Token: agents.token, Resume: agents.resume, Domains: c.Domains, MaxRequests: c.MaxForwarded})
 	return &Gateway{
 		source: c.Source, table: table, road: way, handler: counted(api, roads, roads.Match),

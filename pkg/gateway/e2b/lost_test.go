@@ -1,0 +1,126 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	versioned "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/gateway/e2b"
+	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/gateway/mapping"
+)
+
+// newAPI returns an E2B API over a server that answers as the API server, and a key of team.
+func newAPI(t *testing.T, handler http.HandlerFunc, wrap func(http.RoundTripper) http.RoundTripper) (api *e2b.API, key string) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	client, err := versioned.NewForConfig(&rest.Config{Host: server.URL, WrapTransport: wrap})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := keys.OpenFile(t.TempDir(), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := keys.New(kept)
+	_, key, err = all.Issue(t.Context(), keys.Request{Team: "team", Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e2b.New(e2b.Options{
+		Keys: all, Clients: func(string) (versioned.Interface, error) { return client, nil },
+		Allow:  func(keys.Caller) (bool, time.Duration) { return true, 0 },
+		Limits: mapping.Limits{MaxTimeout: 3600}, EnvdVersion: "0.4.0", MaxInFlight: 10, Clock: clock.RealClock{},
+	}), key
+}
+
+// code returns the code of the answer to a request of an API.
+func code(t *testing.T, api *e2b.API, key, method, path, body string) int {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	r.Header.Set("X-API-Key", key)
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	return w.Code
+}
+
+const sandboxID = "team--eaaaaaaaaaaaaa"
+
+// brokenBody is an answer that is cut off.
+type brokenBody struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// TestLostConnections: a read whose connection is lost is sent again, a few times.
+func TestLostConnections(t *testing.T) {
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxSet","metadata":{"name":"set","namespace":"team"}}`)
+	}
+	for name, lost := range map[string]error{
+		"reset": syscall.ECONNRESET, "end": io.EOF, "HTTP/2": errors.New("http2: client connection lost"), "cut off": io.ErrUnexpectedEOF,
+	} {
+		for _, tc := range []struct {
+			lost, want int
+		}{{e2b.MaxRetries, http.StatusOK}, {e2b.MaxRetries + 1, http.StatusServiceUnavailable}} {
+			var sent atomic.Int32
+			api, key := newAPI(t, handler, func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					broken := int(sent.Add(1)) <= tc.lost
+					if broken && name != "cut off" {
+						return nil, lost
+					}
+					resp, err := next.RoundTrip(r)
+					if broken && err == nil {
+						resp.Body = brokenBody{resp.Body}
+					}
+					return resp, err
+				})
+			})
+			if got := code(t, api, key, "GET", "/templates/set", ""); got != tc.want || sent.Load() != e2b.MaxRetries+1 {
+				t.Errorf("%s, %d times: %d after %d requests, want %d", name, tc.lost, got, sent.Load(), tc.want)
+			}
+		}
+	}
+}
+
+// TestSandboxAmongMany: however many sandboxes have the label of a claim, a request for the sandbox
+// of that claim reads few of them at a time, has a place of lists from the second page on, and
+// comes to an end.
+func TestSandboxAmongMany(t *testing.T) {
+	var api *e2b.API
+	reads := 0
+	var key string
+	api, key = newAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		reads++
+		if limit := r.URL.Query().Get("limit"); limit != "16" || e2b.SmallPage != 16 {
+			t.Errorf("read %d has the limit %q", reads, limit)
+		}
+		if lists := api.Lists(); lists != min(reads-1, 1) {
+			t.Errorf("read %d has %d places of lists", reads, lists)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxList","metadata":{"continue":"more"},"items":[]}`)
+	}, nil)
+	if got := code(t, api, key, "GET", "/sandboxes/"+sandboxID, ""); got != http.StatusConflict || reads != e2b.MaxReads {
+		t.Errorf("%d after %d reads", got, reads)
+	}
+	if lists := api.Lists(); lists != 0 {
+		t.Errorf("%d places of lists are still taken", lists)
+	}
+}
