@@ -32,8 +32,8 @@ import (
 
 const (
 	// maxAtOnce is how many tokens that are not known are under review at the same time. A
-	// source has at most maxAtOnceOfSource of these places, and at most as many as it leaves
-	// free for others. A token from several sources counts for each. Requests with one token wait for one review: no more than maxWaitingOfSource
+	// source has at most maxAtOnceOfSource of these places. A token from several sources counts
+	// for each. Requests with one token wait for one review: no more than maxWaitingOfSource
 	// requests from one source, with whatever tokens.
 	maxAtOnce          = 128
 	maxAtOnceOfSource  = 32
@@ -59,8 +59,8 @@ type Guard struct {
 	// known holds by credentials whether they were accepted.
 	known *cache.LRUExpireCache
 
-	// reviews are the places of reviews, shared by source.
-	reviews *share.Places
+	// reviews are the places of reviews.
+	reviews *share.Sources
 
 	mu      sync.Mutex
 	sources *lru.Cache // of *source by share.Source
@@ -99,7 +99,7 @@ func NewGuard(acceptedTTL time.Duration, c clock.Clock) *Guard {
 		acceptedTTL: acceptedTTL,
 		clock:       c,
 		known:       cache.NewLRUExpireCacheWithClock(maxKnown, c),
-		reviews:     share.New(maxAtOnce, maxAtOnceOfSource),
+		reviews:     share.NewSources(maxAtOnce, maxAtOnceOfSource),
 		sources:     lru.New(maxSources),
 	}
 }

@@ -202,48 +202,64 @@ func TestAtOnce(t *testing.T) {
 }
 
 // TestManySources: many sources that present as many bad tokens as they are let, all at the
-// same time, leave places for a source that has none, and never have more than there are.
+// same time or one source after the other, leave places for a source that has none, and never have
+// more than there are. So do the networks of one site.
 func TestManySources(t *testing.T) {
-	s := newServer()
-	s.hold = make(chan struct{})
-	var waiting sync.WaitGroup
 	const sources = 40
-	from := func(i int) string { return fmt.Sprintf("10.1.0.%d:1", i) }
-	ended := make(chan int, 2*maxAtOnce)
-	begun := 0
-	for round := range maxAtOnceOfSource {
-		for i := range sources {
-			waiting.Go(func() { ended <- s.get(t, from(i), fmt.Sprint("bad", i, "-", round)) })
-			select {
-			case <-s.begun:
-				begun++
-			case code := <-ended:
-				if code != http.StatusTooManyRequests {
-					t.Fatalf("a bad token that was not reviewed: %d", code)
+	address := func(i int) string { return fmt.Sprintf("10.1.0.%d:1", i) }
+	for name, tc := range map[string]struct {
+		from         func(i int) string
+		sources      int
+		oneByOne     bool
+		least, under int
+	}{
+		"by turns":   {address, sources, false, maxAtOnce / 2, maxAtOnce},
+		"one by one": {address, sources, true, maxAtOnce / 2, maxAtOnce},
+		"a site":     {func(i int) string { return fmt.Sprintf("[2001:db8:0:%x::1]:1", i) }, 256, true, maxAtOnce / 2, maxAtOnce/2 + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			s.hold = make(chan struct{})
+			var waiting sync.WaitGroup
+			ended := make(chan int, tc.sources*maxAtOnceOfSource+1)
+			begun := 0
+			for n := range tc.sources * maxAtOnceOfSource {
+				from := tc.from(n % tc.sources)
+				if tc.oneByOne {
+					from = tc.from(n / maxAtOnceOfSource)
+				}
+				waiting.Go(func() { ended <- s.get(t, from, fmt.Sprint("bad", n)) })
+				select {
+				case <-s.begun:
+					begun++
+				case code := <-ended:
+					if code != http.StatusTooManyRequests {
+						t.Fatalf("a bad token that was not reviewed: %d", code)
+					}
 				}
 			}
-		}
-	}
-	if begun < maxAtOnce/2 || begun >= maxAtOnce {
-		t.Errorf("%d reviews at a time, of %d", begun, maxAtOnce)
-	}
-	waiting.Go(func() { ended <- s.get(t, there, "good") })
-	select {
-	case <-s.begun:
-	case code := <-ended:
-		t.Errorf("a good token of another source: %d", code)
-	}
-	close(s.hold)
-	waiting.Wait()
-	close(ended)
-	passed := 0
-	for code := range ended {
-		if code == http.StatusOK {
-			passed++
-		}
-	}
-	if passed != 1 {
-		t.Errorf("%d good tokens passed", passed)
+			if begun < tc.least || begun >= tc.under {
+				t.Errorf("%d reviews at a time, of %d", begun, maxAtOnce)
+			}
+			waiting.Go(func() { ended <- s.get(t, there, "good") })
+			select {
+			case <-s.begun:
+			case code := <-ended:
+				t.Errorf("a good token of another source: %d", code)
+			}
+			close(s.hold)
+			waiting.Wait()
+			close(ended)
+			passed := 0
+			for code := range ended {
+				if code == http.StatusOK {
+					passed++
+				}
+			}
+			if passed != 1 {
+				t.Errorf("%d good tokens passed", passed)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ package keys
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -114,6 +115,26 @@ func TestGuessesOfOneSource(t *testing.T) {
 	}
 	if err := guess(); !errors.Is(err, errBusy) {
 		t.Errorf("one more guess without a watch: %v", err)
+	}
+}
+
+// TestGuessesOfManySources: guesses of many sources cause no more reads than those of ten, and what
+// is beyond is no key.
+func TestGuessesOfManySources(t *testing.T) {
+	server := &api{goOn: make(chan struct{})}
+	close(server.goOn)
+	s, _ := server.secrets(t)
+	k := New(s)
+	s.table.replace(nil)
+	for i := range 20 * misses {
+		_, guess := newText()
+		from := lookups.WithSource(t.Context(), fmt.Sprintf("[2001:db8:0:%x::1]:1", i%256))
+		if _, err := k.Authenticate(from, guess); !errors.Is(err, ErrUnknownKey) {
+			t.Fatalf("a guess: %v", err)
+		}
+	}
+	if reads := server.reads.Load(); reads != 10*misses {
+		t.Errorf("%d guesses were read %d times, want %d", 20*misses, reads, 10*misses)
 	}
 }
 

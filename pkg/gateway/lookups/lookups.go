@@ -19,15 +19,20 @@ import (
 )
 
 const (
-	// maxWaiting is how many requests wait for a read, those whose read is under way included.
-	// A source has at most as many of these places as it leaves free.
-	maxWaiting = 256
+	// maxWaiting is how many requests wait for a read, those whose read is under way included,
+	// and maxWaitingOfSource how many of one source.
+	maxWaiting         = 256
+	maxWaitingOfSource = 64
+	// allSources is how many times as many reads without a result all sources together may cause
+	// as one: clients have many sources at little cost.
+	allSources = 10
 	// maxSources bounds the sources that are remembered. One that was forgotten begins anew.
 	maxSources = 16384
 )
 
 // ErrRefused means that nothing was read, because the source of the request has asked for too
-// many ids that do not exist, or has its share of the requests that wait.
+// many ids that do not exist, or has its share of the requests that wait, or because all sources
+// have asked for too many.
 var ErrRefused = errors.New("too many unknown ids are asked for")
 
 // Limits bound reads.
@@ -45,9 +50,12 @@ type Limits struct {
 // Group reads by id within limits.
 type Group[T any] struct {
 	limits  Limits
-	waiting *share.Places
+	waiting *share.Sources
 	reading chan struct{}
 	shared  flight.Group[T]
+
+	// missesOfAll is for all sources together.
+	missesOfAll *rate.Limiter
 
 	mu sync.Mutex
 	// misses are the *rate.Limiter by source.
@@ -57,8 +65,9 @@ type Group[T any] struct {
 // New returns a group with limits.
 func New[T any](limits Limits) *Group[T] {
 	return &Group[T]{
-		limits: limits, waiting: share.New(maxWaiting, maxWaiting), reading: make(chan struct{}, limits.AtOnce),
-		misses: lru.New(maxSources),
+		limits: limits, waiting: share.NewSources(maxWaiting, maxWaitingOfSource), reading: make(chan struct{}, limits.AtOnce),
+		missesOfAll: rate.NewLimiter(allSources*limits.MissesPerSecond, allSources*limits.Misses),
+		misses:      lru.New(maxSources),
 	}
 }
 
@@ -68,7 +77,7 @@ func (g *Group[T]) Do(ctx context.Context, id string, read func(context.Context)
 	var none T
 	source := sourceOf(ctx)
 	misses := g.missesOf(source)
-	if misses.TokensAt(g.limits.Clock.Now()) < 1 {
+	if !g.mayMiss(misses) {
 		return none, ErrRefused
 	}
 	leave, ok := g.waiting.Take(source)
@@ -84,15 +93,23 @@ func (g *Group[T]) Do(ctx context.Context, id string, read func(context.Context)
 			return none, context.Cause(ctx)
 		}
 		// Requests that came before it may have missed in the meantime.
-		if misses.TokensAt(g.limits.Clock.Now()) < 1 {
+		if !g.mayMiss(misses) {
 			return none, ErrRefused
 		}
 		found, err := read(ctx)
 		if err != nil {
-			misses.ReserveN(g.limits.Clock.Now(), 1) // also if that makes it negative
+			now := g.limits.Clock.Now()
+			misses.ReserveN(now, 1) // also if that makes it negative
+			g.missesOfAll.ReserveN(now, 1)
 		}
 		return found, err
 	})
+}
+
+// mayMiss reports whether a source, of which misses are given, may cause a read without a result.
+func (g *Group[T]) mayMiss(misses *rate.Limiter) bool {
+	now := g.limits.Clock.Now()
+	return misses.TokensAt(now) >= 1 && g.missesOfAll.TokensAt(now) >= 1
 }
 
 func (g *Group[T]) missesOf(source string) *rate.Limiter {

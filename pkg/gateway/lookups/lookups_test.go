@@ -86,27 +86,56 @@ func TestMisses(t *testing.T) {
 	}
 }
 
-// TestWaiting: however many requests come, few wait, few of these read, and a source leaves
-// places to others.
+// TestMissesOfAll: however many sources there are, together they cause no more misses than ten.
+func TestMissesOfAll(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	g := New[string](Limits{AtOnce: 4, Misses: 5, MissesPerSecond: 2, Clock: clk})
+	var r reader
+	guess := func() {
+		for i := range 256 {
+			source := from(t.Context(), fmt.Sprintf("[2001:db8:0:%x::1]", i))
+			for range 5 {
+				if _, err := g.Do(source, "none", r.read(errMissing)); !errors.Is(err, errMissing) && !errors.Is(err, ErrRefused) {
+					t.Errorf("a guess: %v", err)
+				}
+			}
+		}
+	}
+	for _, want := range []int{50, 70} {
+		guess()
+		if r.reads != want {
+			t.Errorf("%d reads, want %d", r.reads, want)
+		}
+		clk.Step(time.Second)
+	}
+	if found, err := g.Do(from(t.Context(), "10.0.0.1"), "new", r.read(nil)); err != nil || found != "found" {
+		t.Errorf("when others have stopped: %q, %v", found, err)
+	}
+}
+
+// TestWaiting: however many requests of however many sources come, one after the other, few wait,
+// few of these read, and there is a place for another source.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, misses = 4, 20
 		g := New[string](Limits{AtOnce: atOnce, Misses: misses, Clock: clock.RealClock{}})
 		r := reader{hold: make(chan struct{})}
-		ctx, cancel := context.WithCancel(from(t.Context(), "10.0.0.1"))
-		defer cancel()
-		refused := make(chan error, 1000)
+		const sources, ofEach = 20, 100
+		refused := make(chan error, sources*ofEach)
 		var waiting sync.WaitGroup
-		for i := range cap(refused) {
-			waiting.Go(func() {
-				// Many ask for the same id, too.
-				if _, err := g.Do(ctx, fmt.Sprint(i/2), r.read(errMissing)); errors.Is(err, ErrRefused) {
-					refused <- err
-				}
-			})
+		for n := range sources {
+			ctx := from(t.Context(), fmt.Sprintf("10.0.1.%d", n))
+			for i := range ofEach {
+				waiting.Go(func() {
+					// Many ask for the same id, too.
+					if _, err := g.Do(ctx, fmt.Sprint(i/2), r.read(errMissing)); errors.Is(err, ErrRefused) {
+						refused <- err
+					}
+				})
+				synctest.Wait()
+			}
 		}
-		synctest.Wait()
-		if waits := cap(refused) - len(refused); waits != maxWaiting/2 || r.reads != atOnce {
+		if waits := cap(refused) - len(refused); waits != 2*maxWaitingOfSource+sources-2 || r.reads != atOnce {
 			t.Errorf("%d requests wait, and %d read", waits, r.reads)
 		}
 		found := make(chan error, 1)
@@ -120,7 +149,7 @@ func TestWaiting(t *testing.T) {
 			t.Errorf("another source: %v", err)
 		}
 		waiting.Wait()
-		if r.reads > misses+atOnce || r.most != atOnce {
+		if r.reads > sources*(misses+atOnce) || r.most != atOnce {
 			t.Errorf("%d reads, %d at a time", r.reads, r.most)
 		}
 	})
