@@ -199,10 +199,6 @@ verify-imports: ## Fail when a package depends on what it must not
 verify-tidy: ## Fail when a go.mod or go.sum is not tidy
 	hack/verify-tidy.sh
 
-.PHONY: measure
-measure: ## Print how large the project is and how it is built, fail where a bar is missed
-	@go run ./hack/measure
-
 .PHONY: mutations
 mutations: ## Change the code where tests must notice, fail if they do not (minutes; MUTATIONARGS='-run name')
 	@go run ./hack/mutations $(MUTATIONARGS)
