@@ -31,7 +31,7 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 	ofTeam := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/team/sandboxsets/large") }
 	read := func(r *http.Request, bytes int) error {
 		if !ofTeam(r) {
-			return nil
+			return r.Context().Err()
 		}
 		mu.Lock()
 		if !open[r] {
@@ -47,7 +47,7 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 		if isLarge {
 			<-goOn
 		}
-		return nil
+		return r.Context().Err()
 	}
 	closed := func(r *http.Request) {
 		mu.Lock()
@@ -116,7 +116,7 @@ func TestLargeAnswersHavePlaces(t *testing.T) {
 		if isList && r.URL.Query().Get("limit") == "" {
 			t.Errorf("%s has no limit", r.URL)
 		}
-		return nil
+		return r.Context().Err()
 	}
 	w.before.Store(&before)
 	for _, tc := range []struct {
