@@ -16,8 +16,8 @@ type Limit struct {
 }
 
 const (
-	// Below rejectFrom, every namespace and user keeps at least this burst and this rate, so that
-	// light writers are not throttled because of heavy ones.
+	// Below rejectFrom, every namespace and user keeps at least this burst, and below slowFrom at
+	// least this rate, so that light writers are not throttled because of heavy ones.
 	guaranteedBurst = 1 << 20
 	guaranteedRate  = 64 << 10
 
@@ -38,18 +38,18 @@ const (
 	maxBuckets = 1 << 14
 )
 
-// throttled returns the limit that applies at a given throttling: at most a share of the quota, and
-// at least the guaranteed minimum. Without throttling it returns l.
-func (l Limit) throttled(quota int64, throttling float64) Limit {
-	if throttling == 0 {
+// throttled returns the limit that applies under pressure: at most a share of the quota, and at least
+// the guaranteed minimum. Without throttling it returns l.
+func (l Limit) throttled(p pressure) Limit {
+	if p.throttling == 0 {
 		return l
 	}
 	reduce := func(bytes, most, least int64) int64 {
-		return max(int64(float64(min(bytes, most))*(1-throttling)), min(bytes, least))
+		return max(int64(float64(min(bytes, most))*(1-p.throttling)), min(bytes, least))
 	}
 	return Limit{
-		Rate:  reduce(l.Rate, quota/rateDivisor, guaranteedRate),
-		Burst: reduce(l.Burst, quota/burstDivisor, guaranteedBurst),
+		Rate:  max(1, int64(float64(reduce(l.Rate, p.quota/rateDivisor, guaranteedRate))*(1-p.slowing))),
+		Burst: reduce(l.Burst, p.quota/burstDivisor, guaranteedBurst),
 	}
 }
 
@@ -150,7 +150,7 @@ func (b *buckets) take(name string, now time.Time, p pressure, n int64, exempt b
 	if name == "" || b.limit.Rate == 0 {
 		return bucketReservation{}, 0
 	}
-	current := b.limit.throttled(p.quota, p.throttling)
+	current := b.limit.throttled(p)
 	for {
 		if taken, wait, ok := b.of(name, now).take(now, current, b.limit.Burst, n, exempt); ok {
 			return taken, wait
@@ -160,7 +160,7 @@ func (b *buckets) take(name string, now time.Time, p pressure, n int64, exempt b
 
 // refill refills all buckets, and removes those that are full.
 func (b *buckets) refill(now time.Time, p pressure) {
-	current := b.limit.throttled(p.quota, p.throttling)
+	current := b.limit.throttled(p)
 	b.byName.Range(func(name, value any) bool {
 		one := value.(*bucket)
 		one.mu.Lock()

@@ -15,6 +15,11 @@ const (
 	// Limits are reduced linearly while between throttleFrom and throttleTo of etcd's quota are
 	// used. From throttleFrom on, history is compacted early.
 	throttleFrom, throttleTo = 0.60, 0.80
+	// slowFrom is the share of etcd's quota from which the guaranteed rate is reduced as well,
+	// linearly to nothing at rejectFrom. What heavy writers may write would otherwise use up the
+	// quota while a slow machine takes minutes for a compaction, and light writers would be
+	// rejected with them.
+	slowFrom = 0.85
 	// rejectFrom is the share of etcd's quota from which all writes of users except first deletes
 	// are rejected. The rest is left for controllers and compaction.
 	rejectFrom = 0.90
@@ -110,8 +115,9 @@ func (l *Limiter) Cancel(r Reservation) {
 type pressure struct {
 	quota int64
 	// used is the share of the quota that is used. throttling is how far limits are reduced,
-	// from 0 (not at all) to 1 (to the guaranteed minimum).
-	used, throttling float64
+	// from 0 (not at all) to 1 (to the guaranteed minimum), and slowing how far the guaranteed
+	// rate is, from 0 (not at all) to 1 (to nothing).
+	used, throttling, slowing float64
 }
 
 // pressure returns how full etcd is. The bytes that this server has written since the last
@@ -122,8 +128,11 @@ func (l *Limiter) pressure() pressure {
 		return pressure{}
 	}
 	used := (m.used + float64(max(0, l.written.Load()-m.written))) / float64(m.quota)
-	return pressure{quota: m.quota, used: used, throttling: min(1, max(0, (used-throttleFrom)/(throttleTo-throttleFrom)))}
+	return pressure{quota: m.quota, used: used, throttling: between(throttleFrom, throttleTo, used), slowing: between(slowFrom, rejectFrom, used)}
 }
+
+// between returns how far used is on the way from one share to another, from 0 to 1.
+func between(from, to, used float64) float64 { return min(1, max(0, (used-from)/(to-from))) }
 
 // throttledAt returns the used share of the quota if it throttles writes; otherwise 0.
 func (p pressure) throttledAt() float64 {

@@ -257,6 +257,37 @@ func TestLightWritersAreNotThrottled(t *testing.T) {
 	}
 }
 
+// TestHeavyWritersStopBeforeTheEnd checks that the guaranteed rate falls before everyone is rejected,
+// and that light writers keep their burst.
+func TestHeavyWritersStopBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	for used, want := range map[int64]int{85: 60 * guaranteedRate, 87: 36 * guaranteedRate, 89: 12 * guaranteedRate} {
+		t.Run(fmt.Sprint(used), func(t *testing.T) {
+			t.Parallel()
+			l, clock := newLimiter()
+			setUsed(l, used)
+			writes := 0 // of 1 KiB, after the burst
+			for i := range 61 {
+				n := 0
+				for more := 1000; more == 1000; n += more { // reserveAll gives up after a thousand
+					more, _ = reserveAll(t, l, Write{Namespace: "heavy", User: "eve", Bytes: 1 << 10})
+				}
+				if i > 0 {
+					writes += n
+				}
+				clock.Step(time.Second)
+				setUsed(l, used) // as if compaction freed what is written
+			}
+			if got := writes << 10; got < want*9/10 || got > want*11/10 {
+				t.Errorf("a heavy writer wrote %d bytes in a minute, want %d", got, want)
+			}
+			if n, why := reserveAll(t, l, Write{Namespace: "light", User: "alice", Bytes: guaranteedBurst / 100}); n < 100 {
+				t.Errorf("a light writer wrote only %d of 100 times: %v", n, why)
+			}
+		})
+	}
+}
+
 // TestBucketsAreBounded checks that only buckets that are not full are kept, and not too many.
 func TestBucketsAreBounded(t *testing.T) {
 	t.Parallel()
