@@ -20,9 +20,12 @@ MODULES := ./... ./apis/... ./pkg/client/...
 # With RERUN=1 a test that failed is run once more, as in CI: see hack/gotest.sh.
 RERUN ?=
 # $(call gotest,PACKAGES,FLAGS)
-gotest = $(if $(RERUN),hack/gotest.sh '$(1)' $(2),go test $(2) $(1))
+gotest = $(if $(RERUN),hack/gotest.sh "$(1)" $(2),go test $(2) $(1))
 # The longest tests begin first: they wait more than they compute, and the others run beside them.
 PACKAGES ?= ./pkg/e2e/cluster ./pkg/integration $(MODULES)
+# The tests of these packages run our programs, or load a server as fast as they can. The race
+# detector would see nothing of the programs, and slow the server down: they run without it.
+PROGRAM_TESTS := /(pkg/e2e|artifacts/deploy)(/|$$)
 # The minor of Kubernetes that control planes are of, such as 1.36: a folder of
 # hack/controlplane. Without it, the newest.
 KUBERNETES ?=
@@ -119,11 +122,18 @@ bin/release:
 ##@ Test
 
 .PHONY: test
-test: controlplane ## Run all tests, with -race where there is a C compiler (TESTARGS, PACKAGES, RERUN=1)
+test: controlplane ## Run all tests, with -race where there is a C compiler, but for those of programs (TESTARGS, PACKAGES, RERUN=1)
 	@$(if $(RACE),,echo "No C compiler found: testing without -race.")
 	cd hack/promcheck && GOWORK=off go test -trimpath ./...
 	cd hack/chart && GOWORK=off go test -trimpath ./...
-	CGO_ENABLED=$(if $(RACE),1,0) KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl $(call gotest,$(PACKAGES),$(RACE) -timeout 60m $(TESTARGS))
+	@export KUBECTL=$(CURDIR)/bin/$(KUBERNETES)/kubectl; failed=0; \
+	packages="$$(go list $(PACKAGES))" || exit; \
+	programs="$$(grep -E '$(PROGRAM_TESTS)' <<<"$$packages" | xargs)"; \
+	others="$$(grep -vE '$(PROGRAM_TESTS)' <<<"$$packages" | xargs)"; \
+	if [[ -n $$programs ]]; then $(call gotest,$$programs,-trimpath -timeout 60m $(TESTARGS)) || failed=1; fi; \
+	if [[ -n $$others ]]; then \
+		CGO_ENABLED=$(if $(RACE),1,0) $(call gotest,$$others,$(RACE) -timeout 60m $(TESTARGS)) || failed=1; fi; \
+	exit $$failed
 
 .PHONY: test-long
 test-long: ## Run all tests in their long form: more of everything, and what only repeats (TESTARGS)
@@ -141,7 +151,7 @@ test-e2e: build controlplane ## Run the tests of whole programs and of the local
 test-older: controlplane ## Run some tests in a cluster of an older minor of Kubernetes (OLDER, OLDER_TESTS, TESTARGS)
 	@for tool in kube-apiserver kube-controller-manager kube-scheduler; do \
 		KUBERNETES=$(OLDER) hack/tool.sh $$tool >/dev/null || exit; done
-	KUBERNETES=$(OLDER) CGO_ENABLED=$(if $(RACE),1,0) $(call gotest,./pkg/e2e/cluster,$(RACE) -timeout 15m $(TESTARGS) -run '^($(OLDER_TESTS))$$')
+	KUBERNETES=$(OLDER) $(call gotest,./pkg/e2e/cluster,-trimpath -timeout 15m $(TESTARGS) -run '^($(OLDER_TESTS))$$')
 
 .PHONY: test-abuse
 test-abuse: ## Run abusive clients against a server and print the cost (TESTARGS; SANDLOT_ABUSE_DURATION=5m runs the etcd test longer)

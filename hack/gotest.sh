@@ -44,7 +44,7 @@ fi
 if [[ -s "$dir/reruns" ]] || ((${#died[@]})); then
   echo "### Passed only when run again, each a defect:"
   cat "$dir/reruns"
-  printf '%s: not all of its tests ended\n' "${died[@]}"
+  ((${#died[@]} == 0)) || printf '%s: not all of its tests ended\n' "${died[@]}"
 fi
 echo "### Tests of a minute or more"
 "$gotestsum" tool slowest --threshold=1m --jsonfile="$dir/events"

@@ -362,7 +362,7 @@ var mutations = []mutation{
 	{"etcdquota: light writers are throttled near the quota", "pkg/apiserver/etcdquota/bucket.go",
 		"reduce(l.Rate, p.quota/rateDivisor, guaranteedRate)", "reduce(l.Rate, p.quota/rateDivisor, 0)", etcdquota, "TestLightWritersAreNotThrottled"},
 	{"etcdquota: heavy writers use up the quota", "pkg/apiserver/etcdquota/bucket.go",
-		"*(1-p.slowing)", "", etcdquota, "TestHeavyWritersStopBeforeTheEnd"},
+		"*min(1, (rejectFrom-p.used)/(rejectFrom-slowFrom))", "", etcdquota, "TestHeavyWritersStopBeforeTheEnd"},
 	{"etcdquota: writes since the last measurement do not count", "pkg/apiserver/etcdquota/limiter.go",
 		"(m.used + float64(max(0, l.written.Load()-m.written)))", "m.used", etcdquota, "TestNearlyFull"},
 	{"etcdquota: all servers maintain etcd", "pkg/apiserver/etcdquota/maintainer.go",

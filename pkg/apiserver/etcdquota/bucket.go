@@ -47,8 +47,9 @@ func (l Limit) throttled(p pressure) Limit {
 	reduce := func(bytes, most, least int64) int64 {
 		return max(int64(float64(min(bytes, most))*(1-p.throttling)), min(bytes, least))
 	}
+	rate := float64(reduce(l.Rate, p.quota/rateDivisor, guaranteedRate))
 	return Limit{
-		Rate:  max(1, int64(float64(reduce(l.Rate, p.quota/rateDivisor, guaranteedRate))*(1-p.slowing))),
+		Rate:  max(1, int64(rate*min(1, (rejectFrom-p.used)/(rejectFrom-slowFrom)))),
 		Burst: reduce(l.Burst, p.quota/burstDivisor, guaranteedBurst),
 	}
 }

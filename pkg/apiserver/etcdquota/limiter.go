@@ -115,9 +115,8 @@ func (l *Limiter) Cancel(r Reservation) {
 type pressure struct {
 	quota int64
 	// used is the share of the quota that is used. throttling is how far limits are reduced,
-	// from 0 (not at all) to 1 (to the guaranteed minimum), and slowing how far the guaranteed
-	// rate is, from 0 (not at all) to 1 (to nothing).
-	used, throttling, slowing float64
+	// from 0 (not at all) to 1 (to the guaranteed minimum).
+	used, throttling float64
 }
 
 // pressure returns how full etcd is. The bytes that this server has written since the last
@@ -128,11 +127,8 @@ func (l *Limiter) pressure() pressure {
 		return pressure{}
 	}
 	used := (m.used + float64(max(0, l.written.Load()-m.written))) / float64(m.quota)
-	return pressure{quota: m.quota, used: used, throttling: between(throttleFrom, throttleTo, used), slowing: between(slowFrom, rejectFrom, used)}
+	return pressure{quota: m.quota, used: used, throttling: min(1, max(0, (used-throttleFrom)/(throttleTo-throttleFrom)))}
 }
-
-// between returns how far used is on the way from one share to another, from 0 to 1.
-func between(from, to, used float64) float64 { return min(1, max(0, (used-from)/(to-from))) }
 
 // throttledAt returns the used share of the quota if it throttles writes; otherwise 0.
 func (p pressure) throttledAt() float64 {
