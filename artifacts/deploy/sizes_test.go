@@ -11,6 +11,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 )
 
 const (
@@ -86,6 +88,15 @@ func TestSizesFitTogether(t *testing.T) {
 				t.Errorf("a disk of %d MiB for a quota of %d MiB", disk/MiB, quota/MiB)
 			}
 		})
+	}
+}
+
+// TestCompactionBatches checks that the etcd of an install compacts in the same batches as an embedded
+// one.
+func TestCompactionBatches(t *testing.T) {
+	objects := render(t, "default")
+	if got := given(args(t, objects, workloads(objects)["sandlot-etcd"]))["compaction-batch-limit"]; got != strconv.Itoa(embeddedetcd.CompactionBatchLimit) {
+		t.Errorf("etcd has --compaction-batch-limit=%s, want %d", got, embeddedetcd.CompactionBatchLimit)
 	}
 }
 

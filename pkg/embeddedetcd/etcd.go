@@ -38,6 +38,13 @@ const (
 	// of which one may be as large as a claim of hundreds of sandboxes.
 	snapshotEntries = 500
 
+	// CompactionBatchLimit is how many revisions etcd deletes in one transaction when it compacts.
+	// The transaction writes all pages again that also hold other revisions, before it frees the
+	// old ones, so the file grows: with etcd's own default of 1,000 and revisions of some 40 KB by
+	// tens of MiB, which an etcd near its quota does not have. An external etcd needs the same,
+	// see --compaction-batch-limit.
+	CompactionBatchLimit = 100
+
 	// progressNotify is what the API server's watch caches need to serve
 	// consistent reads from memory soon after a write.
 	progressNotify = 5 * time.Second
@@ -156,6 +163,7 @@ func (s *Server) config() *embed.Config {
 	cfg.AuthToken = ""
 
 	cfg.QuotaBackendBytes = s.quota
+	cfg.CompactionBatchLimit = CompactionBatchLimit
 	cfg.SnapshotCount = snapshotEntries
 	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.WatchProgressNotifyInterval = progressNotify

@@ -27,6 +27,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
 	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
+	"github.com/sandlot-io/sandlot/pkg/embeddedetcd"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 )
@@ -199,6 +200,7 @@ func (f *filling) owner(name string) {
 func TestWritersDoNotFillEtcd(t *testing.T) {
 	config := testserver.NewTestConfig(t)
 	config.QuotaBackendBytes = smallQuota
+	config.CompactionBatchLimit = embeddedetcd.CompactionBatchLimit
 	etcd := testserver.RunEtcd(t, config)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
