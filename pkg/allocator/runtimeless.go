@@ -15,6 +15,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // warnOfRuntimes tells the client that its envVars reach nobody in the sandboxes of some
@@ -62,7 +63,7 @@ func runtimelessSet(e *claims.Eligible) string {
 		return ""
 	}
 	for _, set := range sets {
-		if set.Spec.Template == nil || claims.NamesAgentRuntime(set.Spec.Runtimes) || claims.BringsAgentRuntime(set.Spec.Template) {
+		if set.Spec.Template == nil || podtemplate.NamesAgentRuntime(set.Spec.Runtimes) || podtemplate.BringsAgentRuntime(set.Spec.Template) {
 			return ""
 		}
 	}

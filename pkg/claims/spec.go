@@ -55,3 +55,10 @@ func Available(sb *v1alpha1.Sandbox, now time.Time) bool {
 	return state == v1alpha1.StateAvailable &&
 		sb.Annotations[v1alpha1.AnnotationLock] == "" && !sb.Spec.Paused && sb.Status.PodInfo.PodIP != ""
 }
+
+// SetsUpRuntime reports whether a claim sets up the agent-runtimes of its sandboxes, where
+// they have any.
+func SetsUpRuntime(claim *v1alpha1.SandboxClaim) bool { return !claim.Spec.SkipInitRuntime }
+
+// Mounts reports whether a claim has volumes mounted into its sandboxes.
+func Mounts(claim *v1alpha1.SandboxClaim) bool { return len(claim.Spec.DynamicVolumesMount) > 0 }

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/garbagecollector"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/census"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/lifetime"
@@ -19,6 +20,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/wall"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/expire"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/follow"
@@ -65,8 +67,11 @@ type Options struct {
 	// ClaimEvents is which claims get events in a cluster.
 	ClaimEvents ClaimEvents
 	// Namespace is where Sandlot is installed. Runtimes are looked for there, and its
-	// pods may reach sandboxes whose NetworkPolicy is the default.
+	// API servers and gateways may reach sandboxes whose NetworkPolicy is made for them.
 	Namespace string
+	// SandboxRouterNamespace is where the router of agent-sandbox runs, which may reach
+	// those sandboxes too. Empty means Namespace.
+	SandboxRouterNamespace string
 	// ClusterDomain is the domain of Services in the cluster, which the status of a sandbox
 	// with a Service names it by.
 	ClusterDomain string
@@ -114,8 +119,12 @@ func DefaultOptions() Options {
 	}
 }
 
-// templateWorkers is how many SandboxTemplates are worked on at the same time.
-const templateWorkers = 2
+// templateWorkers and namespaceWorkers are how many SandboxTemplates, and how many
+// namespaces with agent-runtimes, are worked on at the same time.
+const (
+	templateWorkers  = 2
+	namespaceWorkers = 2
+)
 
 // New returns all controllers. They read and write through c; reader asks the
 // server itself, for the rare reads that must not come from a cache.
@@ -148,6 +157,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 	if o.ClaimEvents != ClaimEventsNone {
 		all = append(all, events.New(c, clk, o.ClaimEvents == ClaimEventsAll))
 	}
+	from := callers.Callers{Namespace: o.Namespace, RouterNamespace: o.SandboxRouterNamespace}
 	return append(all,
 		pod.New(pod.Options{
 			Client: c, Reader: reader, Lookup: lookup, Clock: clk, Workers: o.PodWorkers, QuietPeriod: quiet, Namespace: o.Namespace,
@@ -156,6 +166,7 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 		service.New(service.Options{
 			Client: c, Reader: reader, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
 		}),
-		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Namespace: o.Namespace, Workers: templateWorkers}),
+		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Callers: from, Workers: templateWorkers}),
+		wall.New(wall.Options{Client: c, Reader: reader, Clock: clk, Callers: from, Workers: namespaceWorkers}),
 	)
 }

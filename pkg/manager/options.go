@@ -119,7 +119,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace,
 		"The namespace of the leader's lease. Without it, --namespace.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"The namespace that Sandlot is installed in. It has the runtimes (ConfigMap sandbox-injection-config), and its pods may reach sandboxes whose NetworkPolicy is the default. Without it, that of the pod that this runs in (POD_NAMESPACE, or the file of its service account), or else of the leader's lease.")
+		"The namespace that Sandlot is installed in. It has the runtimes (ConfigMap sandbox-injection-config), and its API servers and gateways may reach sandboxes whose NetworkPolicy is made for them. Without it, that of the pod that this runs in (POD_NAMESPACE, or the file of its service account), or else of the leader's lease.")
+	fs.StringVar(&o.SandboxRouterNamespace, "sandbox-router-namespace", o.SandboxRouterNamespace,
+		"The namespace of the router of agent-sandbox: its pods with the label app=sandbox-router may reach sandboxes whose NetworkPolicy is made for them. Without it, --namespace.")
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
 		"The domain of Services in the cluster, for the serviceFQDN of sandboxes that have one.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,

@@ -56,6 +56,11 @@ func podMetadataOf(sandbox *v1alpha1.Sandbox, revision string) (podMetadata, err
 	if template := sandbox.Labels[v1alpha1.LabelSandboxTemplate]; template != "" {
 		metadata.Labels[v1alpha1.LabelSandboxTemplate] = template
 	}
+	// So does another, by whether there is an agent-runtime.
+	delete(metadata.Labels, v1alpha1.LabelAgentRuntime)
+	if HasAgentRuntime(sandbox) {
+		metadata.Labels[v1alpha1.LabelAgentRuntime] = v1alpha1.AgentRuntimeTrue
+	}
 	// A name can be longer than a label may be. No selector finds such a sandbox by
 	// label then, which beats a pod that cannot be created.
 	delete(metadata.Labels, v1alpha1.LabelSandboxName)

@@ -67,6 +67,9 @@ const (
 	LabelOwner = KeyPrefix + "owner"
 	// LabelSandboxName is the name of the sandbox.
 	LabelSandboxName = KeyPrefix + "sandbox-name"
+	// LabelAgentRuntime is AgentRuntimeTrue on the pod of a sandbox that has an
+	// agent-runtime, from its birth: the NetworkPolicy AgentRuntimesPolicy selects by it.
+	LabelAgentRuntime = SandlotKeyPrefix + "agent-runtime"
 )
 
 // Annotations of a Sandbox that a claim writes.
@@ -189,6 +192,10 @@ const (
 	// CreatedByTemplate is the value of LabelCreatedBy on what is made for a
 	// SandboxTemplate.
 	CreatedByTemplate = "sandbox-template"
+	// CreatedByAgentRuntimes is the value of LabelCreatedBy on AgentRuntimesPolicy.
+	CreatedByAgentRuntimes = "agent-runtimes"
+	// AgentRuntimeTrue is the value of LabelAgentRuntime.
+	AgentRuntimeTrue = "true"
 	// OwnerScaleDown is the value of AnnotationOwner on a sandbox that its set is
 	// about to delete.
 	OwnerScaleDown = "__manager_scale_down"
@@ -196,6 +203,10 @@ const (
 	// for a claim: someone waits for it.
 	PriorityClaimed = "100"
 )
+
+// AgentRuntimesPolicy is the name of the NetworkPolicy that each namespace has for its pods
+// with LabelAgentRuntime.
+const AgentRuntimesPolicy = "sandlot-agent-runtimes"
 
 // RetainPausedForever is the value of AnnotationReservePausedSandboxDuration for a
 // sandbox that is kept as long as it is paused.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // FuzzPlan looks for a sequence of events after which a plan is not true.
@@ -227,7 +228,7 @@ func (w *world) check(s *State, o *Offer, p *Plan) {
 	}
 	for _, sb := range slices.Concat(p.Counted, p.Bound) {
 		result, ended := s.Setups.Results[sb.UID]
-		if !IsStarting(sb) && !s.Claim.Spec.SkipInitRuntime && claims.HasAgentRuntime(sb) && (!ended || result.Failed != nil) {
+		if !IsStarting(sb) && !s.Claim.Spec.SkipInitRuntime && podtemplate.HasAgentRuntime(sb) && (!ended || result.Failed != nil) {
 			w.Errorf("%s counts, and is not set up", sb.Name)
 		}
 	}

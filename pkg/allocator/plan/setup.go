@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
 // Setting up the runtime comes after all steps: the server that works on the claim calls
@@ -49,7 +50,7 @@ type agentRuntimes map[string]bool
 
 // in reports whether a sandbox has an agent-runtime.
 func (r agentRuntimes) in(sb *v1alpha1.Sandbox) bool {
-	return claims.NamesAgentRuntime(sb.Spec.Runtimes) || r.broughtBy(sb.Spec.Template)
+	return podtemplate.NamesAgentRuntime(sb.Spec.Runtimes) || r.broughtBy(sb.Spec.Template)
 }
 
 // broughtBy reports whether a pod template brings an agent-runtime.
@@ -59,7 +60,7 @@ func (r agentRuntimes) broughtBy(template *runtime.RawExtension) bool {
 	}
 	brings, ok := r[string(template.Raw)]
 	if !ok {
-		brings = claims.BringsAgentRuntime(template)
+		brings = podtemplate.BringsAgentRuntime(template)
 		r[string(template.Raw)] = brings
 	}
 	return brings
@@ -81,7 +82,7 @@ func (s *State) needsSetup(sb *v1alpha1.Sandbox, known agentRuntimes) bool {
 func (a *Assessment) WithoutRuntime(o *Offer) string {
 	for i := range o.Candidates {
 		c := &o.Candidates[i]
-		if !claims.NamesAgentRuntime(c.Sandbox.Spec.Runtimes) && !a.runtimes.broughtBy(c.Template) {
+		if !podtemplate.NamesAgentRuntime(c.Sandbox.Spec.Runtimes) && !a.runtimes.broughtBy(c.Template) {
 			return originOf(c.Sandbox)
 		}
 	}

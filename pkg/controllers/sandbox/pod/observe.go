@@ -49,7 +49,7 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 			ResourceVersion:   pod.ResourceVersion,
 			DeletionTimestamp: pod.DeletionTimestamp,
 			OwnerReferences:   pod.OwnerReferences,
-			Labels:            only(pod.Labels, v1alpha1.LabelCreatedBy, v1alpha1.LabelPodTemplateHash),
+			Labels:            only(pod.Labels, v1alpha1.LabelCreatedBy, v1alpha1.LabelPodTemplateHash, v1alpha1.LabelAgentRuntime),
 			Annotations:       only(pod.Annotations, v1alpha1.AnnotationTemplateMetadata),
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
@@ -45,8 +46,8 @@ type Options struct {
 	Client client.Client
 	// Reader asks the server itself. Required.
 	Reader client.Reader
-	// Namespace is that of the installation. Required.
-	Namespace string
+	// Callers are whom the default lets in. Required.
+	Callers callers.Callers
 	// Recorder records events. Register takes the manager's if there is none yet.
 	Recorder recorder.EventRecorder
 	// Workers is how many templates are worked on at the same time.
@@ -74,7 +75,7 @@ func New(o Options) *Controller {
 func (c *Controller) Name() string { return "sandboxtemplate-networkpolicy" }
 
 // Register adds the controller to a manager, whose cache should be limited to
-// CachedPolicies.
+// callers.CachedPolicies.
 func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	if c.Recorder == nil {
 		c.Recorder = mgr.GetEventRecorder(c.Name())
@@ -119,7 +120,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			}
 			return reconcile.Result{}, fmt.Errorf("getting namespace %s: %w", template.Namespace, err)
 		}
-		return policies.Ensure(ctx, template, policyOf(template, c.Namespace, keptBy(namespace)))
+		return policies.Ensure(ctx, template, policyOf(template, c.Callers, keptBy(namespace)))
 	}
 	name := v1alpha1.NetworkPolicyName(template.Name)
 	return reconcile.Result{}, policies.Remove(ctx, c.removalReader(template), template, name, labelsOf(template.Name))

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 )
 
 // The server is asked only where there may be something that the cache does not show.
@@ -103,7 +104,7 @@ func (a answers) Delete(_ context.Context, object client.Object, opts ...client.
 // ever more seldom.
 func TestRelease(t *testing.T) {
 	template := templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged})
-	policy := policyOf(template, "sandlot-system", keptBy(&corev1.Namespace{}))
+	policy := policyOf(template, callers.Callers{Namespace: "sandlot-system"}, keptBy(&corev1.Namespace{}))
 	policy.UID, policy.ResourceVersion = "u", "7"
 	unwell := errors.New("unwell")
 	all := []string{"cache sandboxes", "cache pods", "server sandboxes", "server pods"}

@@ -12,26 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
-// CachedPolicies selects the NetworkPolicies that this controller needs in the cache.
-func CachedPolicies() cache.ByObject {
-	return cache.ByObject{
-		Label: labels.SelectorFromValidatedSet(labels.Set{v1alpha1.LabelCreatedBy: v1alpha1.CreatedByTemplate}),
-	}
-}
-
-// policyOf returns the NetworkPolicy that a template should have, nil for none. namespace
-// is that of the installation.
+// policyOf returns the NetworkPolicy that a template should have, nil for none. from are
+// those whom the default lets in.
 //
 // keeper, the template's own namespace, owns the policy too. So the garbage collector
 // takes the policy from a template that is deleted, in the foreground as well, and leaves
 // it: that is for Controller.release, when no sandbox is left that it is for.
-func policyOf(template *v1alpha1.SandboxTemplate, namespace string, keeper metav1.OwnerReference) *networkingv1.NetworkPolicy {
+func policyOf(template *v1alpha1.SandboxTemplate, from callers.Callers, keeper metav1.OwnerReference) *networkingv1.NetworkPolicy {
 	if !podtemplate.HasNetworkPolicy(template) {
 		return nil
 	}
@@ -56,7 +49,7 @@ func policyOf(template *v1alpha1.SandboxTemplate, namespace string, keeper metav
 		rules = rules.DeepCopy()
 		policy.Spec.Ingress, policy.Spec.Egress = rules.Ingress, rules.Egress
 	} else {
-		policy.Spec.Ingress, policy.Spec.Egress = defaultIngress(namespace), defaultEgress()
+		policy.Spec.Ingress, policy.Spec.Egress = from.Ingress(), defaultEgress()
 	}
 	setDefaults(&policy.Spec)
 	return policy
@@ -84,27 +77,6 @@ func keptBy(namespace *corev1.Namespace) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Namespace", Name: namespace.Name, UID: namespace.UID,
 	}
-}
-
-// The router of agent-sandbox, which its users have beside Sandlot.
-const (
-	routerNamespace = "agent-sandbox-system"
-	routerApp       = "sandbox-router"
-)
-
-// defaultIngress lets in what Sandlot itself runs, such as a gateway to sandboxes, and the
-// router of agent-sandbox, as agent-sandbox does.
-func defaultIngress(namespace string) []networkingv1.NetworkPolicyIngressRule {
-	of := func(namespace string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
-	}
-	return []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
-		{NamespaceSelector: of(namespace)},
-		{
-			NamespaceSelector: of(routerNamespace),
-			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": routerApp}},
-		},
-	}}}
 }
 
 // defaultEgress lets out to public addresses: neither to the cluster and what is

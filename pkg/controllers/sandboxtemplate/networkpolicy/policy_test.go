@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 )
 
 func templateOf(spec v1alpha1.SandboxTemplateSpec) *v1alpha1.SandboxTemplate {
@@ -41,7 +42,8 @@ policyTypes: [Ingress, Egress]
 ingress:
 - from:
   - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: home}}
-  - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: agent-sandbox-system}}
+    podSelector: {matchExpressions: [{key: app.kubernetes.io/name, operator: In, values: [sandlot-apiserver, sandlot-gateway]}]}
+  - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: home}}
     podSelector: {matchLabels: {app: sandbox-router}}
 egress:
 - to:
@@ -83,7 +85,7 @@ func TestPolicyOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			template := templateOf(test.spec)
 			before := template.DeepCopy()
-			got := policyOf(template, "home", keeper)
+			got := policyOf(template, callers.Callers{Namespace: "home"}, keeper)
 			if diff := cmp.Diff(before, template); diff != "" {
 				t.Errorf("the template changed (-before +after):\n%s", diff)
 			}
@@ -116,14 +118,14 @@ func TestNoPolicyOfARevision(t *testing.T) {
 	template.Labels = map[string]string{v1alpha1.LabelTemplateHash: "h4sh"}
 	for name, want := range map[string]bool{"s-h4sh": false, "s-mine": true} {
 		template.Name = name
-		if got := policyOf(template, "home", keeper); (got != nil) != want {
+		if got := policyOf(template, callers.Callers{Namespace: "home"}, keeper); (got != nil) != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
 func TestCorrect(t *testing.T) {
-	want := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), "home", keeper)
+	want := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), callers.Callers{Namespace: "home"}, keeper)
 	tests := map[string]struct {
 		change func(*networkingv1.NetworkPolicy)
 		drift  bool
@@ -166,7 +168,7 @@ func TestCorrect(t *testing.T) {
 
 // What is deleted once no sandbox needs it was made here, and belongs to no other.
 func TestIsLeft(t *testing.T) {
-	made := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), "home", keeper)
+	made := policyOf(templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged}), callers.Callers{Namespace: "home"}, keeper)
 	tests := map[string]struct {
 		change func(*networkingv1.NetworkPolicy)
 		want   bool
@@ -192,7 +194,7 @@ func TestTemplateOfPolicy(t *testing.T) {
 	template := templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged})
 	for _, name := range []string{"python", strings.Repeat("long.", 49) + "name"} {
 		template.Name = name
-		policy := policyOf(template, "home", keeper)
+		policy := policyOf(template, callers.Callers{Namespace: "home"}, keeper)
 		if got := templateOfPolicy(t.Context(), policy); len(got) != 1 || got[0].Name != name || got[0].Namespace != "ns" {
 			t.Errorf("owned: %v", got)
 		}

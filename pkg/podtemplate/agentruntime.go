@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package claims
+package podtemplate
 
 import (
 	"encoding/json"
@@ -56,10 +56,3 @@ func BringsAgentRuntime(template *runtime.RawExtension) bool {
 	}
 	return false
 }
-
-// SetsUpRuntime reports whether a claim sets up the agent-runtimes of its sandboxes, where
-// they have any.
-func SetsUpRuntime(claim *v1alpha1.SandboxClaim) bool { return !claim.Spec.SkipInitRuntime }
-
-// Mounts reports whether a claim has volumes mounted into its sandboxes.
-func Mounts(claim *v1alpha1.SandboxClaim) bool { return len(claim.Spec.DynamicVolumesMount) > 0 }
