@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 	gatewayapp "github.com/sandlot-io/sandlot/pkg/gateway/app"
 )
 
@@ -187,6 +188,39 @@ func TestE2BTeam(t *testing.T) {
 				t.Errorf("%s has the label %s", role.Name, label)
 			}
 		}
+	}
+}
+
+// TestSandboxesOfATeam: a sandbox in the namespace of a team is reached by Sandlot's programs
+// and by no other pod, by the component of the team alone, and by what the controllers let in.
+func TestSandboxesOfATeam(t *testing.T) {
+	const egress, ingress = networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress
+	n, who := newNetwork(renderWith(t, "default", e2b))
+	ofTeam := renderUser(t, map[string]string{"top": "namespace: team\ncomponents: [%s/components/e2b-team]\n"})
+	byControllers := &networkingv1.NetworkPolicy{}
+	byControllers.Namespace = "team"
+	byControllers.Spec.PolicyTypes = []networkingv1.PolicyType{ingress}
+	byControllers.Spec.Ingress = callers.Callers{Namespace: namespace}.Ingress()
+	for by, policies := range map[string][]*networkingv1.NetworkPolicy{
+		"the component":   of[*networkingv1.NetworkPolicy](ofTeam),
+		"the controllers": {byControllers},
+	} {
+		n.policies = policies
+		for from, want := range map[string]bool{
+			apiServer: true, gatewayName: true, "a router": true,
+			managers: false, etcdName: false, "sandlot-backup": false, "another pod": false, "a pretender": false, "a sandbox": false, "Prometheus": false,
+		} {
+			if got := n.passes(t, ingress, who["a sandbox"], who[from], who["a sandbox"], corev1.ProtocolTCP, 49983); got != want {
+				t.Errorf("%s: from %s: %v", by, from, got)
+			}
+		}
+		if !n.passes(t, egress, who["a sandbox"], who["a user"], who["a user"], corev1.ProtocolTCP, 443) {
+			t.Errorf("%s: nothing is let out", by)
+		}
+	}
+	n.policies = of[*networkingv1.NetworkPolicy](ofTeam)
+	if !n.passes(t, ingress, who["another pod"], who["Prometheus"], who["another pod"], corev1.ProtocolTCP, 80) {
+		t.Error("the component is about pods that are no sandboxes")
 	}
 }
 

@@ -125,6 +125,8 @@ func newNetwork(objects manifests) (network, map[string]endpoint) {
 		"a webhook":      {namespace: "policies", labels: labels.Set{"app": "webhook"}},
 		"a sandbox":      {namespace: "team", labels: labels.Set{"agents.kruise.io/created-by": "sandbox", "sandlot.io/etcd-client": "true"}},
 		"another pod":    {namespace: "team", labels: labels.Set{"app": "web"}},
+		"a pretender":    {namespace: "team", labels: labels.Set{"app": "sandbox-router", "app.kubernetes.io/name": "sandlot-gateway"}},
+		"a router":       {namespace: namespace, labels: labels.Set{"app": "sandbox-router"}},
 		"Prometheus":     {namespace: "monitoring", labels: labels.Set{"app": "prometheus"}},
 		"a backup":       {namespace: namespace, labels: labels.Set(etcdClient)},
 		"sandlot-backup": {namespace: namespace, labels: labels.Set{"app.kubernetes.io/name": "sandlot-backup"}},
@@ -144,7 +146,11 @@ func newNetwork(objects manifests) (network, map[string]endpoint) {
 	}
 	return network{
 		policies:   of[*networkingv1.NetworkPolicy](objects),
-		namespaces: map[string]labels.Set{"monitoring": {"metrics": "enabled"}},
+		namespaces: map[string]labels.Set{
+			"monitoring": {"metrics": "enabled"},
+			"team":       {corev1.LabelMetadataName: "team"},
+			namespace:    {corev1.LabelMetadataName: namespace},
+		},
 	}, who
 }
 
