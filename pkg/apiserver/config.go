@@ -26,6 +26,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/etcdquota"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/snapshot"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
@@ -43,7 +44,10 @@ const DefaultMaxFreshSandboxes = 1000
 // What the labels and annotations of claims do where neither the SandboxSet nor the
 // SandboxTemplate says it.
 const (
-	// ClaimPodMetadataAll lets them reach pods.
+	// ClaimPodMetadataPrefixed lets annotations reach pods, and of the labels those whose
+	// keys have a prefix that says whose they are: not app, which a Service may select by.
+	ClaimPodMetadataPrefixed = "Prefixed"
+	// ClaimPodMetadataAll lets all of them reach pods.
 	ClaimPodMetadataAll = "All"
 	// ClaimPodMetadataNone keeps them on Sandboxes alone.
 	ClaimPodMetadataNone = "None"
@@ -66,7 +70,8 @@ type ExtraConfig struct {
 	// MaxFreshSandboxes is how many sandboxes one claim may hold at a time that were
 	// made for it, where neither set nor template says.
 	MaxFreshSandboxes int
-	// ClaimPodMetadata is ClaimPodMetadataAll or ClaimPodMetadataNone; empty is All.
+	// ClaimPodMetadata is ClaimPodMetadataPrefixed, ClaimPodMetadataAll or
+	// ClaimPodMetadataNone; empty is Prefixed.
 	ClaimPodMetadata string
 	// MaxWaitingClaims is how many claims of a namespace may wait for sandboxes. A
 	// create that would have to wait beyond that is refused. 0 is no limit.
@@ -107,10 +112,14 @@ type ExtraConfig struct {
 
 // podMetadata is what holds for pods of which no set and no template says it.
 func (c *ExtraConfig) podMetadata() *v1alpha1.PodMetadataPolicy {
-	if c.ClaimPodMetadata == ClaimPodMetadataNone {
+	switch c.ClaimPodMetadata {
+	case ClaimPodMetadataAll:
+		return nil
+	case ClaimPodMetadataNone:
 		return &v1alpha1.PodMetadataPolicy{}
+	default:
+		return &v1alpha1.PodMetadataPolicy{Labels: []string{claims.PrefixedKeys}, Annotations: []string{claims.AnyKey}}
 	}
-	return nil
 }
 
 func (c *ExtraConfig) clock() clock.WithTicker {

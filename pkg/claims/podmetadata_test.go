@@ -46,6 +46,17 @@ func TestPodMetadata(t *testing.T) {
 			passes:   map[string]string{"team": "a", "example.com/x": "c"},
 			heldBack: []string{"example.com.evil/x", "teams"},
 		},
+		"keys with a prefix": {
+			brings: map[string]string{
+				"app": "a", "example.com/app": "b", "app.kubernetes.io/name": "c", "APP.kubernetes.io/name": "c", "x.k8s.io/y": "d",
+				"agents.kruise.io/allow-internet-access": "false", "agents.kruise.io/created-by": "e", "e2b.agents.kruise.io/x": "f", "sandlot.io/agent-runtime": "g",
+			},
+			allowed: []string{PrefixedKeys},
+			passes:  map[string]string{"example.com/app": "b", "agents.kruise.io/allow-internet-access": "false"},
+			heldBack: []string{
+				"APP.kubernetes.io/name", "agents.kruise.io/created-by", "app", "app.kubernetes.io/name", "e2b.agents.kruise.io/x", "sandlot.io/agent-runtime", "x.k8s.io/y",
+			},
+		},
 		"a star in the middle is none": {brings: map[string]string{"abc": ""}, allowed: []string{"a*c"}, heldBack: []string{"abc"}},
 		"what platforms act on, whatever is allowed": {
 			brings: map[string]string{"sidecar.istio.io/inject": "true"}, allowed: []string{"*", "sidecar.istio.io/inject"},

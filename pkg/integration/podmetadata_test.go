@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -11,19 +12,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/options"
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
 // marked gives a claim labels and annotations for pods.
 func marked(c *v1alpha1.SandboxClaim) {
-	c.Spec.Labels = map[string]string{"part": "payments", "team": "rl"}
+	c.Spec.Labels = map[string]string{"part": "payments", "team": "rl", "example.com/part": "x"}
 	c.Spec.Annotations = map[string]string{"note": "a"}
 }
 
@@ -35,7 +37,9 @@ func podKeys(t *testing.T, sb v1alpha1.Sandbox) string {
 		t.Fatal(err)
 	}
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(template.Labels)), maps.Keys(template.Annotations))
-	keys = slices.DeleteFunc(keys, func(key string) bool { return !slices.Contains([]string{"part", "team", "note"}, key) })
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		return !slices.Contains([]string{"part", "team", "note", "example.com/part"}, key)
+	})
 	slices.Sort(keys)
 	return strings.Join(keys, " ")
 }
@@ -45,12 +49,15 @@ func podKeys(t *testing.T, sb v1alpha1.Sandbox) string {
 // and the client is told of what was held back.
 func TestPodMetadataPolicy(t *testing.T) {
 	t.Parallel()
-	for _, installation := range []string{apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone} {
-		t.Run(installation, func(t *testing.T) {
+	for installation, byDefault := range map[string]string{
+		"":                             "example.com/part note",
+		apiserver.ClaimPodMetadataAll:  "example.com/part note part team",
+		apiserver.ClaimPodMetadataNone: "",
+	} {
+		t.Run(cmp.Or(installation, options.NewClaimLimits().PodMetadata), func(t *testing.T) {
 			s := start(t, testutil.WithConfig(func(c *apiserver.Config) { c.ExtraConfig.ClaimPodMetadata = installation }), withSyncWindow(time.Millisecond))
 			client, heard := hearing(t, s)
 			agents := client.AgentsV1alpha1()
-			byDefault := map[string]string{apiserver.ClaimPodMetadataAll: "note part team"}[installation]
 
 			open := s.Template(t, namespace, "open")
 			narrow := s.Template(t, namespace, "narrow")
@@ -76,7 +83,7 @@ func TestPodMetadataPolicy(t *testing.T) {
 				s.Stock(t, set, 0, 1)
 			}
 			for source, want := range map[string]string{
-				"inline": byDefault, "of-open": byDefault, "of-narrow": "note team", "own": "part team", "none": "",
+				"inline": byDefault, "of-open": byDefault, "of-narrow": "note team", "own": "example.com/part part team", "none": "",
 				"open": byDefault, "narrow": "note team",
 			} {
 				for _, kind := range []string{"warm", "fresh"} {
@@ -109,7 +116,7 @@ func TestPodMetadataPolicy(t *testing.T) {
 						t.Errorf("%s: the pod template has %q, want %q", claim.Name, got, want)
 					}
 					var told []string
-					for key, field := range map[string]string{"part": "spec.labels[part]", "team": "spec.labels[team]", "note": "spec.annotations[note]"} {
+					for key, field := range map[string]string{"part": "spec.labels[part]", "team": "spec.labels[team]", "example.com/part": "spec.labels[example.com/part]", "note": "spec.annotations[note]"} {
 						if !slices.Contains(strings.Fields(want), key) {
 							told = append(told, field)
 						}
@@ -117,7 +124,7 @@ func TestPodMetadataPolicy(t *testing.T) {
 					slices.Sort(told)
 					warned, _, _ := strings.Cut(heard.take(), "claimed 0/1 so far") // where the machine is slow
 					names, _, _ := strings.Cut(warned, ": ")
-					if diff := cmp.Diff(strings.Join(told, ", "), names); diff != "" {
+					if diff := gocmp.Diff(strings.Join(told, ", "), names); diff != "" {
 						t.Errorf("%s: warnings (-want +got):\n%s", claim.Name, diff)
 					}
 				}

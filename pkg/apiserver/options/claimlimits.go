@@ -25,8 +25,8 @@ type ClaimLimits struct {
 	// made for it, where neither set nor template says. 0 is none.
 	MaxFreshSandboxes int
 	// PodMetadata says whether labels and annotations of claims reach pods where neither
-	// the SandboxSet nor the SandboxTemplate says it: apiserver.ClaimPodMetadataAll or
-	// apiserver.ClaimPodMetadataNone.
+	// the SandboxSet nor the SandboxTemplate says it: apiserver.ClaimPodMetadataPrefixed,
+	// apiserver.ClaimPodMetadataAll or apiserver.ClaimPodMetadataNone.
 	PodMetadata string
 	// MaxWaiting is how many claims of a namespace may wait for sandboxes: at least 1.
 	MaxWaiting int
@@ -37,7 +37,7 @@ func NewClaimLimits() ClaimLimits {
 	return ClaimLimits{
 		ClaimLimits:       validation.DefaultClaimLimits(),
 		MaxFreshSandboxes: apiserver.DefaultMaxFreshSandboxes,
-		PodMetadata:       apiserver.ClaimPodMetadataAll,
+		PodMetadata:       apiserver.ClaimPodMetadataPrefixed,
 		MaxWaiting:        apiserver.DefaultMaxWaitingClaims,
 	}
 }
@@ -55,7 +55,8 @@ func (l *ClaimLimits) AddFlags(fs *pflag.FlagSet) {
 		"How many sandboxes one claim may hold at a time that were made for it because the pools had too few. "+
 		"maxFreshSandboxes of a SandboxSet or SandboxTemplate says otherwise for what is made from it.")
 	fs.StringVar(&l.PodMetadata, "claim-pod-metadata", l.PodMetadata, ""+
-		"Whether the labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All or None. "+
+		"Which labels and annotations of claims reach pods where neither SandboxSet nor SandboxTemplate has a podMetadataPolicy: All, None, "+
+		"or Prefixed, which holds back labels without a prefix, such as app, and those of kubernetes.io and k8s.io, by which Services select pods. "+
 		"They are on the Sandboxes in any case.")
 	fs.IntVar(&l.MaxWaiting, "max-waiting-claims-per-namespace", l.MaxWaiting, ""+
 		"How many claims of a namespace may wait for sandboxes: one user may have half of the places, and more users their shares of the rest. "+
@@ -77,8 +78,11 @@ func (l *ClaimLimits) Validate() []error {
 	if most := validation.MaxFreshSandboxes; l.MaxFreshSandboxes < 0 || l.MaxFreshSandboxes > most {
 		errs = append(errs, fmt.Errorf("--max-fresh-sandboxes must be between 0 and %d", most))
 	}
-	if l.PodMetadata != apiserver.ClaimPodMetadataAll && l.PodMetadata != apiserver.ClaimPodMetadataNone {
-		errs = append(errs, fmt.Errorf("--claim-pod-metadata must be %s or %s", apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone))
+	switch l.PodMetadata {
+	case apiserver.ClaimPodMetadataPrefixed, apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone:
+	default:
+		errs = append(errs, fmt.Errorf("--claim-pod-metadata must be %s, %s or %s",
+			apiserver.ClaimPodMetadataPrefixed, apiserver.ClaimPodMetadataAll, apiserver.ClaimPodMetadataNone))
 	}
 	if l.MaxWaiting < 1 {
 		errs = append(errs, errors.New("--max-waiting-claims-per-namespace must be at least 1"))

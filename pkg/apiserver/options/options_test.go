@@ -44,7 +44,7 @@ func TestFlags(t *testing.T) {
 		"negative sync window":         {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--sync-window=-1s"}, wantErr: "--sync-window must be between"},
 		"sync window beyond requests":  {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--sync-window=40s"}, wantErr: "--sync-window must be between"},
 		"no metadata of claims":        {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--claim-pod-metadata=None"}},
-		"some metadata of claims":      {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--claim-pod-metadata=some"}, wantErr: "--claim-pod-metadata must be All or None"},
+		"some metadata of claims":      {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--claim-pod-metadata=some"}, wantErr: "--claim-pod-metadata must be Prefixed, All or None"},
 		"no waiting":                   {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--sync-window=0"}},
 		"least limits of claims":       {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--max-claim-timeout=1m", "--max-wait-ready-timeout=30s", "--max-claim-bytes=1048576", "--max-fresh-sandboxes=0"}},
 		"claims cannot wait":           {args: []string{"--kubeconfig=k", "--embedded-etcd-dir=d", "--max-claim-timeout=59s"}, wantErr: "--max-claim-timeout must be at least 1m0s"},

@@ -81,25 +81,25 @@ func TestLabelsOfAnotherTeam(t *testing.T) {
 	t.Run("by default", func(t *testing.T) {
 		s := startServer(t)
 		s.makeSet(t, eve, gold.DeepCopy())
-		check(t, s, "team=payments")
-		claim, err := create(s, labelled("app=payments", false))
+		check(t, s, "team=payments", "app=payments", "app.kubernetes.io/name=payments")
+		claim, err := create(s, labelled("example.com/run=7", false))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.podLabels(t, claim); got["app"] != "payments" {
-			t.Errorf("the default takes labels of claims, but the pod is made with %v", got)
+		if got := s.podLabels(t, claim); got["example.com/run"] != "7" {
+			t.Errorf("the default takes labels with a prefix, but the pod is made with %v", got)
 		}
 		// The policy of the set holds from now on.
 		patch := []byte(`{"spec":{"podMetadataPolicy":{}}}`)
 		if _, err := s.SandboxSets(eve).Patch(t.Context(), "pool", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		check(t, s, "team=payments", "app=payments")
+		check(t, s, "team=payments", "app=payments", "example.com/run=7")
 	})
 	t.Run("by the flag", func(t *testing.T) {
 		s := startServer(t, "--claim-pod-metadata=None")
 		s.makeSet(t, eve, gold.DeepCopy())
-		check(t, s, "team=payments", "app=payments")
+		check(t, s, "team=payments", "app=payments", "example.com/run=7")
 	})
 }
 
