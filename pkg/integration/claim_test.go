@@ -280,7 +280,7 @@ func TestNewestRevisionFirst(t *testing.T) {
 }
 
 func TestClaimMetadataReachesSandboxAndTemplate(t *testing.T) {
-	s, set := stocked(t, 1)
+	s, set := stocked(t, 1, withAllPodMetadata)
 	claim := create(t, s, testutil.Claim(set, "one", 1, func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"run": "7"}
 		c.Spec.Annotations = map[string]string{"note": "a"}

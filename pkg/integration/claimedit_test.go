@@ -93,7 +93,7 @@ func expectMetadata(t *testing.T, s *testutil.Server, claim *v1alpha1.SandboxCla
 // TestAdditionalPodMetadata: it is in the pod templates and not on the sandboxes, of pools
 // and fresh ones alike, and is held back by the policy like labels.
 func TestAdditionalPodMetadata(t *testing.T) {
-	s, set := stocked(t, 1, withSyncWindow(time.Millisecond))
+	s, set := stocked(t, 1, withSyncWindow(time.Millisecond), withAllPodMetadata)
 	client, heard := hearing(t, s)
 	metadata := &v1alpha1.PodMetadata{Labels: map[string]string{"tier": "gold", "app": "test"}, Annotations: map[string]string{"note": "x"}}
 	for _, name := range []string{"warm", "fresh"} {
@@ -121,7 +121,7 @@ func TestAdditionalPodMetadata(t *testing.T) {
 // TestAdditionalPodMetadataThatDoesNotFit: a key that the pod template sets otherwise is
 // refused by its field, and nothing is taken; if that is found out later, the claim ends.
 func TestAdditionalPodMetadataThatDoesNotFit(t *testing.T) {
-	s, set := stocked(t, 1, withSyncWindow(time.Millisecond))
+	s, set := stocked(t, 1, withSyncWindow(time.Millisecond), withAllPodMetadata)
 	empty := s.Set(t, namespace, "empty", 1)
 	other := additional(map[string]string{"app": "payments"})
 	for name, claim := range map[string]*v1alpha1.SandboxClaim{
@@ -160,7 +160,7 @@ func TestAdditionalPodMetadataThatDoesNotFit(t *testing.T) {
 // say any more, and keep what is not the claim's.
 func TestEditOfACompletedClaim(t *testing.T) {
 	const n = 300 // several transactions
-	s, set := stocked(t, n, withSyncWindow(expect.Patience))
+	s, set := stocked(t, n, withSyncWindow(expect.Patience), withAllPodMetadata)
 	claim := create(t, s, testutil.Claim(set, "mine", n, both(additional(map[string]string{"tier": "gold"}), func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"team": "rl", "run": "1"}
 		c.Spec.Annotations = map[string]string{"note": "a"}
@@ -228,7 +228,7 @@ func byHand(t *testing.T, s *testutil.Server, name string) {
 // TestEditOfAClaimThatWaits: what it has is changed at once, and what comes later has it
 // from the start.
 func TestEditOfAClaimThatWaits(t *testing.T) {
-	s, set := stocked(t, 2, withSyncWindow(time.Millisecond))
+	s, set := stocked(t, 2, withSyncWindow(time.Millisecond), withAllPodMetadata)
 	create(t, s, testutil.Claim(set, "mine", 3, both(waits, timeout(expect.Patience), additional(map[string]string{"tier": "gold"}))))
 	edit(t, s, additional(map[string]string{"tier": "silver"}))
 	claim := s.AwaitClaim(t, namespace, "mine", synced)
@@ -245,7 +245,7 @@ func TestEditOfAClaimThatWaits(t *testing.T) {
 // TestEditThatDoesNotFit: sandboxes whose pod template sets a key otherwise stay as they
 // are, and the claim says so; the next change heals it.
 func TestEditThatDoesNotFit(t *testing.T) {
-	s, set := stocked(t, 2, withSyncWindow(expect.Patience))
+	s, set := stocked(t, 2, withSyncWindow(expect.Patience), withAllPodMetadata)
 	create(t, s, testutil.Claim(set, "mine", 2, additional(map[string]string{"tier": "gold"})))
 	edit(t, s, both(additional(map[string]string{"app": "payments"}), func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"team": "rl"}
@@ -271,7 +271,7 @@ func TestEditThatDoesNotFit(t *testing.T) {
 // TestEditMeetsThePolicy: what the policy of the set does not let through now is not put on
 // pods by an edit, and of a set that is gone nothing new is. What is there stays, or goes.
 func TestEditMeetsThePolicy(t *testing.T) {
-	s, set := stocked(t, 1, withSyncWindow(expect.Patience))
+	s, set := stocked(t, 1, withSyncWindow(expect.Patience), withAllPodMetadata)
 	create(t, s, testutil.Claim(set, "mine", 1, both(additional(map[string]string{"tier": "gold"}), func(c *v1alpha1.SandboxClaim) {
 		c.Spec.Labels = map[string]string{"run": "1"}
 	})))
@@ -300,7 +300,7 @@ func TestEditMeetsThePolicy(t *testing.T) {
 // TestEditGoesOnAfterARestart: also on another server, also where a part was done.
 func TestEditGoesOnAfterARestart(t *testing.T) {
 	const n = 200
-	one, set := stocked(t, n, withSyncWindow(expect.Patience))
+	one, set := stocked(t, n, withSyncWindow(expect.Patience), withAllPodMetadata)
 	create(t, one, testutil.Claim(set, "mine", n, nil))
 	edit(t, one, additional(map[string]string{"tier": "gold"}))
 	one = restart(t, one) // at any moment
@@ -325,7 +325,7 @@ func TestEditGoesOnAfterARestart(t *testing.T) {
 // released, and claim and sandboxes deleted, meanwhile.
 func TestEditStorm(t *testing.T) {
 	const n = 150
-	s, set := stocked(t, n+1, withSyncWindow(expect.Patience))
+	s, set := stocked(t, n+1, withSyncWindow(expect.Patience), withAllPodMetadata)
 	claim := create(t, s, testutil.Claim(set, "mine", n, nil))
 	for i := range 40 {
 		claim = edit(t, s, additional(map[string]string{"tier": fmt.Sprint(i)}))

@@ -23,6 +23,12 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/testutil"
 )
 
+// withAllPodMetadata lets all labels and annotations of claims reach pods, where no set and no
+// template says it.
+var withAllPodMetadata = testutil.WithConfig(func(c *apiserver.Config) {
+	c.ExtraConfig.ClaimPodMetadata = apiserver.ClaimPodMetadataAll
+})
+
 // marked gives a claim labels and annotations for pods.
 func marked(c *v1alpha1.SandboxClaim) {
 	c.Spec.Labels = map[string]string{"part": "payments", "team": "rl", "example.com/part": "x"}

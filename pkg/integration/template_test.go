@@ -78,7 +78,7 @@ func pools(of ...*v1alpha1.SandboxClaim) map[string]int {
 // TestClaimMakesSelfContained: what a claim hands out no longer depends on the
 // template, or on the set, that it was made from.
 func TestClaimMakesSelfContained(t *testing.T) {
-	s := start(t)
+	s := start(t, withAllPodMetadata)
 	template := s.Template(t, namespace, "python")
 	set := s.SetOf(t, template, "spot", spotPatch, 2)
 	s.Stock(t, set, 0, 2)

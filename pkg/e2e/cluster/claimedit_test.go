@@ -23,7 +23,10 @@ import (
 func TestMetadataOfAClaimOnItsPod(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
-	c.makeTemplate(t, ns, "python", of(`{"metadata":{"labels":{"app":"x"}},"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`))
+	c.makeTemplate(t, ns, "python", func(s *v1alpha1.SandboxTemplateSpec) {
+		s.Template.Raw = []byte(`{"metadata":{"labels":{"app":"x"}},"spec":{"containers":[{"name":"main","image":"busybox:1"}]}}`)
+		s.PodMetadataPolicy = &v1alpha1.PodMetadataPolicy{Labels: []string{"*"}, Annotations: []string{"*"}}
+	})
 	made := claimOf("mine", "python", 1)
 	made.Spec.CreateOnNoStock = new(true)
 	made.Spec.Labels = map[string]string{"team": "rl", "run": "1"}

@@ -88,11 +88,11 @@ spec:
 
 	// The claimed pod learns whose it is, and keeps what the runtime gave it.
 	claim := builders.Claim("mine", 1)
-	claim.Spec.Labels = map[string]string{"user": "me"}
+	claim.Spec.Labels = map[string]string{"example.com/user": "me"}
 	mine := c.claim(t, ns, claim)
 	claimed := mine.Status.Sandboxes[0].Name
 	expect.Eventually(t.Context(), t, func(context.Context) error {
-		if pod := c.pod(t, ns, claimed); pod.Labels["user"] != "me" || pod.Labels[v1alpha1.LabelOwner] != string(mine.UID) {
+		if pod := c.pod(t, ns, claimed); pod.Labels["example.com/user"] != "me" || pod.Labels[v1alpha1.LabelOwner] != string(mine.UID) {
 			return fmt.Errorf("labels %v", pod.Labels)
 		}
 		return check(claimed, "1")

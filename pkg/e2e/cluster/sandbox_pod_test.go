@@ -144,7 +144,7 @@ func TestSandboxMetadataReachesThePod(t *testing.T) {
 	c, ns := admin(t), namespace(t)
 	expect.FilledPool(t, c, ns, 1)
 	claim := builders.Claim("claim", 1)
-	claim.Spec.Labels = map[string]string{"team": "red"}
+	claim.Spec.Labels = map[string]string{"example.com/team": "red"}
 	claim.Spec.Annotations = map[string]string{"example.com/job": "7", "agents.kruise.io/cleanup-enabled": "true"}
 	claim = c.claim(t, ns, claim)
 	name := claim.Status.Sandboxes[0].Name
@@ -163,7 +163,7 @@ func TestSandboxMetadataReachesThePod(t *testing.T) {
 			return nil
 		})
 	}
-	labelled(func() bool { return pod.Labels["team"] == "red" })
+	labelled(func() bool { return pod.Labels["example.com/team"] == "red" })
 	if pod.Labels[v1alpha1.LabelOwner] != string(claim.UID) || pod.Annotations["example.com/job"] != "7" ||
 		pod.Annotations[v1alpha1.AnnotationCleanupEnabled] != "" {
 		t.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
@@ -177,9 +177,9 @@ func TestSandboxMetadataReachesThePod(t *testing.T) {
 		[]byte(`{"metadata":{"labels":{"theirs":"stays"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.patchSandbox(t, ns, name, `{"spec":{"template":{"metadata":{"labels":{"team":null,"new":"label"}}}}}`)
+	c.patchSandbox(t, ns, name, `{"spec":{"template":{"metadata":{"labels":{"example.com/team":null,"new":"label"}}}}}`)
 	labelled(func() bool {
-		return pod.Labels["new"] == "label" && pod.Labels["team"] == "" && pod.Labels["theirs"] == "stays"
+		return pod.Labels["new"] == "label" && pod.Labels["example.com/team"] == "" && pod.Labels["theirs"] == "stays"
 	})
 	after := c.awaitSandbox(t, ns, name, isReady)
 	if after.Status.PodInfo.PodUID != sandbox.Status.PodInfo.PodUID || after.Status.UpdateRevision == sandbox.Status.UpdateRevision {
