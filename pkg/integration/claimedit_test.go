@@ -300,7 +300,11 @@ func TestEditMeetsThePolicy(t *testing.T) {
 // TestEditGoesOnAfterARestart: also on another server, also where a part was done.
 func TestEditGoesOnAfterARestart(t *testing.T) {
 	const n = 200
-	one, set := stocked(t, n, withSyncWindow(expect.Patience), withAllPodMetadata)
+	one, set := stocked(t, n, withSyncWindow(expect.Patience))
+	set.Spec.PodMetadataPolicy = &v1alpha1.PodMetadataPolicy{Labels: []string{"tier"}} // on each server
+	if _, err := one.Client.AgentsV1alpha1().SandboxSets(namespace).Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	create(t, one, testutil.Claim(set, "mine", n, nil))
 	edit(t, one, additional(map[string]string{"tier": "gold"}))
 	one = restart(t, one) // at any moment

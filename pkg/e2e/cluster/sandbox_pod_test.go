@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -177,6 +178,11 @@ func TestSandboxMetadataReachesThePod(t *testing.T) {
 		[]byte(`{"metadata":{"labels":{"theirs":"stays"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// A change of its times is observed by the API server; that of the template after it, by
+	// the controller.
+	for _, after := range []time.Duration{time.Hour, 2 * time.Hour} {
+		c.patchSandbox(t, ns, name, fmt.Sprintf(`{"spec":{"shutdownTime":%q}}`, time.Now().Add(after).UTC().Format(time.RFC3339)))
+	}
 	c.patchSandbox(t, ns, name, `{"spec":{"template":{"metadata":{"labels":{"example.com/team":null,"new":"label"}}}}}`)
 	labelled(func() bool {
 		return pod.Labels["new"] == "label" && pod.Labels["example.com/team"] == "" && pod.Labels["theirs"] == "stays"
@@ -194,7 +200,7 @@ func TestSandboxMetadataReachesThePod(t *testing.T) {
 	labelled(func() bool { return pod.Labels[v1alpha1.LabelCreatedBy] == v1alpha1.CreatedBySandbox })
 	c.awaitSandbox(t, ns, name, isReady)
 
-	// Pending, Running, and the change of the template above: the claim cost none.
+	// Pending, Running, and the change of the template above: the claim and the times cost none.
 	if got := writesOf(t, ns, name, ownLogs())[write{"patch", "sandboxes/status"}]; got != 3 {
 		t.Errorf("%d writes of the status", got)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
@@ -89,8 +90,9 @@ func setLabelTemplate(sandbox *v1alpha1.Sandbox, value string) {
 }
 
 // PrepareForUpdate keeps the status, and the label that PrepareForCreate has given
-// to who did not name it, and counts changes of the spec.
-func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+// to who did not name it, and counts changes of the spec. A change that leaves its
+// controller nothing to do is observed by this write.
+func (s Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
 	updated.Status = stored.Status
 	if validation.ReturnsToPool(updated, stored) {
@@ -104,7 +106,30 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 	if base.SpecChanged(&updated.Spec, &stored.Spec, canonicalize) {
 		updated.Generation = stored.Generation + 1
+		if s.nothingToDo(updated, stored) {
+			updated.Status = *stored.Status.DeepCopy()
+			claims.Observe(&updated.Status, updated.Generation)
+		}
 	}
+}
+
+// nothingToDo reports whether a change of a sandbox is one of its times alone, while none of
+// them has come, before or after. The status that follows from that is known: without this,
+// the whole object would be written once more, for observedGeneration. A sandbox that was not
+// observed before has other changes that its controller has to see.
+func (s Strategy) nothingToDo(updated, stored *v1alpha1.Sandbox) bool {
+	other := updated.Spec
+	other.ShutdownTime, other.PauseTime = stored.Spec.ShutdownTime, stored.Spec.PauseTime
+	return updated.DeletionTimestamp == nil && !v1alpha1.SandboxExpired(stored) && !s.isDue(&updated.Spec) && !s.isDue(&stored.Spec) &&
+		claims.IsObserved(&stored.Status, stored.Generation) && !base.SpecChanged(&other, &stored.Spec, canonicalize)
+}
+
+// isDue reports whether a time has come at which a controller pauses a sandbox or ends it.
+func (s Strategy) isDue(spec *v1alpha1.SandboxSpec) bool {
+	now := s.clock.Now()
+	return slices.ContainsFunc([]*metav1.Time{spec.ShutdownTime, spec.PauseTime}, func(t *metav1.Time) bool {
+		return t != nil && !now.Before(t.Time)
+	})
 }
 
 func canonicalize(spec *v1alpha1.SandboxSpec) {
