@@ -16,6 +16,7 @@ var (
 	runtimes  = []string{"./pkg/apiserver/agentruntime"}
 	addresses = []string{"./pkg/podaddress"}
 	routes    = []string{"./pkg/gateway/routes"}
+	walls     = []string{"./pkg/controllers/sandbox/wall"}
 )
 
 var mutations = []mutation{
@@ -411,8 +412,29 @@ var mutations = []mutation{
 		"!validation.ChoosesPods(&claim.Spec, &before.Spec)", "validation.ChoosesPods(&claim.Spec, &before.Spec)", []string{"./registry/sandbox/sandboxclaim"}, "TestClaimTableMatchesServer"},
 	{"sandbox: a label leaves the wall of a template", "registry/sandbox/sandbox/marks.go",
 		"old == nil && leavesItsTemplate(sandbox)", "old != nil && leavesItsTemplate(sandbox)", sandboxes, "TestMarks"},
+	{"sandbox: a time that has come counts as observed", "registry/sandbox/sandbox/strategy.go",
+		" && !s.isDue(&updated.Spec)", "", sandboxes, "TestTimesAreObserved"},
+	{"sandbox: a change that was not observed before is", "registry/sandbox/sandbox/strategy.go",
+		"claims.IsObserved(&stored.Status, stored.Generation) && ", "", sandboxes, "TestTimesAreObserved"},
+	{"sandbox: other changes than times count as observed", "registry/sandbox/sandbox/strategy.go",
+		" && !base.SpecChanged(&other, &stored.Spec, canonicalize)", "", sandboxes, "TestTimesAreObserved"},
 	{"sandbox: members of pools change their templates", "apis/sandbox/validation/sandboxpod.go",
 		" && !v1alpha1.IsInPool(old)", "", []string{"./apis/sandbox/validation"}, "TestTemplateOfASandboxOfAgentSandbox"},
+
+	{"claims: labels without a prefix reach pods", "pkg/claims/podmetadata.go",
+		"return found && !isShared ||", "return !isShared ||", []string{"./pkg/claims"}, "TestPodMetadata"},
+	{"claims: labels that Services select by reach pods", "pkg/claims/podmetadata.go",
+		"return found && !isShared ||", "return found ||", []string{"./pkg/claims"}, "TestPodMetadata"},
+	{"podtemplate: a template says that its pods have no agent-runtime", "pkg/podtemplate/podmetadata.go",
+		"if HasAgentRuntime(sandbox) {", "if metadata.Labels[v1alpha1.LabelAgentRuntime] != \"\" {", []string{"./pkg/podtemplate"}, "TestAgentRuntimeLabel"},
+	{"callers: all pods of the install connect to sandboxes", "pkg/controllers/callers/callers.go",
+		"Operator: metav1.LabelSelectorOpIn, Values: append([]string(nil), programs...),", "Operator: metav1.LabelSelectorOpExists,", []string{"./pkg/controllers/callers"}, "TestIngress"},
+	{"wall: somebody else's policy costs a request for each pod", "pkg/controllers/sandbox/wall/controller.go",
+		"if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 {", "if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 && false {", walls, "TestForeignPolicyCostsNoRequests|TestRefusedPolicy"},
+	{"wall: a policy goes before its last pod", "pkg/controllers/sandbox/wall/controller.go",
+		"if err != nil || needed {", "if err != nil {", walls, "TestReconcile"},
+	{"wall: somebody else's policy is deleted", "pkg/controllers/sandbox/wall/controller.go",
+		"if !exists || !isOurs(current) || current.DeletionTimestamp != nil {", "if !exists || current.DeletionTimestamp != nil {", walls, "TestReconcile"},
 
 	{"podaddress: another pod of the name passes", "pkg/podaddress/podaddress.go",
 		"case pod.UID != info.PodUID:", "case false:", addresses, "TestVerify"},
