@@ -422,9 +422,9 @@ var mutations = []mutation{
 		" && !v1alpha1.IsInPool(old)", "", []string{"./apis/sandbox/validation"}, "TestTemplateOfASandboxOfAgentSandbox"},
 
 	{"claims: labels without a prefix reach pods", "pkg/claims/podmetadata.go",
-		"return found && !isShared ||", "return !isShared ||", []string{"./pkg/claims"}, "TestPodMetadata"},
+		"return found && !isShared ||", "return (found || true) && !isShared ||", []string{"./pkg/claims"}, "TestPodMetadata"},
 	{"claims: labels that Services select by reach pods", "pkg/claims/podmetadata.go",
-		"return found && !isShared ||", "return found ||", []string{"./pkg/claims"}, "TestPodMetadata"},
+		"return found && !isShared ||", "return found && (true || !isShared) ||", []string{"./pkg/claims"}, "TestPodMetadata"},
 	{"podtemplate: a template says that its pods have no agent-runtime", "pkg/podtemplate/podmetadata.go",
 		"if HasAgentRuntime(sandbox) {", "if metadata.Labels[v1alpha1.LabelAgentRuntime] != \"\" {", []string{"./pkg/podtemplate"}, "TestAgentRuntimeLabel"},
 	{"callers: all pods of the install connect to sandboxes", "pkg/controllers/callers/callers.go",
@@ -432,7 +432,7 @@ var mutations = []mutation{
 	{"wall: somebody else's policy costs a request for each pod", "pkg/controllers/sandbox/wall/controller.go",
 		"if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 {", "if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 && false {", walls, "TestForeignPolicyCostsNoRequests|TestRefusedPolicy"},
 	{"wall: a policy goes before its last pod", "pkg/controllers/sandbox/wall/controller.go",
-		"if err != nil || needed {", "if err != nil {", walls, "TestReconcile"},
+		"if err != nil || needed {", "if err != nil || needed && false {", walls, "TestReconcile"},
 	{"wall: somebody else's policy is deleted", "pkg/controllers/sandbox/wall/controller.go",
 		"if !exists || !isOurs(current) || current.DeletionTimestamp != nil {", "if !exists || current.DeletionTimestamp != nil {", walls, "TestReconcile"},
 
