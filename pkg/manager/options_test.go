@@ -48,7 +48,7 @@ func TestControllerNamesAreUnique(t *testing.T) {
 		simulate bool
 		want     int
 	}{
-		"in a cluster": {want: 12},
+		"in a cluster": {want: 13},
 		"alone":        {simulate: true, want: 11},
 	} {
 		o := controllers.DefaultOptions()
