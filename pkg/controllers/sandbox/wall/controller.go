@@ -125,10 +125,11 @@ func (c *Controller) create(ctx context.Context, key types.NamespacedName) (reco
 // it belongs to somebody else.
 func (c *Controller) reportTaken(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	policy := &networkingv1.NetworkPolicy{}
-	if err := c.Reader.Get(ctx, key, policy); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("getting NetworkPolicy %s: %w", key, err)
-	} else if err != nil || isOurs(policy) {
+	switch err := c.Reader.Get(ctx, key, policy); {
+	case apierrors.IsNotFound(err), err == nil && isOurs(policy):
 		return reconcile.Result{RequeueAfter: time.Second}, nil // the cache is about to show it
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("getting NetworkPolicy %s: %w", key, err)
 	}
 	c.held.hold(key.Namespace, c.Clock.Now().Add(recheck))
 	if c.held.reports(key.Namespace, policy.UID) && c.Recorder != nil {

@@ -157,8 +157,9 @@ func TestRefusedPolicy(t *testing.T) {
 		t.Errorf("a minute later: %v, %v", err, cache.asked)
 	}
 	// A namespace that ends is left alone.
-	cache.creating = apierrors.NewForbidden(resource, v1alpha1.AgentRuntimesPolicy, nil)
-	cache.creating.(*apierrors.StatusError).ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	ending := apierrors.NewForbidden(resource, v1alpha1.AgentRuntimesPolicy, nil)
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	cache.creating = ending
 	if result, err := c.Reconcile(t.Context(), requestFor("ending")); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("a namespace that ends: %+v, %v", result, err)
 	}
