@@ -46,7 +46,7 @@ func (w *world) once(method, end string, do func() error) {
 // written, not as it was a moment before.
 func TestChangesInBetween(t *testing.T) {
 	all := newWorld(t)
-	all.pool("team", "base", 4)
+	all.pool("team", "base", 5) // one for each case
 	key := all.key("team")
 	pauses, notes := `{"spec":{"paused":true}}`, `{"metadata":{"annotations":{"seen":"true"}}}`
 	for name, tc := range map[string]struct {
