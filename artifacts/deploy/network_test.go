@@ -145,7 +145,7 @@ func newNetwork(objects manifests) (network, map[string]endpoint) {
 		}
 	}
 	return network{
-		policies:   of[*networkingv1.NetworkPolicy](objects),
+		policies: of[*networkingv1.NetworkPolicy](objects),
 		namespaces: map[string]labels.Set{
 			"monitoring": {"metrics": "enabled"},
 			"team":       {corev1.LabelMetadataName: "team"},
