@@ -72,8 +72,8 @@ type Options struct {
 	// agent-runtime ends with an error.
 	SetUp func(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error
 	// Seal returns what is kept on the sandboxes of a claim, encrypted, for SetUp to be
-	// repeated; nil keeps nothing.
-	Seal func(claim *v1alpha1.SandboxClaim) (string, error)
+	// repeated, and the version of the key that SetUp uses for them; nil keeps nothing.
+	Seal func(claim *v1alpha1.SandboxClaim) (request, keyVersion string, err error)
 	// LabelDomains are the domains of the labels that claims of agent-sandbox may put on
 	// their pods; validation.DefaultLabelDomain if empty.
 	LabelDomains []string

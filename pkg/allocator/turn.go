@@ -32,8 +32,8 @@ type planner struct {
 	// admit judges the sandboxes that are about to be made for a claim, and may change
 	// them; nil lets all pass. charge is how many of them a quota is charged for.
 	admit func(ctx context.Context, claim *v1alpha1.SandboxClaim, made []*v1alpha1.Sandbox, charge int) error
-	// seal returns what a sandbox keeps of how its runtime is set up; nil is nothing.
-	seal func(*v1alpha1.SandboxClaim) (string, error)
+	// seal is Seal of plan.Marks.
+	seal func(*v1alpha1.SandboxClaim) (request, keyVersion string, err error)
 }
 
 // turn is one step of a claim: it finds what the claim needs and plans what to write.

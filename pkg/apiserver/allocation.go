@@ -52,8 +52,10 @@ type allocation struct {
 	templates *feed[*v1alpha1.SandboxTemplate]
 	claims    *feed[*v1alpha1.SandboxClaim]
 	members   *membership
+	// pruner removes versions of the key for agent-runtimes; nil leaves that out.
+	pruner *agentruntime.Pruner
 	// maintainer measures and maintains etcd; nil leaves that out. maintainsEtcd is whether this
-	// server is the one that compacts and defragments.
+	// server is the one that compacts and defragments, and removes those versions.
 	maintainer    *etcdquota.Maintainer
 	maintainsEtcd atomic.Bool
 	// nodes are those of the cluster; nil where there is none.
@@ -197,6 +199,11 @@ func (a *allocation) addMaintainer(limiter *etcdquota.Limiter, extra *ExtraConfi
 	a.maintainer = newMaintainer(a.etcd.Client, limiter, extra, a.maintainsEtcd.Load)
 }
 
+// addPruner lets the server remove versions of the key for agent-runtimes.
+func (a *allocation) addPruner(keyring *agentruntime.Keyring, sandboxes *genericregistry.Store, clk clock.WithTicker) {
+	a.pruner = &agentruntime.Pruner{Keyring: keyring, Use: useIn(sandboxes), Mine: a.maintainsEtcd.Load, Clock: clk}
+}
+
 func newMaintainer(etcd *clientv3.Client, limiter *etcdquota.Limiter, extra *ExtraConfig, isMaintainer func() bool) *etcdquota.Maintainer {
 	return etcdquota.NewMaintainer(etcdquota.MaintainerOptions{
 		Etcd: etcd, Limiter: limiter, Clock: extra.clock(), Embedded: extra.EmbeddedEtcd,
@@ -228,6 +235,9 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.resumer.Run(hook) })
 		if a.maintainer != nil {
 			a.running.Go(func() { a.maintainer.Run(hook) })
+		}
+		if a.pruner != nil {
+			a.running.Go(func() { a.pruner.Run(hook) })
 		}
 		if a.rewriter != nil {
 			a.running.Go(func() { a.rewriter.Run(hook) })

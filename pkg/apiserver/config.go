@@ -100,8 +100,8 @@ type ExtraConfig struct {
 	// it when it is full. EmbeddedEtcd means that etcd runs in this process: then the server
 	// always does so, and reclaims disk space.
 	MaintainEtcd, EmbeddedEtcd bool
-	// Clock is the clock of the write limits and of the maintenance of etcd; nil is the real
-	// clock.
+	// Clock is the clock of the write limits, of the maintenance of etcd, and of the versions of
+	// the key for agent-runtimes; nil is the real clock.
 	Clock clock.WithTicker
 	// ServeSnapshots gives snapshots of the whole etcd at snapshot.Path.
 	ServeSnapshots bool
@@ -278,7 +278,8 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
 	s.allocation.nodes = cluster.nodes()
 	s.allocation.addMaintainer(limiter, c.extraConfig)
-	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members); err != nil {
+	s.allocation.addPruner(runtimes.Keyring, stores.Sandboxes, c.extraConfig.clock())
+	if s.allocation.rewriter, err = newRewriter(getter, etcd, s.allocation.members, runtimes.Keyring, c.extraConfig.clock()); err != nil {
 		return nil, nil, err
 	}
 	if c.extraConfig.ServeSnapshots {

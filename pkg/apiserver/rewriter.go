@@ -12,13 +12,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
 
 // newRewriter returns what encrypts anew what is stored, or nil where nothing says how
 // values are encrypted.
-func newRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection, members *membership) (*reencryption.Rewriter, error) {
+func newRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection, members *membership, keyring *agentruntime.Keyring, clk clock.PassiveClock) (*reencryption.Rewriter, error) {
 	var resources []reencryption.Resource
 	for _, name := range storekeys.Resources() {
 		options, err := getter.GetRESTOptions(v1alpha1.Resource(name), nil)
@@ -37,11 +38,13 @@ func newRewriter(getter generic.RESTOptionsGetter, etcd *etcdConnection, members
 			resources = append(resources, reencryption.Resource{
 				Prefix:      path.Join("/", etcd.prefix, storekeys.RuntimeKey),
 				Transformer: transformer,
+				Renew:       func(plain []byte) ([]byte, error) { return agentruntime.AddVersion(plain, clk.Now()) },
 			})
 		}
 	}
 	r := reencryption.New(reencryption.Options{
-		KV: etcd.Client, StoragePrefix: etcd.prefix, Resources: resources, Servers: members, Clock: clock.RealClock{},
+		KV: etcd.Client, StoragePrefix: etcd.prefix, Resources: resources, Refresh: keyring.Refresh,
+		Servers: members, Clock: clock.RealClock{},
 	})
 	return r, r.Retract(context.Background()) // before this server writes
 }

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -45,7 +46,36 @@ func newRuntimeSetup(
 		Sandbox: func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
 			return get[*v1alpha1.Sandbox](ctx, sandboxes, namespace, name, "0")
 		},
+		Newest: func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error) {
+			return get[*v1alpha1.Sandbox](ctx, sandboxes, namespace, name, "")
+		},
 	}, nil
+}
+
+// pageOfSandboxes is how many sandboxes are read at a time to see what they use.
+const pageOfSandboxes = 500
+
+// useIn returns which versions of the key for agent-runtimes the sandboxes of a store use.
+func useIn(sandboxes *genericregistry.Store) func(context.Context) (agentruntime.Use, error) {
+	return func(ctx context.Context) (use agentruntime.Use, err error) {
+		options := &metainternalversion.ListOptions{Limit: pageOfSandboxes}
+		for {
+			obj, err := sandboxes.List(ctx, options)
+			if err != nil {
+				return use, fmt.Errorf("listing sandboxes: %w", err)
+			}
+			list, err := typed[*v1alpha1.SandboxList](obj)
+			if err != nil {
+				return use, err
+			}
+			for i := range list.Items {
+				use.Add(&list.Items[i])
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				return use, nil
+			}
+		}
+	}
 }
 
 // changeIn changes sandboxes of a store, each at the resourceVersion at which it was seen.

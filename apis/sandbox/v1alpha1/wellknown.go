@@ -103,6 +103,10 @@ const (
 	// AnnotationPoolUID is the UID of the SandboxSet from whose pool the sandbox was
 	// taken. One that was made for a claim, past the pool, has none.
 	AnnotationPoolUID = SandlotKeyPrefix + "pool-uid"
+	// AnnotationRuntimeKeyVersion is the version of the key for agent-runtimes with which the
+	// request that set up the agent-runtime is encrypted, and from which its access token is
+	// derived: a decimal number. A sandbox without it uses the oldest version that there is.
+	AnnotationRuntimeKeyVersion = SandlotKeyPrefix + "runtime-key-version"
 	// AnnotationClaimedBy is the name of the user who created the claim, on the claim and
 	// on the sandboxes that it has taken.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"

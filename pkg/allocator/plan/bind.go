@@ -33,12 +33,12 @@ type Marks struct {
 	// heldBack are the fields of the claim's metadata that are not in all of the pod
 	// templates.
 	heldBack sets.Set[string]
-	// Seal returns what a sandbox keeps of how its runtime is set up, encrypted; nil is
-	// nothing.
-	Seal func(*v1alpha1.SandboxClaim) (string, error)
-	// request is what Seal returned, and sealed whether it was asked.
-	request string
-	sealed  bool
+	// Seal returns what a sandbox keeps of how its runtime is set up, encrypted, and the
+	// version of the key by which its runtime has an access token; nil is nothing.
+	Seal func(*v1alpha1.SandboxClaim) (request, keyVersion string, err error)
+	// request and keyVersion are what Seal returned, and sealed whether it was asked.
+	request, keyVersion string
+	sealed              bool
 	// noRuntime are the pools of which sandboxes had no agent-runtime, which the claim
 	// would set up.
 	noRuntime sets.Set[string]
@@ -118,17 +118,20 @@ func (m *Marks) withoutRuntime(sb *v1alpha1.Sandbox) {
 	}
 }
 
-// initRequest is what a sandbox keeps of how its runtime is set up.
-func (m *Marks) initRequest() (string, error) {
-	if m.sealed || m.Seal == nil {
-		return m.request, nil
+// noteKey notes on a sandbox which version of the key its access token is derived from. It
+// works out what a sandbox keeps of how its runtime is set up, once for the claim.
+func (m *Marks) noteKey(sb *v1alpha1.Sandbox) error {
+	if !m.sealed && m.Seal != nil {
+		var err error
+		if m.request, m.keyVersion, err = m.Seal(m.claim); err != nil {
+			return fmt.Errorf("sealing the request that sets up runtimes: %w", err)
+		}
+		m.sealed = true
 	}
-	var err error
-	if m.request, err = m.Seal(m.claim); err != nil {
-		return "", fmt.Errorf("sealing the request that sets up runtimes: %w", err)
+	if m.keyVersion != "" {
+		sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion] = m.keyVersion
 	}
-	m.sealed = true
-	return m.request, nil
+	return nil
 }
 
 // bind returns what a candidate becomes when it is the claim's: locked, labelled,

@@ -116,17 +116,23 @@ func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bo
 	if a.Setups.LeftOut {
 		return false, nil
 	}
+	// The token for the private ports of a sandbox of the E2B API is derived from the access
+	// token, which it therefore has without an agent-runtime, too.
+	if !asked && sb.Annotations[v1alpha1.AnnotationE2BPrivate] != "true" {
+		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionVolumesMounted)
+		return false, nil
+	}
+	if err := m.noteKey(sb); err != nil {
+		return false, err
+	}
 	if !asked {
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionVolumesMounted)
 		return false, nil
 	}
-	request, err := m.initRequest()
-	if err != nil {
-		return false, err
-	}
-	if request != "" {
-		sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = request
+	if m.request != "" {
+		sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = m.request
 	}
 	a.setupIs(sb, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
 	if atOnce && claims.Mounts(a.Claim) && a.Setups.Mounting != "" {
@@ -138,7 +144,7 @@ func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bo
 // beginMade returns a sandbox that was made for the claim, and is as admission left it,
 // with what beginSetup notes.
 func (a *Assessment) beginMade(sb *v1alpha1.Sandbox, m *Marks) (*v1alpha1.Sandbox, error) {
-	if a.asksForRuntime(sb, a.runtimes) {
+	if a.asksForRuntime(sb, a.runtimes) || sb.Annotations[v1alpha1.AnnotationE2BPrivate] == "true" {
 		sb = shallowCopy(sb)
 	}
 	_, err := a.beginSetup(sb, m, false)

@@ -171,30 +171,33 @@ func TestSetupConditions(t *testing.T) {
 // TestSealedOnce: what is kept of the setup is worked out once for all sandboxes of a
 // claim, and not at all where there is none.
 func TestSealedOnce(t *testing.T) {
-	s := stateOf(of(3))
+	s := stateOf(of(4))
 	var o Offer
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"a", "b", "c", "private"} {
 		sb := stocked(name)
-		if name != "c" {
+		switch name {
+		case "a", "b":
 			hasRuntime(sb)
+		case "private": // its ports have a token all the same
+			sb.Annotations = map[string]string{v1alpha1.AnnotationE2BPrivate: "true"}
 		}
 		o.Candidates = append(o.Candidates, Candidate{Sandbox: sb, Template: sb.Spec.Template, Lock: "lock"})
 	}
 	marks := marksOf(t, s.Claim)
 	asked := 0
-	marks.Seal = func(*v1alpha1.SandboxClaim) (string, error) { asked++; return "sealed", nil }
+	marks.Seal = func(*v1alpha1.SandboxClaim) (string, string, error) { asked++; return "sealed", "7", nil }
 	p, err := Assess(s).Next(o, marks)
 	if err != nil || asked != 1 {
 		t.Errorf("sealed %d times, %v", asked, err)
 	}
 	kept := map[string]string{}
 	for _, sb := range p.Bound {
-		kept[sb.Name] = sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest]
+		kept[sb.Name] = sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] + "/" + sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion]
 	}
-	if want := map[string]string{"a": "sealed", "b": "sealed", "c": ""}; !maps.Equal(kept, want) {
+	if want := map[string]string{"a": "sealed/7", "b": "sealed/7", "c": "/", "private": "/7"}; !maps.Equal(kept, want) {
 		t.Errorf("kept %v", kept)
 	}
-	if p.Claim.Status.ClaimedReplicas != 1 || !slices.Equal(marks.WithoutRuntime(), []string{"SandboxSet pool"}) {
+	if p.Claim.Status.ClaimedReplicas != 2 || !slices.Equal(marks.WithoutRuntime(), []string{"SandboxSet pool"}) {
 		t.Errorf("%d count, without runtime are %v", p.Claim.Status.ClaimedReplicas, marks.WithoutRuntime())
 	}
 }

@@ -22,7 +22,14 @@ import (
 // Other errors are those of SetUp.
 func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting func(context.Context) error) error {
 	owner := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
-	request, err := s.Open(sb.Namespace, owner, sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest])
+	request, err := s.Open(ctx, owner, sb)
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	var token string
+	if err == nil {
+		token, err = s.Token(ctx, owner, sb)
+	}
 	if err != nil {
 		return &claims.SetupError{
 			Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed, Message: err.Error(),
@@ -31,7 +38,7 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: sb.Namespace, UID: owner}}
 	claim.Spec.EnvVars, claim.Spec.DynamicVolumesMount = request.EnvVars, request.DynamicVolumesMount
 	verify := func(ctx context.Context) error { return s.Pods.Verify(ctx, sb) }
-	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: request.EnvVars, AccessToken: s.Token(owner, sb.UID), Before: verify})
+	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: request.EnvVars, AccessToken: token, Before: verify})
 	if err != nil && !runtime.IsUnauthorized(err) {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
@@ -45,15 +52,15 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	if err := mounting(ctx); err != nil {
 		return err
 	}
-	return s.mount(ctx, claim, sb, volumes, verify)
+	return s.mount(ctx, sb, token, volumes, verify)
 }
 
-// mount mounts the volumes of a claim into a sandbox, in their order. before is called right before
-// each call of the runtime, and its error ends the work.
+// mount mounts volumes into a sandbox, in their order. before is called right before each call of the
+// runtime, and its error ends the work.
 func (s *Setup) mount(
-	ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox, volumes []runtime.Volume, before func(context.Context) error,
+	ctx context.Context, sb *v1alpha1.Sandbox, token string, volumes []runtime.Volume, before func(context.Context) error,
 ) error {
-	target, token := TargetOf(sb), s.Token(claim.UID, sb.UID)
+	target := TargetOf(sb)
 	for _, volume := range volumes {
 		volume.PodUID, volume.Before = string(sb.Status.PodInfo.PodUID), before
 		err := untilPodIsRead(ctx, func(ctx context.Context) error { return s.Client.Mount(ctx, target, token, volume) })

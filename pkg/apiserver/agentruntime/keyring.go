@@ -4,16 +4,21 @@
 package agentruntime
 
 import (
+	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 // keyBytes is how long keys are.
@@ -26,38 +31,126 @@ const (
 	forSeals  = "sandlot.io sealed requests v1"
 )
 
-// Keyring has what tokens and seals are made with. All servers of a store have the same.
+// Keyring has what tokens and seals are made with: all versions of the key that are stored.
+// What is new is made with the newest, and each sandbox says which one it was bound with. All
+// servers of a store have the same versions, or will after their next Refresh.
 type Keyring struct {
+	// source is where the versions are read again; nil if they never change.
+	source *source
+	// reading lets one Refresh at a time replace versions, so that they never go back.
+	reading  sync.Mutex
+	revision int64
+	// versions are in ascending order. There is always one.
+	versions atomic.Pointer[[]keys]
+}
+
+// keys are derived from one version of the key.
+type keys struct {
+	version       int
 	tokens, seals []byte
 }
 
-// NewKeyring returns the keyring of a secret of 32 random bytes.
-func NewKeyring(secret []byte) (*Keyring, error) {
-	if len(secret) != keyBytes {
-		return nil, fmt.Errorf("the key for agent-runtimes has %d bytes in place of %d", len(secret), keyBytes)
-	}
-	tokens, err := hkdf.Key(sha256.New, secret, nil, forTokens, keyBytes)
+// NewKeyring returns the keyring of what is stored, in plain text: see AddVersion.
+func NewKeyring(plain []byte) (*Keyring, error) {
+	all, err := derive(plain)
 	if err != nil {
-		return nil, fmt.Errorf("deriving a key: %w", err)
+		return nil, err
 	}
-	seals, err := hkdf.Key(sha256.New, secret, nil, forSeals, keyBytes)
-	if err != nil {
-		return nil, fmt.Errorf("deriving a key: %w", err)
-	}
-	return &Keyring{tokens: tokens, seals: seals}, nil
+	k := &Keyring{}
+	k.versions.Store(&all)
+	return k, nil
 }
 
-// newSecret returns a secret for a keyring.
-func newSecret() []byte {
-	secret := make([]byte, keyBytes)
-	_, _ = rand.Read(secret) // never fails
-	return secret
+func derive(plain []byte) ([]keys, error) {
+	stored, err := decode(plain)
+	if err != nil {
+		return nil, err
+	}
+	var all []keys
+	for _, v := range stored.Versions {
+		tokens, err := hkdf.Key(sha256.New, v.Secret, nil, forTokens, keyBytes)
+		if err != nil {
+			return nil, fmt.Errorf("deriving a key: %w", err)
+		}
+		seals, err := hkdf.Key(sha256.New, v.Secret, nil, forSeals, keyBytes)
+		if err != nil {
+			return nil, fmt.Errorf("deriving a key: %w", err)
+		}
+		all = append(all, keys{version: v.Version, tokens: tokens, seals: seals})
+	}
+	return all, nil
+}
+
+// newest returns the version that new sandboxes are bound with.
+func (k *Keyring) newest() *keys {
+	all := *k.versions.Load()
+	return &all[len(all)-1]
+}
+
+// errVersion means that a sandbox was bound with a version of the key that is not stored.
+var errVersion = errors.New("its version of the key for agent-runtimes is not in the store: bind another sandbox, or restore a backup that has it")
+
+// of returns the version of a sandbox. One that is not known is read first.
+func (k *Keyring) of(ctx context.Context, sb *v1alpha1.Sandbox) (*keys, error) {
+	version := versionOf(sb)
+	if found := k.find(version); found != nil {
+		return found, nil
+	}
+	if err := k.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	if found := k.find(version); found != nil {
+		return found, nil
+	}
+	return nil, fmt.Errorf("sandbox %s/%s has %s %q: %w", sb.Namespace, sb.Name, v1alpha1.AnnotationRuntimeKeyVersion, sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion], errVersion)
+}
+
+// find returns a version, or nil if it is not known.
+func (k *Keyring) find(version int) *keys {
+	all := *k.versions.Load()
+	if version == oldest {
+		return &all[0]
+	}
+	for i := range all {
+		if all[i].version == version {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// What versionOf returns of a sandbox that names no version. One that was bound before there
+// were versions uses the oldest, which is kept for it.
+const (
+	oldest     = 0
+	unreadable = -1
+)
+
+// versionOf returns the version of the key that a sandbox was bound with.
+func versionOf(sb *v1alpha1.Sandbox) int {
+	text, ok := sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion]
+	if !ok {
+		return oldest
+	}
+	version, err := strconv.Atoi(text)
+	if err != nil || version < 1 {
+		return unreadable
+	}
+	return version
 }
 
 // Token returns the access token of the agent-runtime in a sandbox that a claim holds: a
 // UUID. It is the same on each server and at each time, so it need not be kept to be
 // told, nor to initialize the runtime once more.
-func (k *Keyring) Token(claim, sandbox types.UID) string {
+func (k *Keyring) Token(ctx context.Context, claim types.UID, sb *v1alpha1.Sandbox) (string, error) {
+	version, err := k.of(ctx, sb)
+	if err != nil {
+		return "", err
+	}
+	return version.token(claim, sb.UID), nil
+}
+
+func (k *keys) token(claim, sandbox types.UID) string {
 	mac := hmac.New(sha256.New, k.tokens)
 	// UIDs of the server have one length; what a foreign one has is kept apart by that.
 	fmt.Fprintf(mac, "%d:%s%d:%s", len(claim), claim, len(sandbox), sandbox)

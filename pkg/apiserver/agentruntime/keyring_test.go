@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/secretbox"
@@ -32,20 +33,38 @@ func newKeyring(t *testing.T, fill byte) *agentruntime.Keyring {
 	return keyring
 }
 
+// boundWith is a sandbox that names a version of the key; none if that is empty.
+func boundWith(uid types.UID, version string) *v1alpha1.Sandbox {
+	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "box", UID: uid, Annotations: map[string]string{}}}
+	if version != "" {
+		sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion] = version
+	}
+	return sb
+}
+
+func tokenOf(t *testing.T, keyring *agentruntime.Keyring, claim, sandbox types.UID) string {
+	t.Helper()
+	token, err := keyring.Token(t.Context(), claim, boundWith(sandbox, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
 func TestTokens(t *testing.T) {
 	keyring := newKeyring(t, 1)
-	token := keyring.Token("claim-a", "sandbox-a")
+	token := tokenOf(t, keyring, "claim-a", "sandbox-a")
 	id, err := uuid.Parse(token)
 	if err != nil || id.Version() != 4 || id.Variant() != uuid.RFC4122 || id.String() != token {
 		t.Errorf("%s is no UUID of version 4: %v", token, err)
 	}
-	if again := newKeyring(t, 1).Token("claim-a", "sandbox-a"); again != token {
+	if again := tokenOf(t, newKeyring(t, 1), "claim-a", "sandbox-a"); again != token {
 		t.Errorf("another server has the token %s in place of %s", again, token)
 	}
 	seen := map[string]bool{token: true}
 	for _, other := range []string{
-		keyring.Token("claim-b", "sandbox-a"), keyring.Token("claim-a", "sandbox-b"), keyring.Token("claim-as", "andbox-a"),
-		newKeyring(t, 2).Token("claim-a", "sandbox-a"),
+		tokenOf(t, keyring, "claim-b", "sandbox-a"), tokenOf(t, keyring, "claim-a", "sandbox-b"), tokenOf(t, keyring, "claim-as", "andbox-a"),
+		tokenOf(t, newKeyring(t, 2), "claim-a", "sandbox-a"),
 	} {
 		if seen[other] {
 			t.Errorf("the token %s is given out twice", other)
@@ -72,14 +91,17 @@ func sealedClaim() *v1alpha1.SandboxClaim {
 
 func TestSealedRequestsAreOpened(t *testing.T) {
 	claim, keyring := sealedClaim(), newKeyring(t, 1)
-	sealed, err := keyring.Seal(claim)
+	sealed, version, err := keyring.Seal(claim)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(sealed, "v1:") || strings.Contains(sealed, "hunter2") || strings.Contains(sealed, "PASSWORD") {
 		t.Errorf("sealed as %s", sealed)
 	}
-	got, err := newKeyring(t, 1).Open("team-a", claim.UID, sealed) // another server
+	if version != "1" {
+		t.Errorf("sealed with version %s", version)
+	}
+	got, err := open(t, newKeyring(t, 1), "team-a", claim.UID, sealed) // another server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,25 +110,32 @@ func TestSealedRequestsAreOpened(t *testing.T) {
 	}
 }
 
+func open(t *testing.T, keyring *agentruntime.Keyring, namespace string, claim types.UID, sealed string) (agentruntime.Request, error) {
+	t.Helper()
+	sb := boundWith("sandbox", "1")
+	sb.Namespace, sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = namespace, sealed
+	return keyring.Open(t.Context(), claim, sb)
+}
+
 func TestSealedRequestsAreOpenedForTheirClaimOnly(t *testing.T) {
 	claim, keyring := sealedClaim(), newKeyring(t, 1)
-	sealed, err := keyring.Seal(claim)
+	sealed, _, err := keyring.Seal(claim)
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := []byte(sealed)
 	changed[len(changed)-6] ^= 1
-	for name, open := range map[string]func() (agentruntime.Request, error){
-		"another claim":     func() (agentruntime.Request, error) { return keyring.Open("team-a", "0195-other", sealed) },
-		"another namespace": func() (agentruntime.Request, error) { return keyring.Open("team-b", claim.UID, sealed) },
-		"another store":     func() (agentruntime.Request, error) { return newKeyring(t, 2).Open("team-a", claim.UID, sealed) },
-		"changed":           func() (agentruntime.Request, error) { return keyring.Open("team-a", claim.UID, string(changed)) },
+	for name, opened := range map[string]func() (agentruntime.Request, error){
+		"another claim":     func() (agentruntime.Request, error) { return open(t, keyring, "team-a", "0195-other", sealed) },
+		"another namespace": func() (agentruntime.Request, error) { return open(t, keyring, "team-b", claim.UID, sealed) },
+		"another store":     func() (agentruntime.Request, error) { return open(t, newKeyring(t, 2), "team-a", claim.UID, sealed) },
+		"changed":           func() (agentruntime.Request, error) { return open(t, keyring, "team-a", claim.UID, string(changed)) },
 		"clear text": func() (agentruntime.Request, error) {
-			return keyring.Open("team-a", claim.UID, `{"envVars":{"A":"B"}}`)
+			return open(t, keyring, "team-a", claim.UID, `{"envVars":{"A":"B"}}`)
 		},
-		"empty": func() (agentruntime.Request, error) { return keyring.Open("team-a", claim.UID, "v1:") },
+		"empty": func() (agentruntime.Request, error) { return open(t, keyring, "team-a", claim.UID, "v1:") },
 	} {
-		if request, err := open(); err == nil {
+		if request, err := opened(); err == nil {
 			t.Errorf("%s: opened as %v", name, request)
 		}
 	}
@@ -124,7 +153,7 @@ func TestAllServersOfAStoreHaveTheSameKey(t *testing.T) {
 				t.Errorf("loading: %v", err)
 				return
 			}
-			tokens[i] = keyring.Token("claim", "sandbox")
+			tokens[i] = tokenOf(t, keyring, "claim", "sandbox")
 		})
 	}
 	starting.Wait()
@@ -137,7 +166,7 @@ func TestAllServersOfAStoreHaveTheSameKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.Token("claim", "sandbox") == tokens[0] {
+	if tokenOf(t, other, "claim", "sandbox") == tokens[0] {
 		t.Error("another store has the same key")
 	}
 }
@@ -157,7 +186,7 @@ func TestTheKeyIsEncryptedAsResourcesAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.Token("claim", "sandbox") != before.Token("claim", "sandbox") {
+	if tokenOf(t, after, "claim", "sandbox") != tokenOf(t, before, "claim", "sandbox") {
 		t.Error("the key changed")
 	}
 	if got := stored(t, client, "registry"); bytes.HasPrefix(got, []byte("enc:")) {
@@ -175,7 +204,7 @@ func TestTheKeyIsEncryptedAsResourcesAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Token("claim", "sandbox") != made.Token("claim", "sandbox") {
+	if tokenOf(t, again, "claim", "sandbox") != tokenOf(t, made, "claim", "sandbox") {
 		t.Error("the encrypted key changed")
 	}
 }

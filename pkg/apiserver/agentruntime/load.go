@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apiserver/pkg/storage/value"
@@ -16,69 +17,118 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
 
-// loadTimeout bounds the reading of the key when a server starts.
+// loadTimeout bounds one reading or writing of the key.
 const loadTimeout = 20 * time.Second
 
+// source is where the key is stored. It is stored as a resource is, with its encryption at
+// rest.
+type source struct {
+	kv  clientv3.KV
+	key string
+	// transformer is that of the resource, and nil where there is none.
+	transformer value.Transformer
+}
+
 // Load returns the keyring of the store that lies under a prefix in etcd. The first
-// server that asks makes it. It is stored as a resource is, with its encryption at rest;
-// transformer is that of the resource, and nil where there is none.
+// server that asks makes the key. transformer is that of the resource that the key is
+// encrypted as, and nil where there is none.
 func Load(ctx context.Context, kv clientv3.KV, storagePrefix string, transformer value.Transformer) (*Keyring, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	key := path.Join("/", storagePrefix, storekeys.RuntimeKey)
-	secret, err := readOrCreate(ctx, kv, key, transformer)
-	if err != nil {
+	s := &source{kv: kv, key: path.Join("/", storagePrefix, storekeys.RuntimeKey), transformer: transformer}
+	if err := s.create(ctx); err != nil {
 		return nil, err
 	}
-	if transformer != nil {
-		if secret, _, err = transformer.TransformFromStorage(ctx, secret, value.DefaultContext(key)); err != nil {
-			return nil, fmt.Errorf("decrypting %s, for which --encryption-provider-config must have the keys that it was written with (in an install, those of Secret sandlot-encryption; restore it from a backup): %w", key, err)
-		}
-	}
-	keyring, err := NewKeyring(secret)
-	if err != nil {
-		return nil, fmt.Errorf("%s, which is in plain text unless --encryption-provider-config says how it is encrypted: %w", key, err)
-	}
-	return keyring, nil
+	k := &Keyring{source: s}
+	return k, k.Refresh(ctx)
 }
 
-// readOrCreate returns what is stored under the key of the keyring, and creates it if it is not
-// there. It reads first, because an etcd that is full rejects each transaction that could write.
-func readOrCreate(ctx context.Context, kv clientv3.KV, key string, transformer value.Transformer) ([]byte, error) {
-	stored, err := kv.Get(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", key, err)
+// Refresh reads the versions that there are now. If it fails, the keyring stays as it is.
+func (k *Keyring) Refresh(ctx context.Context) error {
+	if k.source == nil {
+		return nil
 	}
-	if len(stored.Kvs) == 1 {
-		return stored.Kvs[0].Value, nil
-	}
-	made, err := toStorage(ctx, transformer, key, newSecret())
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	stored, err := k.source.get(ctx)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if stored.ModRevision == k.revision {
+		return nil
+	}
+	plain, _, err := k.source.decrypt(ctx, stored)
+	if err != nil {
+		return err
+	}
+	all, err := derive(plain)
+	if err != nil {
+		return fmt.Errorf("%s, which is in plain text unless --encryption-provider-config says how it is encrypted: %w", k.source.key, err)
+	}
+	k.versions.Store(&all)
+	k.revision = stored.ModRevision
+	return nil
+}
+
+// create makes the key if it is not there. It reads first, because an etcd that is full rejects
+// each transaction that could write.
+func (s *source) create(ctx context.Context) error {
+	stored, err := s.kv.Get(ctx, s.key, clientv3.WithCountOnly())
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", s.key, err)
+	}
+	if stored.Count == 1 {
+		return nil
+	}
+	made, err := s.encrypt(ctx, newSecret())
+	if err != nil {
+		return err
 	}
 	// Another server that starts may have come first: then its key is read.
-	answer, err := kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, string(made)), clientv3.OpGet(key)).
-		Else(clientv3.OpGet(key)).
+	_, err = s.kv.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(s.key), "=", 0)).
+		Then(clientv3.OpPut(s.key, string(made))).
 		Commit()
 	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", key, err)
+		return fmt.Errorf("writing %s: %w", s.key, err)
 	}
-	found := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
-	if len(found) != 1 {
-		return nil, fmt.Errorf("reading %s: got %d keys", key, len(found))
-	}
-	return found[0].Value, nil
+	return nil
 }
 
-func toStorage(ctx context.Context, transformer value.Transformer, key string, secret []byte) ([]byte, error) {
-	if transformer == nil {
-		return secret, nil
-	}
-	stored, err := transformer.TransformToStorage(ctx, secret, value.DefaultContext(key))
+// get returns what is stored, as it is encrypted.
+func (s *source) get(ctx context.Context) (*mvccpb.KeyValue, error) {
+	stored, err := s.kv.Get(ctx, s.key)
 	if err != nil {
-		return nil, fmt.Errorf("encrypting %s: %w", key, err)
+		return nil, fmt.Errorf("reading %s: %w", s.key, err)
+	}
+	if len(stored.Kvs) != 1 {
+		return nil, fmt.Errorf("reading %s: got %d keys; restore it from a backup, or restart all API servers to have a new one, which the agent-runtimes of bound sandboxes refuse", s.key, len(stored.Kvs))
+	}
+	return stored.Kvs[0], nil
+}
+
+// decrypt returns in plain text what is stored. stale means that it would be encrypted in
+// another way now.
+func (s *source) decrypt(ctx context.Context, stored *mvccpb.KeyValue) (plain []byte, stale bool, err error) {
+	if s.transformer == nil {
+		return stored.Value, false, nil
+	}
+	plain, stale, err = s.transformer.TransformFromStorage(ctx, stored.Value, value.DefaultContext(s.key))
+	if err != nil {
+		return nil, false, fmt.Errorf("decrypting %s, for which --encryption-provider-config must have the keys that it was written with (in an install, those of Secret sandlot-encryption; restore it from a backup): %w", s.key, err)
+	}
+	return plain, stale, nil
+}
+
+func (s *source) encrypt(ctx context.Context, plain []byte) ([]byte, error) {
+	if s.transformer == nil {
+		return plain, nil
+	}
+	stored, err := s.transformer.TransformToStorage(ctx, plain, value.DefaultContext(s.key))
+	if err != nil {
+		return nil, fmt.Errorf("encrypting %s: %w", s.key, err)
 	}
 	return stored, nil
 }

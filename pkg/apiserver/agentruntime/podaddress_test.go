@@ -42,7 +42,7 @@ var setups = map[string]func(ctx context.Context, t *testing.T, setup *agentrunt
 	},
 	"resume": func(ctx context.Context, t *testing.T, setup *agentruntime.Setup, claim *v1alpha1.SandboxClaim, sb *v1alpha1.Sandbox) error {
 		t.Helper()
-		sealed, err := setup.Seal(claim)
+		sealed, _, err := setup.Seal(claim)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ type box struct {
 func resumed(t *testing.T, claim *v1alpha1.SandboxClaim, rt *runtimetest.Runtime) *box {
 	t.Helper()
 	sb := claimed(rt)
-	sealed, err := newKeyring(t, 1).Seal(claim)
+	sealed, _, err := newKeyring(t, 1).Seal(claim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestAResumeInitializesAndMounts(t *testing.T) {
 	if c := b.await(t, mounted); c.Status != metav1.ConditionTrue {
 		t.Errorf("told %+v", c)
 	}
-	if len(rt.Mounts()) != 1 || rt.Env()["PASSWORD"] != "hunter2" || rt.Token() != newKeyring(t, 1).Token("0195-claim", "sandbox-uid") {
+	if len(rt.Mounts()) != 1 || rt.Env()["PASSWORD"] != "hunter2" || rt.Token() != tokenOf(t, newKeyring(t, 1), "0195-claim", "sandbox-uid") {
 		t.Errorf("mounts %v, environment %v", rt.Mounts(), rt.Env())
 	}
 }

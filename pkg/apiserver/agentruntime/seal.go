@@ -4,6 +4,7 @@
 package agentruntime
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -11,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +20,8 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// sealVersion begins what is sealed, for the day on which it is done otherwise.
+// sealVersion begins what is sealed, for the day on which it is done otherwise. It is no
+// version of the key.
 const sealVersion = "v1:"
 
 // Request is what of a claim goes to the agent-runtime of each of its sandboxes, so that
@@ -36,9 +39,15 @@ func RequestOf(claim *v1alpha1.SandboxClaim) Request {
 }
 
 // Seal returns the request of a claim in a form that only the servers of the store can
-// read, for this claim only. It stands on sandboxes, which others may read than those who
-// may read the claim.
-func (k *Keyring) Seal(claim *v1alpha1.SandboxClaim) (string, error) {
+// read, for this claim only, and the version of the key with which they can. It stands on
+// sandboxes, which others may read than those who may read the claim.
+func (k *Keyring) Seal(claim *v1alpha1.SandboxClaim) (sealed, version string, err error) {
+	newest := k.newest()
+	sealed, err = newest.seal(claim)
+	return sealed, strconv.Itoa(newest.version), err
+}
+
+func (k *keys) seal(claim *v1alpha1.SandboxClaim) (string, error) {
 	plain, err := json.Marshal(RequestOf(claim))
 	if err != nil {
 		return "", fmt.Errorf("encoding what claim %s asks of agent-runtimes: %w", claim.Name, err)
@@ -51,8 +60,16 @@ func (k *Keyring) Seal(claim *v1alpha1.SandboxClaim) (string, error) {
 	return sealVersion + base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// Open returns the request that was sealed for the claim of a UID.
-func (k *Keyring) Open(namespace string, claim types.UID, sealed string) (Request, error) {
+// Open returns the request that was sealed for the claim of a UID, and stands on a sandbox.
+func (k *Keyring) Open(ctx context.Context, claim types.UID, sb *v1alpha1.Sandbox) (Request, error) {
+	version, err := k.of(ctx, sb)
+	if err != nil {
+		return Request{}, err
+	}
+	return version.open(sb.Namespace, claim, sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest])
+}
+
+func (k *keys) open(namespace string, claim types.UID, sealed string) (Request, error) {
 	encoded, ok := strings.CutPrefix(sealed, sealVersion)
 	if !ok {
 		return Request{}, errSeal
@@ -78,7 +95,7 @@ func (k *Keyring) Open(namespace string, claim types.UID, sealed string) (Reques
 
 // aead seals with a key of the claim's own, so that random nonces do for any number of
 // claims.
-func (k *Keyring) aead(namespace string, claim types.UID) (cipher.AEAD, error) {
+func (k *keys) aead(namespace string, claim types.UID) (cipher.AEAD, error) {
 	key, err := hkdf.Expand(sha256.New, k.seals, whose(namespace, claim), keyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("deriving a key: %w", err)

@@ -39,8 +39,10 @@ type Setup struct {
 	Volumes *Volumes
 	// Pods verifies the addresses of sandboxes.
 	Pods *podaddress.Verifier
-	// Sandbox reads a sandbox as it is now; nil if it is gone.
+	// Sandbox reads a sandbox as a watch has told it; nil if it is gone.
 	Sandbox func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
+	// Newest reads a sandbox as it is in the store; nil if it is gone.
+	Newest func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
 }
 
 // SetUp initializes the agent-runtime of a sandbox for the claim that holds it, and then
@@ -56,12 +58,16 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 	if sb, err = s.addressed(ctx, sb); err != nil {
 		return err
 	}
-	unchanged := func(ctx context.Context) error { return s.unchanged(ctx, sb) }
-	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: s.Token(claim.UID, sb.UID), Before: unchanged})
+	token, err := s.Token(ctx, claim.UID, sb)
 	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
-	return s.mount(ctx, claim, sb, volumes, unchanged)
+	unchanged := func(ctx context.Context) error { return s.unchanged(ctx, sb) }
+	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: token, Before: unchanged})
+	if err != nil {
+		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+	}
+	return s.mount(ctx, sb, token, volumes, unchanged)
 }
 
 // URL returns where the agent-runtime of a sandbox is called. It is empty where it must not,
@@ -72,6 +78,21 @@ func (*Setup) URL(sb *v1alpha1.Sandbox) string {
 		return "" // a call of it returns the error
 	}
 	return url
+}
+
+// TokenIn returns the access token of the runtime in a sandbox that a claim has in its status;
+// empty if the claim does not hold it any more.
+func (s *Setup) TokenIn(ctx context.Context, claim *v1alpha1.SandboxClaim, in v1alpha1.ClaimedSandbox) (string, error) {
+	for _, read := range []func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error){s.Sandbox, s.Newest} {
+		sb, err := read(ctx, claim.Namespace, in.Name)
+		if err != nil {
+			return "", fmt.Errorf("reading sandbox %s: %w", in.Name, err)
+		}
+		if sb != nil && sb.UID == in.UID && v1alpha1.IsBoundTo(sb, claim) {
+			return s.Token(ctx, claim.UID, sb)
+		} // or watches have not told of the binding yet
+	}
+	return "", nil
 }
 
 // failed is the error of a call that failed, unless that was because ctx is done.

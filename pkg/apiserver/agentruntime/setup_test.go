@@ -97,7 +97,7 @@ func TestSetUpDeliversTheEnvironmentAndSetsTheToken(t *testing.T) {
 	if rt.Env()["PASSWORD"] != "hunter2" {
 		t.Errorf("the environment is %v", rt.Env())
 	}
-	if want := setup.Token("0195-claim", "sandbox-uid"); rt.Token() != want {
+	if want := tokenOf(t, setup.Keyring, "0195-claim", "sandbox-uid"); rt.Token() != want {
 		t.Errorf("the token is %s, want %s", rt.Token(), want)
 	}
 }

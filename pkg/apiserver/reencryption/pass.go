@@ -43,7 +43,7 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 			}
 			start = ""
 			for _, kv := range page.Kvs {
-				changed, err := r.rewrite(ctx, resource.Transformer, kv)
+				changed, err := r.rewrite(ctx, resource, kv)
 				switch {
 				case ctx.Err() != nil:
 					return rewritten, ctx.Err()
@@ -77,7 +77,8 @@ func (r *Rewriter) pass(ctx context.Context) (rewritten int, err error) {
 
 // rewrite encrypts a value anew, if it is not as a new one would be, and if no other
 // client wrote meanwhile. Otherwise what that wrote is looked at.
-func (r *Rewriter) rewrite(ctx context.Context, transformer value.Transformer, kv *mvccpb.KeyValue) (bool, error) {
+func (r *Rewriter) rewrite(ctx context.Context, resource Resource, kv *mvccpb.KeyValue) (bool, error) {
+	transformer := resource.Transformer
 	for {
 		key := string(kv.Key)
 		plain, stale, err := transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(key))
@@ -86,6 +87,11 @@ func (r *Rewriter) rewrite(ctx context.Context, transformer value.Transformer, k
 		}
 		if !stale {
 			return false, nil
+		}
+		if resource.Renew != nil {
+			if plain, err = resource.Renew(plain); err != nil {
+				return false, fmt.Errorf("renewing %s: %w", key, err)
+			}
 		}
 		data, err := transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
 		if err != nil {

@@ -26,14 +26,18 @@ const (
 	// settle is for how long all servers have to agree before a pass begins: a request may
 	// have been encrypted with another key just before, and be written a little later.
 	settle = 30 * time.Second
+	// renews follows the key in what a server says: it knows how to use what Renew of a resource
+	// returns. Nothing begins while there are servers of a version that does not, because they
+	// say the key alone.
+	renews = " renews"
 	// rewritesPerSecond bounds what a pass costs the store and those who watch it.
 	rewritesPerSecond = 200
 )
 
 // Servers is the list of the servers of the store.
 type Servers interface {
-	// Say lets the others read in the list what this server writes with.
-	Say(ctx context.Context, key string) error
+	// Say lets the others read something in the list of this server.
+	Say(ctx context.Context, what string) error
 	// Said returns what each server said, by name, and the name of this one.
 	Said(ctx context.Context) (said map[string]string, self string, err error)
 }
@@ -44,8 +48,11 @@ type Options struct {
 	// StoragePrefix begins all keys of the store.
 	StoragePrefix string
 	Resources     []Resource
-	Servers       Servers
-	Clock         clock.WithTicker
+	// Refresh lets this server read what Renew of a resource may have changed. It is called
+	// every few seconds, and before this server counts as done; nil does nothing.
+	Refresh func(ctx context.Context) error
+	Servers Servers
+	Clock   clock.WithTicker
 }
 
 // Rewriter encrypts what is stored with the key that new values are encrypted with.
@@ -98,7 +105,10 @@ func (r *Rewriter) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.options.Servers.Say(ctx, key); err != nil {
+	if err := r.options.Servers.Say(ctx, key+renews); err != nil {
+		return err
+	}
+	if err := r.refresh(ctx); err != nil { // after written, so that it has what was renewed before
 		return err
 	}
 	if written.done {
@@ -141,6 +151,9 @@ func (r *Rewriter) work(ctx context.Context, key string, written record) error {
 	if err != nil {
 		return err
 	}
+	if err := r.refresh(ctx); err != nil {
+		return err
+	}
 	now, err := writeKey(ctx, r.options.Resources)
 	if err != nil {
 		return err
@@ -156,6 +169,13 @@ func (r *Rewriter) work(ctx context.Context, key string, written record) error {
 	return nil
 }
 
+func (r *Rewriter) refresh(ctx context.Context) error {
+	if r.options.Refresh == nil {
+		return nil
+	}
+	return r.options.Refresh(ctx)
+}
+
 // isMine reports whether all servers write with the key, and this is the one of them that
 // goes through the store.
 func (r *Rewriter) isMine(ctx context.Context, key string) (bool, error) {
@@ -167,7 +187,7 @@ func (r *Rewriter) isMine(ctx context.Context, key string) (bool, error) {
 		return false, nil
 	}
 	for name, other := range said {
-		if other != key || name < self {
+		if other != key+renews || name < self {
 			return false, nil
 		}
 	}

@@ -89,7 +89,7 @@ func startEtcd(t *testing.T) *clientv3.Client {
 }
 
 func newRewriter(kv clientv3.KV, s Servers, clk clock.WithTicker, transformer value.Transformer) *Rewriter {
-	return New(Options{KV: kv, StoragePrefix: "test", Servers: s, Clock: clk, Resources: []Resource{{prefix, transformer}}})
+	return New(Options{KV: kv, StoragePrefix: "test", Servers: s, Clock: clk, Resources: []Resource{{Prefix: prefix, Transformer: transformer}}})
 }
 
 // settled looks, and once more when all have agreed for long enough. It returns the last
@@ -226,10 +226,13 @@ func TestWaitsForAllServers(t *testing.T) {
 	old := map[string]int{"secretbox:v1:k1": 3}
 	look() // c is of a version that says nothing, d has not seen the key yet
 	mustBe(t, "two are behind", keysInUse(t, etcd, transformer), old)
-	list.say("d", "secretbox:v1:k2")
+	list.say("d", "secretbox:v1:k2"+renews)
 	look()
 	mustBe(t, "one is behind", keysInUse(t, etcd, transformer), old)
 	list.say("c", "secretbox:v1:k2")
+	look()
+	mustBe(t, "one does not know what is renewed", keysInUse(t, etcd, transformer), old)
+	list.say("c", "secretbox:v1:k2"+renews)
 	if err := settled(t.Context(), clk, b); err != nil {
 		t.Fatal(err)
 	}

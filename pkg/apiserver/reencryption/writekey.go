@@ -35,6 +35,9 @@ type Resource struct {
 	Prefix string
 	// Transformer encrypts and decrypts them.
 	Transformer value.Transformer
+	// Renew, if not nil, returns what takes the place of a value that is encrypted with another
+	// key than new ones, because who knows that key may know the value.
+	Renew func(plain []byte) ([]byte, error)
 }
 
 // writeKey names the keys that values of the resources are written with now.

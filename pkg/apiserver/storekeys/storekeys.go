@@ -19,8 +19,8 @@ const (
 	// Guards are the keys by which transactions are settled that update no object. A key
 	// has a lease.
 	Guards = "sandlot-guards"
-	// RuntimeKey is the key from which the tokens of agent-runtimes are derived. It is
-	// encrypted as RuntimeKeyResource is.
+	// RuntimeKey has the versions of the key from which the tokens of agent-runtimes are
+	// derived (package agentruntime). It is encrypted as RuntimeKeyResource is.
 	RuntimeKey = "sandlot-runtime-key"
 	// Encryption has the name of the key that all values are encrypted with, or what comes
 	// before that is known (package reencryption). It is absent where it is not known.

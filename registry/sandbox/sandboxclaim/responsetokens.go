@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -113,8 +114,8 @@ func (a *TokenResponder) authorize(ctx context.Context, claim *v1alpha1.SandboxC
 }
 
 // fill fills in the tokens of a claim that was created, and notes that in the audit event. It
-// leaves out claims that are not Completed and those with too many sandboxes: the subresource
-// serves them.
+// leaves out claims that are not Completed, those with too many sandboxes, and those of which a
+// token cannot be told: the subresource serves them, or returns the error.
 func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, created runtime.Object) {
 	claim, ok := created.(*v1alpha1.SandboxClaim)
 	if !ok || tokens.withheld || claim.Status.Phase != v1alpha1.SandboxClaimPhaseCompleted {
@@ -124,9 +125,19 @@ func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, creat
 	if len(bound) == 0 || len(bound) > v1alpha1.MaxResponseTokens {
 		return
 	}
-	tokens.bySandbox = make(map[string]string, len(bound))
+	bySandbox := make(map[string]string, len(bound))
 	for _, sb := range bound {
-		tokens.bySandbox[sb.Name] = tokenOf(a.Runtimes, claim, sb.UID)
+		bySandbox[sb.Name] = ""
+		if claim.Spec.SkipInitRuntime {
+			continue // none was set
+		}
+		token, err := a.Runtimes.TokenIn(ctx, claim, sb)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "The response to a create is without access tokens", "claim", klog.KObj(claim))
+			return
+		}
+		bySandbox[sb.Name] = token
 	}
+	tokens.bySandbox = bySandbox
 	audit.AddAuditAnnotation(ctx, auditTokens, auditedSandboxes(bound))
 }

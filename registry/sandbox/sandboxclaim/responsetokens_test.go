@@ -25,8 +25,15 @@ type fakeRuntimes struct{}
 
 func (fakeRuntimes) URL(*v1alpha1.Sandbox) string { return "" }
 
-func (fakeRuntimes) Token(claim, sandbox types.UID) string {
-	return fmt.Sprintf("%s/%s", claim, sandbox)
+func (fakeRuntimes) Token(_ context.Context, claim types.UID, sb *v1alpha1.Sandbox) (string, error) {
+	return fmt.Sprintf("%s/%s", claim, sb.UID), nil
+}
+
+func (fakeRuntimes) TokenIn(_ context.Context, claim *v1alpha1.SandboxClaim, in v1alpha1.ClaimedSandbox) (string, error) {
+	if in.Name == "broken" {
+		return "", errors.New("its version is gone")
+	}
+	return fmt.Sprintf("%s/%s", claim.UID, in.UID), nil
 }
 
 // Tokens are told of claims that are done, and of few sandboxes.

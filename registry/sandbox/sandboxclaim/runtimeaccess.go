@@ -24,18 +24,11 @@ type Runtimes interface {
 	// URL returns the base URL of the runtime in a sandbox; empty if there is none at the
 	// moment.
 	URL(sb *v1alpha1.Sandbox) string
-	// Token returns the access token of the runtime in a sandbox that a claim holds, by
-	// their UIDs.
-	Token(claim, sandbox types.UID) string
-}
-
-// tokenOf returns the access token of the runtime in a sandbox that a claim holds; empty if
-// none was set.
-func tokenOf(runtimes Runtimes, claim *v1alpha1.SandboxClaim, sandbox types.UID) string {
-	if claim.Spec.SkipInitRuntime {
-		return ""
-	}
-	return runtimes.Token(claim.UID, sandbox)
+	// Token returns the access token of the runtime in a sandbox that the claim of a UID holds.
+	Token(ctx context.Context, claim types.UID, sb *v1alpha1.Sandbox) (string, error)
+	// TokenIn is Token for a sandbox that a claim has in its status, which is read. It returns
+	// an empty one if the claim does not hold it any more.
+	TokenIn(ctx context.Context, claim *v1alpha1.SandboxClaim, in v1alpha1.ClaimedSandbox) (string, error)
 }
 
 // RuntimeAccessREST serves v1alpha1.SandboxClaimRuntimeAccess. It reads, and writes nothing.
@@ -88,8 +81,14 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 	answer := &v1alpha1.SandboxClaimRuntimeAccess{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}, Spec: asked.Spec}
 	var told []v1alpha1.ClaimedSandbox
 	for _, sb := range bound {
+		token := "" // where none was set
+		if !claim.Spec.SkipInitRuntime {
+			if token, err = r.runtimes.Token(ctx, claim.UID, sb); err != nil {
+				return nil, fmt.Errorf("access token of sandbox %s: %w", sb.Name, err)
+			}
+		}
 		answer.Status.Sandboxes = append(answer.Status.Sandboxes, v1alpha1.SandboxRuntimeAccess{
-			Name: sb.Name, UID: sb.UID, URL: r.runtimes.URL(sb), AccessToken: tokenOf(r.runtimes, claim, sb.UID),
+			Name: sb.Name, UID: sb.UID, URL: r.runtimes.URL(sb), AccessToken: token,
 		})
 		told = append(told, v1alpha1.ClaimedSandbox{Name: sb.Name})
 	}
