@@ -355,6 +355,85 @@ func TestLooksAgainAfterAConflict(t *testing.T) {
 	mustBe(t, "afterwards", keysInUse(t, etcd, transformer), map[string]int{"secretbox:v1:k2": 1})
 }
 
+// A value that is to be renewed gets other content when it is encrypted with another key, once,
+// also where the pass begins anew. A server has read it before it counts as done.
+func TestRenewed(t *testing.T) {
+	t.Parallel()
+	etcd := startEtcd(t)
+	fill(t, etcd, 0, 3, withKeys("k1"))
+	list := &servers{said: map[string]string{}}
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	transformer := withKeys("k2", "k1")
+	const secret = "/test/secret"
+	data, err := withKeys("k1").TransformToStorage(t.Context(), []byte("first"), value.DefaultContext(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Put(t.Context(), secret, string(data)); err != nil {
+		t.Fatal(err)
+	}
+	content := func() string {
+		resp, err := etcd.Get(t.Context(), secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, _, err := transformer.TransformFromStorage(t.Context(), resp.Kvs[0].Value, value.DefaultContext(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keyOf(resp.Kvs[0].Value) + " " + string(plain)
+	}
+	var reads map[string]string
+	refuses := ""
+	newServer := func(name string) *Rewriter {
+		r := newRewriter(etcd, &server{list, name}, clk, transformer)
+		r.options.Resources = append(r.options.Resources, Resource{
+			Prefix: secret, Transformer: transformer,
+			Renew: func(plain []byte) ([]byte, error) { return append(plain, " second"...), nil },
+		})
+		r.options.Refresh = func(context.Context) error {
+			if name == refuses {
+				return errors.New("etcd is away")
+			}
+			reads[name] = recorded(t, etcd) + " " + content()
+			return nil
+		}
+		return r
+	}
+	const done, renewed = "secretbox:v1:k2", "secretbox:v1:k2 first second"
+	a, b := newServer("a"), newServer("b")
+	reads = map[string]string{}
+	refuses = "a"
+	if err := settled(t.Context(), clk, b, a); err == nil || content() != "secretbox:v1:k1 first" {
+		t.Fatalf("without having read it, a server has made it %q: %v", content(), err)
+	}
+	refuses = ""
+	if err := settled(t.Context(), clk, b, a); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(); got != renewed || recorded(t, etcd) != done {
+		t.Errorf("it is %q, written down is %q", got, recorded(t, etcd))
+	}
+	if want := unfinished + done + " " + renewed; reads["a"] != want {
+		t.Errorf("before everything was done a server has read %q, want %q", reads["a"], want)
+	}
+	refuses = "b"
+	if err := b.look(t.Context()); err == nil {
+		t.Error("a server that could not read it counts as done")
+	}
+	refuses = ""
+	if err := b.look(t.Context()); err != nil || reads["b"] != done+" "+renewed {
+		t.Errorf("the other server has read %q, %v", reads["b"], err)
+	}
+	if _, err := etcd.Delete(t.Context(), "/test/"+storekeys.Encryption); err != nil { // as a late server does
+		t.Fatal(err)
+	}
+	clk.Step(settle)
+	if err := settled(t.Context(), clk, b, a); err != nil || recorded(t, etcd) != done || content() != renewed {
+		t.Errorf("after another pass it is %q, %v", content(), err)
+	}
+}
+
 // A server that still writes with the old key, and comes when everything is done or while
 // it is being done, makes that be done again.
 func TestLateServer(t *testing.T) {

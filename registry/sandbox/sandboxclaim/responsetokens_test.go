@@ -70,6 +70,18 @@ func TestFillTokens(t *testing.T) {
 	}
 }
 
+// Where a token cannot be told, none are.
+func TestBrokenTokens(t *testing.T) {
+	claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim"}}
+	claim.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted
+	claim.Status.Sandboxes = []v1alpha1.ClaimedSandbox{{Name: "fine", UID: "1"}, {Name: "broken", UID: "2"}}
+	tokens := &ResponseTokens{}
+	(&TokenResponder{Runtimes: fakeRuntimes{}}).fill(t.Context(), tokens, claim)
+	if got := tokens.BySandbox(); len(got) != 0 {
+		t.Errorf("told %v", got)
+	}
+}
+
 // What an authorizer answers is obeyed, before admission is asked.
 func TestTokensAreAuthorized(t *testing.T) {
 	tests := map[string]struct {
