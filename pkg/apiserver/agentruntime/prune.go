@@ -55,9 +55,9 @@ func (p *Pruner) prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plain, stale, err := s.decrypt(ctx, found)
-	if err != nil || stale {
-		return err // one that is encrypted with a key of before gets a new version first
+	plain, _, err := s.decrypt(ctx, found)
+	if err != nil {
+		return err
 	}
 	stored, err := decode(plain)
 	if err != nil || !stored.removable(p.Clock.Now()) {
@@ -78,8 +78,9 @@ func (p *Pruner) prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The key that encrypts may have changed since: then it must still look stale.
-	if _, stale, err = s.decrypt(ctx, found); err != nil || stale {
+	// What is encrypted with a key of before gets a new version when it is encrypted anew. That
+	// must not be done here, also if the key has changed since it was read.
+	if _, stale, err := s.decrypt(ctx, found); err != nil || stale {
 		return err
 	}
 	// If it was written meanwhile, what is unused is found the next time.
