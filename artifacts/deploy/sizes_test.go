@@ -95,8 +95,12 @@ func TestSizesFitTogether(t *testing.T) {
 // one.
 func TestCompactionBatches(t *testing.T) {
 	objects := render(t, "default")
-	if got := given(args(t, objects, workloads(objects)["sandlot-etcd"]))["compaction-batch-limit"]; got != strconv.Itoa(embeddedetcd.CompactionBatchLimit) {
-		t.Errorf("etcd has --compaction-batch-limit=%s, want %d", got, embeddedetcd.CompactionBatchLimit)
+	got := given(args(t, objects, workloads(objects)["sandlot-etcd"]))
+	if limit := got["compaction-batch-limit"]; limit != strconv.Itoa(embeddedetcd.CompactionBatchLimit) {
+		t.Errorf("etcd has --compaction-batch-limit=%s, want %d", limit, embeddedetcd.CompactionBatchLimit)
+	}
+	if interval := got["compaction-sleep-interval"]; interval != embeddedetcd.CompactionSleepInterval.String() {
+		t.Errorf("etcd has --compaction-sleep-interval=%s, want %s", interval, embeddedetcd.CompactionSleepInterval)
 	}
 }
 

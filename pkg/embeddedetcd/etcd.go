@@ -38,12 +38,15 @@ const (
 	// of which one may be as large as a claim of hundreds of sandboxes.
 	snapshotEntries = 500
 
-	// CompactionBatchLimit is how many revisions etcd deletes in one transaction when it compacts.
-	// The transaction writes all pages again that also hold other revisions, before it frees the
-	// old ones, so the file grows: with etcd's own default of 1,000 and revisions of some 40 KB by
-	// tens of MiB, which an etcd near its quota does not have. An external etcd needs the same,
-	// see --compaction-batch-limit.
+	// CompactionBatchLimit is how many revisions etcd looks at in one transaction when it compacts.
+	// The transaction writes all pages again that also hold revisions which stay, before it frees
+	// the old ones, so the file grows: with etcd's own default of 1,000 and revisions of some 40 KB
+	// by tens of MiB, which an etcd near its quota does not have. An external etcd needs the same.
 	CompactionBatchLimit = 100
+
+	// CompactionSleepInterval is how long etcd waits between two of these transactions: a tenth of
+	// its own default, as they are a tenth as large.
+	CompactionSleepInterval = time.Millisecond
 
 	// progressNotify is what the API server's watch caches need to serve
 	// consistent reads from memory soon after a write.
@@ -163,7 +166,7 @@ func (s *Server) config() *embed.Config {
 	cfg.AuthToken = ""
 
 	cfg.QuotaBackendBytes = s.quota
-	cfg.CompactionBatchLimit = CompactionBatchLimit
+	cfg.CompactionBatchLimit, cfg.CompactionSleepInterval = CompactionBatchLimit, CompactionSleepInterval
 	cfg.SnapshotCount = snapshotEntries
 	cfg.SnapshotCatchUpEntries = catchUpEntries
 	cfg.WatchProgressNotifyInterval = progressNotify

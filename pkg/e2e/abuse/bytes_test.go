@@ -200,7 +200,7 @@ func (f *filling) owner(name string) {
 func TestWritersDoNotFillEtcd(t *testing.T) {
 	config := testserver.NewTestConfig(t)
 	config.QuotaBackendBytes = smallQuota
-	config.CompactionBatchLimit = embeddedetcd.CompactionBatchLimit
+	config.CompactionBatchLimit, config.CompactionSleepInterval = embeddedetcd.CompactionBatchLimit, embeddedetcd.CompactionSleepInterval
 	etcd := testserver.RunEtcd(t, config)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -95,7 +95,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, c.remove(ctx, current)
-	case exists && current.DeletionTimestamp == nil && isOurs(current):
+	case exists && current.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil // its end brings an event, however long a finalizer keeps it
+	case exists && isOurs(current):
 		c.held.forget(req.Namespace)
 		return reconcile.Result{}, c.correct(ctx, current)
 	}
