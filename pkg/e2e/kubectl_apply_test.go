@@ -102,12 +102,12 @@ func testApplyConflict(t *testing.T, k *kubectl) {
 	k.fail(t, strings.Replace(builders.PoolYAML, "replicas: 3", "replicas: 4", 1), bob, "conflict", `"alice"`, ".spec.replicas")
 	k.feed(t, strings.Replace(builders.PoolYAML, "replicas: 3", "replicas: 4", 1), force...)
 
-	k.feed(t, builders.ClaimYAML+"  ttlAfterCompleted: 2h\n  labels: {team: alice}\n", alice...)
+	k.feed(t, builders.ClaimYAML+"  ttlAfterCompleted: 2h\n  labels: {example.com/team: alice}\n", alice...)
 	k.fail(t, builders.ClaimYAML+"  ttlAfterCompleted: 3h\n", bob, "conflict", `"alice"`, ".spec.ttlAfterCompleted")
 	// Labels are granular: both may have theirs.
-	k.feed(t, builders.ClaimYAML+"  labels: {app: bob}\n", bob...)
+	k.feed(t, builders.ClaimYAML+"  labels: {example.com/app: bob}\n", bob...)
 	labels := k.claim(t, "", "get", "sbc", "claim").Spec.Labels
-	if diff := cmp.Diff(map[string]string{"team": "alice", "app": "bob"}, labels); diff != "" {
+	if diff := cmp.Diff(map[string]string{"example.com/team": "alice", "example.com/app": "bob"}, labels); diff != "" {
 		t.Errorf("labels:\n%s", diff)
 	}
 }
