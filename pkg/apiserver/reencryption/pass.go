@@ -88,12 +88,13 @@ func (r *Rewriter) rewrite(ctx context.Context, resource Resource, kv *mvccpb.Ke
 		if !stale {
 			return false, nil
 		}
-		if resource.Renew != nil {
+		data, err := transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
+		if err == nil && resource.Renew != nil && keyOf(kv.Value) != Plain && keyOf(data) != Plain {
 			if plain, err = resource.Renew(plain); err != nil {
 				return false, fmt.Errorf("renewing %s: %w", key, err)
 			}
+			data, err = transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
 		}
-		data, err := transformer.TransformToStorage(ctx, plain, value.DefaultContext(key))
 		if err != nil {
 			return false, fmt.Errorf("encrypting %s: %w", key, err)
 		}

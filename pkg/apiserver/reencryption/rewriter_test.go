@@ -355,6 +355,44 @@ func TestLooksAgainAfterAConflict(t *testing.T) {
 	mustBe(t, "afterwards", keysInUse(t, etcd, transformer), map[string]int{"secretbox:v1:k2": 1})
 }
 
+// A value that is to be renewed keeps its content when encryption is turned on, and when it is turned
+// off again: versions that do not encrypt may not read what is renewed.
+func TestNotRenewedWithoutAKey(t *testing.T) {
+	t.Parallel()
+	etcd := startEtcd(t)
+	const secret = "/test/secret"
+	if _, err := etcd.Put(t.Context(), secret, "first"); err != nil {
+		t.Fatal(err)
+	}
+	list := &servers{said: map[string]string{}}
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	for _, step := range []struct {
+		keys    []string
+		written string
+	}{{[]string{"k1", Plain}, "secretbox:v1:k1"}, {[]string{Plain, "k1"}, Plain}} {
+		transformer := withKeys(step.keys...)
+		r := newRewriter(etcd, &server{list, "a"}, clk, transformer)
+		r.options.Resources = append(r.options.Resources, Resource{
+			Prefix: secret, Transformer: transformer,
+			Renew: func(plain []byte) ([]byte, error) { return append(plain, " renewed"...), nil },
+		})
+		if err := settled(t.Context(), clk, r); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := etcd.Get(t.Context(), secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, _, err := transformer.TransformFromStorage(t.Context(), resp.Kvs[0].Value, value.DefaultContext(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := keyOf(resp.Kvs[0].Value); got != step.written || string(plain) != "first" {
+			t.Errorf("with the keys %q it is %q, encrypted with %s", step.keys, plain, got)
+		}
+	}
+}
+
 // A value that is to be renewed gets other content when it is encrypted with another key, once,
 // also where the pass begins anew. A server has read it before it counts as done.
 func TestRenewed(t *testing.T) {

@@ -36,7 +36,8 @@ type Resource struct {
 	// Transformer encrypts and decrypts them.
 	Transformer value.Transformer
 	// Renew, if not nil, returns what takes the place of a value that is encrypted with another
-	// key than new ones, because who knows that key may know the value.
+	// key than new ones, because who knows that key may know the value. Values are not renewed when
+	// encryption is turned on or off: versions that do not encrypt may not read what is renewed.
 	Renew func(plain []byte) ([]byte, error)
 }
 
