@@ -55,12 +55,12 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 	if err != nil {
 		return err
 	}
-	if sb, err = s.addressed(ctx, sb); err != nil {
-		return err
-	}
-	token, err := s.Token(ctx, claim.UID, sb)
+	token, err := s.Token(ctx, claim.UID, sb) // first: a watch may not have told of the version of the key yet
 	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+	}
+	if sb, err = s.addressed(ctx, sb); err != nil {
+		return err
 	}
 	unchanged := func(ctx context.Context) error { return s.unchanged(ctx, sb) }
 	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: token, Before: unchanged})
