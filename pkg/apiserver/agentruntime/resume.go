@@ -19,7 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
-	"github.com/sandlot-io/sandlot/pkg/runtime"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -44,7 +44,7 @@ type Resumer struct {
 	// change changes a sandbox as it is in the store.
 	change Change
 	clock  clock.PassiveClock
-	turns  *runtime.Shares
+	turns  *share.Places
 
 	mu sync.Mutex
 	// ctx is nil before Run.
@@ -86,7 +86,7 @@ var ErrObsolete = errors.New("the sandbox is gone or not being resumed any more"
 
 // NewResumer returns a Resumer that writes by change.
 func NewResumer(setup *Setup, change Change, clk clock.PassiveClock) *Resumer {
-	return &Resumer{setup: setup, change: change, clock: clk, turns: runtime.NewShares(resumesAtOnce), byUID: map[types.UID]*resuming{}}
+	return &Resumer{setup: setup, change: change, clock: clk, turns: share.New(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.
@@ -223,11 +223,12 @@ type work struct {
 
 // do sets up the runtime, and writes how that went.
 func (w *work) do(ctx context.Context) error {
-	if err := w.turns.Begin(ctx, w.sb.Namespace); err != nil {
+	release, err := w.turns.Wait(ctx, w.sb.Namespace)
+	if err != nil {
 		return err
 	}
-	err := w.setup.SetUpAgain(ctx, w.sb, w.mounting)
-	w.turns.End(w.sb.Namespace)
+	err = w.setup.SetUpAgain(ctx, w.sb, w.mounting)
+	release()
 	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) {
 		return err
 	}

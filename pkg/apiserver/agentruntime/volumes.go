@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/runtime"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -54,7 +55,7 @@ type Volumes struct {
 	// known are the volumes that a namespace may mount, and absent those that it may not,
 	// for whatever reason: no namespace learns from the time of an answer what others have.
 	known, absent *cache.LRUExpireCache
-	reads         *runtime.Shares
+	reads         *share.Places
 }
 
 // VolumesGetter reads PersistentVolumes, and the claims that hold them.
@@ -67,7 +68,7 @@ type VolumesGetter interface {
 func NewVolumes(client VolumesGetter) *Volumes {
 	return &Volumes{
 		client: client, known: cache.NewLRUExpireCache(knownVolumes), absent: cache.NewLRUExpireCache(knownVolumes),
-		reads: runtime.NewShares(readsAtOnce),
+		reads: share.New(readsAtOnce, readsAtOnce),
 	}
 }
 
@@ -157,10 +158,11 @@ func (v *Volumes) get(ctx context.Context, key volumeKey) (*corev1.PersistentVol
 	if pv, ok := v.cached(key); ok {
 		return pv, nil
 	}
-	if err := v.reads.Begin(ctx, key.namespace); err != nil {
+	release, err := v.reads.Wait(ctx, key.namespace)
+	if err != nil {
 		return nil, err
 	}
-	defer v.reads.End(key.namespace)
+	defer release()
 	if pv, ok := v.cached(key); ok { // another has read it meanwhile
 		return pv, nil
 	}
