@@ -464,6 +464,8 @@ var mutations = []mutation{
 		" && keyOf(data) != Plain", "", []string{"./pkg/apiserver/reencryption"}, "TestNotRenewedWithoutAKey"},
 	{"reencryption: it is renewed beside servers that do not know that", "pkg/apiserver/reencryption/rewriter.go",
 		"if other != key+renews || name < self", "if other != key+renews && other != key || name < self", []string{"./pkg/apiserver/reencryption"}, "TestWaitsForAllServers"},
+	{"gateway: headers win over the URL", "pkg/gateway/proxy/destination.go",
+		"case to.form == 0:\n\t\t\tto, port =", "case true:\n\t\t\tto, port =", []string{"./pkg/gateway/proxy"}, "TestDestination"},
 	{"decoding: quantities have any exponent", "pkg/apiserver/decoding/serializer.go",
 		"err := checkQuantities(d.scheme, data, meant);", "err := error(nil);", []string{"./pkg/apiserver"}, "TestQuantities"},
 	{"decoding: applied quantities have any exponent", "pkg/apiserver/decoding/patch.go",
