@@ -224,9 +224,13 @@ func isBoundIn(pv *corev1.PersistentVolume, namespace string) bool {
 
 // isListed reports whether a volume lists a namespace as one that may mount it.
 func isListed(pv *corev1.PersistentVolume, namespace string) bool {
-	listed := strings.Split(pv.Annotations[v1alpha1.AnnotationMountNamespaces], ",")
-	return slices.ContainsFunc(listed, func(entry string) bool {
+	return lists(pv.Annotations[v1alpha1.AnnotationMountNamespaces], namespace, func(a, b string) bool { return a == b })
+}
+
+// lists reports whether a list with commas has a word, or "*", which is all.
+func lists(list, word string, equal func(a, b string) bool) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(entry string) bool {
 		entry = strings.TrimSpace(entry)
-		return entry == "*" || entry == namespace
+		return entry == "*" || equal(entry, word)
 	})
 }
