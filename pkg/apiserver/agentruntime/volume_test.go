@@ -118,11 +118,11 @@ func TestVolumesThatCannotBeMounted(t *testing.T) {
 		},
 		"an attribute of the volume": {
 			change: func(pv *corev1.PersistentVolume) { pv.Annotations[v1alpha1.AnnotationMountAttributes] = "*" },
-			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"share": "/others"}}, want: "has the attribute share itself",
+			mount:  v1alpha1.CSIMountConfig{Attributes: map[string]string{"share": "/others"}}, want: "has the attribute share itself",
 		},
 		"an attribute of the volume, spelled otherwise": {
 			change: func(pv *corev1.PersistentVolume) { pv.Annotations[v1alpha1.AnnotationMountAttributes] = "*" },
-			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"Share": "/others"}}, want: "has the attribute Share itself",
+			mount:  v1alpha1.CSIMountConfig{Attributes: map[string]string{"Share": "/others"}}, want: "has the attribute Share itself",
 		},
 		"a subPath of the volume, spelled otherwise": {
 			change: func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeAttributes["subpath"] = "own" },

@@ -91,6 +91,8 @@ func TestMarks(t *testing.T) {
 		"born in a pool":                     {write: inPool, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a set, not controlled":     {write: changes{ownedBy("SandboxSet", false)}, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a claim":                   {write: changes{ownedBy("SandboxClaim", true)}, want: bind, field: "metadata.ownerReferences"},
+		"who reaches a sandbox of E2B":       {write: changes{annotated(v1alpha1.AnnotationE2BPrivate, "")}, want: bind, field: "metadata.annotations[e2b.agents.kruise.io/private-traffic]"},
+		"the key of a sandbox of E2B":        {write: changes{annotated(v1alpha1.AnnotationE2BKeyID, "x")}, want: bind, field: "metadata.annotations[e2b.agents.kruise.io/key-id]"},
 		"a sealed request":                   {write: changes{annotated(v1alpha1.AnnotationInitRuntimeRequest, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/init-runtime-request]"},
 		"locked":                             {write: changes{annotated(v1alpha1.AnnotationLock, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/lock]"},
 		"owner":                              {write: changes{annotated(v1alpha1.AnnotationOwner, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/owner]"},
