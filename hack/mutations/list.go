@@ -16,7 +16,7 @@ var (
 	runtimes  = []string{"./pkg/apiserver/agentruntime"}
 	addresses = []string{"./pkg/podaddress"}
 	routes    = []string{"./pkg/gateway/routes"}
-	walls     = []string{"./pkg/controllers/sandbox/wall"}
+	policies  = []string{"./pkg/controllers/sandbox/runtimepolicy"}
 )
 
 var mutations = []mutation{
@@ -429,12 +429,12 @@ var mutations = []mutation{
 		"if HasAgentRuntime(sandbox) {", "if metadata.Labels[v1alpha1.LabelAgentRuntime] != \"\" {", []string{"./pkg/podtemplate"}, "TestAgentRuntimeLabel"},
 	{"callers: all pods of the install connect to sandboxes", "pkg/controllers/callers/callers.go",
 		"Operator: metav1.LabelSelectorOpIn, Values: append([]string(nil), programs...),", "Operator: metav1.LabelSelectorOpExists,", []string{"./pkg/controllers/callers"}, "TestIngress"},
-	{"wall: somebody else's policy costs a request for each pod", "pkg/controllers/sandbox/wall/controller.go",
-		"if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 {", "if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 && false {", walls, "TestForeignPolicyCostsNoRequests|TestRefusedPolicy"},
-	{"wall: a policy goes before its last pod", "pkg/controllers/sandbox/wall/controller.go",
-		"if err != nil || needed {", "if err != nil || needed && false {", walls, "TestReconcile"},
-	{"wall: somebody else's policy is deleted", "pkg/controllers/sandbox/wall/controller.go",
-		"if !exists || !isOurs(current) || current.DeletionTimestamp != nil {", "if !exists || current.DeletionTimestamp != nil {", walls, "TestReconcile"},
+	{"runtimepolicy: somebody else's policy costs a request for each pod", "pkg/controllers/sandbox/runtimepolicy/controller.go",
+		"if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 {", "if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 && false {", policies, "TestForeignPolicyCostsNoRequests|TestRefusedPolicy"},
+	{"runtimepolicy: a policy goes before its last pod", "pkg/controllers/sandbox/runtimepolicy/controller.go",
+		"if err != nil || needed {", "if err != nil || needed && false {", policies, "TestReconcile"},
+	{"runtimepolicy: somebody else's policy is deleted", "pkg/controllers/sandbox/runtimepolicy/controller.go",
+		"if !exists || !isOurs(current) || current.DeletionTimestamp != nil {", "if !exists || current.DeletionTimestamp != nil {", policies, "TestReconcile"},
 
 	{"podaddress: another pod of the name passes", "pkg/podaddress/podaddress.go",
 		"case pod.UID != info.PodUID:", "case false:", addresses, "TestVerify"},

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package wall
+package runtimepolicy
 
 import (
 	"context"
@@ -62,7 +62,7 @@ var _ reconcile.Reconciler = (*Controller)(nil)
 func New(o Options) *Controller { return &Controller{Options: o} }
 
 // Name is the name of the controller in logs and metrics.
-func (c *Controller) Name() string { return "sandbox-wall" }
+func (c *Controller) Name() string { return "sandbox-runtimepolicy" }
 
 // Register adds the controller to a manager.
 func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {

@@ -38,8 +38,8 @@ func (c *clients) makeRuntimePool(t testing.TB, ns string, replicas int32) {
 	expect.FullPool(t, c, ns, "pool", replicas)
 }
 
-// isWall reports what is wrong with the policy for agent-runtimes.
-func isWall(p *networkingv1.NetworkPolicy) error {
+// isRuntimePolicy reports what is wrong with the policy for agent-runtimes.
+func isRuntimePolicy(p *networkingv1.NetworkPolicy) error {
 	selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 	switch {
 	case err != nil:
@@ -57,14 +57,14 @@ func isWall(p *networkingv1.NetworkPolicy) error {
 	return nil
 }
 
-// TestAgentRuntimesHaveAWall: pods with an agent-runtime are behind a policy while they are
+// TestRuntimePolicy: pods with an agent-runtime are behind a policy while they are
 // warm, no claim writes to it, and it goes after the last of them.
-func TestAgentRuntimesHaveAWall(t *testing.T) {
+func TestRuntimePolicy(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	policies := c.kube.NetworkingV1().NetworkPolicies(ns)
 	c.makeRuntimePool(t, ns, 2)
-	made := c.awaitPolicy(t, ns, v1alpha1.AgentRuntimesPolicy, isWall)
+	made := c.awaitPolicy(t, ns, v1alpha1.AgentRuntimesPolicy, isRuntimePolicy)
 	c.makeSandbox(t, ns, "plain", smallTemplate, func(*v1alpha1.Sandbox) {})
 	c.awaitSandbox(t, ns, "plain", isReady)
 	selector, err := metav1.LabelSelectorAsSelector(&made.Spec.PodSelector)
@@ -86,7 +86,7 @@ func TestAgentRuntimesHaveAWall(t *testing.T) {
 	claim.Spec.SkipInitRuntime = true
 	c.claim(t, ns, claim)
 	expect.FullPool(t, c, ns, "pool", 2)
-	if now := c.awaitPolicy(t, ns, made.Name, isWall); now.ResourceVersion != made.ResourceVersion {
+	if now := c.awaitPolicy(t, ns, made.Name, isRuntimePolicy); now.ResourceVersion != made.ResourceVersion {
 		t.Errorf("the policy was written from version %s to %s", made.ResourceVersion, now.ResourceVersion)
 	}
 
@@ -95,12 +95,12 @@ func TestAgentRuntimesHaveAWall(t *testing.T) {
 		if _, err := policies.Patch(t.Context(), made.Name, types.MergePatchType, []byte(drift), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.awaitPolicy(t, ns, made.Name, isWall)
+		c.awaitPolicy(t, ns, made.Name, isRuntimePolicy)
 	}
 	if err := policies.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitPolicy(t, ns, made.Name, isWall)
+	c.awaitPolicy(t, ns, made.Name, isRuntimePolicy)
 
 	if err := c.SandboxSets(ns).Delete(t.Context(), "pool", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -111,9 +111,9 @@ func TestAgentRuntimesHaveAWall(t *testing.T) {
 	c.awaitNoPolicy(t, ns, made.Name)
 }
 
-// TestForeignWall: a policy of somebody else that has the name is left as it is, and has one
+// TestForeignRuntimePolicy: a policy of somebody else that has the name is left as it is, and has one
 // event however many pods come.
-func TestForeignWall(t *testing.T) {
+func TestForeignRuntimePolicy(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)
 	policies := c.kube.NetworkingV1().NetworkPolicies(ns)
@@ -137,7 +137,7 @@ func TestForeignWall(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := isWall(policy); err != nil {
+		if err := isRuntimePolicy(policy); err != nil {
 			return fmt.Errorf("%w: %+v", err, policy.Spec)
 		}
 		return nil

@@ -1,7 +1,7 @@
 // Copyright The Sandlot Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wall keeps a NetworkPolicy in each namespace that has pods with an agent-runtime.
+// Package runtimepolicy keeps a NetworkPolicy in each namespace that has pods with an agent-runtime.
 // An agent-runtime takes commands from everyone who connects to it until a claim sets its
 // access token, so the policy lets in only the programs that set it and forward requests.
 //
@@ -15,4 +15,4 @@
 //	core                     pods              list, watch
 //	networking.k8s.io        networkpolicies   get, list, watch, create, patch, delete
 //	events.k8s.io (and core) events            create, patch
-package wall
+package runtimepolicy
