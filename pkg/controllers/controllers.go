@@ -164,9 +164,9 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 			KeepUnused: !o.EnableWarmPoolEviction,
 		}),
 		service.New(service.Options{
-			Client: c, Reader: reader, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
+			Client: c, Reader: reader, Clock: clk, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
 		}),
-		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Callers: from, Workers: templateWorkers}),
+		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Clock: clk, Callers: from, Workers: templateWorkers}),
 		runtimepolicy.New(runtimepolicy.Options{Client: c, Reader: reader, Clock: clk, Callers: from, Workers: namespaceWorkers}),
 	)
 }
