@@ -167,6 +167,8 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 			Client: c, Reader: reader, Clock: clk, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
 		}),
 		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Clock: clk, Callers: from, Workers: templateWorkers}),
-		runtimepolicy.New(runtimepolicy.Options{Client: c, Reader: reader, Clock: clk, Callers: from, Workers: namespaceWorkers}),
+		runtimepolicy.New(runtimepolicy.Options{
+			Client: c, Reader: reader, Lookup: lookup, Clock: clk, Callers: from, Workers: namespaceWorkers,
+		}),
 	)
 }

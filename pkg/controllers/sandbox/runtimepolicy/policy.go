@@ -4,8 +4,6 @@
 package runtimepolicy
 
 import (
-	"maps"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,38 +12,33 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 )
 
-// selected are the labels of the pods that the policy is for.
-var selected = map[string]string{v1alpha1.LabelAgentRuntime: v1alpha1.AgentRuntimeTrue}
-
 // policyOf returns the policy that a namespace should have. It has no egress rules: what a
-// sandbox may reach is for its template to say.
+// sandbox may reach is for its template to say. It does not let in the gateway, which connects
+// only to sandboxes of teams: their namespaces have a policy for that.
 func policyOf(namespace string, from callers.Callers) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace,
 			Name:      v1alpha1.AgentRuntimesPolicy,
-			Labels:    map[string]string{v1alpha1.LabelCreatedBy: v1alpha1.CreatedByAgentRuntimes},
+			Labels:    labelsOfPolicy(),
 		},
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: maps.Clone(selected)},
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelAgentRuntime: v1alpha1.AgentRuntimeTrue}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     from.Ingress(),
+			Ingress:     from.Ingress(callers.APIServer),
 		},
 	}
 }
 
-// isOurs reports whether a policy was made here.
-func isOurs(policy *networkingv1.NetworkPolicy) bool {
-	return policy.Labels[v1alpha1.LabelCreatedBy] == v1alpha1.CreatedByAgentRuntimes
+// labelsOfPolicy are the labels by which a policy is known as one that was made here.
+func labelsOfPolicy() map[string]string {
+	return map[string]string{v1alpha1.LabelCreatedBy: v1alpha1.CreatedByAgentRuntimes}
 }
 
-// correct returns a copy of a policy with the desired rules, or nil if it has them. It keeps
-// metadata that users added.
-func correct(current, desired *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
-	if equality.Semantic.DeepEqual(current.Spec, desired.Spec) {
-		return nil
-	}
+// correct returns a copy of a policy with the desired rules, and reports whether it had
+// others. It keeps metadata that users added.
+func correct(current, desired *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool) {
 	corrected := current.DeepCopy()
 	corrected.Spec = desired.Spec
-	return corrected
+	return corrected, !equality.Semantic.DeepEqual(current.Spec, corrected.Spec)
 }
