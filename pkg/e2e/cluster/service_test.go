@@ -196,7 +196,7 @@ func TestInvalidServices(t *testing.T) {
 	c.makeSandbox(t, ns, "fine", "", serves)
 	c.awaitService(t, ns, "fine") // later than the removal that must not be
 	if got, err := c.kube.CoreV1().Services(ns).Get(t.Context(), "taken", metav1.GetOptions{}); err != nil || got.ResourceVersion != foreign.ResourceVersion {
-		t.Errorf("somebody else's Service became %+v, %v", got, err)
+		t.Errorf("the user's Service became %+v, %v", got, err)
 	}
 	if err := c.kube.CoreV1().Services(ns).Delete(t.Context(), "taken", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -104,13 +104,13 @@ func TestMarks(t *testing.T) {
 		"claimed":                            {write: changes{labelled(v1alpha1.LabelSandboxClaimed, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-claimed]"},
 		"reserved":                           {write: changes{labelled(v1alpha1.LabelReservedFailedSandbox, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/reserved-failed-sandbox]"},
 
-		"the label of its template": {write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "walled")}},
-		"its template alone":        {write: changes{refersTo("walled")}},
+		"the label of its template": {write: changes{refersTo("locked"), labelled(v1alpha1.LabelSandboxTemplate, "locked")}},
+		"its template alone":        {write: changes{refersTo("locked")}},
 		"the label of another template": {
-			write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "none")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
+			write: changes{refersTo("locked"), labelled(v1alpha1.LabelSandboxTemplate, "none")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
 		},
 		"no label of its template": {
-			write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
+			write: changes{refersTo("locked"), labelled(v1alpha1.LabelSandboxTemplate, "")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
 		},
 		"labelled as its pool": {write: append(slices.Clone(inPool), refersTo("pool-1"), labelled(v1alpha1.LabelSandboxTemplate, "pool")), want: adopt, field: "metadata.ownerReferences"},
 
