@@ -246,13 +246,13 @@ func setupError(t *testing.T, err error) *claims.SetupError {
 // a sandbox whose version of the key was made since it was last read.
 func TestSetUpWaitsForTheKey(t *testing.T) {
 	client := etcd(t)
-	put(t, client, "registry", withVersions(t, 1))
+	put(t, client, "registry", withVersions(t, 2))
 	kv := &failing{KV: client}
 	keyring, err := agentruntime.Load(t.Context(), kv, "registry", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, client, "registry", withVersions(t, 1, anHour))
+	put(t, client, "registry", withVersions(t, 2, anHour))
 	rt, setup := runtimetest.Start(t).Next(), newSetup(t, runtime.Options{})
 	setup.Keyring = keyring
 	kv.failures.Store(2)

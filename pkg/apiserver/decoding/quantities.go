@@ -101,10 +101,7 @@ func largeExponent(decoder *json.Decoder, t reflect.Type, path *field.Path) *fie
 		_ = decoder.Decode(&skipped) // errors come again with the next token, and end the loops
 		return nil
 	}
-	token, err := decoder.Token()
-	if err != nil {
-		return nil
-	}
+	token, _ := decoder.Token() // nil with an error, which comes again
 	switch token := token.(type) {
 	case json.Delim:
 		return largeExponentIn(decoder, token, t, path)
@@ -122,9 +119,9 @@ func largeExponentIn(decoder *json.Decoder, begun json.Delim, t reflect.Type, pa
 		var of reflect.Type
 		var at *field.Path
 		if begun == '{' {
-			token, err := decoder.Token()
+			token, _ := decoder.Token()
 			key, ok := token.(string)
-			if err != nil || !ok {
+			if !ok { // an error, which comes again
 				return nil
 			}
 			of, at = memberOf(t, key, path)
