@@ -25,12 +25,9 @@ var quantity = reflect.TypeFor[resource.Quantity]()
 
 // checkQuantities returns an error that names the first quantity in data, JSON or YAML of a
 // kind, that would take too long to decode: see v1alpha1.CheckQuantity. It must be called
-// before data is decoded. Hardly any object has a text that may be such a quantity; for all
-// others it reads data once and allocates nothing. kind is that of objects that do not say it.
+// before data is decoded. kind is that of objects that do not say it. Hardly any data needs it:
+// see mayHaveLargeExponents.
 func checkQuantities(scheme *runtime.Scheme, data []byte, kind *schema.GroupVersionKind) error {
-	if !mayHaveLargeExponents(data) {
-		return nil
-	}
 	js := data
 	if !json.Valid(data) { // else it is read as it is: of a key that is there twice, both values are decoded
 		var err error
@@ -66,7 +63,8 @@ func kindOf(js []byte) *schema.GroupVersionKind {
 }
 
 // mayHaveLargeExponents reports whether data may have a number with an exponent of at least
-// three digits. Escape sequences may hide any character.
+// three digits. Escape sequences may hide any character. It reads data once, and allocates
+// nothing.
 func mayHaveLargeExponents(data []byte) bool {
 	for i := 0; i < len(data); i++ {
 		switch data[i] {

@@ -65,7 +65,10 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
-			err := checkQuantities(scheme, []byte(tc.data), &kind)
+			var err error
+			if mayHaveLargeExponents([]byte(tc.data)) {
+				err = checkQuantities(scheme, []byte(tc.data), &kind)
+			}
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("refused: %v", err)
@@ -76,12 +79,15 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 	}
 }
 
-// TestQuantitiesCostNothing: an object without such a text is read once, without an allocation.
-func TestQuantitiesCostNothing(t *testing.T) {
-	kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
-	data := []byte(`{"metadata":{"annotations":{"a":"{\"replicas\":2}\n"}},"spec":{"templateName":"one12e4","replicas":22,"e100":""}}`)
-	data = []byte(strings.Replace(string(data), "e100", "e10", 1))
-	if n := testing.AllocsPerRun(100, func() { _ = checkQuantities(nil, data, &kind) }); n > 0 {
-		t.Errorf("%v allocations", n)
+// TestMayHaveLargeExponents: what cannot have such a quantity is not looked at.
+func TestMayHaveLargeExponents(t *testing.T) {
+	data := []byte(`{"metadata":{"annotations":{"a":"{\"replicas\":2}\n"}},"spec":{"templateName":"one12e4","replicas":22,"e10":"1e10"}}`)
+	if mayHaveLargeExponents(data) {
+		t.Errorf("%s may have a large exponent", data)
+	}
+	for _, data := range []string{`1e100`, `1E-100`, `1e+-100`, `\u0031`, `\`} {
+		if !mayHaveLargeExponents([]byte(data)) {
+			t.Errorf("%s may have no large exponent", data)
+		}
 	}
 }

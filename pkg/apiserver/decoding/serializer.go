@@ -49,9 +49,11 @@ type fieldNamingDecoder struct {
 
 // Decode reads the data once more than the plain one as long as there is no error.
 func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	meant := d.kindOf(defaults, into)
-	if err := checkQuantities(d.scheme, data, meant); err != nil {
-		return nil, meant, bounded(err)
+	if mayHaveLargeExponents(data) {
+		kind := d.kindOf(defaults, into)
+		if err := checkQuantities(d.scheme, data, kind); err != nil {
+			return nil, kind, bounded(err)
+		}
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil || runtime.IsStrictDecodingError(err) {

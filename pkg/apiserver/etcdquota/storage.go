@@ -61,7 +61,7 @@ type limitedTransformer struct {
 func (t limitedTransformer) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
 	write := Write{Namespace: genericapirequest.NamespaceValue(ctx), Bytes: len(data) + len(dataCtx.AuthenticatedData())}
 	write.User, write.Exempt = WriterFrom(ctx, t.exempt)
-	write.Create = creates(ctx)
+	write.Create = write.Exempt && creates(ctx)
 	_, err := t.limiter.Reserve(write)
 	if exceeded := (*ExceededError)(nil); errors.As(err, &exceeded) {
 		return nil, apierrors.NewTooManyRequests(exceeded.Error(), int(math.Ceil(exceeded.RetryAfter.Seconds())))
