@@ -4,14 +4,21 @@
 package manager
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/client/clientset/versioned"
 )
 
 // The requests of all clients count against one limit, but not those that keep the lease.
@@ -67,5 +74,29 @@ func TestMetricsKeepToTheirLimit(t *testing.T) {
 	}
 	if !cfg.RateLimiter.TryAccept() {
 		t.Error("the flood has used up the requests of the controllers")
+	}
+}
+
+// TestCreatesAreNotRepeated: a create of a sandbox that is rejected for the moment holds no worker,
+// and its error says when to try again.
+func TestCreatesAreNotRepeated(t *testing.T) {
+	var requests atomic.Int32
+	cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusTooManyRequests)
+		status := apierrors.NewTooManyRequests("etcd is nearly full", 7).Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		_ = json.NewEncoder(w).Encode(status)
+	}))
+	defer cluster.Close()
+	agents, err := versioned.NewForConfig(clientConfig(&rest.Config{Host: cluster.URL}, *NewOptions()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = agents.AgentsV1alpha1().Sandboxes("team").Create(t.Context(), &v1alpha1.Sandbox{}, metav1.CreateOptions{})
+	if wait, ok := apierrors.SuggestsClientDelay(err); !ok || wait != 7 || requests.Load() != 1 {
+		t.Errorf("%d requests, %v", requests.Load(), err)
 	}
 }

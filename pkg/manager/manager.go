@@ -112,6 +112,7 @@ func clientConfig(cfg *rest.Config, o Options) *rest.Config {
 		// One for all clients that are made from this: each kind of objects has its own.
 		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.KubeAPIQPS, o.KubeAPIBurst)
 	}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return withoutCreateRetries{rt} })
 	cfg.WarningHandlerWithContext = apiwarning.Handler(log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{}))
 	return cfg
 }

@@ -44,6 +44,14 @@ func HostOnlyCookies(w http.ResponseWriter) http.ResponseWriter {
 	}, finish: func(http.Header) {}}
 }
 
+// UncachedResponse returns a writer for the response of a sandbox whose URL does not name it, so that
+// no cache keeps it for the URL. Many ignore Vary.
+func UncachedResponse(w http.ResponseWriter) http.ResponseWriter {
+	return &responseFilter{ResponseWriter: w, filter: func(header http.Header) {
+		header["Cache-Control"] = []string{"no-store"}
+	}, finish: func(http.Header) {}}
+}
+
 // withoutDomain returns a cookie without its Domain attribute. Browsers ignore the case of names
 // of attributes, and white space around them.
 func withoutDomain(cookie string) string {

@@ -11,7 +11,7 @@ import (
 )
 
 // Places are a number of places that keys share. A key may have as many as it leaves free
-// for others: alone it gets half of all, two that want everything get a third each, and
+// for others: alone it gets at most half of all, two that want everything get a third each, and
 // the same again is always left for who comes next. They are safe for concurrent use.
 type Places struct {
 	perKey int

@@ -231,6 +231,6 @@ func isListed(pv *corev1.PersistentVolume, namespace string) bool {
 func lists(list, word string, equal func(a, b string) bool) bool {
 	return slices.ContainsFunc(strings.Split(list, ","), func(entry string) bool {
 		entry = strings.TrimSpace(entry)
-		return entry == "*" || equal(entry, word)
+		return entry == "*" || entry != "" && equal(entry, word)
 	})
 }

@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -23,11 +25,14 @@ import (
 
 var quantity = reflect.TypeFor[resource.Quantity]()
 
-// checkQuantities returns an error that names the first quantity in data, JSON or YAML of a
-// kind, that would take too long to decode: see v1alpha1.CheckQuantity. It must be called
-// before data is decoded. kind is that of objects that do not say it. Hardly any data needs it:
-// see mayHaveLargeExponents.
-func checkQuantities(scheme *runtime.Scheme, data []byte, kind *schema.GroupVersionKind) error {
+// checkQuantities returns an error that names the first quantity in data that would take too long
+// to decode: see v1alpha1.CheckQuantity. It must be called before data is decoded. kinds are those
+// that data may be decoded as, if it does not say it itself; isJSON means that it is decoded as JSON
+// alone, not as YAML. Hardly any data needs more than being read once.
+func checkQuantities(scheme *runtime.Scheme, data []byte, isJSON bool, kinds ...schema.GroupVersionKind) error {
+	if isJSON && !mayHaveLargeExponents(data) {
+		return nil
+	}
 	js := data
 	if !json.Valid(data) { // else it is read as it is: of a key that is there twice, both values are decoded
 		var err error
@@ -35,31 +40,36 @@ func checkQuantities(scheme *runtime.Scheme, data []byte, kind *schema.GroupVers
 			return nil //nolint:nilerr // the decoder has its own error for that
 		}
 	}
-	if said := kindOf(js); said != nil {
-		kind = said
-	}
-	if kind == nil {
+	if !mayHaveLargeExponents(js) {
 		return nil
 	}
-	obj, err := scheme.New(*kind)
-	if err != nil {
-		return nil //nolint:nilerr // it is not decoded either
-	}
-	decoder := json.NewDecoder(bytes.NewReader(js))
-	decoder.UseNumber()
-	if bad := largeExponent(decoder, reflect.TypeOf(obj), nil); bad != nil {
-		return errors.New(bad.Error())
+	for _, kind := range withSaid(js, kinds) {
+		obj, err := scheme.New(kind)
+		if err != nil {
+			continue // nor is it decoded
+		}
+		decoder := json.NewDecoder(bytes.NewReader(js))
+		decoder.UseNumber()
+		if bad := largeExponent(decoder, reflect.TypeOf(obj), nil); bad != nil {
+			return errors.New(bad.Error())
+		}
 	}
 	return nil
 }
 
-// kindOf returns the kind that an object says that it is, or nil.
-func kindOf(js []byte) *schema.GroupVersionKind {
-	var said runtime.TypeMeta
-	if json.Unmarshal(js, &said) != nil || said.APIVersion == "" || said.Kind == "" {
-		return nil
+// withSaid returns kinds and the kind that an object says that it is. What that leaves out is
+// taken from kinds, as decoders do.
+func withSaid(js []byte, kinds []schema.GroupVersionKind) []schema.GroupVersionKind {
+	said, err := serializer.DefaultMetaFactory.Interpret(js)
+	if err != nil {
+		return kinds // nor is it decoded, unless the request says the kind
 	}
-	return new(schema.FromAPIVersionAndKind(said.APIVersion, said.Kind))
+	all := append(slices.Clone(kinds), *said)
+	for _, kind := range kinds {
+		all = append(all, kind.GroupVersion().WithKind(said.Kind), said.GroupVersion().WithKind(kind.Kind))
+	}
+	slices.SortFunc(all, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(all)
 }
 
 // mayHaveLargeExponents reports whether data may have a number with an exponent of at least

@@ -45,6 +45,12 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 		"YAML":                    {"apiVersion: agents.kruise.io/v1alpha1\nkind: SandboxClaim\nspec: {inplaceUpdate: {resources: {limits: {cpu: 1e9999999}}}}", "1e9999999"},
 		"YAML, escaped":           {"apiVersion: agents.kruise.io/v1alpha1\nkind: SandboxClaim\nspec: {inplaceUpdate: {resources: {limits: {cpu: \"1\\x65999\"}}}}", "1e999"},
 		"YAML, folded":            {"apiVersion: agents.kruise.io/v1alpha1\nkind: SandboxClaim\nspec: {inplaceUpdate: {resources: {limits: {cpu: \"1e9\\\n  99\"}}}}", "1e999"},
+		"YAML, base64":            {"spec: {inplaceUpdate: {resources: {limits: {cpu: !!binary MWU5OTk5OTk5}}}}", "1e9999999"},
+		"YAML, UTF-16":            {"\xfe\xff" + wide("spec: {inplaceUpdate: {resources: {limits: {cpu: 1e999}}}}"), "1e999"},
+		"said to be another":      {`{"apiVersion":"x/v1","kind":"X","spec":{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}}`, "1e999"},
+		"said to be options":      {`{"apiVersion":"agents.kruise.io/v1alpha1","Kind":"DeleteOptions","kind":"Sandbox","spec":{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}}`, "1e999"},
+		"of a kind alone":         {`{"kind":"SandboxSet","spec":{"template":` + container(`{"memory":"1e999"}`) + `}}`, "1e999"},
+		"of a version alone":      {`{"apiVersion":"agents.kruise.io/v1alpha1","spec":{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}}`, "1e999"},
 		"without a kind":          {`{"spec":{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}}`, "1e999"},
 		"a list":                  {`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaimList","items":[` + claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}`) + `]}`, "items[0].spec"},
 		"a template":              {set(`{"template":` + container(`{"memory":"1e999"}`) + `}`), "spec.template.spec.containers[1].resources.limits[memory]"},
@@ -65,10 +71,7 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
-			var err error
-			if mayHaveLargeExponents([]byte(tc.data)) {
-				err = checkQuantities(scheme, []byte(tc.data), &kind)
-			}
+			err := checkQuantities(scheme, []byte(tc.data), false, kind)
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("refused: %v", err)
@@ -77,6 +80,15 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wide returns a text in UTF-16.
+func wide(text string) string {
+	var all []byte
+	for _, b := range []byte(text) {
+		all = append(all, 0, b)
+	}
+	return string(all)
 }
 
 // TestMayHaveLargeExponents: what cannot have such a quantity is not looked at.

@@ -33,26 +33,30 @@ func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runti
 }
 
 type fieldNamingSerializer struct {
-	runtime.NegotiatedSerializer
+	textSerializer
 	scheme *runtime.Scheme
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
 func (s fieldNamingSerializer) DecoderToVersion(decoder runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
-	return fieldNamingDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, gv), s.scheme}
+	isJSON := slices.ContainsFunc(s.mediaTypes, func(info runtime.SerializerInfo) bool {
+		return info.MediaType == runtime.ContentTypeJSON && (decoder == info.Serializer || decoder == info.StrictSerializer)
+	})
+	return fieldNamingDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, gv), s.scheme, isJSON}
 }
 
 type fieldNamingDecoder struct {
 	runtime.Decoder
 	scheme *runtime.Scheme
+	// isJSON means that data is decoded as JSON alone.
+	isJSON bool
 }
 
 // Decode reads the data once more than the plain one as long as there is no error.
 func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if mayHaveLargeExponents(data) {
-		kind := d.kindOf(defaults, into)
-		if err := checkQuantities(d.scheme, data, kind); err != nil {
-			return nil, kind, bounded(err)
+	if !d.isJSON || mayHaveLargeExponents(data) {
+		if err := checkQuantities(d.scheme, data, d.isJSON, d.kindsOf(defaults, into)...); err != nil {
+			return nil, defaults, bounded(err)
 		}
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
@@ -74,16 +78,16 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 	return obj, gvk, bounded(err)
 }
 
-// kindOf returns the kind of what is decoded, if the data does not say it; nil if that is unknown.
-func (d fieldNamingDecoder) kindOf(defaults *schema.GroupVersionKind, into runtime.Object) *schema.GroupVersionKind {
-	if defaults != nil || into == nil {
-		return defaults
+// kindsOf returns the kinds that data may be decoded as which does not say its kind.
+func (d fieldNamingDecoder) kindsOf(defaults *schema.GroupVersionKind, into runtime.Object) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	if into != nil {
+		kinds, _, _ = d.scheme.ObjectKinds(into) // none if it is not registered
 	}
-	kinds, _, err := d.scheme.ObjectKinds(into)
-	if err != nil {
-		return nil
+	if defaults != nil {
+		kinds = append(slices.Clone(kinds), *defaults)
 	}
-	return &kinds[0]
+	return kinds
 }
 
 // checkResourceVersion refuses what the store could not read as a version, which

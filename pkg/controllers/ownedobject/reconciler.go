@@ -182,10 +182,13 @@ func (r *Reconciler[T]) Remove(
 ) error {
 	key := client.ObjectKey{Namespace: cmp.Or(owner.GetNamespace(), owner.GetName()), Name: name} // or the owner is the namespace
 	current, found, err := r.get(ctx, from, key)
-	if err != nil || !found || !r.belongsTo(current, owner, labels) || current.GetDeletionTimestamp() != nil {
+	if err != nil {
 		return err
 	}
 	r.forget(owner, key)
+	if !found || !r.belongsTo(current, owner, labels) || current.GetDeletionTimestamp() != nil {
+		return nil
+	}
 	return r.remove(ctx, current)
 }
 

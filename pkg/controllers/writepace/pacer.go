@@ -3,7 +3,7 @@
 
 // Package writepace delays repeated writes of the same object. For example, a process in a sandbox
 // can toggle the readiness of its pod without end. Each write of the status stores the whole object
-// again, and write limits never reject writes of controllers.
+// again, and write limits reject of the writes of controllers only creates.
 package writepace
 
 import (

@@ -48,7 +48,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		w = road.IsolateResponse(w)
 	}
-	w.Header().Add("Vary", headerSandboxID+", "+headerSandboxPort) // caches know it by its URL alone
+	w.Header().Add("Vary", headerSandboxID+", "+headerSandboxPort)
+	if to.form == byHeaders {
+		w = road.UncachedResponse(w)
+	}
 	if route.Private && to.port != RuntimePort && isPreflight(r) {
 		out.Header, w = asked(out.Header), &bare{ResponseWriter: w}
 		out.URL.RawQuery = ""

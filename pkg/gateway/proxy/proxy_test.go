@@ -68,6 +68,7 @@ func TestAnswersOnASharedHostAreKeptApart(t *testing.T) {
 		w.Header().Set("Clear-Site-Data", "*")
 		w.Header().Set("Content-Security-Policy", "img-src *")
 		w.Header().Set("Vary", "Accept")
+		w.Header().Set("Cache-Control", "public, max-age=31536000")
 		w.Header().Set("Location", "https://example.org/")
 		w.WriteHeader(http.StatusFound)
 	})
@@ -80,6 +81,9 @@ func TestAnswersOnASharedHostAreKeptApart(t *testing.T) {
 		}
 		if vary := fmt.Sprint(response.Header.Values("Vary")); vary != "[Accept E2b-Sandbox-Id, E2b-Sandbox-Port]" && vary != "[E2b-Sandbox-Id, E2b-Sandbox-Port Accept]" {
 			t.Errorf("%s: varies by %s", name, vary)
+		}
+		if cached := response.Header.Get("Cache-Control"); (cached == "no-store") != (name == "headers") {
+			t.Errorf("%s: caches are told %q", name, cached)
 		}
 		is := fmt.Sprint(response.Header.Values("Content-Security-Policy"), response.Header.Get("Set-Cookie"), response.Header.Get("Clear-Site-Data"), response.Header.Get("X-Content-Type-Options"))
 		if want := map[bool]string{true: "[img-src * sandbox]nosniff", false: "[img-src *]a=b;Path=/"}[name != "host"]; strings.ReplaceAll(is, " ", "") != strings.ReplaceAll(want, " ", "") {

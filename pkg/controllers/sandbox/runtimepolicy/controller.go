@@ -89,7 +89,22 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if needed {
 		return c.policies().Ensure(ctx, namespace, policyOf(req.Namespace, c.Callers))
 	}
-	return reconcile.Result{}, c.policies().Remove(ctx, c.Client, namespace, req.Name, labelsOfPolicy())
+	return c.remove(ctx, namespace, req.NamespacedName)
+}
+
+// remove deletes the policy of a namespace. The cache may be old, and pods without the policy take
+// commands from everyone, so the server is asked for pods first.
+func (c *Controller) remove(ctx context.Context, namespace *corev1.Namespace, key client.ObjectKey) (reconcile.Result, error) {
+	err := c.Client.Get(ctx, key, &networkingv1.NetworkPolicy{}, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("getting NetworkPolicy %s: %w", key, err)
+	}
+	if err == nil {
+		if has, err := c.hasPods(ctx, c.Reader, key.Namespace); has || err != nil {
+			return reconcile.Result{RequeueAfter: grace}, err
+		}
+	}
+	return reconcile.Result{}, c.policies().Remove(ctx, c.Client, namespace, key.Name, labelsOfPolicy())
 }
 
 // isNeeded reports whether a namespace has a sandbox with an agent-runtime, paused or not, or
@@ -99,15 +114,8 @@ func (c *Controller) isNeeded(ctx context.Context, namespace string) (bool, erro
 	if has {
 		return true, nil
 	}
-	pods, ofSandboxes := &corev1.PodList{}, client.MatchingLabels{
-		v1alpha1.LabelAgentRuntime: v1alpha1.AgentRuntimeTrue, v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox,
-	}
-	err := c.Client.List(ctx, pods, client.InNamespace(namespace), ofSandboxes, client.Limit(1), client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return false, fmt.Errorf("listing the pods of namespace %s with an agent-runtime: %w", namespace, err)
-	}
-	if len(pods.Items) > 0 {
-		return true, nil
+	if has, err := c.hasPods(ctx, c.Client, namespace); has || err != nil {
+		return has, err
 	}
 	for _, example := range examples {
 		if brings, err := c.bringsRuntime(ctx, example); brings || err != nil {
@@ -115,6 +123,18 @@ func (c *Controller) isNeeded(ctx context.Context, namespace string) (bool, erro
 		}
 	}
 	return false, nil
+}
+
+// hasPods reports whether a namespace has a pod of a sandbox with an agent-runtime.
+func (c *Controller) hasPods(ctx context.Context, reader client.Reader, namespace string) (bool, error) {
+	pods, ofSandboxes := &corev1.PodList{}, client.MatchingLabels{
+		v1alpha1.LabelAgentRuntime: v1alpha1.AgentRuntimeTrue, v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox,
+	}
+	err := reader.List(ctx, pods, client.InNamespace(namespace), ofSandboxes, client.Limit(1), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("listing the pods of namespace %s with an agent-runtime: %w", namespace, err)
+	}
+	return len(pods.Items) > 0, nil
 }
 
 // bringsRuntime reports whether the template that a sandbox refers to brings an agent-runtime.

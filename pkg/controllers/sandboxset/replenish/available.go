@@ -204,7 +204,7 @@ func (o *observation) setRolledOut(status *v1alpha1.SandboxSetStatus, c *poolCou
 }
 
 // refusalOf returns the server's answer to the create of a sandbox, if it is one that may
-// stay (a quota, a policy, a webhook) and no failure of the moment, and "" otherwise.
+// stay (a quota, a policy, a webhook, a write limit) and no failure of the moment, and "" otherwise.
 // The name of the sandbox is left out: it is another one each time.
 func refusalOf(err error, name string) string {
 	var answer apierrors.APIStatus
@@ -214,7 +214,7 @@ func refusalOf(err error, name string) string {
 	status := answer.Status()
 	switch status.Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotAcceptable,
-		http.StatusUnprocessableEntity, http.StatusInternalServerError:
+		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError:
 		return report.Truncate(strings.ReplaceAll(status.Message, fmt.Sprintf(" %q", name), ""), maxTrouble)
 	}
 	return ""

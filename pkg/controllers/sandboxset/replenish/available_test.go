@@ -234,7 +234,8 @@ func TestRefusalOf(t *testing.T) {
 	kind := v1alpha1.Resource("sandboxes")
 	for want, err := range map[string]error{
 		"sandboxes.agents.kruise.io is forbidden: exceeded quota": apierrors.NewForbidden(kind, "pool-x", errors.New("exceeded quota")),
-		"": apierrors.NewTooManyRequests("later", 1),
+		"etcd is nearly full": apierrors.NewTooManyRequests("etcd is nearly full", 1),
+		"":                    apierrors.NewTimeoutError("later", 1),
 	} {
 		if got := refusalOf(err, "pool-x"); got != want {
 			t.Errorf("%q, want %q", got, want)
