@@ -32,8 +32,8 @@ const (
 //  2. spec.shutdownTime reached            dead
 //  3. Pending                              creating
 //  4. Succeeded, Failed or Terminating     dead
-//  5. in a pool and Ready                  available
-//  6. in a pool, not Ready                 creating (also with an empty phase)
+//  5. in a pool and Ready                  available, unless AwaitsToken
+//  6. in a pool otherwise                  creating (also with an empty phase)
 //  7. Running, spec.paused                 paused
 //  8. Running, Ready                       running
 //  9. Running, not Ready                   dead
@@ -56,7 +56,7 @@ func StateOf(sandbox *Sandbox, now time.Time) State {
 	}
 	ready := meta.IsStatusConditionTrue(sandbox.Status.Conditions, SandboxConditionReady)
 	if IsInPool(sandbox) {
-		if ready {
+		if ready && !AwaitsToken(sandbox) {
 			return StateAvailable
 		}
 		return StateCreating
@@ -72,6 +72,12 @@ func StateOf(sandbox *Sandbox, now time.Time) State {
 	default:
 		return StateDead
 	}
+}
+
+// AwaitsToken reports whether a sandbox of a pool is not to be handed out yet, because its
+// agent-runtime has no access token: until then it takes commands from everyone.
+func AwaitsToken(sandbox *Sandbox) bool {
+	return meta.IsStatusConditionFalse(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized)
 }
 
 // IsInPool reports whether a sandbox belongs to a pool: its controller is a

@@ -141,8 +141,11 @@ func versionOf(sb *v1alpha1.Sandbox) int {
 
 // Token returns the access token of the agent-runtime in a sandbox that a claim holds: a
 // UUID. It is the same on each server and at each time, so it need not be kept to be
-// told, nor to initialize the runtime once more.
+// told, nor to initialize the runtime once more. A runtime that got one in its pool has that.
 func (k *Keyring) Token(ctx context.Context, claim types.UID, sb *v1alpha1.Sandbox) (string, error) {
+	if id, ok := tokenIDOf(sb); ok {
+		return k.poolToken(ctx, sb, id)
+	}
 	version, err := k.of(ctx, sb)
 	if err != nil {
 		return "", err
@@ -154,7 +157,12 @@ func (k *keys) token(claim, sandbox types.UID) string {
 	mac := hmac.New(sha256.New, k.tokens)
 	// UIDs of the server have one length; what a foreign one has is kept apart by that.
 	fmt.Fprintf(mac, "%d:%s%d:%s", len(claim), claim, len(sandbox), sandbox)
-	id := uuid.UUID(mac.Sum(nil)[:16])
+	return asUUID(mac.Sum(nil))
+}
+
+// asUUID makes a token of a MAC.
+func asUUID(sum []byte) string {
+	id := uuid.UUID(sum[:16])
 	id[6] = id[6]&0x0f | 0x40 // version 4
 	id[8] = id[8]&0x3f | 0x80 // variant of RFC 9562
 	return id.String()

@@ -30,7 +30,7 @@ import (
 type box struct {
 	mu      sync.Mutex
 	sb      *v1alpha1.Sandbox
-	servers []*agentruntime.Resumer
+	servers []*agentruntime.Worker
 	// fails is how many more writes get no answer, although they are done.
 	fails int
 	// away is how many more writes are not done.
@@ -83,14 +83,14 @@ func (b *box) set(change func(*v1alpha1.Sandbox)) {
 }
 
 // serve adds a server, which stops with the test or by what is returned.
-func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Resumer, func()) {
+func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Worker, func()) {
 	t.Helper()
 	setup := newSetup(t, runtime.Options{})
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{v1alpha1.AnnotationMountNamespaces: "*"}}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "nfs.csi.example.com", VolumeHandle: "handle"}
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	setup.Volumes = agentruntime.NewVolumes(fake.NewClientset(pv).CoreV1())
-	r := agentruntime.NewResumer(setup, b.change, clock.RealClock{})
+	r := agentruntime.NewWorker(setup, b.change, clock.RealClock{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

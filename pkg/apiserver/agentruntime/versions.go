@@ -87,10 +87,15 @@ type Use struct{ versions sets.Set[int] }
 // request, and uses none; but those of the E2B API that are private have a token for their
 // ports in any case.
 func (u *Use) Add(sb *v1alpha1.Sandbox) {
+	u.addPoolToken(sb)
 	version := versionOf(sb)
 	if version == oldest && sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] == "" && sb.Annotations[v1alpha1.AnnotationE2BPrivate] != "true" {
 		return
 	}
+	u.insert(version)
+}
+
+func (u *Use) insert(version int) {
 	if u.versions == nil {
 		u.versions = sets.New[int]()
 	}

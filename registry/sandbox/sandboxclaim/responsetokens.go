@@ -128,9 +128,6 @@ func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, creat
 	bySandbox := make(map[string]string, len(bound))
 	for _, sb := range bound {
 		bySandbox[sb.Name] = ""
-		if claim.Spec.SkipInitRuntime {
-			continue // none was set
-		}
 		token, err := a.Runtimes.TokenIn(ctx, claim, sb)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "The response to a create is without access tokens", "claim", klog.KObj(claim))

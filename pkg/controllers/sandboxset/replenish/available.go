@@ -74,6 +74,10 @@ func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found b
 	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if ready != nil && ready.Status != metav1.ConditionFalse {
 		ready = nil
+		if v1alpha1.AwaitsToken(sandbox) {
+			c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+			return v1alpha1.ReasonRuntimeInitFailed, c.Message, c.Message != ""
+		}
 	}
 	if sandbox.Status.Phase == v1alpha1.SandboxFailed {
 		if ready == nil || ready.Reason == v1alpha1.ReasonPodReady {
