@@ -127,7 +127,6 @@ func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, creat
 	}
 	bySandbox := make(map[string]string, len(bound))
 	for _, sb := range bound {
-		bySandbox[sb.Name] = ""
 		token, err := a.Runtimes.TokenIn(ctx, claim, sb)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "The response to a create is without access tokens", "claim", klog.KObj(claim))
