@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
@@ -43,6 +44,11 @@ func TestWarmRuntimesTakeNoCommands(t *testing.T) {
 	}
 	c.awaitEventOn(t, ns, set.UID, corev1.EventTypeWarning, v1alpha1.ReasonRuntimeInitFailed, "somebody else has initialized it")
 	expect.FullPool(t, c, ns, "pool", 2)
+	// So that no other comes in the place of the one that goes back.
+	hold := []byte(`{"spec":{"scaleStrategy":{"maxUnavailable":0}}}`)
+	if _, err := c.SandboxSets(ns).Patch(t.Context(), "pool", types.MergePatchType, hold, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	tokens := map[string]string{}
 	for _, name := range c.unused(t, ns) {
 		sb, err := c.Sandboxes(ns).Get(t.Context(), name, metav1.GetOptions{})
