@@ -205,19 +205,19 @@ func (r *Worker) lives(server string) bool {
 // attemptOf returns what a sandbox waits for, and reports whether it waits for its runtime
 // to be set up again, or for the token of its pool.
 func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
-	if claims.AwaitsPoolSetup(sb) {
-		ready := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady)
-		return attempt{inPool: true, pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP, since: ready.LastTransitionTime.UTC()}, true
-	}
-	if sb.Status.Phase != v1alpha1.SandboxResuming || sb.Status.PodInfo.PodIP == "" || sb.DeletionTimestamp != nil ||
-		!claims.SetsUpAgain(sb) || !claims.SetupPending(&sb.Status) {
+	if sb.Status.Phase != v1alpha1.SandboxResuming && !v1alpha1.IsInPool(sb) || sb.Status.PodInfo.PodIP == "" ||
+		sb.DeletionTimestamp != nil || !claims.SetupPending(&sb.Status) {
 		return attempt{}, false
 	}
+	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP}
+	if claims.AwaitsPoolSetup(sb) {
+		its.inPool = true
+		its.since = meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady).LastTransitionTime.UTC()
+		return its, true
+	}
 	c := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
-	return attempt{
-		pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP,
-		generation: c.ObservedGeneration, since: c.LastTransitionTime.UTC(),
-	}, true
+	its.generation, its.since = c.ObservedGeneration, c.LastTransitionTime.UTC()
+	return its, sb.Status.Phase == v1alpha1.SandboxResuming && claims.SetsUpAgain(sb)
 }
 
 // work is the work at one sandbox.

@@ -74,8 +74,7 @@ func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found b
 	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if ready != nil && ready.Status != metav1.ConditionFalse {
 		ready = nil
-		if v1alpha1.AwaitsToken(sandbox) {
-			c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+		if c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized); c != nil && c.Status == metav1.ConditionFalse {
 			return v1alpha1.ReasonRuntimeInitFailed, c.Message, c.Message != ""
 		}
 	}
