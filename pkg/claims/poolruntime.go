@@ -26,7 +26,7 @@ func BeginPoolSetup(sb *v1alpha1.Sandbox, now time.Time) {
 
 // HadPoolSetup reports whether a sandbox is in a pool, and its agent-runtime has got a token.
 func HadPoolSetup(sb *v1alpha1.Sandbox) bool {
-	return meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) && v1alpha1.IsInPool(sb)
+	return sb.Annotations[v1alpha1.AnnotationRuntimeTokenID] != "" && meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) && v1alpha1.IsInPool(sb)
 }
 
 // AwaitsPoolSetup reports whether the agent-runtime of a sandbox of a pool is to get a token

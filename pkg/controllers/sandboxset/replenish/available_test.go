@@ -43,6 +43,24 @@ func (o *observation) told(kind string) string {
 	return string(got.Status) + " " + got.Reason + ": " + got.Message
 }
 
+// TestPoisonedSandboxesHaveNotWorked: where sandboxes are poisoned again and again, they are made anew at growing
+// intervals, although their pods get ready.
+func TestPoisonedSandboxesHaveNotWorked(t *testing.T) {
+	claimed := withoutToken("a", "")
+	claimed.OwnerReferences = nil
+	for name, tc := range map[string]struct {
+		sandbox builder
+		want    bool
+	}{
+		"available": {available("a"), true}, "starting": {starting("a"), false}, "without a token": {withoutToken("a", ""), false},
+		"taken at once, and being set up": {claimed, true},
+	} {
+		if got := worked(tc.sandbox.Sandbox); got != tc.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
 func TestAvailable(t *testing.T) {
 	long := strings.Repeat("ü", 600)
 	for name, tc := range map[string]struct {
