@@ -33,6 +33,7 @@ func HadPoolSetup(sb *v1alpha1.Sandbox) bool {
 // now: the sandbox would be available otherwise.
 func AwaitsPoolSetup(sb *v1alpha1.Sandbox) bool {
 	return SetupPending(&sb.Status) && v1alpha1.IsInPool(sb) && sb.DeletionTimestamp == nil && !sb.Spec.Paused &&
+		sb.Annotations[v1alpha1.AnnotationLock] == "" &&
 		sb.Status.Phase == v1alpha1.SandboxRunning && sb.Status.PodInfo.PodIP != "" &&
 		meta.IsStatusConditionTrue(sb.Status.Conditions, v1alpha1.SandboxConditionReady)
 }

@@ -163,6 +163,7 @@ func TestASandboxInAPoolThatHasChangedIsNotCalled(t *testing.T) {
 		"another address": {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodIP = "127.0.0.9" }, agentruntime.ErrObsolete},
 		"another pod":     {func(sb *v1alpha1.Sandbox) { sb.Status.PodInfo.PodUID = "other" }, agentruntime.ErrObsolete},
 		"another":         {func(sb *v1alpha1.Sandbox) { sb.UID = "other" }, agentruntime.ErrObsolete},
+		"locked":          {func(sb *v1alpha1.Sandbox) { sb.Annotations[v1alpha1.AnnotationLock] = "x" }, agentruntime.ErrObsolete},
 		"deleted":         {func(sb *v1alpha1.Sandbox) { sb.DeletionTimestamp = new(metav1.Now()) }, agentruntime.ErrObsolete},
 	} {
 		t.Run(name, func(t *testing.T) {
