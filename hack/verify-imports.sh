@@ -63,7 +63,7 @@ never 'pkg/nodes' "apis|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runt
 never 'pkg/tokens' "$edge|apis|registry|pkg/(allocator|claims|client|dryrunpolicy|e2e|etcdtxn|findings|gateway|generated|inplace|integration|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|runtime|storecheck|testutil|version)|$serving|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/podaddress' "apis/sandbox/(install|validation)|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/road' "apis|pkg|registry|$clients|$server|$etcd"
-never 'pkg/runtime' "apis|pkg|registry|$server|sigs\.k8s\.io/controller-runtime"
+never 'pkg/runtime' "apis|registry|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|standalone|storecheck|tokens|version)|$server|sigs\.k8s\.io/controller-runtime"
 never "$parts|pkg/version" 'apis|registry|pkg/(allocator|apiserver|claims|client|controllers|etcdtxn|generated|inplace|manager|podtemplate|poolindex|runtime|standalone)'
 # The way of a request. Only the server sees the second registration of the types.
 never 'pkg/allocator|registry' "$edge|$install"

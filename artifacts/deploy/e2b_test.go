@@ -192,22 +192,29 @@ func TestE2BTeam(t *testing.T) {
 }
 
 // TestSandboxesOfATeam: a sandbox in the namespace of a team is reached by Sandlot's programs
-// and by no other pod, by the component of the team alone, and by what the controllers let in.
+// and by no other pod, by the component of the team alone, and by what the controllers let in
+// for templates. One with an agent-runtime is reached by the gateway in namespaces of teams only.
 func TestSandboxesOfATeam(t *testing.T) {
 	const egress, ingress = networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress
 	n, who := newNetwork(renderWith(t, "default", e2b))
 	ofTeam := renderUser(t, map[string]string{"top": "namespace: team\ncomponents: [%s/components/e2b-team]\n"})
-	byControllers := &networkingv1.NetworkPolicy{}
-	byControllers.Namespace = "team"
-	byControllers.Spec.PolicyTypes = []networkingv1.PolicyType{ingress}
-	byControllers.Spec.Ingress = callers.Callers{Namespace: namespace}.Ingress()
+	byControllers := func(programs ...callers.Program) *networkingv1.NetworkPolicy {
+		policy := &networkingv1.NetworkPolicy{}
+		policy.Namespace = "team"
+		policy.Spec.PolicyTypes = []networkingv1.PolicyType{ingress}
+		policy.Spec.Ingress = callers.Callers{Namespace: namespace}.Ingress(programs...)
+		return policy
+	}
+	forRuntimes := byControllers(callers.APIServer)
 	for by, policies := range map[string][]*networkingv1.NetworkPolicy{
-		"the component":   of[*networkingv1.NetworkPolicy](ofTeam),
-		"the controllers": {byControllers},
+		"the component":             of[*networkingv1.NetworkPolicy](ofTeam),
+		"the controllers":           {byControllers(callers.APIServer, callers.Gateway)},
+		"the component and runtime": append(of[*networkingv1.NetworkPolicy](ofTeam), forRuntimes),
+		"the runtime":               {forRuntimes},
 	} {
 		n.policies = policies
 		for from, want := range map[string]bool{
-			apiServer: true, gatewayName: true, "a router": true,
+			apiServer: true, gatewayName: by != "the runtime", "a router": true,
 			managers: false, etcdName: false, "sandlot-backup": false, "another pod": false, "a pretender": false, "a sandbox": false, "Prometheus": false,
 		} {
 			if got := n.passes(t, ingress, who["a sandbox"], who[from], who["a sandbox"], corev1.ProtocolTCP, 49983); got != want {

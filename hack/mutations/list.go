@@ -16,7 +16,8 @@ var (
 	runtimes  = []string{"./pkg/apiserver/agentruntime"}
 	addresses = []string{"./pkg/podaddress"}
 	routes    = []string{"./pkg/gateway/routes"}
-	walls     = []string{"./pkg/controllers/sandbox/wall"}
+	owned     = []string{"./pkg/controllers/ownedobject"}
+	policies  = []string{"./pkg/controllers/sandbox/runtimepolicy"}
 )
 
 var mutations = []mutation{
@@ -314,7 +315,7 @@ var mutations = []mutation{
 	{"gateway: many sandboxes are looked at without a place of lists", "pkg/gateway/e2b/call.go",
 		"case reads == 1:", "case false:", []string{"./pkg/gateway/e2b"}, "TestSandboxAmongMany"},
 	{"share: who waits gets more than its share", "pkg/share/places.go",
-		"bool { return p.may(w.key) })", "bool { return p.free > 0 })", []string{"./pkg/share"}, "TestThoseWhoWait"},
+		"len(h.waiting) > 0 && p.may(h) &&", "len(h.waiting) > 0 &&", []string{"./pkg/share"}, "TestThoseWhoWait"},
 	{"keys: teams wait for each other", "pkg/gateway/keys/teamlocks.go",
 		"\tl := t.teams[team]\n", "\tteam = \"\"\n\tl := t.teams[team]\n", []string{"./pkg/gateway/keys"}, "TestIssueWaits"},
 	{"gateway: a sandbox is said to run when it is to run", "pkg/gateway/mapping/state.go",
@@ -410,7 +411,7 @@ var mutations = []mutation{
 		"|| !maps.Equal(", "|| false && !maps.Equal(", []string{"./apis/sandbox/validation"}, "TestChangesPod"},
 	{"claim: patch chooses what the claims of others are given", "registry/sandbox/sandboxclaim/rights.go",
 		"!validation.ChoosesPods(&claim.Spec, &before.Spec)", "validation.ChoosesPods(&claim.Spec, &before.Spec)", []string{"./registry/sandbox/sandboxclaim"}, "TestClaimTableMatchesServer"},
-	{"sandbox: a label leaves the wall of a template", "registry/sandbox/sandbox/marks.go",
+	{"sandbox: a label leaves the policy of a template", "registry/sandbox/sandbox/marks.go",
 		"old == nil && leavesItsTemplate(sandbox)", "old != nil && leavesItsTemplate(sandbox)", sandboxes, "TestMarks"},
 	{"sandbox: a time that has come counts as observed", "registry/sandbox/sandbox/strategy.go",
 		" && !s.isDue(&updated.Spec)", "", sandboxes, "TestTimesAreObserved"},
@@ -438,13 +439,29 @@ var mutations = []mutation{
 	{"podtemplate: a template says that its pods have no agent-runtime", "pkg/podtemplate/podmetadata.go",
 		"if HasAgentRuntime(sandbox) {", "if metadata.Labels[v1alpha1.LabelAgentRuntime] != \"\" {", []string{"./pkg/podtemplate"}, "TestAgentRuntimeLabel"},
 	{"callers: all pods of the install connect to sandboxes", "pkg/controllers/callers/callers.go",
-		"Operator: metav1.LabelSelectorOpIn, Values: append([]string(nil), programs...),", "Operator: metav1.LabelSelectorOpExists,", []string{"./pkg/controllers/callers"}, "TestIngress"},
-	{"wall: somebody else's policy costs a request for each pod", "pkg/controllers/sandbox/wall/controller.go",
-		"if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 {", "if left := c.held.left(req.Namespace, c.Clock.Now()); left > 0 && false {", walls, "TestForeignPolicyCostsNoRequests|TestRefusedPolicy"},
-	{"wall: a policy goes before its last pod", "pkg/controllers/sandbox/wall/controller.go",
-		"if err != nil || needed {", "if err != nil || needed && false {", walls, "TestReconcile"},
-	{"wall: somebody else's policy is deleted", "pkg/controllers/sandbox/wall/controller.go",
-		"if !exists || !isOurs(current) || current.DeletionTimestamp != nil {", "if !exists || current.DeletionTimestamp != nil {", walls, "TestReconcile"},
+		"Operator: metav1.LabelSelectorOpIn, Values: names,", "Operator: metav1.LabelSelectorOpExists,", []string{"./pkg/controllers/callers"}, "TestIngress"},
+	{"ownedobject: what is refused or changed back costs a request for each event", "pkg/controllers/ownedobject/reconciler.go",
+		"delay := r.delay(owner, key)", "delay := 0 * r.delay(owner, key)", owned, "TestWritesThatDoNotLast"},
+	{"ownedobject: a new state of the owner waits for writes of the one before", "pkg/controllers/ownedobject/pace.go",
+		"owner.GetUID(), owner.GetGeneration(), what", "owner.GetUID(), 0, what", owned, "TestWritesThatDoNotLast"},
+	{"ownedobject: a webhook that changes an object back is not told of", "pkg/controllers/ownedobject/reconciler.go",
+		"differs { // as", "differs && false { // as", owned, "TestWritesThatDoNotLast"},
+	{"ownedobject: what the server answers counts as what was wanted", "pkg/controllers/ownedobject/reconciler.go",
+		"\tdesired, _ = desired.DeepCopyObject().(T)\n", "", policies, "TestPodsCostNoRequests"},
+	{"ownedobject: what is written after refusals counts as changed by others", "pkg/controllers/ownedobject/pace.go",
+		"return key(\"taken\"), key(\"refused\")", "return key(\"\"), key(\"\")", owned, "TestWriteAfterRefusals"},
+	{"ownedobject: events on objects of namespaces are kept elsewhere", "pkg/controllers/ownedobject/outcome.go",
+		"if r.OwnerKind == OwnerKindNamespace {", "if r.OwnerKind == \"\" {", owned, "TestEventsOfNamespaces"},
+	{"ownedobject: the object of a user is deleted", "pkg/controllers/ownedobject/reconciler.go",
+		"!r.belongsTo(current, owner, labels) || ", "", policies, "TestReconcile"},
+	{"runtimepolicy: pods of users keep a policy", "pkg/controllers/sandbox/runtimepolicy/controller.go",
+		", v1alpha1.LabelCreatedBy: v1alpha1.CreatedBySandbox,", ",", policies, "TestReconcile"},
+	{"runtimepolicy: a policy goes while sandboxes are paused", "pkg/controllers/sandbox/runtimepolicy/controller.go",
+		"if brings, err := c.bringsRuntime(ctx, example); brings || err != nil {", "if brings, err := c.bringsRuntime(ctx, example); !brings || err != nil {", policies, "TestReconcile"},
+	{"runtimepolicy: each sandbox of a pool queues its namespace", "pkg/controllers/sandbox/runtimepolicy/sandboxes.go",
+		"\tif groups[now] == nil {\n\t\tgroups[now], gained = &group{example: sandbox}, true\n\t}", "\tgained = true\n\tif groups[now] == nil {\n\t\tgroups[now] = &group{example: sandbox}\n\t}", policies, "TestSandboxEvents"},
+	{"runtimepolicy: the gateway is let in everywhere", "pkg/controllers/sandbox/runtimepolicy/policy.go",
+		"from.Ingress(callers.APIServer)", "from.Ingress(callers.APIServer, callers.Gateway)", policies, "TestGatewayIsNotLetIn"},
 
 	{"podaddress: another pod of the name passes", "pkg/podaddress/podaddress.go",
 		"case pod.UID != info.PodUID:", "case false:", addresses, "TestVerify"},
@@ -474,6 +491,12 @@ var mutations = []mutation{
 		" && keyOf(data) != Plain", "", []string{"./pkg/apiserver/reencryption"}, "TestNotRenewedWithoutAKey"},
 	{"reencryption: it is renewed beside servers that do not know that", "pkg/apiserver/reencryption/rewriter.go",
 		"if other != key+renews || name < self", "if other != key+renews && other != key || name < self", []string{"./pkg/apiserver/reencryption"}, "TestWaitsForAllServers"},
+	{"gateway: headers win over the URL", "pkg/gateway/proxy/destination.go",
+		"case to.form == 0:\n\t\t\tto, port =", "case true:\n\t\t\tto, port =", []string{"./pkg/gateway/proxy"}, "TestDestination"},
+	{"decoding: quantities have any exponent", "pkg/apiserver/decoding/serializer.go",
+		"err := checkQuantities(d.scheme, data, meant);", "err := error(nil);", []string{"./pkg/apiserver"}, "TestQuantities"},
+	{"decoding: applied quantities have any exponent", "pkg/apiserver/decoding/patch.go",
+		"err = checkQuantities(o.Scheme, body, &kind)", "err = nil", []string{"./pkg/apiserver"}, "TestQuantities"},
 	{"agentruntime: a claim does not read the pod", "pkg/apiserver/agentruntime/setup.go",
 		"return s.Pods.Verify(ctx, queued)", "return nil", runtimes, "TestAddress"},
 	{"agentruntime: a resume does not read the pod", "pkg/apiserver/agentruntime/again.go",

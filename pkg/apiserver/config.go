@@ -94,7 +94,7 @@ type ExtraConfig struct {
 
 	// WriteLimits limit the bytes that are written to etcd for each namespace and user.
 	WriteLimits etcdquota.Limits
-	// ExemptWriters are the names of the users whose writes count but are never rejected by
+	// ExemptWriters are the names of the users whose writes count but are not rejected by
 	// WriteLimits.
 	ExemptWriters sets.Set[string]
 	// MaintainEtcd lets this server compact etcd early, defragment it near its quota, and recover

@@ -200,9 +200,9 @@ func TestJudgePolicies(t *testing.T) {
 		"priority by chance":  {func(p *policies) { p.there[priorityPolicy].Spec.FailurePolicy = new(admissionregistrationv1.Ignore) }, []string{first}},
 		"priority by another": {func(p *policies) { p.there[priorityPolicy].Spec.ParamKind = &admissionregistrationv1.ParamKind{} }, []string{first}},
 		"priority of some":    {func(p *policies) { p.bound[1].Spec.ParamRef = &admissionregistrationv1.ParamRef{} }, []string{first}},
-		"no wall":             {func(p *policies) { p.network = nil }, []string{"Warning: no NetworkPolicy in namespace agents"}},
-		"a wall for some":     {func(p *policies) { p.network[0].Spec.PodSelector.MatchLabels = map[string]string{"a": "b"} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
-		"an open wall":        {func(p *policies) { p.network[0].Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
+		"no NetworkPolicy":    {func(p *policies) { p.network = nil }, []string{"Warning: no NetworkPolicy in namespace agents"}},
+		"one for some":        {func(p *policies) { p.network[0].Spec.PodSelector.MatchLabels = map[string]string{"a": "b"} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
+		"an open policy":      {func(p *policies) { p.network[0].Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}} }, []string{"Warning: no NetworkPolicy in namespace agents"}},
 	} {
 		p := well()
 		test.change(p)

@@ -18,9 +18,9 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/lifetime"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/recycle"
+	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/runtimepolicy"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/simulated"
-	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/wall"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/events"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/expire"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandboxclaim/follow"
@@ -164,9 +164,11 @@ func New(c client.Client, reader client.Reader, o Options) []Controller {
 			KeepUnused: !o.EnableWarmPoolEviction,
 		}),
 		service.New(service.Options{
-			Client: c, Reader: reader, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
+			Client: c, Reader: reader, Clock: clk, Lookup: lookup, Workers: o.SandboxWorkers, ClusterDomain: o.ClusterDomain,
 		}),
-		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Callers: from, Workers: templateWorkers}),
-		wall.New(wall.Options{Client: c, Reader: reader, Clock: clk, Callers: from, Workers: namespaceWorkers}),
+		networkpolicy.New(networkpolicy.Options{Client: c, Reader: reader, Clock: clk, Callers: from, Workers: templateWorkers}),
+		runtimepolicy.New(runtimepolicy.Options{
+			Client: c, Reader: reader, Lookup: lookup, Clock: clk, Callers: from, Workers: namespaceWorkers,
+		}),
 	)
 }

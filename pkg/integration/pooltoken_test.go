@@ -170,7 +170,7 @@ func TestAPoolSandboxIsNotTakenBeforeItsToken(t *testing.T) {
 	becomesReady(t, s, first.Name, slow)
 	becomesReady(t, s, second.Name, poisoned)
 	sb, c := initializedIn(t, s, second.Name)
-	if c == nil || c.Reason != v1alpha1.ReasonFailed || sb.Status.Phase != v1alpha1.SandboxFailed || !strings.Contains(sb.Status.Message, "somebody else") {
+	if c == nil || c.Reason != v1alpha1.ReasonFailed || sb.Status.Phase != v1alpha1.SandboxFailed || !strings.Contains(sb.Status.Message, "another caller") {
 		t.Errorf("the poisoned one says %+v, and is %s: %s", c, sb.Status.Phase, sb.Status.Message)
 	}
 	claim, err := claims(s).Create(t.Context(), testutil.Claim(set, "early", 2, fails), metav1.CreateOptions{})

@@ -210,7 +210,7 @@ func TestRuntimesThatFail(t *testing.T) {
 		}
 	}
 	if got := bad["has-another-token"]; got.Token() != foreign || len(got.Env()) > 0 {
-		t.Errorf("the runtime of somebody else has %v now", got.Env())
+		t.Errorf("the runtime of another claim has %v now", got.Env())
 	}
 	checkInvariants(t, s)
 }

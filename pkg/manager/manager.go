@@ -29,7 +29,6 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/apiwarning"
-	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/pod"
 	"github.com/sandlot-io/sandlot/pkg/controllers/sandbox/service"
 )
@@ -68,7 +67,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:                 pod.CachedPods(),
 				&corev1.Service{}:             service.CachedServices(),
-				&networkingv1.NetworkPolicy{}: callers.CachedPolicies(),
+				&networkingv1.NetworkPolicy{}: cachedPolicies(),
 			},
 			// A read must not start a watch of everything by accident.
 			ReaderFailOnMissingInformer: true,

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 // Bounds of the calls.
@@ -54,14 +56,14 @@ type Options struct {
 type Client struct {
 	options       Options
 	http          *http.Client
-	inits, mounts *Shares
+	inits, mounts *share.Places
 }
 
 // New returns a Client.
 func New(o Options) *Client {
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, initAttempt)
 	o.Calls = cmp.Or(o.Calls, initCalls)
-	c := &Client{options: o, inits: NewShares(o.Calls), mounts: NewShares(mountCalls)}
+	c := &Client{options: o, inits: share.New(o.Calls, o.Calls), mounts: share.New(mountCalls, mountCalls)}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy: nil, // an environment's is no business of a pod address

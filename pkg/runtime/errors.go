@@ -64,7 +64,7 @@ func ofStatus(address string, status int) *Error {
 	message := fmt.Sprintf("the agent-runtime at %s answered %d", address, status)
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusConflict:
-		return &Error{unauthorized, status, message + ": it has another access token, so somebody else has initialized it"}
+		return &Error{unauthorized, status, message + ": it has another access token, so another caller has initialized it"}
 	case status >= http.StatusInternalServerError:
 		return &Error{unreachable, status, message}
 	}

@@ -43,10 +43,11 @@ func (c *Client) Init(ctx context.Context, t Target, request InitRequest) error 
 	var last *Error
 	err = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
 		// Each waits for its turn anew, so that the pauses are the others'.
-		if err := c.inits.Begin(ctx, t.Namespace); err != nil {
+		release, err := c.inits.Wait(ctx, t.Namespace)
+		if err != nil {
 			return false, err
 		}
-		defer c.inits.End(t.Namespace)
+		defer release()
 		if request.Before != nil {
 			if err := request.Before(ctx); err != nil {
 				last = nil // it is not what the call fails for

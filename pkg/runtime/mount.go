@@ -53,10 +53,11 @@ func (c *Client) mount(ctx context.Context, t Target, token string, v Volume) er
 	if err != nil {
 		return &Error{kind: unable, message: "the request to the driver cannot be encoded"}
 	}
-	if err := c.mounts.Begin(ctx, t.Namespace); err != nil {
+	release, err := c.mounts.Wait(ctx, t.Namespace)
+	if err != nil {
 		return err
 	}
-	defer c.mounts.End(t.Namespace)
+	defer release()
 	if v.Before != nil {
 		if err := v.Before(ctx); err != nil {
 			return err

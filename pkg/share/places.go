@@ -12,27 +12,36 @@ import (
 
 // Places are a number of places that keys share. A key may have as many as it leaves free
 // for others: alone it gets half of all, two that want everything get a third each, and
-// the same again is always left for who comes next.
+// the same again is always left for who comes next. They are safe for concurrent use.
 type Places struct {
 	perKey int
 
 	lock sync.Mutex
 	free int
-	held map[string]int
+	// keys are those that have places or wait for them.
+	keys map[string]*holder
+	// came counts those who have waited.
+	came uint64
+}
+
+// holder is one key's.
+type holder struct {
+	held int
 	// waiting are those who wait for a place, oldest first.
 	waiting []*waiter
 }
 
 // waiter waits for a place of a key.
 type waiter struct {
-	key string
+	// number is in the order in which they came.
+	number uint64
 	// given is closed when it has its place.
 	given chan struct{}
 }
 
 // New returns places. No key ever has more than perKey of them.
 func New(total, perKey int) *Places {
-	return &Places{perKey: perKey, free: total, held: map[string]int{}}
+	return &Places{perKey: perKey, free: total, keys: map[string]*holder{}}
 }
 
 // Take takes a place for a key. ok is false if the key has its share. Otherwise release
@@ -40,15 +49,18 @@ func New(total, perKey int) *Places {
 func (p *Places) Take(key string) (release func(), ok bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	if !p.may(key) {
+	h := p.of(key)
+	if !p.may(h) {
+		p.forget(key)
 		return nil, false
 	}
-	p.take(key)
+	p.take(h)
 	return p.release(key), true
 }
 
-// Wait takes a place for a key, and waits for it if the key has its share. The error is that of
-// ctx.
+// Wait takes a place for a key, and waits for it if the key has its share. A place that becomes
+// free goes to the key that has the fewest, and of several to the one that has waited longest.
+// The error is that of ctx.
 func (p *Places) Wait(ctx context.Context, key string) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -59,7 +71,7 @@ func (p *Places) Wait(ctx context.Context, key string) (release func(), err erro
 		return p.release(key), nil
 	case <-ctx.Done():
 	}
-	if !p.leave(w) {
+	if !p.leave(key, w) {
 		p.give(key) // it was given just now
 	}
 	return nil, ctx.Err()
@@ -70,22 +82,35 @@ func (p *Places) Held() int {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	n := 0
-	for _, held := range p.held {
-		n += held
+	for _, h := range p.keys {
+		n += h.held
 	}
 	return n
 }
 
-// may reports whether a key may have another place. With one more for itself it still has to
-// leave as many to others. The first place of a key is free as long as there is any.
-func (p *Places) may(key string) bool {
-	held := p.held[key]
-	return p.free > 0 && held < p.perKey && (held == 0 || held+1 <= p.free-1)
+// of returns what a key has, which forget removes when that is nothing.
+func (p *Places) of(key string) *holder {
+	if p.keys[key] == nil {
+		p.keys[key] = &holder{}
+	}
+	return p.keys[key]
 }
 
-func (p *Places) take(key string) {
+func (p *Places) forget(key string) {
+	if h := p.keys[key]; h.held == 0 && len(h.waiting) == 0 {
+		delete(p.keys, key)
+	}
+}
+
+// may reports whether a key may have another place. With one more for itself it still has to
+// leave as many to others. The first place of a key is free as long as there is any.
+func (p *Places) may(h *holder) bool {
+	return p.free > 0 && h.held < p.perKey && (h.held == 0 || h.held+1 <= p.free-1)
+}
+
+func (p *Places) take(h *holder) {
 	p.free--
-	p.held[key]++
+	h.held++
 }
 
 // release returns what gives back a place of a key.
@@ -95,45 +120,56 @@ func (p *Places) give(key string) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	p.free++
-	if p.held[key]--; p.held[key] == 0 {
-		delete(p.held, key)
-	}
+	p.keys[key].held--
+	p.forget(key)
 	p.serve()
 }
 
-// enter puts a key at the end of those who wait, and gives places to those who may have one.
+// enter puts one at the end of those of a key who wait, and gives places to those who may have one.
 func (p *Places) enter(key string) *waiter {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	w := &waiter{key: key, given: make(chan struct{})}
-	p.waiting = append(p.waiting, w)
+	p.came++
+	w := &waiter{number: p.came, given: make(chan struct{})}
+	h := p.of(key)
+	h.waiting = append(h.waiting, w)
 	p.serve()
 	return w
 }
 
 // leave reports whether one was still waiting, and then it does not wait any more.
-func (p *Places) leave(w *waiter) bool {
+func (p *Places) leave(key string, w *waiter) bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	i := slices.Index(p.waiting, w)
+	h := p.keys[key]
+	i := slices.Index(h.waiting, w)
 	if i < 0 {
 		return false
 	}
-	p.waiting = slices.Delete(p.waiting, i, i+1)
+	h.waiting = slices.Delete(h.waiting, i, i+1)
+	p.forget(key)
 	return true
 }
 
-// serve gives places to those who may have one, oldest first. A key with fewer places may have
-// another one earlier than a key with more.
+// serve gives places to those who wait and may have one.
 func (p *Places) serve() {
-	for {
-		next := slices.IndexFunc(p.waiting, func(w *waiter) bool { return p.may(w.key) })
-		if next < 0 {
+	for p.free > 0 {
+		var next *holder
+		for _, h := range p.keys {
+			if len(h.waiting) > 0 && p.may(h) && (next == nil || h.precedes(next)) {
+				next = h
+			}
+		}
+		if next == nil {
 			return
 		}
-		w := p.waiting[next]
-		p.waiting = slices.Delete(p.waiting, next, next+1)
-		p.take(w.key)
-		close(w.given)
+		close(next.waiting[0].given)
+		next.waiting = slices.Delete(next.waiting, 0, 1)
+		p.take(next)
 	}
+}
+
+// precedes reports whether a key gets a place before another one. Both wait.
+func (h *holder) precedes(other *holder) bool {
+	return h.held < other.held || h.held == other.held && h.waiting[0].number < other.waiting[0].number
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -161,6 +162,44 @@ func TestThoseWhoWait(t *testing.T) {
 		}
 		if _, err := places.Wait(ctx, "gone"); !errors.Is(err, context.Canceled) {
 			t.Errorf("one that is gone: %v", err)
+		}
+	})
+}
+
+// TestTheKeyWithTheFewestIsNext: not the one that has waited longest. Of two with as many it is.
+func TestTheKeyWithTheFewestIsNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		places := share.New(2, 2)
+		order := make(chan string, 10)
+		releases := make(chan func(), 10)
+		enter := func(key string) {
+			go func() {
+				release, err := places.Wait(t.Context(), key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- key
+				releases <- release
+			}()
+			synctest.Wait()
+		}
+		for _, key := range []string{"first", "second", "first", "first", "third", "fourth", "second"} {
+			enter(key)
+		}
+		for range 7 {
+			synctest.Wait()
+			(<-releases)()
+		}
+		close(order)
+		var got []string
+		for key := range order {
+			got = append(got, key)
+		}
+		// Each place that is given back leaves its key with none.
+		want := []string{"first", "second", "first", "third", "first", "fourth", "second"}
+		if !slices.Equal(got, want) {
+			t.Errorf("served %v, want %v", got, want)
 		}
 	})
 }

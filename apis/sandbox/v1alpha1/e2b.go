@@ -63,6 +63,12 @@ func IsE2BClaim(claim metav1.Object) bool {
 	return claim.GetAnnotations()[AnnotationClaimedBy] == E2BUser(claim.GetNamespace())
 }
 
+// IsE2BPrivate reports whether only who has the traffic access token of a sandbox of the E2B
+// API reaches its ports: see AnnotationE2BPrivate.
+func IsE2BPrivate(sandbox metav1.Object) bool {
+	return sandbox.GetAnnotations()[AnnotationE2BPrivate] == "true"
+}
+
 // IsE2B reports whether a sandbox is one of the E2B API, and which: bound to a claim
 // that was made there. The server writes what that is judged by. One that failed before the
 // claim had it, and is kept for debugging, is none: another one has its id.

@@ -325,7 +325,8 @@ type CSIMountConfig struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 
 	// attributes are handed to the storage driver as they are, beside those of the
-	// PersistentVolume, of which they may change none.
+	// PersistentVolume, of which they may change none. Only attributes that its annotation
+	// sandlot.io/mount-attributes lists may be set.
 	// +optional
 	// +mapType=granular
 	Attributes map[string]string `json:"attributes,omitempty"`

@@ -179,6 +179,12 @@ const (
 // whose claims may mount it into their sandboxes, separated by commas; "*" is all.
 const AnnotationMountNamespaces = SandlotKeyPrefix + "mount-namespaces"
 
+// AnnotationMountAttributes lists, on a PersistentVolume of the cluster, the attributes that
+// claims may add when they mount it, separated by commas; "*" is all. Case does not matter.
+// Without it they may add none: many drivers take the server, the directory or the options of a
+// mount from attributes, so who sets them chooses what is mounted.
+const AnnotationMountAttributes = SandlotKeyPrefix + "mount-attributes"
+
 // FinalizerSandbox holds a paused sandbox until its pod is gone.
 const FinalizerSandbox = KeyPrefix + "sandbox"
 

@@ -53,9 +53,12 @@ func changedSource(is, was *v1alpha1.SandboxClaimSpec) []string {
 }
 
 // ChoosesPods reports whether a change of a claim chooses what the next sandboxes of the claim
-// run: which pool or template they are of, and what is put into them.
+// run: which pool or template they are of, and what is put into them; or who reaches those that it
+// has through the gateway of the E2B API, and by whose key they are said to be made.
 func ChoosesPods(is, was *v1alpha1.SandboxClaimSpec) bool {
 	return len(changedSource(is, was)) > 0 ||
+		is.Annotations[v1alpha1.AnnotationE2BPrivate] != was.Annotations[v1alpha1.AnnotationE2BPrivate] ||
+		is.Annotations[v1alpha1.AnnotationE2BKeyID] != was.Annotations[v1alpha1.AnnotationE2BKeyID] ||
 		!apiequality.Semantic.DeepEqual(is.InplaceUpdate, was.InplaceUpdate) ||
 		!apiequality.Semantic.DeepEqual(is.Env, was.Env) ||
 		!sameVolumeClaims(is.VolumeClaimTemplates, was.VolumeClaimTemplates)

@@ -118,13 +118,10 @@ func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bo
 	}
 	// The token for the private ports of a sandbox of the E2B API is derived from the access
 	// token, which it therefore has without an agent-runtime, too.
-	if !asked && sb.Annotations[v1alpha1.AnnotationE2BPrivate] != "true" {
-		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
-		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionVolumesMounted)
-		return false, nil
-	}
-	if err := m.noteKey(sb); err != nil {
-		return false, err
+	if asked || v1alpha1.IsE2BPrivate(sb) {
+		if err := m.noteKey(sb); err != nil {
+			return false, err
+		}
 	}
 	if !asked {
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
@@ -144,7 +141,7 @@ func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bo
 // beginMade returns a sandbox that was made for the claim, and is as admission left it,
 // with what beginSetup notes.
 func (a *Assessment) beginMade(sb *v1alpha1.Sandbox, m *Marks) (*v1alpha1.Sandbox, error) {
-	if a.asksForRuntime(sb, a.runtimes) || sb.Annotations[v1alpha1.AnnotationE2BPrivate] == "true" {
+	if a.asksForRuntime(sb, a.runtimes) || v1alpha1.IsE2BPrivate(sb) {
 		sb = shallowCopy(sb)
 	}
 	_, err := a.beginSetup(sb, m, false)

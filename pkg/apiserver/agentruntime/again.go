@@ -23,13 +23,13 @@ import (
 // Other errors are those of SetUp.
 func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting func(context.Context) error) error {
 	owner := types.UID(sb.Annotations[v1alpha1.AnnotationOwner])
-	var request Request
-	var err error
-	if sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" {
-		request, err = s.Open(ctx, owner, sb)
-	}
+	err := s.know(ctx, sb)
 	if err != nil && ctx.Err() != nil {
 		return err
+	}
+	var request Request
+	if err == nil && sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" {
+		request, err = s.Open(ctx, owner, sb)
 	}
 	var token string
 	if err == nil {

@@ -99,7 +99,7 @@ func TestARuntimeInAPoolThatHasAToken(t *testing.T) {
 			breaks(rt)
 			b := &box{sb: pooled(rt), template: withRuntime}
 			b.serve(t, "a")
-			if c := b.await(t, initialized); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "somebody else has initialized it") {
+			if c := b.await(t, initialized); c.Reason != v1alpha1.ReasonFailed || !strings.Contains(c.Message, "another caller has initialized it") {
 				t.Errorf("told %+v", c)
 			}
 			sb := b.now()

@@ -90,6 +90,21 @@ func (k *Keyring) newest() *keys {
 // errVersion means that a sandbox was bound with a version of the key that is not stored.
 var errVersion = errors.New("its version of the key for agent-runtimes is not in the store: bind another sandbox, or restore a backup that has it")
 
+// know reads the versions of a sandbox if it is not known, again and again while the store
+// cannot be read: see podBackoff. It fails if there is no such version, or ctx is done.
+func (k *Keyring) know(ctx context.Context, sb *v1alpha1.Sandbox) error {
+	return podBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		_, err := k.of(ctx, sb)
+		if id, ok := tokenIDOf(sb); ok && err == nil {
+			_, err = k.poolToken(ctx, sb, id)
+		}
+		if err == nil || errors.Is(err, errVersion) {
+			return true, err
+		}
+		return false, nil
+	})
+}
+
 // of returns the version of a sandbox. One that is not known is read first.
 func (k *Keyring) of(ctx context.Context, sb *v1alpha1.Sandbox) (*keys, error) {
 	version := versionOf(sb)

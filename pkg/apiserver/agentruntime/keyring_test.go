@@ -44,7 +44,7 @@ func boundWith(uid types.UID, version string) *v1alpha1.Sandbox {
 
 func tokenOf(t *testing.T, keyring *agentruntime.Keyring, claim, sandbox types.UID) string {
 	t.Helper()
-	token, err := keyring.Token(t.Context(), claim, boundWith(sandbox, ""))
+	token, err := keyring.Token(t.Context(), claim, boundWith(sandbox, "1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
@@ -69,6 +70,7 @@ func (k *Keyring) Refresh(ctx context.Context) error {
 	}
 	k.versions.Store(&all)
 	k.revision = stored.ModRevision
+	klog.FromContext(ctx).Info("Read the key for agent-runtimes", "newestVersion", all[len(all)-1].version, "versions", len(all))
 	return nil
 }
 

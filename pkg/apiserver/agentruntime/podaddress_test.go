@@ -26,7 +26,7 @@ import (
 func inCluster(t *testing.T, rt *runtimetest.Runtime) (*agentruntime.Setup, *podstest.Server, *v1alpha1.Sandbox) {
 	t.Helper()
 	cluster, setup, sb := podstest.Start(t), newSetup(t, runtime.Options{}), claimed(rt)
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{v1alpha1.AnnotationMountNamespaces: "*"}}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{v1alpha1.AnnotationMountNamespaces: "*", v1alpha1.AnnotationMountAttributes: "k"}}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "nfs.csi.example.com", VolumeHandle: "handle"}
 	setup.Volumes = agentruntime.NewVolumes(fake.NewClientset(pv).CoreV1())
 	setup.Pods = podaddress.New(cluster.Client(t))

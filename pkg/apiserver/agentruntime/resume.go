@@ -19,7 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
-	"github.com/sandlot-io/sandlot/pkg/runtime"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -45,7 +45,7 @@ type Worker struct {
 	// change changes a sandbox as it is in the store.
 	change Change
 	clock  clock.PassiveClock
-	turns  *runtime.Shares
+	turns  *share.Places
 
 	mu sync.Mutex
 	// ctx is nil before Run.
@@ -89,7 +89,7 @@ var ErrObsolete = errors.New("the sandbox is gone, or does not wait for its agen
 
 // NewWorker returns a Worker that writes by change.
 func NewWorker(setup *Setup, change Change, clk clock.PassiveClock) *Worker {
-	return &Worker{setup: setup, change: change, clock: clk, turns: runtime.NewShares(resumesAtOnce), byUID: map[types.UID]*resuming{}}
+	return &Worker{setup: setup, change: change, clock: clk, turns: share.New(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.
@@ -233,11 +233,12 @@ func (w *work) do(ctx context.Context) error {
 	if w.attempt.inPool {
 		return w.initInPool(ctx)
 	}
-	if err := w.turns.Begin(ctx, w.sb.Namespace); err != nil {
+	release, err := w.turns.Wait(ctx, w.sb.Namespace)
+	if err != nil {
 		return err
 	}
-	err := w.setup.SetUpAgain(ctx, w.sb, w.mounting)
-	w.turns.End(w.sb.Namespace)
+	err = w.setup.SetUpAgain(ctx, w.sb, w.mounting)
+	release()
 	if ctx.Err() != nil || errors.Is(err, errMountedElsewhere) || errors.Is(err, ErrObsolete) {
 		return err
 	}

@@ -99,7 +99,7 @@ func (b *box) set(change func(*v1alpha1.Sandbox)) {
 func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Worker, func()) {
 	t.Helper()
 	setup := newSetup(t, runtime.Options{})
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{v1alpha1.AnnotationMountNamespaces: "*"}}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{v1alpha1.AnnotationMountNamespaces: "*", v1alpha1.AnnotationMountAttributes: "k"}}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "nfs.csi.example.com", VolumeHandle: "handle"}
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	setup.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) {

@@ -57,7 +57,11 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 	if err != nil {
 		return err
 	}
-	token, err := s.Token(ctx, claim.UID, sb) // first: a watch may not have told of the version of the key yet
+	// First: a watch may not have told of the version of the key yet.
+	if err := s.know(ctx, sb); err != nil {
+		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
+	}
+	token, err := s.Token(ctx, claim.UID, sb)
 	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}

@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -74,7 +77,8 @@ func TestASandboxThatHasChangedIsNotCalled(t *testing.T) {
 }
 
 func claimed(rt *runtimetest.Runtime) *v1alpha1.Sandbox {
-	sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "sb", UID: "sandbox-uid", Annotations: map[string]string{}}}
+	sb := boundWith("sandbox-uid", "1")
+	sb.Name = "sb"
 	sb.Status.Phase = v1alpha1.SandboxRunning
 	sb.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionTrue}}
 	sb.Status.PodInfo.PodIP, sb.Status.PodInfo.PodUID = rt.IP, sb.UID // it has no Pod, as simulated sandboxes
@@ -236,4 +240,42 @@ func setupError(t *testing.T, err error) *claims.SetupError {
 		t.Fatalf("got %v", err)
 	}
 	return failed
+}
+
+// TestSetUpWaitsForTheKey: an etcd that cannot be read for a moment does not fail the setup of
+// a sandbox whose version of the key was made since it was last read.
+func TestSetUpWaitsForTheKey(t *testing.T) {
+	client := etcd(t)
+	put(t, client, "registry", withVersions(t, 2))
+	kv := &failing{KV: client}
+	keyring, err := agentruntime.Load(t.Context(), kv, "registry", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, client, "registry", withVersions(t, 2, anHour))
+	rt, setup := runtimetest.Start(t).Next(), newSetup(t, runtime.Options{})
+	setup.Keyring = keyring
+	kv.failures.Store(2)
+	sb := claimed(rt)
+	sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion] = "2"
+	if err := setsUp(t.Context(), setup, envClaim(), sb); err != nil || kv.failures.Load() >= 0 {
+		t.Errorf("%v, %d failures left", err, kv.failures.Load())
+	}
+	sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion] = "3"
+	if err := setsUp(t.Context(), setup, envClaim(), sb); err == nil || !strings.Contains(err.Error(), "is not in the store") {
+		t.Errorf("a version that does not exist: %v", err)
+	}
+}
+
+// failing is an etcd of which some reads fail.
+type failing struct {
+	clientv3.KV
+	failures atomic.Int32
+}
+
+func (f *failing) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if f.failures.Add(-1) >= 0 {
+		return nil, errors.New("etcd is unavailable")
+	}
+	return f.KV.Get(ctx, key, opts...)
 }

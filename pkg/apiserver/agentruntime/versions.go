@@ -83,16 +83,13 @@ func AddVersion(plain []byte, now time.Time) ([]byte, error) {
 // Use is which versions of the key sandboxes use. The zero value is none.
 type Use struct{ versions sets.Set[int] }
 
-// Add takes in a sandbox. One whose agent-runtime was not set up has no token and no sealed
-// request, and uses none; but those of the E2B API that are private have a token for their
-// ports in any case.
+// Add takes in a sandbox. One whose agent-runtime was not set up uses no version.
 func (u *Use) Add(sb *v1alpha1.Sandbox) {
 	u.addPoolToken(sb)
-	version := versionOf(sb)
-	if version == oldest && sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] == "" && sb.Annotations[v1alpha1.AnnotationE2BPrivate] != "true" {
+	if !usesKey(sb) {
 		return
 	}
-	u.insert(version)
+	u.insert(versionOf(sb))
 }
 
 func (u *Use) insert(version int) {
@@ -100,6 +97,14 @@ func (u *Use) insert(version int) {
 		u.versions = sets.New[int]()
 	}
 	u.versions.Insert(version)
+}
+
+// usesKey reports whether a sandbox uses a version of the key: its claim noted one, or bound it
+// before there were versions and set its agent-runtime up, or uses it for the private ports of
+// the E2B API. Others are told a token of the oldest version, which is set nowhere.
+func usesKey(sb *v1alpha1.Sandbox) bool {
+	return versionOf(sb) != oldest || sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" ||
+		sb.Annotations[v1alpha1.AnnotationOwner] != "" && v1alpha1.IsE2BPrivate(sb)
 }
 
 // keptFor is how long a version is kept after it was the newest, whether it is used or not:

@@ -87,7 +87,11 @@ func TestNewVersion(t *testing.T) {
 		return keyring
 	}
 	token := func(keyring *agentruntime.Keyring, version string) string {
-		token, err := keyring.Token(t.Context(), "claim", boundWith("sandbox", version))
+		sb := boundWith("sandbox", version)
+		if version == "" {
+			sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = "v1:"
+		}
+		token, err := keyring.Token(t.Context(), "claim", sb)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +186,9 @@ func TestUnusedVersionsAreRemoved(t *testing.T) {
 	requested := boundWith("requested", "")
 	requested.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = "v1:"
 	private := boundWith("private", "")
-	private.Annotations[v1alpha1.AnnotationE2BPrivate] = "true"
+	private.Annotations[v1alpha1.AnnotationE2BPrivate], private.Annotations[v1alpha1.AnnotationOwner] = "true", "claim"
+	unbound := boundWith("unbound", "")
+	unbound.Annotations[v1alpha1.AnnotationE2BPrivate] = "true"
 	warm := boundWith("warm", "")
 	warm.Annotations[v1alpha1.AnnotationRuntimeTokenID] = "1/pod.0"
 	taken := boundWith("taken", "3")
@@ -200,6 +206,7 @@ func TestUnusedVersionsAreRemoved(t *testing.T) {
 		{over, []*v1alpha1.Sandbox{boundWith("without", "")}, []int{2, 3}},
 		{over, []*v1alpha1.Sandbox{requested}, []int{1, 2, 3}},
 		{over, []*v1alpha1.Sandbox{private}, []int{1, 2, 3}},
+		{over, []*v1alpha1.Sandbox{unbound}, []int{2, 3}},
 		{over, []*v1alpha1.Sandbox{boundWith("foreign", "x")}, []int{2, 3}},
 		{2 * over, nil, []int{3}},
 		{2 * over, []*v1alpha1.Sandbox{boundWith("second", "2")}, []int{2, 3}},

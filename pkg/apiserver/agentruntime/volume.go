@@ -63,9 +63,9 @@ func volumeOf(pv *corev1.PersistentVolume, mount *v1alpha1.CSIMountConfig) (runt
 	}}, nil
 }
 
-// contextOf is the attributes of the volume and those of the mount. A claim adds
-// attributes and changes none: those of the volume say what it is. Drivers commonly take
-// keys that differ only in case for the same, so they are.
+// contextOf is the attributes of the volume and those of the mount. A claim adds those that the
+// volume lets claims add, and changes none: those of the volume say what it is. Drivers commonly
+// take keys that differ only in case for the same, so they are.
 func contextOf(pv *corev1.PersistentVolume, mount *v1alpha1.CSIMountConfig) (map[string]string, error) {
 	all := maps.Clone(pv.Spec.CSI.VolumeAttributes)
 	if all == nil {
@@ -83,6 +83,10 @@ func contextOf(pv *corev1.PersistentVolume, mount *v1alpha1.CSIMountConfig) (map
 		return nil
 	}
 	for key, value := range mount.Attributes {
+		if !lists(pv.Annotations[v1alpha1.AnnotationMountAttributes], key, strings.EqualFold) {
+			return nil, &errVolume{fmt.Sprintf("claims may not set the attribute %s of PersistentVolume %s: its annotation %s does not list it",
+				key, pv.Name, v1alpha1.AnnotationMountAttributes)}
+		}
 		if err := add(key, value); err != nil {
 			return nil, err
 		}

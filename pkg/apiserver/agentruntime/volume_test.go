@@ -17,7 +17,7 @@ import (
 )
 
 func persistentVolume(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{}}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{v1alpha1.AnnotationMountAttributes: "share,VERSION"}}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{
 		Driver: "nfs.csi.example.com", VolumeHandle: "handle", FSType: "nfs", VolumeAttributes: map[string]string{"share": "/export"},
 	}
@@ -108,11 +108,21 @@ func TestVolumesThatCannotBeMounted(t *testing.T) {
 			want: "nodePublishSecretRef, which is not supported",
 		},
 		"a block device": {change: func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }, want: "volumeMode Block"},
+		"an attribute that is not listed": {
+			change: func(pv *corev1.PersistentVolume) { pv.Annotations[v1alpha1.AnnotationMountAttributes] = "version, sub" },
+			mount:  v1alpha1.CSIMountConfig{Attributes: map[string]string{"subDir": "../others"}}, want: "claims may not set the attribute subDir",
+		},
+		"an attribute where none is listed": {
+			change: func(pv *corev1.PersistentVolume) { delete(pv.Annotations, v1alpha1.AnnotationMountAttributes) },
+			mount:  v1alpha1.CSIMountConfig{Attributes: map[string]string{"version": "4.1"}}, want: "claims may not set the attribute version",
+		},
 		"an attribute of the volume": {
-			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"share": "/others"}}, want: "has the attribute share itself",
+			change: func(pv *corev1.PersistentVolume) { pv.Annotations[v1alpha1.AnnotationMountAttributes] = "*" },
+			mount:  v1alpha1.CSIMountConfig{Attributes: map[string]string{"share": "/others"}}, want: "has the attribute share itself",
 		},
 		"an attribute of the volume, spelled otherwise": {
-			mount: v1alpha1.CSIMountConfig{Attributes: map[string]string{"Share": "/others"}}, want: "has the attribute Share itself",
+			change: func(pv *corev1.PersistentVolume) { pv.Annotations[v1alpha1.AnnotationMountAttributes] = "*" },
+			mount:  v1alpha1.CSIMountConfig{Attributes: map[string]string{"Share": "/others"}}, want: "has the attribute Share itself",
 		},
 		"a subPath of the volume, spelled otherwise": {
 			change: func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeAttributes["subpath"] = "own" },

@@ -22,6 +22,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/runtime"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -54,7 +55,7 @@ type Volumes struct {
 	// known are the volumes that a namespace may mount, and absent those that it may not,
 	// for whatever reason: no namespace learns from the time of an answer what others have.
 	known, absent *cache.LRUExpireCache
-	reads         *runtime.Shares
+	reads         *share.Places
 }
 
 // VolumesGetter reads PersistentVolumes, and the claims that hold them.
@@ -67,7 +68,7 @@ type VolumesGetter interface {
 func NewVolumes(client VolumesGetter) *Volumes {
 	return &Volumes{
 		client: client, known: cache.NewLRUExpireCache(knownVolumes), absent: cache.NewLRUExpireCache(knownVolumes),
-		reads: runtime.NewShares(readsAtOnce),
+		reads: share.New(readsAtOnce, readsAtOnce),
 	}
 }
 
@@ -157,10 +158,11 @@ func (v *Volumes) get(ctx context.Context, key volumeKey) (*corev1.PersistentVol
 	if pv, ok := v.cached(key); ok {
 		return pv, nil
 	}
-	if err := v.reads.Begin(ctx, key.namespace); err != nil {
+	release, err := v.reads.Wait(ctx, key.namespace)
+	if err != nil {
 		return nil, err
 	}
-	defer v.reads.End(key.namespace)
+	defer release()
 	if pv, ok := v.cached(key); ok { // another has read it meanwhile
 		return pv, nil
 	}
@@ -222,9 +224,13 @@ func isBoundIn(pv *corev1.PersistentVolume, namespace string) bool {
 
 // isListed reports whether a volume lists a namespace as one that may mount it.
 func isListed(pv *corev1.PersistentVolume, namespace string) bool {
-	listed := strings.Split(pv.Annotations[v1alpha1.AnnotationMountNamespaces], ",")
-	return slices.ContainsFunc(listed, func(entry string) bool {
+	return lists(pv.Annotations[v1alpha1.AnnotationMountNamespaces], namespace, func(a, b string) bool { return a == b })
+}
+
+// lists reports whether a list with commas has a word, or "*", which is all.
+func lists(list, word string, equal func(a, b string) bool) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(entry string) bool {
 		entry = strings.TrimSpace(entry)
-		return entry == "*" || entry == namespace
+		return entry == "*" || equal(entry, word)
 	})
 }

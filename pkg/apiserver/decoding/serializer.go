@@ -47,8 +47,12 @@ type fieldNamingDecoder struct {
 	scheme *runtime.Scheme
 }
 
-// Decode costs nothing more than the plain one as long as there is no error.
+// Decode reads the data once more than the plain one as long as there is no error.
 func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	meant := d.kindOf(defaults, into)
+	if err := checkQuantities(d.scheme, data, meant); err != nil {
+		return nil, meant, bounded(err)
+	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil || runtime.IsStrictDecodingError(err) {
 		if versionErr := checkResourceVersion(obj); versionErr != nil {
@@ -66,6 +70,18 @@ func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKin
 		}
 	}
 	return obj, gvk, bounded(err)
+}
+
+// kindOf returns the kind of what is decoded, if the data does not say it; nil if that is unknown.
+func (d fieldNamingDecoder) kindOf(defaults *schema.GroupVersionKind, into runtime.Object) *schema.GroupVersionKind {
+	if defaults != nil || into == nil {
+		return defaults
+	}
+	kinds, _, err := d.scheme.ObjectKinds(into)
+	if err != nil {
+		return nil
+	}
+	return &kinds[0]
 }
 
 // checkResourceVersion refuses what the store could not read as a version, which

@@ -48,6 +48,9 @@ func DefaultLimits() Limits {
 type Limiter struct {
 	clock             clock.PassiveClock
 	namespaces, users buckets
+	// creates are those of exempt creates, by namespace. They have buckets of their own, so that
+	// controllers throttle no users.
+	creates buckets
 	// written is how many bytes this server has written.
 	written atomic.Int64
 	// measured is the result of the last SetUsage.
@@ -64,7 +67,7 @@ type usedBytes struct {
 func NewLimiter(limits Limits, c clock.PassiveClock) *Limiter {
 	registerMetrics()
 	l := &Limiter{clock: c}
-	l.namespaces.limit, l.users.limit = limits.Namespace, limits.User
+	l.namespaces.limit, l.creates.limit, l.users.limit = limits.Namespace, limits.Namespace, limits.User
 	l.measured.Store(&usedBytes{})
 	return l
 }
@@ -75,8 +78,9 @@ type Write struct {
 	// An empty Namespace or User is not counted.
 	Namespace, User string
 	Bytes           int
-	// Exempt writes count but are never rejected.
-	Exempt bool
+	// Exempt writes count but are never rejected, except creates while limits are reduced:
+	// controllers create what users ask for.
+	Exempt, Create bool
 }
 
 // Reservation is what Reserve has counted for a write. Cancel returns it if the write was not made.
@@ -85,14 +89,29 @@ type Reservation struct {
 	bytes           int64
 }
 
+// takeCreate counts an exempt create, and returns how long to wait if it is rejected.
+func (l *Limiter) takeCreate(w Write, now time.Time, p pressure) (Reservation, time.Duration) {
+	r := Reservation{bytes: int64(w.Bytes)}
+	var wait time.Duration
+	r.namespace, wait = l.creates.take(w.Namespace, now, p, r.bytes, p.throttling == 0)
+	return r, wait
+}
+
 // Reserve counts a write that is about to be made, or returns an *ExceededError and counts nothing.
 func (l *Limiter) Reserve(w Write) (Reservation, error) {
 	p := l.pressure()
-	if !w.Exempt && p.used >= rejectFrom {
+	if (!w.Exempt || w.Create) && p.used >= rejectFrom {
 		return Reservation{}, exceeded(&ExceededError{Scope: ScopeEtcd, RetryAfter: 10 * shortestWait, Used: p.used})
 	}
 	now, r := l.clock.Now(), Reservation{bytes: int64(w.Bytes)}
 	var wait time.Duration
+	if w.Exempt && w.Create {
+		if r, wait = l.takeCreate(w, now, p); wait > 0 {
+			return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.creates.limit, p.throttledAt()})
+		}
+		l.written.Add(r.bytes)
+		return r, nil
+	}
 	if r.namespace, wait = l.namespaces.take(w.Namespace, now, p, r.bytes, w.Exempt); wait > 0 {
 		return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.namespaces.limit, p.throttledAt()})
 	}
@@ -170,6 +189,7 @@ func (l *Limiter) SetUsage(u Usage) {
 	p := l.pressure()
 	now := l.clock.Now()
 	l.namespaces.refill(now, p)
+	l.creates.refill(now, p)
 	l.users.refill(now, p)
 	l.measured.Store(&usedBytes{used: u.used(), quota: u.Quota, written: u.WrittenBefore})
 }

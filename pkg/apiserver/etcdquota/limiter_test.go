@@ -138,6 +138,49 @@ func TestControllersDoNotThrottleUsers(t *testing.T) {
 	}
 }
 
+// TestCreatesOfControllers checks that controllers create what they like while etcd has space, and
+// not more for a namespace than its limit near the quota, however much it was before; and that
+// this throttles neither users of the namespace nor other namespaces.
+func TestCreatesOfControllers(t *testing.T) {
+	t.Parallel()
+	l, clock := newLimiter()
+	create := exempt(by("a", ""))
+	create.Create = true
+	if n, why := reserveAll(t, l, create); why != nil {
+		t.Fatalf("rejected after %d creates: %v", n, why)
+	}
+	setUsed(l, 85)
+	clock.Step(time.Minute)
+	created := 0
+	for range 600 {
+		setUsed(l, 85) // as if users deleted what is created
+		if _, err := l.Reserve(create); err == nil {
+			created++
+		}
+		for _, namespace := range []string{"a", "b"} {
+			other := Write{Namespace: namespace, User: "alice", Bytes: guaranteedRate / 2}
+			if namespace == "b" {
+				other = Write{Namespace: namespace, Bytes: guaranteedRate, Exempt: true, Create: true}
+			}
+			if _, err := l.Reserve(other); err != nil {
+				t.Fatalf("a light writer in namespace %s: %v", namespace, err)
+			}
+		}
+		clock.Step(time.Second)
+	}
+	if want := 600 * guaranteedRate / mebibyte; created < want || created > want+2 {
+		t.Errorf("%d creates of 1 MiB in 600 s, want %d", created, want)
+	}
+	setUsed(l, 90)
+	if _, err := l.Reserve(create); err == nil {
+		t.Error("a create is accepted at 90%")
+	}
+	create.Create = false
+	if _, err := l.Reserve(create); err != nil {
+		t.Errorf("another write of a controller at 90%%: %v", err)
+	}
+}
+
 // TestCancel checks that Cancel returns what was counted, not what was written, and nothing if
 // the bucket has been full since.
 func TestCancel(t *testing.T) {

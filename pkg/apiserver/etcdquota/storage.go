@@ -61,11 +61,18 @@ type limitedTransformer struct {
 func (t limitedTransformer) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
 	write := Write{Namespace: genericapirequest.NamespaceValue(ctx), Bytes: len(data) + len(dataCtx.AuthenticatedData())}
 	write.User, write.Exempt = WriterFrom(ctx, t.exempt)
+	write.Create = creates(ctx)
 	_, err := t.limiter.Reserve(write)
 	if exceeded := (*ExceededError)(nil); errors.As(err, &exceeded) {
 		return nil, apierrors.NewTooManyRequests(exceeded.Error(), int(math.Ceil(exceeded.RetryAfter.Seconds())))
 	}
 	return t.Transformer.TransformToStorage(ctx, data, dataCtx)
+}
+
+// creates reports whether a request creates an object.
+func creates(ctx context.Context) bool {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	return ok && info.Verb == "create" && info.Subresource == ""
 }
 
 // WriterFrom returns the user that a write with this context counts for, and whether the write is

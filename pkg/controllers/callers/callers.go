@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package callers says which pods may connect to sandboxes whose NetworkPolicy is made by
-// a controller and has no rules of a user. It also selects the NetworkPolicies that
-// controllers make, because there is one cache of them.
+// a controller and has no rules of a user.
 package callers
 
 import (
@@ -12,11 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 const (
@@ -27,8 +21,15 @@ const (
 	router      = "sandbox-router"
 )
 
-// programs are those of Sandlot that connect to sandboxes.
-var programs = []string{"sandlot-apiserver", "sandlot-gateway"}
+// Program is one of Sandlot's that connects to sandboxes.
+type Program string
+
+const (
+	// APIServer sets up agent-runtimes and serves sandboxes/proxy.
+	APIServer Program = "sandlot-apiserver"
+	// Gateway serves the sandboxes of teams of the E2B API.
+	Gateway Program = "sandlot-gateway"
+)
 
 // Callers are the pods that may connect to sandboxes. All of them are selected by label and
 // by namespace: a label alone could be given to a pod of any namespace.
@@ -39,8 +40,13 @@ type Callers struct {
 	RouterNamespace string
 }
 
-// Ingress returns the rules of a NetworkPolicy that lets in the callers, at all ports.
-func (c Callers) Ingress() []networkingv1.NetworkPolicyIngressRule {
+// Ingress returns the rules of a NetworkPolicy that lets in programs of the installation and
+// the router, at all ports.
+func (c Callers) Ingress(programs ...Program) []networkingv1.NetworkPolicyIngressRule {
+	names := make([]string, len(programs))
+	for i, program := range programs {
+		names[i] = string(program)
+	}
 	in := func(namespace string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 	}
@@ -48,7 +54,7 @@ func (c Callers) Ingress() []networkingv1.NetworkPolicyIngressRule {
 		{
 			NamespaceSelector: in(c.Namespace),
 			PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-				Key: programLabel, Operator: metav1.LabelSelectorOpIn, Values: append([]string(nil), programs...),
+				Key: programLabel, Operator: metav1.LabelSelectorOpIn, Values: names,
 			}}},
 		},
 		{
@@ -56,15 +62,4 @@ func (c Callers) Ingress() []networkingv1.NetworkPolicyIngressRule {
 			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{routerLabel: router}},
 		},
 	}}}
-}
-
-// CachedPolicies selects the NetworkPolicies that controllers need in the cache: those that
-// were made for templates and for agent-runtimes.
-func CachedPolicies() cache.ByObject {
-	made, err := labels.NewRequirement(v1alpha1.LabelCreatedBy, selection.In,
-		[]string{v1alpha1.CreatedByTemplate, v1alpha1.CreatedByAgentRuntimes})
-	if err != nil {
-		panic(err) // constants
-	}
-	return cache.ByObject{Label: labels.NewSelector().Add(*made)}
 }

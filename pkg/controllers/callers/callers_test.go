@@ -9,8 +9,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
 // isLetIn evaluates the rules for a pod of a namespace.
@@ -59,18 +57,13 @@ func TestIngress(t *testing.T) {
 		"a router of the install, moved away":   {there, "home", router, false},
 		"a server, where the router is not":     {there, "home", server, true},
 	} {
-		if got := isLetIn(t, test.callers.Ingress(), test.namespace, test.pod); got != test.want {
+		if got := isLetIn(t, test.callers.Ingress(APIServer, Gateway), test.namespace, test.pod); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-}
-
-func TestCachedPolicies(t *testing.T) {
-	for by, want := range map[string]bool{
-		v1alpha1.CreatedByTemplate: true, v1alpha1.CreatedByAgentRuntimes: true, v1alpha1.CreatedBySandbox: false, "me": false,
-	} {
-		if got := CachedPolicies().Label.Matches(labels.Set{v1alpha1.LabelCreatedBy: by}); got != want {
-			t.Errorf("%s: %v", by, got)
+	for name, pod := range map[string]labels.Set{"server": server, "gateway": gateway, "router": router} {
+		if got := isLetIn(t, here.Ingress(APIServer), "home", pod); got != (name != "gateway") {
+			t.Errorf("without the gateway, the %s: %v", name, got)
 		}
 	}
 }

@@ -2,23 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ownedobject reconciles objects of the cluster that belong to one of ours, such
-// as the Service of a sandbox: it creates them when they are missing, corrects them when
-// a user changes them, and deletes them when they are no longer wanted. The garbage
-// collector deletes them with their owner. An object that lost its owner reference is
-// known by its labels, and gets the reference back; so does one whose owner was deleted
-// and created again under the same name, before the garbage collector comes. An object
-// of the same name that does not belong to the owner is left alone, and an event on the
-// owner tells of it.
+// as the Service of a sandbox, or to a namespace: it creates them when they are missing,
+// corrects them when a user changes them, and deletes them when they are no longer wanted.
+// The garbage collector deletes them with their owner. An object that lost its owner
+// reference is known by its labels, and gets the reference back; so does one whose owner was
+// deleted and created again under the same name, before the garbage collector comes. An
+// object of the same name that does not belong to the owner is left alone.
+//
+// Each write of an object for the same state of its owner delays the next one, because
+// whatever refused or reverted it is likely to do so again. An event tells of a write that
+// was refused or did not last, and of a name that is taken.
 package ownedobject
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,7 +32,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
-	"github.com/sandlot-io/sandlot/pkg/controllers/report"
+	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 )
 
 const (
@@ -41,6 +43,10 @@ const (
 	watchLag = time.Second
 )
 
+// OwnerKindNamespace is the OwnerKind of namespaces. Their objects need no owner reference,
+// because the namespace controller deletes them; they are known by their labels.
+const OwnerKindNamespace = "Namespace"
+
 // Reconciler reconciles objects of one kind for owners of one kind. Reasons of its events
 // begin with its Kind: ServiceNameTaken, ServiceFailed.
 type Reconciler[T client.Object] struct {
@@ -49,9 +55,12 @@ type Reconciler[T client.Object] struct {
 	Client client.Client
 	// Reader asks the server itself.
 	Reader client.Reader
-	// Recorder records events on owners; nil records none.
+	// Pacer delays repeated writes. It is shared by all reconcilers of a controller.
+	Pacer *writepace.Pacer
+	// Recorder records events on owners, or on the object where a namespace is the owner;
+	// nil records none.
 	Recorder recorder.EventRecorder
-	// Kind and OwnerKind are the kinds. Owners are of our group.
+	// Kind and OwnerKind are the kinds. Owners are of our group, or OwnerKindNamespace.
 	Kind, OwnerKind string
 	// New returns an empty object.
 	New func() T
@@ -70,46 +79,84 @@ func (r *Reconciler[T]) Ensure(ctx context.Context, owner client.Object, desired
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	delay := r.delay(owner, key)
 	if !found {
+		if delay > 0 {
+			return reconcile.Result{RequeueAfter: delay}, nil
+		}
 		err = r.Client.Create(ctx, desired)
+		pause, repeated := r.record(owner, desired, err)
+		if repeated {
+			r.warnRepeated(owner, desired, pause)
+		}
 		if !apierrors.IsAlreadyExists(err) {
-			return reconcile.Result{}, r.handleWriteError(owner, key, err)
+			return reconcile.Result{}, r.handleWriteError(owner, desired, err)
 		}
 		// It may have lost the labels by which the cache has it, or not belong to the owner.
 		if current, found, err = r.get(ctx, r.Reader, key); err != nil || !found {
 			return reconcile.Result{RequeueAfter: watchLag}, err
 		}
 	}
-	return r.correct(ctx, owner, current, desired)
+	return r.correct(ctx, owner, current, desired, delay)
 }
 
-// correct reverts changes by users of an object that belongs to the owner.
-func (r *Reconciler[T]) correct(ctx context.Context, owner client.Object, current, desired T) (reconcile.Result, error) {
+// correct reverts changes by users of an object that belongs to the owner, after a delay.
+func (r *Reconciler[T]) correct(
+	ctx context.Context, owner client.Object, current, desired T, delay time.Duration,
+) (reconcile.Result, error) {
 	switch {
 	case current.GetDeletionTimestamp() != nil:
 		return reconcile.Result{RequeueAfter: Recheck}, nil // created again when it is gone
 	case !r.belongsTo(current, owner, desired.GetLabels()):
-		r.Warn(owner, "NameTaken", fmt.Sprintf(
+		r.warnAbout(owner, current, "NameTaken", fmt.Sprintf(
 			"%s %s exists and does not belong to this %s: it is left as it is, and there is none of its own",
 			r.Kind, current.GetName(), r.OwnerKind))
 		return reconcile.Result{RequeueAfter: Recheck}, nil
 	}
-	if r.MustReplace != nil && r.MustReplace(current, desired) {
+	replace := r.MustReplace != nil && r.MustReplace(current, desired)
+	corrected, changed := r.corrected(owner, current, desired)
+	switch {
+	case !replace && !changed:
+		return reconcile.Result{}, nil
+	case delay > 0:
+		return reconcile.Result{RequeueAfter: delay}, nil
+	case replace:
 		return reconcile.Result{RequeueAfter: watchLag}, r.remove(ctx, current)
 	}
+	return r.patch(ctx, owner, current, corrected, desired)
+}
+
+// corrected returns a corrected copy of the current object, with its owner, and reports
+// whether that differs.
+func (r *Reconciler[T]) corrected(owner client.Object, current, desired T) (T, bool) {
 	corrected, changed := r.Correct(current, desired)
-	if !metav1.IsControlledBy(current, owner) {
+	if r.OwnerKind != OwnerKindNamespace && !metav1.IsControlledBy(current, owner) {
 		adopt(corrected, owner, desired)
 		changed = true
 	}
-	if !changed {
-		return reconcile.Result{}, nil
-	}
+	return corrected, changed
+}
+
+// patch writes a corrected object.
+func (r *Reconciler[T]) patch(ctx context.Context, owner client.Object, current, corrected, desired T) (reconcile.Result, error) {
+	// The answer is decoded into the corrected object, which may share parts with the desired one.
+	desired, _ = desired.DeepCopyObject().(T)
 	err := r.Client.Patch(ctx, corrected, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsNotFound(err) {
+	pause, repeated := r.record(owner, current, err)
+	switch {
+	case apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: watchLag}, nil
+	case err != nil:
+		return reconcile.Result{}, r.handleWriteError(owner, current, err)
 	}
-	return reconcile.Result{}, r.handleWriteError(owner, client.ObjectKeyFromObject(current), err)
+	if _, differs := r.corrected(owner, corrected, desired); differs { // as the server answered
+		r.warnReverted(owner, corrected)
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	if repeated {
+		r.warnRepeated(owner, corrected, pause)
+	}
+	return reconcile.Result{}, nil
 }
 
 // hasLabels reports whether an object has all of the wanted labels. One alone can be a
@@ -133,11 +180,12 @@ func adopt(object, owner, desired client.Object) {
 func (r *Reconciler[T]) Remove(
 	ctx context.Context, from client.Reader, owner client.Object, name string, labels map[string]string,
 ) error {
-	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
+	key := client.ObjectKey{Namespace: cmp.Or(owner.GetNamespace(), owner.GetName()), Name: name} // or the owner is the namespace
 	current, found, err := r.get(ctx, from, key)
 	if err != nil || !found || !r.belongsTo(current, owner, labels) || current.GetDeletionTimestamp() != nil {
 		return err
 	}
+	r.forget(owner, key)
 	return r.remove(ctx, current)
 }
 
@@ -177,38 +225,6 @@ func (r *Reconciler[T]) get(ctx context.Context, reader client.Reader, key clien
 		return object, false, fmt.Errorf("getting %s %s: %w", r.Kind, key, err)
 	}
 	return object, true, nil
-}
-
-// handleWriteError records an event when the cluster refuses the object, and returns the
-// errors that are to be retried: policies and quotas change without the owner. What is
-// wrong with a field of the object comes from the owner, and waits for its next change.
-func (r *Reconciler[T]) handleWriteError(owner client.Object, key client.ObjectKey, err error) error {
-	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil
-	}
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-		r.Warn(owner, "Failed", err.Error())
-	}
-	if namesField(err) {
-		return nil
-	}
-	return fmt.Errorf("writing %s %s: %w", r.Kind, key, err)
-}
-
-// namesField reports whether the server refuses an object for one of its fields.
-// Policies and webhooks answer Invalid, too, but name no field.
-func namesField(err error) bool {
-	status := apierrors.APIStatus(nil)
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
-}
-
-// Warn records a warning on an owner, whose reason is the Kind followed by the given one.
-func (r *Reconciler[T]) Warn(owner client.Object, reason, note string) {
-	report.Recorder{EventRecorder: r.Recorder, Kind: r.OwnerKind, Action: "Reconcile"}.
-		Event(owner, corev1.EventTypeWarning, r.Kind+reason, note)
 }
 
 // Changed reports whether an update of an owner may change what it wants. It also may

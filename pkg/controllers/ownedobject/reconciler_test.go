@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
@@ -125,21 +124,23 @@ func TestHandleWriteError(t *testing.T) {
 		err          error
 		again, event bool
 	}{
-		"nothing":       {},
-		"a field":       {err: apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")}), event: true},
-		"a policy":      {err: policy, again: true, event: true},
-		"no details":    {err: bare, again: true, event: true},
-		"forbidden":     {err: apierrors.NewForbidden(corev1.Resource("services"), "box", errors.New("quota")), again: true, event: true},
-		"a bad request": {err: apierrors.NewBadRequest("a webhook denied the request"), again: true, event: true},
-		"an ending":     {err: terminating},
-		"another state": {err: apierrors.NewConflict(corev1.Resource("services"), "box", errors.New("changed")), again: true},
-		"no connection": {err: errors.New("connection refused"), again: true},
+		"nothing":                        {},
+		"a field":                        {err: apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")}), event: true},
+		"a policy":                       {err: policy, again: true, event: true},
+		"no details":                     {err: bare, again: true, event: true},
+		"forbidden":                      {err: apierrors.NewForbidden(corev1.Resource("services"), "box", errors.New("quota")), again: true, event: true},
+		"a webhook that does not answer": {err: apierrors.NewInternalError(errors.New("failed calling webhook")), again: true, event: true},
+		"no namespace":                   {err: apierrors.NewNotFound(corev1.Resource("namespaces"), "ns")},
+		"a bad request":                  {err: apierrors.NewBadRequest("a webhook denied the request"), again: true, event: true},
+		"an ending":                      {err: terminating},
+		"another state":                  {err: apierrors.NewConflict(corev1.Resource("services"), "box", errors.New("changed")), again: true},
+		"no connection":                  {err: errors.New("connection refused"), again: true},
 		"a field, wrapped": {err: fmt.Errorf("wrapped: %w",
 			apierrors.NewInvalid(kind, "box", field.ErrorList{field.Required(field.NewPath("spec"), "")})), event: true},
 	} {
 		recorder := events.NewFakeRecorder(10)
 		reconciler := Reconciler[*corev1.Service]{Kind: "Service", Recorder: recorder}
-		if err := reconciler.handleWriteError(&corev1.Pod{}, client.ObjectKey{Name: "box"}, test.err); (err != nil) != test.again {
+		if err := reconciler.handleWriteError(&v1alpha1.Sandbox{}, &corev1.Service{}, test.err); (err != nil) != test.again {
 			t.Errorf("%s: %v", name, err)
 		}
 		var want []string

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
@@ -18,7 +19,7 @@ import (
 // MaxNote is how many bytes of text the API takes in an event.
 const MaxNote = 1024
 
-// Recorder records events on objects of one kind of our group.
+// Recorder records events on objects of one kind, of our group or a NetworkPolicy.
 type Recorder struct {
 	// EventRecorder is nil where events are not recorded.
 	EventRecorder recorder.EventRecorder
@@ -43,8 +44,11 @@ func (r Recorder) Event(object client.Object, eventType, reason, note string) {
 
 // apiVersion is the group and version in which the users of an object know it.
 func (r Recorder) apiVersion(object client.Object) string {
-	if claim, ok := object.(*v1alpha1.SandboxClaim); ok {
-		return v1alpha1.ClaimKind(claim).GroupVersion().String()
+	switch object := object.(type) {
+	case *v1alpha1.SandboxClaim:
+		return v1alpha1.ClaimKind(object).GroupVersion().String()
+	case *networkingv1.NetworkPolicy:
+		return networkingv1.SchemeGroupVersion.String()
 	}
 	return v1alpha1.SchemeGroupVersion.String()
 }

@@ -69,19 +69,27 @@ func (p *Pacer) Delay(key types.NamespacedName) time.Duration {
 
 // RecordWrite records a write of an object.
 func (p *Pacer) RecordWrite(object client.Object) {
+	p.Record(client.ObjectKeyFromObject(object), object)
+}
+
+// Record records a write of an object under a key of the caller's. It returns the pause that
+// follows, and whether the write repeats an earlier one that counts still.
+func (p *Pacer) Record(key types.NamespacedName, object client.Object) (pause time.Duration, repeated bool) {
 	bytes := size(object)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, key := p.clock.Now(), client.ObjectKeyFromObject(object)
+	now := p.clock.Now()
 	if now.Sub(p.swept) >= resetAfter {
 		maps.DeleteFunc(p.paces, func(_ types.NamespacedName, last pace) bool { return last.isOver(now) })
 		p.swept = now
 	}
-	pause := max(firstPause, writeTime(bytes, firstRate))
-	if last, ok := p.paces[key]; ok && !last.isOver(now) {
+	pause = max(firstPause, writeTime(bytes, firstRate))
+	last, ok := p.paces[key]
+	if repeated = ok && !last.isOver(now); repeated {
 		pause = min(max(pause, 2*last.pause), max(maxPause, writeTime(bytes, lastRate)))
 	}
 	p.paces[key] = pace{now, pause}
+	return pause, repeated
 }
 
 // isOver reports whether the next pause is the first again.

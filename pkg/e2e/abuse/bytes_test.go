@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/etcd3/testserver"
@@ -38,7 +39,7 @@ const (
 	// durationVariable sets how long writers run. By default they run until they have asked to
 	// write twice the quota, and requests of two of them were rejected.
 	durationVariable = "SANDLOT_ABUSE_DURATION"
-	// controller is a user whose writes are never rejected.
+	// controller is a user of whose writes only creates are rejected.
 	controller = "controller"
 )
 
@@ -179,6 +180,19 @@ func (f *filling) claimer(name string) {
 	})
 }
 
+// pool creates sandboxes of a set with a template of 240 KB, as its controller does.
+func (f *filling) pool(name string) {
+	set := f.server.Set(f, name, "pool", 100_000)
+	client := f.as(controller)
+	f.writer(name, 240_000, func(i int) error {
+		sb := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "pool-", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("SandboxSet"))},
+		}}
+		sb.Spec.Template = &runtime.RawExtension{Raw: []byte(padded(240_000))}
+		return client.Post().Namespace(name).Resource("sandboxes").MaxRetries(0).Body(sb).Do(f.ctx).Error()
+	})
+}
+
 // owner changes a large set again and again.
 func (f *filling) owner(name string) {
 	set := builders.Set("pool", 0)
@@ -194,8 +208,8 @@ func (f *filling) owner(name string) {
 	})
 }
 
-// TestWritersDoNotFillEtcd lets three API keys, a claimer and the owner of a set write as fast as
-// they can, with the default limits, to an etcd with a twelfth of the usual quota. It never gets
+// TestWritersDoNotFillEtcd lets three API keys, a claimer, the owner of a set and the controller of
+// a large pool write as fast as they can, with the default limits, to an etcd with a twelfth of the usual quota. It never gets
 // full, and another tenant is not throttled.
 func TestWritersDoNotFillEtcd(t *testing.T) {
 	config := testserver.NewTestConfig(t)
@@ -220,6 +234,7 @@ func TestWritersDoNotFillEtcd(t *testing.T) {
 	}
 	f.claimer("claimer")
 	f.owner("owner")
+	f.pool("pool-owner")
 	defer f.running.Wait()
 	defer cancel()
 
@@ -251,7 +266,9 @@ func TestWritersDoNotFillEtcd(t *testing.T) {
 	f.running.Wait()
 	f.report(etcd.Client)
 	t.Logf("%d claims of an innocent user in %s", claims, time.Since(began).Round(time.Second))
-	if err := f.deleteSandboxes("claimer"); err != nil {
-		t.Errorf("deleting what the claimer has: %v", err)
+	for _, namespace := range []string{"claimer", "pool-owner"} {
+		if err := f.deleteSandboxes(namespace); err != nil {
+			t.Errorf("deleting the sandboxes of %s: %v", namespace, err)
+		}
 	}
 }

@@ -157,7 +157,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	well = append(well, "Warning Policies: Namespace sandlot-system")
-	must("without a wall", 0)
+	must("without a policy", 0)
 
 	// No more controller manager, which would mend the caBundle, and a CA of another.
 	if err := installed.Controllers().Stop(); err != nil {

@@ -69,7 +69,7 @@ func TestWait(t *testing.T) {
 
 	claimed := kubectl(t, ns, "", "get", "sbc/claim", "-o", "jsonpath={.status.sandboxes[0].name}")
 	kubectl(t, ns, "", "wait", "--for=condition=Ready", "sbx/"+claimed, timeout)
-	// What kubectl deletes it waits for; somebody else waits too.
+	// What kubectl deletes it waits for; other clients wait too.
 	done := make(chan error, 1)
 	go func() {
 		_, err := tryKubectl(t, "", ns, "", "wait", "--for=delete", "sbx/"+claimed, timeout)

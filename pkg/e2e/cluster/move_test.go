@@ -274,14 +274,14 @@ func checkRehearsalRefuses(t *testing.T, book *runbook) {
 // nothing in its way.
 func (s *site) uninstall(t *testing.T, book *runbook, installed *controlplane.Sandlot) {
 	t.Helper()
-	s.makeTemplate(t, metav1.NamespaceDefault, "walled", func(spec *v1alpha1.SandboxTemplateSpec) {
+	s.makeTemplate(t, metav1.NamespaceDefault, "locked", func(spec *v1alpha1.SandboxTemplateSpec) {
 		spec.NetworkPolicyManagement = v1alpha1.NetworkPolicyManaged
 	})
-	s.makeSandbox(t, metav1.NamespaceDefault, "walled", "", func(sandbox *v1alpha1.Sandbox) {
-		sandbox.Spec.Template, sandbox.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "walled"}
+	s.makeSandbox(t, metav1.NamespaceDefault, "locked", "", func(sandbox *v1alpha1.Sandbox) {
+		sandbox.Spec.Template, sandbox.Spec.TemplateRef = nil, &v1alpha1.SandboxTemplateRef{Name: "locked"}
 	})
-	s.awaitSandbox(t, metav1.NamespaceDefault, "walled", isReady)
-	s.awaitPolicy(t, metav1.NamespaceDefault, "walled-network-policy", func(*networkingv1.NetworkPolicy) error { return nil })
+	s.awaitSandbox(t, metav1.NamespaceDefault, "locked", isReady)
+	s.awaitPolicy(t, metav1.NamespaceDefault, "locked-network-policy", func(*networkingv1.NetworkPolicy) error { return nil })
 	book.run(t, "uninstall")
 	if err := installed.Stop(); err != nil {
 		t.Fatal(err)

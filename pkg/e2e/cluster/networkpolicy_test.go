@@ -132,7 +132,7 @@ func TestNetworkPolicyOfATemplate(t *testing.T) {
 		t.Errorf("the policy was written from version %s to %s", made.ResourceVersion, now.ResourceVersion)
 	}
 
-	// What somebody changes is brought back, and what he deletes is made again.
+	// What a user changes is brought back, and what a user deletes is made again.
 	asMade := func(p *networkingv1.NetworkPolicy) error {
 		if !equality.Semantic.DeepEqual(p.Spec, made.Spec) || p.Labels[v1alpha1.LabelCreatedBy] != v1alpha1.CreatedByTemplate || !metav1.IsControlledBy(p, web) {
 			return errors.New("is not as it was made")
@@ -325,7 +325,7 @@ func TestPolicyOfAnotherTemplate(t *testing.T) {
 	}
 }
 
-// TestForeignNetworkPolicy has a policy of somebody else where a template's own would
+// TestForeignNetworkPolicy has a policy of a user where a template's own would
 // be.
 func TestForeignNetworkPolicy(t *testing.T) {
 	t.Parallel()
@@ -348,14 +348,14 @@ func TestForeignNetworkPolicy(t *testing.T) {
 		return nil
 	})
 	if got, err := policies.Get(t.Context(), foreign.Name, metav1.GetOptions{}); err != nil || got.ResourceVersion != foreign.ResourceVersion {
-		t.Errorf("somebody else's policy became %+v, %v", got, err)
+		t.Errorf("the user's policy became %+v, %v", got, err)
 	}
 }
 
-// TestRefusedNetworkPolicy has a cluster that takes no policies for a while.
-func TestRefusedNetworkPolicy(t *testing.T) {
-	t.Parallel()
-	c, ns := admin(t), namespace(t)
+// refusePolicies lets a namespace take no NetworkPolicies, until the ResourceQuota "none" is
+// deleted.
+func (c *clients) refusePolicies(t testing.TB, ns string) {
+	t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}}
 	quota.Spec.Hard = corev1.ResourceList{"count/networkpolicies.networking.k8s.io": quantity("0")}
 	if _, err := c.kube.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
@@ -369,6 +369,13 @@ func TestRefusedNetworkPolicy(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestRefusedNetworkPolicy has a cluster that takes no policies for a while.
+func TestRefusedNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	c, ns := admin(t), namespace(t)
+	c.refusePolicies(t, ns)
 	template := c.makeTemplate(t, ns, "web", func(s *v1alpha1.SandboxTemplateSpec) { s.NetworkPolicy = &v1alpha1.SandboxNetworkPolicy{} })
 	c.awaitEventOn(t, ns, template.UID, corev1.EventTypeWarning, "NetworkPolicyFailed", "quota")
 	if err := c.kube.CoreV1().ResourceQuotas(ns).Delete(t.Context(), "none", metav1.DeleteOptions{}); err != nil {

@@ -42,7 +42,7 @@ func TestWarmRuntimesTakeNoCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.awaitEventOn(t, ns, set.UID, corev1.EventTypeWarning, v1alpha1.ReasonRuntimeInitFailed, "somebody else has initialized it")
+	c.awaitEventOn(t, ns, set.UID, corev1.EventTypeWarning, v1alpha1.ReasonRuntimeInitFailed, "another caller has initialized it")
 	expect.FullPool(t, c, ns, "pool", 2)
 	// So that no other comes in the place of the one that goes back.
 	hold := []byte(`{"spec":{"scaleStrategy":{"maxUnavailable":0}}}`)

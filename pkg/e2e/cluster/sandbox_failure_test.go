@@ -171,7 +171,7 @@ func TestSetReplacesFailed(t *testing.T) {
 	}
 }
 
-// A pod of somebody else is neither taken for the sandbox's own nor deleted.
+// A pod of a user is neither taken for the sandbox's own nor deleted.
 func TestPodOwnerMismatch(t *testing.T) {
 	t.Parallel()
 	c, ns := admin(t), namespace(t)

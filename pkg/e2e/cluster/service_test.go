@@ -97,17 +97,24 @@ func TestServicesOfSandboxes(t *testing.T) {
 	c.patchSandbox(t, ns, claimed, `{"spec":{"service":true}}`)
 	again := c.awaitService(t, ns, claimed)
 
-	// What somebody changes is brought back, and what he deletes is made again.
-	for _, drift := range []string{
+	// What a user changes is brought back, and what a user deletes is made again. Repeated
+	// changes of one Service would be brought back with a delay.
+	for i, drift := range []string{
 		`{"spec":{"selector":{"a":"b"}}}`, `{"spec":{"ports":null}}`, `{"metadata":{"labels":null}}`, `{"metadata":{"labels":null},"spec":{"ports":null}}`,
 		`{"metadata":{"ownerReferences":null},"spec":{"ports":null}}`,
 		`{"spec":{"externalIPs":["192.0.2.1"],"sessionAffinity":"ClientIP"}}`,
 		`{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`,
 	} {
-		if _, err := services.Patch(t.Context(), again.Name, types.MergePatchType, []byte(drift), metav1.PatchOptions{}); err != nil {
+		name := fmt.Sprintf("drift-%d", i)
+		c.makeSandbox(t, ns, name, portsTemplate, func(s *v1alpha1.Sandbox) { s.Spec.Service = new(true) })
+		c.awaitService(t, ns, name)
+		if _, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(drift), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.awaitService(t, ns, claimed)
+		c.awaitService(t, ns, name)
+		if err := c.Sandboxes(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := services.Delete(t.Context(), again.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -189,7 +196,7 @@ func TestInvalidServices(t *testing.T) {
 	c.makeSandbox(t, ns, "fine", "", serves)
 	c.awaitService(t, ns, "fine") // later than the removal that must not be
 	if got, err := c.kube.CoreV1().Services(ns).Get(t.Context(), "taken", metav1.GetOptions{}); err != nil || got.ResourceVersion != foreign.ResourceVersion {
-		t.Errorf("somebody else's Service became %+v, %v", got, err)
+		t.Errorf("the user's Service became %+v, %v", got, err)
 	}
 	if err := c.kube.CoreV1().Services(ns).Delete(t.Context(), "taken", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -258,7 +258,12 @@ func TestAPI(t *testing.T) {
 		for i := range ids {
 			wait.Go(func() {
 				var made mapping.Made
-				w.ask(key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k2").into(w, &made)
+				answer := w.ask(key, "POST", "/sandboxes", "/sandboxes", body, "Idempotency-Key", "k2")
+				if answer.code != http.StatusCreated {
+					t.Errorf("one of eight at once: %d %s", answer.code, answer.body)
+					return
+				}
+				answer.into(w, &made)
 				ids[i] = made.SandboxID
 			})
 		}

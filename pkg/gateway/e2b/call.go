@@ -130,7 +130,7 @@ func (c *call) made(sb *v1alpha1.Sandbox, id, templateID, token string) *mapping
 	made := &mapping.Made{
 		TemplateID: templateID, SandboxID: id, EnvdVersion: c.api.EnvdVersion, EnvdAccessToken: token, Domain: c.api.Domain,
 	}
-	if sb.Annotations[v1alpha1.AnnotationE2BPrivate] == "true" {
+	if v1alpha1.IsE2BPrivate(sb) {
 		traffic := mapping.TrafficToken(token)
 		made.TrafficAccessToken = &traffic
 	}

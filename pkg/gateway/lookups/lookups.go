@@ -8,11 +8,9 @@ package lookups
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/share"
@@ -56,10 +54,8 @@ type Group[T any] struct {
 
 	// missesOfAll is for all sources together.
 	missesOfAll *rate.Limiter
-
-	mu sync.Mutex
-	// misses are the *rate.Limiter by source.
-	misses *lru.Cache
+	// misses are by source.
+	misses *share.Limiters
 }
 
 // New returns a group with limits.
@@ -67,7 +63,7 @@ func New[T any](limits Limits) *Group[T] {
 	return &Group[T]{
 		limits: limits, waiting: share.NewSources(maxWaiting, maxWaitingOfSource), reading: make(chan struct{}, limits.AtOnce),
 		missesOfAll: rate.NewLimiter(allSources*limits.MissesPerSecond, allSources*limits.Misses),
-		misses:      lru.New(maxSources),
+		misses:      share.NewLimiters(maxSources, limits.MissesPerSecond, limits.Misses),
 	}
 }
 
@@ -76,7 +72,7 @@ func New[T any](limits Limits) *Group[T] {
 func (g *Group[T]) Do(ctx context.Context, id string, read func(context.Context) (T, error)) (T, error) {
 	var none T
 	source := sourceOf(ctx)
-	misses := g.missesOf(source)
+	misses := g.misses.Of(source)
 	if !g.mayMiss(misses) {
 		return none, ErrRefused
 	}
@@ -110,17 +106,6 @@ func (g *Group[T]) Do(ctx context.Context, id string, read func(context.Context)
 func (g *Group[T]) mayMiss(misses *rate.Limiter) bool {
 	now := g.limits.Clock.Now()
 	return misses.TokensAt(now) >= 1 && g.missesOfAll.TokensAt(now) >= 1
-}
-
-func (g *Group[T]) missesOf(source string) *rate.Limiter {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if found, ok := g.misses.Get(source); ok {
-		return found.(*rate.Limiter)
-	}
-	misses := rate.NewLimiter(g.limits.MissesPerSecond, g.limits.Misses)
-	g.misses.Add(source, misses)
-	return misses
 }
 
 type sourceKey struct{}

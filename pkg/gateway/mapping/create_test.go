@@ -160,6 +160,7 @@ func TestNewOrderRefuses(t *testing.T) {
 		meta(e+"never-timeout", "yes"):                   "never-timeout",
 		meta(e+"claim-timeout-seconds", "0"):             "claim-timeout-seconds",
 		meta(e+"cpu-request", "much"):                    "cpu-request",
+		meta(e+"cpu-limit", "1e-2147483647"):             "an exponent of at most two digits",
 		meta(e+"csi-volume-name", "pv"):                  "csi-mount-point",
 		meta(e+"csi-volume-config", "{"):                 "csi-volume-config",
 		meta(e+"reserve-failed-sandbox-for", "1h"):       "reserve-failed-sandbox-for",

@@ -182,7 +182,11 @@ func (e *extensions) readCPU() error {
 		if e.cpu[i] == "" {
 			continue
 		}
-		cpu, err := resource.ParseQuantity(e.cpu[i])
+		var cpu resource.Quantity
+		err := v1alpha1.CheckQuantity(e.cpu[i])
+		if err == nil {
+			cpu, err = resource.ParseQuantity(e.cpu[i])
+		}
 		if err != nil {
 			return invalid("metadata %s: %q is no amount of CPU, such as 500m: %v", extension(name), e.cpu[i], err)
 		}

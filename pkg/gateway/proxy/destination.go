@@ -40,10 +40,10 @@ type destination struct {
 }
 
 // Match reports whether a request is for a sandbox, well or badly put, and not for the API.
-// Headers and the name of the host decide; of the rest, what begins with /kruise/ is for a
+// Headers and the name of the host decide. Of the rest, what begins with /kruise/ is for a
 // sandbox, but not /kruise/api.
 func (p *Proxy) Match(r *http.Request) bool {
-	if len(r.Header.Values(headerSandboxID)) > 0 || len(r.Header.Values(headerSandboxPort)) > 0 {
+	if hasSandboxHeaders(r) {
 		return true
 	}
 	if _, _, ok := p.splitHost(r.Host); ok {
@@ -59,25 +59,37 @@ func (p *Proxy) destinationOf(r *http.Request) (destination, error) {
 		return destination{}, err
 	}
 	pathID, pathPort, rest, inPath := splitPath(r.URL)
-	id, port := r.Header.Get(headerSandboxID), r.Header.Get(headerSandboxPort)
+	hostPort, hostID, inHost := p.splitHost(r.Host)
+	var to destination
+	var port string
 	switch {
-	case id != "" && port != "":
-		// The SDK sends the headers with whatever URL it was given. A path that says the
-		// same is one that was given.
-		if inPath && pathID == id && pathPort == port {
-			return complete(destination{form: byPath, id: id, rest: rest}, port)
+	case inHost:
+		to, port = destination{form: byHost, id: hostID}, hostPort
+	case inPath:
+		to, port = destination{form: byPath, id: pathID, rest: rest}, pathPort
+	}
+	if hasSandboxHeaders(r) {
+		id, headerPort := r.Header.Get(headerSandboxID), r.Header.Get(headerSandboxPort)
+		switch {
+		case id == "" || headerPort == "":
+			return destination{}, fmt.Errorf("headers %s and %s go together: send both or none", headerSandboxID, headerSandboxPort)
+		case to.form == 0:
+			to, port = destination{form: byHeaders, id: id}, headerPort
+		case to.id != id || port != headerPort:
+			// A cache would take what the sandbox of the headers answers for that of the URL.
+			return destination{}, fmt.Errorf("headers %s and %s name another sandbox or port than the URL", headerSandboxID, headerSandboxPort)
 		}
-		return complete(destination{form: byHeaders, id: id}, port)
-	case len(r.Header.Values(headerSandboxID)) > 0 || len(r.Header.Values(headerSandboxPort)) > 0:
-		return destination{}, fmt.Errorf("headers %s and %s go together: send both or none", headerSandboxID, headerSandboxPort)
 	}
-	if port, id, ok := p.splitHost(r.Host); ok {
-		return complete(destination{form: byHost, id: id}, port)
-	}
-	if !inPath {
+	if to.form == 0 {
 		return destination{}, fmt.Errorf("the request names no sandbox")
 	}
-	return complete(destination{form: byPath, id: pathID, rest: rest}, pathPort)
+	return complete(to, port)
+}
+
+// hasSandboxHeaders reports whether a request names a sandbox by headers, which the SDK sends with
+// whatever URL it was given.
+func hasSandboxHeaders(r *http.Request) bool {
+	return len(r.Header.Values(headerSandboxID)) > 0 || len(r.Header.Values(headerSandboxPort)) > 0
 }
 
 // unambiguous refuses requests that different programs on the way could understand in

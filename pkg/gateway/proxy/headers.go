@@ -15,11 +15,14 @@ func outgoing(r *http.Request, to destination) (*http.Request, error) {
 		out.Header.Del(headerAccessToken)
 	}
 	out.URL.Scheme, out.URL.Host = "", "" // of a request in absolute form; the host is in out.Host
-	if to.form != byPath {
+	if to.form == byHost {
 		return out, nil
 	}
 	// All sandboxes and the API share the host: its cookies are not this sandbox's.
 	out.Header.Del("Cookie")
+	if to.form == byHeaders {
+		return out, nil
+	}
 	var err error
 	out.URL, err = replacePath(out.URL, to.rest)
 	return out, err

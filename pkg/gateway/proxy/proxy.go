@@ -43,11 +43,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem{Code: http.StatusBadRequest, Message: err.Error(), SandboxID: to.id}.write(w)
 		return
 	}
-	if to.form == byPath {
-		w = road.IsolateResponse(w)
-	} else {
+	if to.form == byHost {
 		w = road.HostOnlyCookies(w)
+	} else {
+		w = road.IsolateResponse(w)
 	}
+	w.Header().Add("Vary", headerSandboxID+", "+headerSandboxPort) // caches know it by its URL alone
 	if route.Private && to.port != RuntimePort && isPreflight(r) {
 		out.Header, w = asked(out.Header), &bare{ResponseWriter: w}
 		out.URL.RawQuery = ""

@@ -37,7 +37,7 @@ func TestWebSocketsThroughEachForm(t *testing.T) {
 			if response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Upgrade") != "websocket" {
 				t.Fatalf("got %v", response)
 			}
-			if cookie := response.Header.Get("Set-Cookie"); (cookie == "") != (form == "path") {
+			if cookie := response.Header.Get("Set-Cookie"); (cookie == "") != (form != "host") {
 				t.Errorf("got the cookie %q", cookie)
 			}
 			for i := range 10 {

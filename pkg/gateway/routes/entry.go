@@ -71,7 +71,7 @@ func newEntry(sandbox *v1alpha1.Sandbox) *entry {
 	}
 	e.autoPause = annotations[v1alpha1.AnnotationE2BAutoPause] == "true"
 	e.autoResume = annotations[v1alpha1.AnnotationE2BAutoResume] == "true"
-	e.private = annotations[v1alpha1.AnnotationE2BPrivate] == "true"
+	e.private = v1alpha1.IsE2BPrivate(sandbox)
 	return e
 }
 

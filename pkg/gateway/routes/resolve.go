@@ -82,7 +82,7 @@ func (t *Table) address(ctx context.Context, target road.Target) (netip.Addr, er
 
 // wait waits until the limit of a team lets another read through.
 func (t *Table) wait(ctx context.Context, team string) error {
-	if err := t.limits.wait(ctx, team); err != nil {
+	if err := t.limits.Of(team).Wait(ctx); err != nil {
 		return fmt.Errorf("%w: the sandboxes of %s are asked for too often: %w", ErrUnavailable, team, err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/gateway/flight"
 	"github.com/sandlot-io/sandlot/pkg/gateway/lookups"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -65,7 +66,8 @@ type Table struct {
 	// lookups reads the ids that the watch has not told.
 	lookups   *lookups.Group[Route]
 	addresses flight.Group[resolved]
-	limits    limits
+	// limits are how often the API server is asked about the sandboxes of each team.
+	limits *share.Limiters
 }
 
 // New returns a table that reads through client.
@@ -73,12 +75,16 @@ func New(client versioned.Interface, options Options) *Table {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
+	limit := rate.Limit(options.QPS)
+	if limit <= 0 {
+		limit = rate.Inf
+	}
 	return &Table{
 		client: client.AgentsV1alpha1(), allowLoopback: options.AllowLoopback, clock: options.Clock,
 		verifier: podaddress.New(options.Pods),
 		store:    newStore(options.Clock), unknown: lru.New(maxUnknown),
 		lookups: lookups.New[Route](lookups.Limits{AtOnce: maxReads, Misses: misses, MissesPerSecond: missesPerSecond, Clock: options.Clock}),
-		limits:  limits{qps: rate.Limit(options.QPS), burst: options.Burst, teams: lru.New(maxTeams)},
+		limits:  share.NewLimiters(maxTeams, limit, max(options.Burst, 1)),
 	}
 }
 

@@ -2193,7 +2193,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "attributes are handed to the storage driver as they are, beside those of the PersistentVolume, of which they may change none.",
+							Description: "attributes are handed to the storage driver as they are, beside those of the PersistentVolume, of which they may change none. Only attributes that its annotation sandlot.io/mount-attributes lists may be set.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,

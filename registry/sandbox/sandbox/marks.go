@@ -33,6 +33,8 @@ var (
 		v1alpha1.AnnotationClaimTimestamp,
 		v1alpha1.AnnotationInitRuntimeRequest,
 		v1alpha1.AnnotationUpdatedMetadataInClaim,
+		v1alpha1.AnnotationE2BKeyID,
+		v1alpha1.AnnotationE2BPrivate,
 	)
 	claimLabels = sets.New(
 		v1alpha1.LabelClaimName,

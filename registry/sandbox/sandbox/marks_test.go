@@ -91,6 +91,8 @@ func TestMarks(t *testing.T) {
 		"born in a pool":                     {write: inPool, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a set, not controlled":     {write: changes{ownedBy("SandboxSet", false)}, want: adopt, field: "metadata.ownerReferences"},
 		"owned by a claim":                   {write: changes{ownedBy("SandboxClaim", true)}, want: bind, field: "metadata.ownerReferences"},
+		"who reaches a sandbox of E2B":       {write: changes{annotated(v1alpha1.AnnotationE2BPrivate, "")}, want: bind, field: "metadata.annotations[e2b.agents.kruise.io/private-traffic]"},
+		"the key of a sandbox of E2B":        {write: changes{annotated(v1alpha1.AnnotationE2BKeyID, "x")}, want: bind, field: "metadata.annotations[e2b.agents.kruise.io/key-id]"},
 		"a sealed request":                   {write: changes{annotated(v1alpha1.AnnotationInitRuntimeRequest, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/init-runtime-request]"},
 		"locked":                             {write: changes{annotated(v1alpha1.AnnotationLock, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/lock]"},
 		"owner":                              {write: changes{annotated(v1alpha1.AnnotationOwner, "x")}, want: bind, field: "metadata.annotations[agents.kruise.io/owner]"},
@@ -102,13 +104,13 @@ func TestMarks(t *testing.T) {
 		"claimed":                            {write: changes{labelled(v1alpha1.LabelSandboxClaimed, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-claimed]"},
 		"reserved":                           {write: changes{labelled(v1alpha1.LabelReservedFailedSandbox, "true")}, want: bind, field: "metadata.labels[agents.kruise.io/reserved-failed-sandbox]"},
 
-		"the label of its template": {write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "walled")}},
-		"its template alone":        {write: changes{refersTo("walled")}},
+		"the label of its template": {write: changes{refersTo("locked"), labelled(v1alpha1.LabelSandboxTemplate, "locked")}},
+		"its template alone":        {write: changes{refersTo("locked")}},
 		"the label of another template": {
-			write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "none")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
+			write: changes{refersTo("locked"), labelled(v1alpha1.LabelSandboxTemplate, "none")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
 		},
 		"no label of its template": {
-			write: changes{refersTo("walled"), labelled(v1alpha1.LabelSandboxTemplate, "")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
+			write: changes{refersTo("locked"), labelled(v1alpha1.LabelSandboxTemplate, "")}, want: bind, field: "metadata.labels[agents.kruise.io/sandbox-template]",
 		},
 		"labelled as its pool": {write: append(slices.Clone(inPool), refersTo("pool-1"), labelled(v1alpha1.LabelSandboxTemplate, "pool")), want: adopt, field: "metadata.ownerReferences"},
 

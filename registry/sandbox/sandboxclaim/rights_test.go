@@ -76,6 +76,26 @@ func TestClaimTableMatchesServer(t *testing.T) {
 	}
 }
 
+// TestOthersDoNotOpenSandboxes: who did not create a claim does not change who reaches its sandboxes
+// through the gateway of the E2B API, nor by whose key they were made. Other annotations they may.
+func TestOthersDoNotOpenSandboxes(t *testing.T) {
+	guard := NewGuard(binders{"binder"})
+	for key, guarded := range map[string]bool{v1alpha1.AnnotationE2BPrivate: true, v1alpha1.AnnotationE2BKeyID: true, "example.com/a": false} {
+		for who, may := range map[string]bool{"claimer": true, "binder": true, "other": !guarded} {
+			was := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{
+				Name: "claim", Namespace: registrytest.Namespace, Annotations: map[string]string{v1alpha1.AnnotationClaimedBy: "claimer"},
+			}}
+			was.Spec.Annotations = map[string]string{key: "true"}
+			is := was.DeepCopy()
+			delete(is.Spec.Annotations, key)
+			ctx := genericapirequest.WithUser(registrytest.Context(t, "sandboxclaims"), &user.DefaultInfo{Name: who})
+			if err := guard.Update(rest.ValidateAllObjectUpdateFunc, false)(ctx, is, was); may != (err == nil) || err != nil && !apierrors.IsForbidden(err) {
+				t.Errorf("%s without %s: %v", who, key, err)
+			}
+		}
+	}
+}
+
 // setNonZero gives a field a value that is not its zero value.
 func setNonZero(t *testing.T, v reflect.Value) {
 	t.Helper()

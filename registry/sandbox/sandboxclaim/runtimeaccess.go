@@ -17,7 +17,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/apis/sandbox/validation"
-	"github.com/sandlot-io/sandlot/pkg/claims"
+	rules "github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // Runtimes knows the agent-runtimes in sandboxes.
@@ -83,7 +83,7 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 	var told []v1alpha1.ClaimedSandbox
 	for _, sb := range bound {
 		token := "" // where none was set
-		if claims.HasToken(claim, sb) {
+		if rules.HasToken(claim, sb) {
 			if token, err = r.runtimes.Token(ctx, claim.UID, sb); err != nil {
 				return nil, fmt.Errorf("access token of sandbox %s: %w", sb.Name, err)
 			}

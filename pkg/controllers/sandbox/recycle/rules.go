@@ -75,7 +75,7 @@ func StartedAt(sandbox *v1alpha1.Sandbox) time.Time {
 	if c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRecycling); c != nil {
 		return c.LastTransitionTime.Time // it is False all the time
 	}
-	return sandbox.CreationTimestamp.Time // somebody else made it Recycling
+	return sandbox.CreationTimestamp.Time // another program made it Recycling
 }
 
 // reasonOf is the reason of the condition Recycling of a sandbox, or empty.

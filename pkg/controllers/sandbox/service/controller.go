@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
 	"github.com/sandlot-io/sandlot/pkg/controllers/templates"
+	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -32,6 +34,8 @@ type Options struct {
 	Client client.Client
 	// Reader asks the server itself. Required.
 	Reader client.Reader
+	// Clock tells when an object may be written again. Required.
+	Clock clock.PassiveClock
 	// Lookup finds the templates that sandboxes refer to. Required.
 	Lookup *templates.Lookup
 	// Recorder records events. Register takes the manager's if there is none yet.
@@ -46,12 +50,15 @@ type Options struct {
 type Controller struct {
 	Options
 	templates *podtemplate.Cache
+	pacer     *writepace.Pacer
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
 
 // New returns a Controller.
-func New(o Options) *Controller { return &Controller{Options: o, templates: podtemplate.NewCache()} }
+func New(o Options) *Controller {
+	return &Controller{Options: o, templates: podtemplate.NewCache(), pacer: writepace.New(o.Clock)}
+}
 
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandbox-service" }
@@ -176,7 +183,7 @@ func (c *Controller) ensure(ctx context.Context, sandbox *v1alpha1.Sandbox) (rec
 
 func (c *Controller) services() *ownedobject.Reconciler[*corev1.Service] {
 	return &ownedobject.Reconciler[*corev1.Service]{
-		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
+		Client: c.Client, Reader: c.Reader, Pacer: c.pacer, Recorder: c.Recorder,
 		Kind: "Service", OwnerKind: "Sandbox",
 		New:     func() *corev1.Service { return &corev1.Service{} },
 		Correct: correct, MustReplace: mustReplace,

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,7 +24,7 @@ import (
 func TestRemovalReader(t *testing.T) {
 	type cache struct{ client.Client }
 	type server struct{ client.Reader }
-	c := New(Options{Client: cache{}, Reader: server{}})
+	c := New(Options{Clock: clock.RealClock{}, Client: cache{}, Reader: server{}})
 	owned := func(kind string) *v1alpha1.Sandbox {
 		sandbox := box(new(false))
 		sandbox.OwnerReferences = []metav1.OwnerReference{{
@@ -98,7 +99,7 @@ func TestServiceOfTheUserBefore(t *testing.T) {
 			}
 			api := &records{sandbox: test.sandbox}
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(test.sandbox)}
-			if _, err := New(Options{Client: api, Reader: api}).Reconcile(t.Context(), request); err != nil {
+			if _, err := New(Options{Clock: clock.RealClock{}, Client: api, Reader: api}).Reconcile(t.Context(), request); err != nil {
 				t.Fatal(err)
 			}
 			if got := len(api.deleted) > 0; got != test.want {
@@ -116,7 +117,7 @@ func TestServiceFailed(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
 	api := &records{sandbox: sandbox}
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sandbox)}
-	if result, err := New(Options{Client: api, Reader: api, Recorder: recorder}).Reconcile(t.Context(), request); err != nil || result.RequeueAfter > 0 {
+	if result, err := New(Options{Clock: clock.RealClock{}, Client: api, Reader: api, Recorder: recorder}).Reconcile(t.Context(), request); err != nil || result.RequeueAfter > 0 {
 		t.Fatal(result, err)
 	}
 	close(recorder.Events)

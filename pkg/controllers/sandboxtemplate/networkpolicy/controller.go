@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/controllers/callers"
 	"github.com/sandlot-io/sandlot/pkg/controllers/ownedobject"
 	"github.com/sandlot-io/sandlot/pkg/controllers/queue"
+	"github.com/sandlot-io/sandlot/pkg/controllers/writepace"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
 
@@ -46,6 +48,8 @@ type Options struct {
 	Client client.Client
 	// Reader asks the server itself. Required.
 	Reader client.Reader
+	// Clock tells when an object may be written again. Required.
+	Clock clock.PassiveClock
 	// Callers are whom the default lets in. Required.
 	Callers callers.Callers
 	// Recorder records events. Register takes the manager's if there is none yet.
@@ -59,6 +63,7 @@ type Controller struct {
 	Options
 	// rechecks paces the looks at policies that are left.
 	rechecks workqueue.TypedRateLimiter[types.NamespacedName]
+	pacer    *writepace.Pacer
 }
 
 var _ reconcile.Reconciler = (*Controller)(nil)
@@ -68,14 +73,15 @@ func New(o Options) *Controller {
 	return &Controller{
 		Options:  o,
 		rechecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRecheck, lastRecheck),
+		pacer:    writepace.New(o.Clock),
 	}
 }
 
 // Name is the name of the controller in logs and metrics.
 func (c *Controller) Name() string { return "sandboxtemplate-networkpolicy" }
 
-// Register adds the controller to a manager, whose cache should be limited to
-// callers.CachedPolicies.
+// Register adds the controller to a manager, whose cache may be limited to the policies that
+// were made here.
 func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	if c.Recorder == nil {
 		c.Recorder = mgr.GetEventRecorder(c.Name())
@@ -209,7 +215,7 @@ func (c *Controller) inUse(ctx context.Context, template types.NamespacedName) (
 
 func (c *Controller) policies() *ownedobject.Reconciler[*networkingv1.NetworkPolicy] {
 	return &ownedobject.Reconciler[*networkingv1.NetworkPolicy]{
-		Client: c.Client, Reader: c.Reader, Recorder: c.Recorder,
+		Client: c.Client, Reader: c.Reader, Pacer: c.pacer, Recorder: c.Recorder,
 		Kind: "NetworkPolicy", OwnerKind: "SandboxTemplate",
 		New:     func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
 		Correct: correct,

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,7 +27,7 @@ import (
 func TestRemovalReader(t *testing.T) {
 	type cache struct{ client.Client }
 	type server struct{ client.Reader }
-	c := New(Options{Client: cache{}, Reader: server{}})
+	c := New(Options{Clock: clock.RealClock{}, Client: cache{}, Reader: server{}})
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.SandboxTemplate)
 		server bool
@@ -127,7 +128,7 @@ func TestRelease(t *testing.T) {
 			var asked []string
 			test.cache.name, test.cache.policy, test.cache.asked = "cache", policy, &asked
 			test.server.name, test.server.asked = "server", &asked
-			c := New(Options{Client: test.cache, Reader: test.server})
+			c := New(Options{Clock: clock.RealClock{}, Client: test.cache, Reader: test.server})
 			req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(template)}
 			result, err := c.Reconcile(t.Context(), req)
 			if !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
@@ -158,7 +159,7 @@ func TestRelease(t *testing.T) {
 // A template of a namespace that is gone is no reason to try again.
 func TestNamespaceIsGone(t *testing.T) {
 	template := templateOf(v1alpha1.SandboxTemplateSpec{NetworkPolicyManagement: v1alpha1.NetworkPolicyManaged})
-	c := New(Options{Client: answers{template: template}, Reader: answers{}})
+	c := New(Options{Clock: clock.RealClock{}, Client: answers{template: template}, Reader: answers{}})
 	result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(template)})
 	if err != nil || result != (reconcile.Result{}) {
 		t.Errorf("%v, %v", result, err)

@@ -49,7 +49,7 @@ func policyOf(template *v1alpha1.SandboxTemplate, from callers.Callers, keeper m
 		rules = rules.DeepCopy()
 		policy.Spec.Ingress, policy.Spec.Egress = rules.Ingress, rules.Egress
 	} else {
-		policy.Spec.Ingress, policy.Spec.Egress = from.Ingress(), defaultEgress()
+		policy.Spec.Ingress, policy.Spec.Egress = from.Ingress(callers.APIServer, callers.Gateway), defaultEgress()
 	}
 	setDefaults(&policy.Spec)
 	return policy

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 
 	"github.com/sandlot-io/sandlot/pkg/gateway/keys"
+	"github.com/sandlot-io/sandlot/pkg/share"
 )
 
 const (
@@ -36,16 +36,20 @@ type Options struct {
 
 // Limiter has a token bucket for each key, and one for each team.
 type Limiter struct {
-	options Options
-
-	mu          sync.Mutex
-	keys, teams *lru.Cache
+	options     Options
+	keys, teams *share.Limiters
+	// mu makes it one decision what a key and its team may do.
+	mu sync.Mutex
 }
 
 // New returns a Limiter that knows nobody yet.
 func New(options Options) *Limiter {
 	options.Burst = max(options.Burst, 1)
-	return &Limiter{options: options, keys: lru.New(maxBuckets), teams: lru.New(maxBuckets)}
+	return &Limiter{
+		options: options,
+		keys:    share.NewLimiters(maxBuckets, rate.Limit(options.Rate), options.Burst),
+		teams:   share.NewLimiters(maxBuckets, rate.Limit(teamFactor*options.Rate), teamFactor*options.Burst),
+	}
 }
 
 // Allow reports whether a caller may send a request now. If not, it costs nothing, and
@@ -57,7 +61,7 @@ func (l *Limiter) Allow(caller keys.Caller) (ok bool, retryAfter time.Duration) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.options.Clock.Now()
-	key, team := l.bucket(l.keys, caller.KeyID, 1), l.bucket(l.teams, caller.Team, teamFactor)
+	key, team := l.keys.Of(caller.KeyID), l.teams.Of(caller.Team)
 	ofKey, ofTeam := key.ReserveN(now, 1), team.ReserveN(now, 1)
 	wait := max(ofKey.DelayFrom(now), ofTeam.DelayFrom(now))
 	if wait > 0 {
@@ -66,14 +70,4 @@ func (l *Limiter) Allow(caller keys.Caller) (ok bool, retryAfter time.Duration) 
 		return false, wait
 	}
 	return true, 0
-}
-
-// bucket returns the bucket of a name. The lock is held.
-func (l *Limiter) bucket(buckets *lru.Cache, name string, factor int) *rate.Limiter {
-	if bucket, ok := buckets.Get(name); ok {
-		return bucket.(*rate.Limiter)
-	}
-	bucket := rate.NewLimiter(rate.Limit(l.options.Rate*float64(factor)), l.options.Burst*factor)
-	buckets.Add(name, bucket)
-	return bucket
 }

@@ -26,7 +26,8 @@ type CSIMountConfigApplyConfiguration struct {
 	// readOnly mounts the volume read-only. Default false.
 	ReadOnly *bool `json:"readOnly,omitempty"`
 	// attributes are handed to the storage driver as they are, beside those of the
-	// PersistentVolume, of which they may change none.
+	// PersistentVolume, of which they may change none. Only attributes that its annotation
+	// sandlot.io/mount-attributes lists may be set.
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 

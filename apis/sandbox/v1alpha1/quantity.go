@@ -1,0 +1,31 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"errors"
+	"strings"
+)
+
+// maxExponentDigits is how many digits the exponent of a quantity may have.
+const maxExponentDigits = 2
+
+// ErrQuantityExponent means that the exponent of a quantity is too long.
+var ErrQuantityExponent = errors.New("must have an exponent of at most two digits")
+
+// CheckQuantity returns ErrQuantityExponent for a text such as 1e5000000, which must not be
+// parsed as a resource.Quantity. Kubernetes does not bound exponents, and parsing or comparing
+// such a quantity computes a power of ten with as many digits as the exponent says. The text
+// need not be a quantity.
+func CheckQuantity(text string) error {
+	at := strings.IndexAny(text, "eE")
+	if at < 0 {
+		return nil
+	}
+	exponent := strings.TrimLeft(text[at+1:], "+-")
+	if digits := len(exponent) - len(strings.TrimLeft(exponent, "0123456789")); digits > maxExponentDigits {
+		return ErrQuantityExponent
+	}
+	return nil
+}

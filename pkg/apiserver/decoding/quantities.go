@@ -1,0 +1,187 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decoding
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+)
+
+var quantity = reflect.TypeFor[resource.Quantity]()
+
+// checkQuantities returns an error that names the first quantity in data, JSON or YAML of a
+// kind, that would take too long to decode: see v1alpha1.CheckQuantity. It must be called
+// before data is decoded. Hardly any object has a text that may be such a quantity; for all
+// others it reads data once and allocates nothing. kind is that of objects that do not say it.
+func checkQuantities(scheme *runtime.Scheme, data []byte, kind *schema.GroupVersionKind) error {
+	if !mayHaveLargeExponents(data) {
+		return nil
+	}
+	js := data
+	if !json.Valid(data) { // else it is read as it is: of a key that is there twice, both values are decoded
+		var err error
+		if js, err = yaml.YAMLToJSON(data); err != nil {
+			return nil //nolint:nilerr // the decoder has its own error for that
+		}
+	}
+	if said := kindOf(js); said != nil {
+		kind = said
+	}
+	if kind == nil {
+		return nil
+	}
+	obj, err := scheme.New(*kind)
+	if err != nil {
+		return nil //nolint:nilerr // it is not decoded either
+	}
+	decoder := json.NewDecoder(bytes.NewReader(js))
+	decoder.UseNumber()
+	if bad := largeExponent(decoder, reflect.TypeOf(obj), nil); bad != nil {
+		return errors.New(bad.Error())
+	}
+	return nil
+}
+
+// kindOf returns the kind that an object says that it is, or nil.
+func kindOf(js []byte) *schema.GroupVersionKind {
+	var said runtime.TypeMeta
+	if json.Unmarshal(js, &said) != nil || said.APIVersion == "" || said.Kind == "" {
+		return nil
+	}
+	return new(schema.FromAPIVersionAndKind(said.APIVersion, said.Kind))
+}
+
+// mayHaveLargeExponents reports whether data may have a number with an exponent of at least
+// three digits. Escape sequences may hide any character.
+func mayHaveLargeExponents(data []byte) bool {
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			if i++; i == len(data) || !strings.ContainsRune(`"\/bfnrt`, rune(data[i])) {
+				return true
+			}
+		case 'e', 'E':
+			at := i + 1
+			for at < len(data) && (data[at] == '+' || data[at] == '-') {
+				at++
+			}
+			if at+2 < len(data) && isDigit(data[at]) && isDigit(data[at+1]) && isDigit(data[at+2]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isDigit(b byte) bool { return '0' <= b && b <= '9' }
+
+// largeExponent returns an error for the first quantity in the next value of a decoder, which is
+// decoded into a type, whose exponent is too large. A nil type has no quantities. It goes no
+// deeper than the types do.
+func largeExponent(decoder *json.Decoder, t reflect.Type, path *field.Path) *field.Error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || t != quantity && reflect.PointerTo(t).Implements(unmarshaler) {
+		var skipped json.RawMessage
+		_ = decoder.Decode(&skipped) // errors come again with the next token, and end the loops
+		return nil
+	}
+	token, _ := decoder.Token() // nil with an error, which comes again
+	switch token := token.(type) {
+	case json.Delim:
+		return largeExponentIn(decoder, token, t, path)
+	case string, json.Number:
+		if text := fmt.Sprint(token); t == quantity && v1alpha1.CheckQuantity(text) != nil {
+			return field.Invalid(path, cut(text, maxShown), v1alpha1.ErrQuantityExponent.Error())
+		}
+	}
+	return nil
+}
+
+// largeExponentIn is largeExponent for an object or a list, which has just begun.
+func largeExponentIn(decoder *json.Decoder, begun json.Delim, t reflect.Type, path *field.Path) *field.Error {
+	for i := 0; decoder.More(); i++ {
+		var of reflect.Type
+		var at *field.Path
+		if begun == '{' {
+			token, _ := decoder.Token()
+			key, ok := token.(string)
+			if !ok { // an error, which comes again
+				return nil
+			}
+			of, at = memberOf(t, key, path)
+		} else {
+			of, at = elementOf(t), path.Index(i)
+		}
+		if bad := largeExponent(decoder, of, at); bad != nil {
+			return bad
+		}
+	}
+	_, _ = decoder.Token() // the end; an error comes again
+	return nil
+}
+
+func elementOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Slice {
+		return t.Elem()
+	}
+	return nil
+}
+
+// memberOf returns the type and the path of a key in an object that is decoded into a type. The
+// type is nil if it has no such key.
+func memberOf(t reflect.Type, key string, path *field.Path) (reflect.Type, *field.Path) {
+	switch t.Kind() {
+	case reflect.Map:
+		return t.Elem(), path.Key(key)
+	case reflect.Struct:
+		return fieldOf(t, key), path.Child(key)
+	}
+	return nil, path.Child(key)
+}
+
+// fieldOf returns the type of the field of a struct that has a name in JSON; nil if there is
+// none.
+func fieldOf(t reflect.Type, key string) reflect.Type {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			embedded := f.Type
+			for embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			if found := fieldOf(embedded, key); found != nil {
+				return found
+			}
+		} else if name == key {
+			return typeOfRaw(f)
+		}
+	}
+	return nil
+}
+
+// typeOfRaw returns the type of a field, and of one that is raw JSON in our types what it is of.
+func typeOfRaw(f reflect.StructField) reflect.Type {
+	switch {
+	case f.Type == reflect.TypeFor[*runtime.RawExtension]() || f.Type == rawExtension:
+		return reflect.TypeFor[corev1.PodTemplateSpec]()
+	case f.Type == reflect.TypeFor[[]runtime.RawExtension]():
+		return reflect.TypeFor[[]corev1.PersistentVolumeClaim]()
+	}
+	return f.Type
+}

@@ -1,0 +1,87 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decoding
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/install"
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// huge is a quantity that no computer could write out.
+const huge = "1e2147483647"
+
+// TestQuantitiesWithLargeExponents: a quantity that would take too long to decode or compare is
+// refused before it is decoded, wherever it stands and however it is written. What is not a
+// quantity may look like one.
+func TestQuantitiesWithLargeExponents(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	claim := func(spec string) string {
+		return `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaim","spec":` + spec + `}`
+	}
+	set := func(spec string) string {
+		return `{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxSet","spec":` + spec + `}`
+	}
+	container := func(limits string) string {
+		return `{"spec":{"containers":[{"name":"a"},{"name":"b","resources":{"limits":` + limits + `}}]}}`
+	}
+	for name, tc := range map[string]struct{ data, want string }{
+		"a limit of a claim":      {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"` + huge + `"}}}}`), "spec.inplaceUpdate.resources.limits[cpu]"},
+		"a request of a claim":    {claim(`{"inplaceUpdate":{"resources":{"requests":{"cpu":"` + huge + `"}}}}`), "spec.inplaceUpdate.resources.requests[cpu]"},
+		"a number":                {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":` + huge + `}}}}`), "spec.inplaceUpdate.resources.limits[cpu]"},
+		"a negative exponent":     {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1E-999999"}}}}`), "1E-999999"},
+		"a positive exponent":     {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1.5e+0999"}}}}`), "1.5e+0999"},
+		"three digits":            {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e100"}}}}`), "1e100"},
+		"two digits":              {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e-99"}}}}`), ""},
+		"escaped":                 {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1\u0065999"}}}}`), "1e999"},
+		"a key escaped":           {claim(`{"inplaceUpdate":{"resources":{"lim\u0069ts":{"cpu":"1e999"}}}}`), "limits[cpu]"},
+		"hidden by a second one":  {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999","cpu":"1"}}}}`), "1e999"},
+		"YAML":                    {"apiVersion: agents.kruise.io/v1alpha1\nkind: SandboxClaim\nspec: {inplaceUpdate: {resources: {limits: {cpu: 1e9999999}}}}", "1e9999999"},
+		"YAML, escaped":           {"apiVersion: agents.kruise.io/v1alpha1\nkind: SandboxClaim\nspec: {inplaceUpdate: {resources: {limits: {cpu: \"1\\x65999\"}}}}", "1e999"},
+		"YAML, folded":            {"apiVersion: agents.kruise.io/v1alpha1\nkind: SandboxClaim\nspec: {inplaceUpdate: {resources: {limits: {cpu: \"1e9\\\n  99\"}}}}", "1e999"},
+		"without a kind":          {`{"spec":{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}}`, "1e999"},
+		"a list":                  {`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaimList","items":[` + claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}`) + `]}`, "items[0].spec"},
+		"a template":              {set(`{"template":` + container(`{"memory":"1e999"}`) + `}`), "spec.template.spec.containers[1].resources.limits[memory]"},
+		"a patch of a template":   {set(`{"patch":` + container(`{"memory":"1e999"}`) + `}`), "spec.patch.spec.containers[1].resources.limits[memory]"},
+		"a volume":                {set(`{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1e999"}}}}]}`), "spec.volumeClaimTemplates[0].spec.resources.requests[storage]"},
+		"an emptyDir":             {set(`{"template":{"spec":{"volumes":[{"emptyDir":{"sizeLimit":"1e999"}}]}}}`), "sizeLimit"},
+		"a field ref":             {set(`{"template":{"spec":{"containers":[{"env":[{"valueFrom":{"resourceFieldRef":{"divisor":"1e999"}}}]}]}}}`), "divisor"},
+		"environment":             {claim(`{"envVars":{"cpu":"1e999","limits":"1e999"}}`), ""},
+		"a commit":                {`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaim","metadata":{"labels":{"example.com/commit":"1e23456"}}}`, ""},
+		"an argument":             {set(`{"template":{"spec":{"containers":[{"args":["1e999"]}]}}}`), ""},
+		"not of our kinds":        {`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"resources":{"limits":{"cpu":"1e999"}}}]}}`, ""},
+		"not a text":              {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":["1e999"]}}},"replicas":1e999}`), ""},
+		"not an object":           {`["1e999",{"spec":1e999}]`, ""},
+		"half an object":          {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"`)[:80], ""},
+		"nested without end":      {claim(`{"inplaceUpdate":` + strings.Repeat(`[`, 1e6) + `"1e999"`), ""},
+		"nested where lists are":  {`{"items":` + strings.Repeat(`[`, 9000) + `"1e999"` + strings.Repeat(`]`, 9000) + `}`, ""},
+		"text that ends in the e": {`{"a":"1e`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
+			err := checkQuantities(scheme, []byte(tc.data), &kind)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), v1alpha1.ErrQuantityExponent.Error())):
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestQuantitiesCostNothing: an object without such a text is read once, without an allocation.
+func TestQuantitiesCostNothing(t *testing.T) {
+	kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
+	data := []byte(`{"metadata":{"annotations":{"a":"{\"replicas\":2}\n"}},"spec":{"templateName":"one12e4","replicas":22,"e100":""}}`)
+	data = []byte(strings.Replace(string(data), "e100", "e10", 1))
+	if n := testing.AllocsPerRun(100, func() { _ = checkQuantities(nil, data, &kind) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
