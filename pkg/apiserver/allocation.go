@@ -44,14 +44,14 @@ import (
 // allocation is what makes the create of a claim bind: the allocator, its
 // connection to etcd, and the watches that keep its index.
 type allocation struct {
-	allocator *allocator.Allocator
-	resumer   *agentruntime.Resumer
-	etcd      *etcdConnection
-	sandboxes *feed[*v1alpha1.Sandbox]
-	sets      *feed[*v1alpha1.SandboxSet]
-	templates *feed[*v1alpha1.SandboxTemplate]
-	claims    *feed[*v1alpha1.SandboxClaim]
-	members   *membership
+	allocator     *allocator.Allocator
+	runtimeWorker *agentruntime.Worker
+	etcd          *etcdConnection
+	sandboxes     *feed[*v1alpha1.Sandbox]
+	sets          *feed[*v1alpha1.SandboxSet]
+	templates     *feed[*v1alpha1.SandboxTemplate]
+	claims        *feed[*v1alpha1.SandboxClaim]
+	members       *membership
 	// pruner removes versions of the key for agent-runtimes; nil leaves that out.
 	pruner *agentruntime.Pruner
 	// maintainer measures and maintains etcd; nil leaves that out. maintainsEtcd is whether this
@@ -150,26 +150,29 @@ func (a *allocation) leaseGuards(ctx context.Context) {
 
 // newAllocation returns the allocation of an allocator that binds the claims of a
 // store.
-func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *etcdConnection, stores *sandboxrest.Stores, claims *genericregistry.Store) *allocation {
+func newAllocation(
+	a *allocator.Allocator, runtimes *agentruntime.Setup, pools *poolRuntimes, etcd *etcdConnection, stores *sandboxrest.Stores,
+	claims *genericregistry.Store,
+) *allocation {
 	feeds := a.Feeds()
-	resumer := agentruntime.NewResumer(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
+	runtimeWorker := agentruntime.NewWorker(runtimes, changeIn(stores.Sandboxes), clock.RealClock{})
 	all := &allocation{
-		allocator: a,
-		resumer:   resumer,
-		etcd:      etcd,
+		allocator:     a,
+		runtimeWorker: runtimeWorker,
+		etcd:          etcd,
 		sandboxes: &feed[*v1alpha1.Sandbox]{
 			name: "sandboxes", store: stores.Sandboxes,
 			listed: func(all []*v1alpha1.Sandbox, resourceVersion uint64) {
 				feeds.SandboxListed(all, resourceVersion)
-				resumer.SandboxListed(all)
+				runtimeWorker.SandboxListed(all)
 			},
 			changed: func(sb *v1alpha1.Sandbox) {
 				feeds.SandboxChanged(sb)
-				resumer.SandboxChanged(sb)
+				runtimeWorker.SandboxChanged(sb)
 			},
 			deleted: func(sb *v1alpha1.Sandbox) {
 				feeds.SandboxDeleted(sb)
-				resumer.SandboxDeleted(sb)
+				runtimeWorker.SandboxDeleted(sb)
 			},
 		},
 		sets: &feed[*v1alpha1.SandboxSet]{
@@ -188,7 +191,8 @@ func newAllocation(a *allocator.Allocator, runtimes *agentruntime.Setup, etcd *e
 	all.maintainsEtcd.Store(true)
 	all.members = newMembership(etcd.Client, etcd.prefix, func(self string, servers []string) {
 		a.PeersChanged(self, servers)
-		resumer.PeersChanged(self, servers)
+		runtimeWorker.PeersChanged(self, servers)
+		pools.peersChanged(servers)
 		all.maintainsEtcd.Store(len(servers) == 0 || slices.Min(servers) == self)
 	})
 	return all
@@ -232,7 +236,7 @@ func (a *allocation) addTo(server *genericapiserver.GenericAPIServer) error {
 		a.running.Go(func() { a.members.run(hook) })
 		a.running.Go(func() { a.leaseGuards(hook) })
 		a.running.Go(func() { a.allocator.Run(hook) })
-		a.running.Go(func() { a.resumer.Run(hook) })
+		a.running.Go(func() { a.runtimeWorker.Run(hook) })
 		if a.maintainer != nil {
 			a.running.Go(func() { a.maintainer.Run(hook) })
 		}

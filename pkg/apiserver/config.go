@@ -30,6 +30,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/registry/agentsandbox/cohabit"
 	sandboxrest "github.com/sandlot-io/sandlot/registry/sandbox/rest"
+	"github.com/sandlot-io/sandlot/registry/sandbox/sandbox"
 )
 
 // DefaultSyncWindow is how long a create of a claim waits for sandboxes by
@@ -263,6 +264,9 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	if err != nil {
 		return nil, nil, err
 	}
+	pools := newPoolRuntimes(lookup)
+	runtimes.WithTemplate = pools.withTemplate
+	sandbox.SetGetsToken(stores.Sandboxes, pools.getsToken)
 	gate := cluster.newGate()
 	if err := addGate(gate, s.GenericAPIServer); err != nil {
 		return nil, nil, err
@@ -275,7 +279,7 @@ func (c CompletedConfig) storage(s *Server) (map[string]rest.Storage, *templateL
 	if err != nil {
 		return nil, nil, err
 	}
-	s.allocation = newAllocation(alloc, runtimes, etcd, stores, claims)
+	s.allocation = newAllocation(alloc, runtimes, pools, etcd, stores, claims)
 	s.allocation.nodes = cluster.nodes()
 	s.allocation.addMaintainer(limiter, c.extraConfig)
 	s.allocation.addPruner(runtimes.Keyring, stores.Sandboxes, c.extraConfig.clock())

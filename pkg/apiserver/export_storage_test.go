@@ -44,7 +44,7 @@ func NewStorage(getter generic.RESTOptionsGetter, syncWindow time.Duration) (*St
 	if err != nil {
 		return nil, err
 	}
-	return &Storage{Resources: resources, allocation: newAllocation(a, runtimes, etcd, stores, claims)}, nil
+	return &Storage{Resources: resources, allocation: newAllocation(a, runtimes, newPoolRuntimes(nil), etcd, stores, claims)}, nil
 }
 
 // Run runs the allocation, as the server's hook does, until ctx is done.
@@ -55,7 +55,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	a.running.Go(func() { a.templates.run(ctx) })
 	a.running.Go(func() { a.claims.run(ctx) })
 	a.running.Go(func() { a.allocator.Run(ctx) })
-	a.running.Go(func() { a.resumer.Run(ctx) })
+	a.running.Go(func() { a.runtimeWorker.Run(ctx) })
 	a.running.Wait()
 	for _, resource := range s.Resources {
 		resource.Destroy()

@@ -40,7 +40,8 @@ type membership struct {
 	client *clientv3.Client
 	// prefix begins the keys of all servers, and only those.
 	prefix string
-	// self is the name of this server, different for each start of it.
+	// self is the name of this server, different for each start of it. It ends in what the server
+	// can do that others may have to know: see poolTokens.
 	self string
 	// changed is called with the names of all servers whenever they change.
 	changed func(self string, servers []string)
@@ -57,7 +58,7 @@ var _ reencryption.Servers = &membership{}
 func newMembership(client *clientv3.Client, storagePrefix string, changed func(self string, servers []string)) *membership {
 	return &membership{
 		client: client, prefix: path.Join("/", storagePrefix, storekeys.Servers) + "/",
-		self: string(uuid.NewUUID()), changed: changed,
+		self: string(uuid.NewUUID()) + poolTokens, changed: changed,
 	}
 }
 

@@ -25,9 +25,12 @@ const (
 )
 
 // SetsUpAgain reports whether the agent-runtime of a sandbox is set up again when it is
-// resumed. That of a sandbox that is starting for its claim is not: the claim does it.
+// resumed: its claim has set it up, or it has the token of its pool. That of a sandbox that is
+// starting for its claim is not, because the claim does it, nor that of a sandbox in a pool,
+// which gets another token.
 func SetsUpAgain(sb *v1alpha1.Sandbox) bool {
-	return sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" && sb.Annotations[v1alpha1.AnnotationStarting] == ""
+	asked := sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" || sb.Annotations[v1alpha1.AnnotationRuntimeTokenID] != ""
+	return asked && sb.Annotations[v1alpha1.AnnotationStarting] == "" && !v1alpha1.IsInPool(sb)
 }
 
 // BeginSetupAgain takes from the status of a sandbox what is known of the agent-runtime of
@@ -40,6 +43,7 @@ func BeginSetupAgain(sb *v1alpha1.Sandbox, status *v1alpha1.SandboxStatus, now t
 		if meta.FindStatusCondition(status.Conditions, v1alpha1.SandboxConditionVolumesMounted) != nil {
 			setupAgainIs(status, v1alpha1.SandboxConditionVolumesMounted, sb.Generation, now)
 		}
+	case v1alpha1.IsInPool(sb): // see BeginPoolSetup
 	case sb.Annotations[v1alpha1.AnnotationStarting] == "":
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.SandboxConditionVolumesMounted)

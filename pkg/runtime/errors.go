@@ -21,7 +21,8 @@ const (
 	unreachable kind = iota
 	// rejected is an answer that would come again.
 	rejected
-	// unauthorized is the answer 401: the runtime has another access token.
+	// unauthorized is the answer 401, or 409 of older versions of envd: the runtime has
+	// another access token.
 	unauthorized
 	// wrongTarget is a runtime that must not be called where it is said to be.
 	wrongTarget
@@ -62,7 +63,7 @@ func refused(message string) *Error { return &Error{kind: wrongTarget, message: 
 func ofStatus(address string, status int) *Error {
 	message := fmt.Sprintf("the agent-runtime at %s answered %d", address, status)
 	switch {
-	case status == http.StatusUnauthorized:
+	case status == http.StatusUnauthorized || status == http.StatusConflict:
 		return &Error{unauthorized, status, message + ": it has another access token, so another caller has initialized it"}
 	case status >= http.StatusInternalServerError:
 		return &Error{unreachable, status, message}

@@ -21,6 +21,8 @@ type InitRequest struct {
 	// Before is called before each attempt; its error ends the call and is the error of it.
 	// It may be nil.
 	Before func(ctx context.Context) error `json:"-"`
+	// Once leaves out all attempts but the first.
+	Once bool `json:"-"`
 }
 
 // Init initializes a runtime. It tries 5 times where the runtime cannot be reached or
@@ -34,9 +36,12 @@ func (c *Client) Init(ctx context.Context, t Target, request InitRequest) error 
 		return err
 	}
 	address := base.JoinPath("init").String()
-	attempts := 0
+	attempts, backoff := 0, initBackoff
+	if request.Once {
+		backoff.Steps = 1
+	}
 	var last *Error
-	err = wait.ExponentialBackoffWithContext(ctx, initBackoff, func(ctx context.Context) (bool, error) {
+	err = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
 		// Each waits for its turn anew, so that the pauses are the others'.
 		release, err := c.inits.Wait(ctx, t.Namespace)
 		if err != nil {
@@ -63,6 +68,8 @@ func (c *Client) Init(ctx context.Context, t Target, request InitRequest) error 
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("initializing the agent-runtime at %s: %w", base.Host, ctx.Err())
+	case last != nil && request.Once:
+		return last
 	case last != nil && last.kind == unreachable:
 		return &Error{last.kind, last.status, fmt.Sprintf("%s, the last of %d times", last.message, attempts)}
 	}

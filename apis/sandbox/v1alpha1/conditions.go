@@ -176,7 +176,8 @@ const (
 	SandboxConditionSchedulingGated = "SchedulingGated"
 	// SandboxConditionRuntimeInitialized tells whether the agent-runtime was set up for
 	// the claim. While a sandbox is resumed it is about the new pod, and the sandbox is
-	// Resuming for as long as it is False/Pending.
+	// Resuming for as long as it is False/Pending. In a pool it tells whether the
+	// agent-runtime has an access token, and the sandbox is not available while it is False.
 	SandboxConditionRuntimeInitialized = "RuntimeInitialized"
 	// SandboxConditionVolumesMounted tells whether the dynamicVolumesMount of the claim
 	// were mounted, after a resume into the new pod.

@@ -32,12 +32,16 @@ const (
 //  2. spec.shutdownTime reached            dead
 //  3. Pending                              creating
 //  4. Succeeded, Failed or Terminating     dead
-//  5. in a pool and Ready                  available
-//  6. in a pool, not Ready                 creating (also with an empty phase)
+//  5. in a pool, Ready, and its
+//     agent-runtime has a token            available
+//  6. in a pool otherwise                  creating (also with an empty phase)
 //  7. Running, spec.paused                 paused
 //  8. Running, Ready                       running
 //  9. Running, not Ready                   dead
 //  10. any other phase                     paused (also with an empty phase)
+//
+// RuntimeInitialized is False where the agent-runtime of a sandbox in a pool has no access token
+// yet: until it has, it takes commands from everyone.
 //
 // Rule 2 depends on the clock: the state of a sandbox with a shutdownTime can
 // change without a change of the object. See IsInPool for what a pool is.
@@ -56,7 +60,7 @@ func StateOf(sandbox *Sandbox, now time.Time) State {
 	}
 	ready := meta.IsStatusConditionTrue(sandbox.Status.Conditions, SandboxConditionReady)
 	if IsInPool(sandbox) {
-		if ready {
+		if ready && !meta.IsStatusConditionFalse(sandbox.Status.Conditions, SandboxConditionRuntimeInitialized) {
 			return StateAvailable
 		}
 		return StateCreating

@@ -30,6 +30,11 @@ func TestStateOf(t *testing.T) {
 	ready := func(status metav1.ConditionStatus) func(*Sandbox) {
 		return func(s *Sandbox) { s.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: status}} }
 	}
+	token := func(status metav1.ConditionStatus) func(*Sandbox) {
+		return func(s *Sandbox) {
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: "RuntimeInitialized", Status: status})
+		}
+	}
 	paused := func(s *Sandbox) { s.Spec.Paused = true }
 	deleted := func(s *Sandbox) { s.DeletionTimestamp = at(0) }
 	shutdown := func(d time.Duration) func(*Sandbox) { return func(s *Sandbox) { s.Spec.ShutdownTime = at(d) } }
@@ -51,6 +56,9 @@ func TestStateOf(t *testing.T) {
 		"4 terminating":               {all(phase(SandboxTerminating)), StateDead},
 		"5 available":                 {all(pooled, phase(SandboxRunning), ready("True")), StateAvailable},
 		"5 ready says it all":         {all(pooled, phase(SandboxPaused), paused, ready("True")), StateAvailable},
+		"5 with a token":              {all(pooled, phase(SandboxRunning), ready("True"), token("True")), StateAvailable},
+		"6 without a token":           {all(pooled, phase(SandboxRunning), ready("True"), token("False")), StateCreating},
+		"8 without a token":           {all(phase(SandboxRunning), ready("True"), token("False")), StateRunning},
 		"6 not ready":                 {all(pooled, phase(SandboxRunning), ready("False")), StateCreating},
 		"6 unknown":                   {all(pooled, phase(SandboxRunning), ready("Unknown")), StateCreating},
 		"6 new":                       {all(pooled), StateCreating},

@@ -201,8 +201,9 @@ type SandboxClaimSpec struct {
 	// +listType=atomic
 	Runtimes []RuntimeConfig `json:"runtimes,omitempty"`
 
-	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and
-	// no access token. It goes not together with dynamicVolumesMount. Immutable.
+	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars, and
+	// no access token but that of the pool. It goes not together with dynamicVolumesMount.
+	// Immutable.
 	// Default false.
 	// +optional
 	SkipInitRuntime bool `json:"skipInitRuntime,omitempty"`

@@ -82,7 +82,8 @@ type SandboxRuntimeAccess struct {
 	URL string `json:"url,omitempty"`
 
 	// accessToken is what calls of the agent-runtime need, in the header X-Access-Token.
-	// Empty with skipInitRuntime, where no token is set.
+	// Empty with skipInitRuntime, where no token is set, unless the sandbox has that of
+	// its pool.
 	// +optional
 	AccessToken string `json:"accessToken,omitempty"`
 }

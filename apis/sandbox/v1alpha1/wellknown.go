@@ -107,6 +107,11 @@ const (
 	// request that set up the agent-runtime is encrypted, and from which its access token is
 	// derived: a decimal number. A sandbox without it uses the oldest version that there is.
 	AnnotationRuntimeKeyVersion = SandlotKeyPrefix + "runtime-key-version"
+	// AnnotationRuntimeTokenID is on a sandbox whose agent-runtime got its access token in its
+	// pool: what beside the sandbox's UID that token is derived from. It is the version of the
+	// key for agent-runtimes, a slash, and what tells the pod from all others that the sandbox
+	// has in pools. Claims keep it, and the token with it.
+	AnnotationRuntimeTokenID = SandlotKeyPrefix + "runtime-token-id"
 	// AnnotationClaimedBy is the name of the user who created the claim, on the claim and
 	// on the sandboxes that it has taken.
 	AnnotationClaimedBy = SandlotKeyPrefix + "claimed-by"

@@ -15,8 +15,9 @@ import (
 )
 
 // SetUpAgain does for the new pod of a sandbox what SetUp did for the one before, from
-// what is sealed on the sandbox: the claim may be gone. A runtime that has a token already
-// counts as initialized. mounting is called before the first volume is mounted; its error
+// what is sealed on the sandbox: the claim may be gone. Of one that was bound without a setup the
+// runtime only gets the token of its pool. A runtime that has another token was initialized by
+// somebody else, because it is that of a new pod. mounting is called before the first volume is mounted; its error
 // ends the work and is returned.
 //
 // Other errors are those of SetUp.
@@ -27,7 +28,7 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 		return err
 	}
 	var request Request
-	if err == nil {
+	if err == nil && sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" {
 		request, err = s.Open(ctx, owner, sb)
 	}
 	var token string
@@ -43,7 +44,7 @@ func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting f
 	claim.Spec.EnvVars, claim.Spec.DynamicVolumesMount = request.EnvVars, request.DynamicVolumesMount
 	verify := func(ctx context.Context) error { return s.Pods.Verify(ctx, sb) }
 	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: request.EnvVars, AccessToken: token, Before: verify})
-	if err != nil && !runtime.IsUnauthorized(err) {
+	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}
 	volumes, err := s.Volumes.of(ctx, claim)

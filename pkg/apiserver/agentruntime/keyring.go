@@ -90,11 +90,14 @@ func (k *Keyring) newest() *keys {
 // errVersion means that a sandbox was bound with a version of the key that is not stored.
 var errVersion = errors.New("its version of the key for agent-runtimes is not in the store: bind another sandbox, or restore a backup that has it")
 
-// know reads the version of a sandbox if it is not known, again and again while the store
+// know reads the versions of a sandbox if it is not known, again and again while the store
 // cannot be read: see podBackoff. It fails if there is no such version, or ctx is done.
 func (k *Keyring) know(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	return podBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		_, err := k.of(ctx, sb)
+		if id, ok := tokenIDOf(sb); ok && err == nil {
+			_, err = k.poolToken(ctx, sb, id)
+		}
 		if err == nil || errors.Is(err, errVersion) {
 			return true, err
 		}
@@ -153,8 +156,11 @@ func versionOf(sb *v1alpha1.Sandbox) int {
 
 // Token returns the access token of the agent-runtime in a sandbox that a claim holds: a
 // UUID. It is the same on each server and at each time, so it need not be kept to be
-// told, nor to initialize the runtime once more.
+// told, nor to initialize the runtime once more. A runtime that got one in its pool has that.
 func (k *Keyring) Token(ctx context.Context, claim types.UID, sb *v1alpha1.Sandbox) (string, error) {
+	if id, ok := tokenIDOf(sb); ok {
+		return k.poolToken(ctx, sb, id)
+	}
 	version, err := k.of(ctx, sb)
 	if err != nil {
 		return "", err
@@ -166,7 +172,12 @@ func (k *keys) token(claim, sandbox types.UID) string {
 	mac := hmac.New(sha256.New, k.tokens)
 	// UIDs of the server have one length; what a foreign one has is kept apart by that.
 	fmt.Fprintf(mac, "%d:%s%d:%s", len(claim), claim, len(sandbox), sandbox)
-	id := uuid.UUID(mac.Sum(nil)[:16])
+	return asUUID(mac.Sum(nil))
+}
+
+// asUUID makes a token of a MAC.
+func asUUID(sum []byte) string {
+	id := uuid.UUID(sum[:16])
 	id[6] = id[6]&0x0f | 0x40 // version 4
 	id[8] = id[8]&0x3f | 0x80 // variant of RFC 9562
 	return id.String()

@@ -34,12 +34,13 @@ const (
 // is no need any more.
 var writeBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: time.Second}
 
-// Resumer sets up the agent-runtimes of sandboxes that are resumed. It is level-triggered:
-// what is to be done is in the sandboxes, and what it remembers can be lost. Each sandbox is
-// the work of one server, by a hash that all agree on, and of others when that is gone.
+// Worker sets up the agent-runtimes of sandboxes that are resumed, and gives those of pools
+// their access tokens. It is level-triggered: what is to be done is in the sandboxes, and what
+// it remembers can be lost. Each sandbox is the work of one server, by a hash that all agree
+// on, and of others when that is gone.
 //
 // Feed it with SandboxListed, SandboxChanged and SandboxDeleted, from one goroutine.
-type Resumer struct {
+type Worker struct {
 	setup *Setup
 	// change changes a sandbox as it is in the store.
 	change Change
@@ -74,23 +75,25 @@ type resuming struct {
 
 // attempt tells one pod of a sandbox, and one resume, from all others.
 type attempt struct {
+	// inPool: the sandbox is not resumed, but in a pool.
+	inPool     bool
 	pod        types.UID
 	ip         string
 	generation int64
 	since      time.Time
 }
 
-// ErrObsolete leaves a change where the sandbox is gone, or not being resumed any more as
-// it was.
-var ErrObsolete = errors.New("the sandbox is gone or not being resumed any more")
+// ErrObsolete leaves a change where the sandbox is gone, or does not wait for its
+// agent-runtime any more as it did.
+var ErrObsolete = errors.New("the sandbox is gone, or does not wait for its agent-runtime any more")
 
-// NewResumer returns a Resumer that writes by change.
-func NewResumer(setup *Setup, change Change, clk clock.PassiveClock) *Resumer {
-	return &Resumer{setup: setup, change: change, clock: clk, turns: share.New(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
+// NewWorker returns a Worker that writes by change.
+func NewWorker(setup *Setup, change Change, clk clock.PassiveClock) *Worker {
+	return &Worker{setup: setup, change: change, clock: clk, turns: share.New(resumesAtOnce, resumesAtOnce), byUID: map[types.UID]*resuming{}}
 }
 
 // Run works until ctx is done, and returns when it has stopped.
-func (r *Resumer) Run(ctx context.Context) {
+func (r *Worker) Run(ctx context.Context) {
 	r.mu.Lock()
 	r.ctx = ctx
 	r.beginAll()
@@ -104,7 +107,7 @@ func (r *Resumer) Run(ctx context.Context) {
 
 // PeersChanged says which servers, by name, work at the same store, self among them. nil
 // is this one alone.
-func (r *Resumer) PeersChanged(self string, servers []string) {
+func (r *Worker) PeersChanged(self string, servers []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.self, r.servers, r.mine = self, servers, poolindex.Share(self, servers)
@@ -113,7 +116,7 @@ func (r *Resumer) PeersChanged(self string, servers []string) {
 }
 
 // SandboxListed takes in all sandboxes.
-func (r *Resumer) SandboxListed(all []*v1alpha1.Sandbox) {
+func (r *Worker) SandboxListed(all []*v1alpha1.Sandbox) {
 	listed := make(map[types.UID]bool, len(r.byUID))
 	for _, sb := range all {
 		if _, awaits := attemptOf(sb); awaits {
@@ -131,7 +134,7 @@ func (r *Resumer) SandboxListed(all []*v1alpha1.Sandbox) {
 }
 
 // SandboxChanged takes in the current state of a sandbox.
-func (r *Resumer) SandboxChanged(sb *v1alpha1.Sandbox) {
+func (r *Worker) SandboxChanged(sb *v1alpha1.Sandbox) {
 	its, awaits := attemptOf(sb)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,14 +151,14 @@ func (r *Resumer) SandboxChanged(sb *v1alpha1.Sandbox) {
 }
 
 // SandboxDeleted takes in that a sandbox is gone.
-func (r *Resumer) SandboxDeleted(sb *v1alpha1.Sandbox) {
+func (r *Worker) SandboxDeleted(sb *v1alpha1.Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(sb.UID)
 }
 
 // forget ends the work at a sandbox.
-func (r *Resumer) forget(uid types.UID) {
+func (r *Worker) forget(uid types.UID) {
 	if known := r.byUID[uid]; known != nil {
 		if known.cancel != nil {
 			known.cancel()
@@ -164,21 +167,21 @@ func (r *Resumer) forget(uid types.UID) {
 	}
 }
 
-func (r *Resumer) beginAll() {
+func (r *Worker) beginAll() {
 	for _, known := range r.byUID {
 		r.begin(known)
 	}
 }
 
 // begin begins the work at a sandbox, if it is this server's and has not begun.
-func (r *Resumer) begin(known *resuming) {
+func (r *Worker) begin(known *resuming) {
 	if r.ctx == nil || r.ctx.Err() != nil || r.self == "" || known.cancel != nil || r.mine != nil && !r.mine("", string(known.sb.UID)) {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
 	known.cancel = cancel
 	changes := r.changes
-	w := work{Resumer: r, sb: known.sb, attempt: known.attempt, mark: markOf(r.self, known.attempt)}
+	w := work{Worker: r, sb: known.sb, attempt: known.attempt, mark: markOf(r.self, known.attempt)}
 	r.running.Go(func() {
 		defer cancel()
 		if err := w.do(ctx); errors.Is(err, errMountedElsewhere) {
@@ -193,29 +196,33 @@ func (r *Resumer) begin(known *resuming) {
 }
 
 // lives reports whether a server is there, as far as is known.
-func (r *Resumer) lives(server string) bool {
+func (r *Worker) lives(server string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.servers == nil || slices.Contains(r.servers, server)
 }
 
 // attemptOf returns what a sandbox waits for, and reports whether it waits for its runtime
-// to be set up again.
+// to be set up again, or for the token of its pool.
 func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
-	if sb.Status.Phase != v1alpha1.SandboxResuming || sb.Status.PodInfo.PodIP == "" || sb.DeletionTimestamp != nil ||
-		!claims.SetsUpAgain(sb) || !claims.SetupPending(&sb.Status) {
+	if sb.Status.Phase != v1alpha1.SandboxResuming && !v1alpha1.IsInPool(sb) || sb.Status.PodInfo.PodIP == "" ||
+		sb.DeletionTimestamp != nil || !claims.SetupPending(&sb.Status) {
 		return attempt{}, false
 	}
+	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP}
+	if claims.AwaitsPoolSetup(sb) {
+		its.inPool = true
+		its.since = meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady).LastTransitionTime.UTC()
+		return its, true
+	}
 	c := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
-	return attempt{
-		pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP,
-		generation: c.ObservedGeneration, since: c.LastTransitionTime.UTC(),
-	}, true
+	its.generation, its.since = c.ObservedGeneration, c.LastTransitionTime.UTC()
+	return its, sb.Status.Phase == v1alpha1.SandboxResuming && claims.SetsUpAgain(sb)
 }
 
 // work is the work at one sandbox.
 type work struct {
-	*Resumer
+	*Worker
 	sb      *v1alpha1.Sandbox
 	attempt attempt
 	mark    string
@@ -223,6 +230,9 @@ type work struct {
 
 // do sets up the runtime, and writes how that went.
 func (w *work) do(ctx context.Context) error {
+	if w.attempt.inPool {
+		return w.initInPool(ctx)
+	}
 	release, err := w.turns.Wait(ctx, w.sb.Namespace)
 	if err != nil {
 		return err
@@ -278,7 +288,7 @@ func (w *work) write(ctx context.Context, change func(*v1alpha1.Sandbox) error) 
 			return false, failed
 		}
 		if last != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(last, "Writing how an agent-runtime was set up again goes on after an error", "sandbox", klog.KObj(w.sb))
+			klog.FromContext(ctx).Error(last, "Writing how an agent-runtime was set up goes on after an error", "sandbox", klog.KObj(w.sb))
 		}
 		return last == nil, nil
 	})

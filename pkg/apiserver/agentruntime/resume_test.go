@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
@@ -30,11 +31,13 @@ import (
 type box struct {
 	mu      sync.Mutex
 	sb      *v1alpha1.Sandbox
-	servers []*agentruntime.Resumer
+	servers []*agentruntime.Worker
 	// fails is how many more writes get no answer, although they are done.
 	fails int
 	// away is how many more writes are not done.
 	away int
+	// template is that of the pool which the sandbox is in.
+	template string
 }
 
 // resumed returns a sandbox of a claim whose new pod is ready, with a runtime.
@@ -77,20 +80,36 @@ func (b *box) change(_ context.Context, _, _ string, change func(*v1alpha1.Sandb
 	return nil
 }
 
+// withTemplate is the WithTemplate of a Setup.
+func (b *box) withTemplate(_ context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	if b.template == "" {
+		return nil, errors.New("the template is not there")
+	}
+	whole := sb.DeepCopy()
+	whole.Spec.Template = &apiruntime.RawExtension{Raw: []byte(b.template)}
+	return whole, nil
+}
+
 // set changes the sandbox as somebody else does.
 func (b *box) set(change func(*v1alpha1.Sandbox)) {
 	_ = b.change(context.Background(), "", "", func(sb *v1alpha1.Sandbox) error { change(sb); return nil })
 }
 
 // serve adds a server, which stops with the test or by what is returned.
-func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Resumer, func()) {
+func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Worker, func()) {
 	t.Helper()
 	setup := newSetup(t, runtime.Options{})
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", Annotations: map[string]string{v1alpha1.AnnotationMountNamespaces: "*", v1alpha1.AnnotationMountAttributes: "k"}}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "nfs.csi.example.com", VolumeHandle: "handle"}
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	setup.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.sb, nil
+	}
+	setup.WithTemplate = b.withTemplate
 	setup.Volumes = agentruntime.NewVolumes(fake.NewClientset(pv).CoreV1())
-	r := agentruntime.NewResumer(setup, b.change, clock.RealClock{})
+	r := agentruntime.NewWorker(setup, b.change, clock.RealClock{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -169,7 +188,7 @@ func TestAResumeTellsWhatFailed(t *testing.T) {
 		"a mount": {func(rt *runtimetest.Runtime) {
 			rt.SetMountResult(runtimetest.MountResult{ExitCode: 1, Stderr: "no share"})
 		}, "Succeeded", "exit code 1"},
-		"a mount of another's token": {func(rt *runtimetest.Runtime) { rt.SetToken("other") }, "Succeeded", "401"},
+		"another's token": {func(rt *runtimetest.Runtime) { rt.SetToken("other") }, "Failed", "401"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt := runtimetest.Start(t).Next()

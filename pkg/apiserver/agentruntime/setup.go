@@ -41,6 +41,8 @@ type Setup struct {
 	Pods *podaddress.Verifier
 	// Sandbox reads a sandbox as a watch has told it; nil if it is gone.
 	Sandbox func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
+	// WithTemplate returns a sandbox of a pool with the pod template that it refers to.
+	WithTemplate func(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error)
 	// Newest reads a sandbox as it is in the store; nil if it is gone.
 	Newest func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error)
 }
@@ -85,7 +87,7 @@ func (*Setup) URL(sb *v1alpha1.Sandbox) string {
 }
 
 // TokenIn returns the access token of the runtime in a sandbox that a claim has in its status;
-// empty if the claim does not hold it any more.
+// empty if the claim does not hold it any more, or none was set.
 func (s *Setup) TokenIn(ctx context.Context, claim *v1alpha1.SandboxClaim, in v1alpha1.ClaimedSandbox) (string, error) {
 	for _, read := range []func(ctx context.Context, namespace, name string) (*v1alpha1.Sandbox, error){s.Sandbox, s.Newest} {
 		sb, err := read(ctx, claim.Namespace, in.Name)
@@ -93,6 +95,9 @@ func (s *Setup) TokenIn(ctx context.Context, claim *v1alpha1.SandboxClaim, in v1
 			return "", fmt.Errorf("reading sandbox %s: %w", in.Name, err)
 		}
 		if sb != nil && sb.UID == in.UID && v1alpha1.IsBoundTo(sb, claim) {
+			if !claims.HasToken(claim, sb) {
+				return "", nil
+			}
 			return s.Token(ctx, claim.UID, sb)
 		} // or watches have not told of the binding yet
 	}

@@ -85,13 +85,18 @@ type Use struct{ versions sets.Set[int] }
 
 // Add takes in a sandbox. One whose agent-runtime was not set up uses no version.
 func (u *Use) Add(sb *v1alpha1.Sandbox) {
+	u.addPoolToken(sb)
 	if !usesKey(sb) {
 		return
 	}
+	u.insert(versionOf(sb))
+}
+
+func (u *Use) insert(version int) {
 	if u.versions == nil {
 		u.versions = sets.New[int]()
 	}
-	u.versions.Insert(versionOf(sb))
+	u.versions.Insert(version)
 }
 
 // usesKey reports whether a sandbox uses a version of the key: its claim noted one, or bound it

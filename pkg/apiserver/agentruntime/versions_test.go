@@ -189,6 +189,10 @@ func TestUnusedVersionsAreRemoved(t *testing.T) {
 	private.Annotations[v1alpha1.AnnotationE2BPrivate], private.Annotations[v1alpha1.AnnotationOwner] = "true", "claim"
 	unbound := boundWith("unbound", "")
 	unbound.Annotations[v1alpha1.AnnotationE2BPrivate] = "true"
+	warm := boundWith("warm", "")
+	warm.Annotations[v1alpha1.AnnotationRuntimeTokenID] = "1/pod.0"
+	taken := boundWith("taken", "3")
+	taken.Annotations[v1alpha1.AnnotationRuntimeTokenID] = "2/pod.0"
 	rotated := []time.Time{anHour, anHour.Add(agentruntime.KeptFor / 2)}
 	over := agentruntime.KeptFor + time.Second
 	for i, tc := range []struct {
@@ -208,6 +212,8 @@ func TestUnusedVersionsAreRemoved(t *testing.T) {
 		{2 * over, []*v1alpha1.Sandbox{boundWith("second", "2")}, []int{2, 3}},
 		{2 * over, []*v1alpha1.Sandbox{boundWith("first", "1")}, []int{1, 3}},
 		{2 * over, []*v1alpha1.Sandbox{boundWith("third", "3")}, []int{3}},
+		{2 * over, []*v1alpha1.Sandbox{warm}, []int{1, 3}},
+		{2 * over, []*v1alpha1.Sandbox{taken}, []int{2, 3}},
 	} {
 		prefix := fmt.Sprintf("registry-%d", i)
 		put(t, client, prefix, withVersions(t, 1, rotated...))

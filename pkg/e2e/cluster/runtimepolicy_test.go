@@ -23,6 +23,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
 	"github.com/sandlot-io/sandlot/pkg/testutil/controlplane"
+	"github.com/sandlot-io/sandlot/pkg/testutil/envdtest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 )
 
@@ -30,9 +31,10 @@ import (
 const runtimeTemplate = `{"spec":{"initContainers":[{"name":"runtime","image":"envd:1","restartPolicy":"Always"}],"containers":[{"name":"main","image":"busybox:1"}]}}`
 
 // makeRuntimePool creates the set "pool" of sandboxes with an agent-runtime, and waits until
-// it is full.
+// it is full, which takes envd in them.
 func (c *clients) makeRuntimePool(t testing.TB, ns string, replicas int32) {
 	t.Helper()
+	envdtest.Start(t).Follow(t, c, ns)
 	set := builders.Set("pool", replicas)
 	set.Spec.Template = &runtime.RawExtension{Raw: []byte(runtimeTemplate)}
 	if _, err := c.SandboxSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {

@@ -3415,7 +3415,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimSpec(ref common.ReferenceC
 					},
 					"skipInitRuntime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and no access token. It goes not together with dynamicVolumesMount. Immutable. Default false.",
+							Description: "skipInitRuntime leaves out the initialization of the agent-runtime: no envVars, and no access token but that of the pool. It goes not together with dynamicVolumesMount. Immutable. Default false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -3753,7 +3753,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxRuntimeAccess(ref common.Refere
 					},
 					"accessToken": {
 						SchemaProps: spec.SchemaProps{
-							Description: "accessToken is what calls of the agent-runtime need, in the header X-Access-Token. Empty with skipInitRuntime, where no token is set.",
+							Description: "accessToken is what calls of the agent-runtime need, in the header X-Access-Token. Empty with skipInitRuntime, where no token is set, unless the sandbox has that of its pool.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

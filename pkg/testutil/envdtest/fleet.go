@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	typed "github.com/sandlot-io/sandlot/pkg/client/clientset/versioned/typed/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
@@ -33,14 +34,15 @@ func Start(t testing.TB) *Fleet {
 }
 
 // Follow runs envd at the address of each sandbox of a namespace, soon after it has one,
-// until the test ends.
+// until the sandbox has it no more or the test ends.
 func (f *Fleet) Follow(t testing.TB, agents typed.AgentsV1alpha1Interface, namespace string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var following sync.WaitGroup
 	following.Go(func() {
+		at := map[string]types.UID{}
 		for ctx.Err() == nil {
-			f.look(ctx, t, agents, namespace)
+			f.look(ctx, t, agents, namespace, at)
 			select {
 			case <-time.After(followInterval):
 			case <-ctx.Done():
@@ -53,18 +55,29 @@ func (f *Fleet) Follow(t testing.TB, agents typed.AgentsV1alpha1Interface, names
 	})
 }
 
-func (f *Fleet) look(ctx context.Context, t testing.TB, agents typed.AgentsV1alpha1Interface, namespace string) {
+// look runs envd where sandboxes are. at says where they were.
+func (f *Fleet) look(ctx context.Context, t testing.TB, agents typed.AgentsV1alpha1Interface, namespace string, at map[string]types.UID) {
 	list, err := agents.Sandboxes(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return // the server has ended, or the next look sees what this one does not
 	}
+	now := map[string]types.UID{}
 	for i := range list.Items {
-		ip, err := netip.ParseAddr(list.Items[i].Status.PodInfo.PodIP)
-		if err != nil || !ip.IsLoopback() {
+		if ip, err := netip.ParseAddr(list.Items[i].Status.PodInfo.PodIP); err == nil && ip.IsLoopback() {
+			now[ip.String()] = list.Items[i].UID
+		}
+	}
+	for ip, uid := range at {
+		if now[ip] != uid {
+			f.Drop(ip)
+			delete(at, ip)
+		}
+	}
+	for ip, uid := range now {
+		if _, err := f.Listen(ip); err != nil {
+			t.Logf("envd of sandbox %s, which is tried again: %v", uid, err) // that of another test is still there
 			continue
 		}
-		if _, err := f.Listen(ip.String()); err != nil {
-			t.Errorf("envd of sandbox %s: %v", list.Items[i].Name, err)
-		}
+		at[ip] = uid
 	}
 }

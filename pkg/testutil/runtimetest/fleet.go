@@ -115,6 +115,17 @@ func (f *Fleet) Listen(ip string) (*Runtime, error) {
 	return rt, nil
 }
 
+// Drop ends the runtime at an address, if there is one. The next one there is a new one.
+func (f *Fleet) Drop(ip string) {
+	f.mu.Lock()
+	rt := f.runtimes[ip]
+	delete(f.runtimes, ip)
+	f.mu.Unlock()
+	if rt != nil {
+		rt.Stop()
+	}
+}
+
 // Handle lets runtimes that start from now on serve all but /init by a handler of their
 // own. Scripts, actions and Calls know nothing of what goes there.
 func (f *Fleet) Handle(further func(*Runtime) http.Handler) {

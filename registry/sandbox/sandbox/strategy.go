@@ -29,6 +29,9 @@ import (
 type Strategy struct {
 	base.Strategy
 	clock clock.PassiveClock
+	// getsToken reports whether the agent-runtime of a sandbox that comes into a pool gets an
+	// access token there; nil is none.
+	getsToken GetsToken
 }
 
 var _ base.MainStrategy = Strategy{}
@@ -45,13 +48,14 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.Sandbox] {
 		KeepRest: func(updated, stored *v1alpha1.Sandbox) {
 			updated.Spec = stored.Spec
 			base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
+			s.noteUnready(updated, stored)
 		},
 		Validate: validation.ValidateSandboxStatusUpdate,
 	}
 }
 
 // PrepareForCreate replaces the client's status with that of every sandbox at its birth.
-func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+func (s Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	sandbox := obj.(*v1alpha1.Sandbox)
 	base.SetAPI(ctx, sandbox)
 	base.ClearResourceVersionOnApply(ctx, &sandbox.ObjectMeta)
@@ -59,6 +63,7 @@ func (Strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	canonicalize(&sandbox.Spec)
 	labelTemplate(sandbox)
 	sandbox.Status = podtemplate.StatusAtBirth(sandbox)
+	s.enterPool(ctx, sandbox)
 }
 
 // labelTemplate says of which template a sandbox is, where it does not say so
@@ -92,7 +97,7 @@ func setLabelTemplate(sandbox *v1alpha1.Sandbox, value string) {
 // PrepareForUpdate keeps the status, and the label that PrepareForCreate has given
 // to who did not name it, and counts changes of the spec. A change that leaves its
 // controller nothing to do is observed by this write.
-func (s Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (s Strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	updated, stored := obj.(*v1alpha1.Sandbox), old.(*v1alpha1.Sandbox)
 	updated.Status = stored.Status
 	if validation.ReturnsToPool(updated, stored) {
@@ -110,6 +115,9 @@ func (s Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 			updated.Status = *stored.Status.DeepCopy()
 			claims.Observe(&updated.Status, updated.Generation)
 		}
+	}
+	if !v1alpha1.IsInPool(stored) {
+		s.enterPool(ctx, updated)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	rules "github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // The response to the create of a claim can have the access tokens of the runtimes, which saves a
@@ -128,10 +127,6 @@ func (a *TokenResponder) fill(ctx context.Context, tokens *ResponseTokens, creat
 	}
 	bySandbox := make(map[string]string, len(bound))
 	for _, sb := range bound {
-		bySandbox[sb.Name] = ""
-		if !rules.SetsUpRuntime(claim) {
-			continue // none was set
-		}
 		token, err := a.Runtimes.TokenIn(ctx, claim, sb)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "The response to a create is without access tokens", "claim", klog.KObj(claim))

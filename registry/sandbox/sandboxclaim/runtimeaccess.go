@@ -28,7 +28,7 @@ type Runtimes interface {
 	// Token returns the access token of the runtime in a sandbox that the claim of a UID holds.
 	Token(ctx context.Context, claim types.UID, sb *v1alpha1.Sandbox) (string, error)
 	// TokenIn is Token for a sandbox that a claim has in its status, which is read. It returns
-	// an empty one if the claim does not hold it any more.
+	// an empty one if the claim does not hold it any more, or none was set.
 	TokenIn(ctx context.Context, claim *v1alpha1.SandboxClaim, in v1alpha1.ClaimedSandbox) (string, error)
 }
 
@@ -83,7 +83,7 @@ func (r *RuntimeAccessREST) Create(ctx context.Context, name string, obj runtime
 	var told []v1alpha1.ClaimedSandbox
 	for _, sb := range bound {
 		token := "" // where none was set
-		if rules.SetsUpRuntime(claim) {
+		if rules.HasToken(claim, sb) {
 			if token, err = r.runtimes.Token(ctx, claim.UID, sb); err != nil {
 				return nil, fmt.Errorf("access token of sandbox %s: %w", sb.Name, err)
 			}

@@ -74,6 +74,9 @@ func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found b
 	ready := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
 	if ready != nil && ready.Status != metav1.ConditionFalse {
 		ready = nil
+		if c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized); c != nil && c.Status == metav1.ConditionFalse {
+			return v1alpha1.ReasonRuntimeInitFailed, c.Message, c.Message != ""
+		}
 	}
 	if sandbox.Status.Phase == v1alpha1.SandboxFailed {
 		if ready == nil || ready.Reason == v1alpha1.ReasonPodReady {

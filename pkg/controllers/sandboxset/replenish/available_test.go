@@ -25,6 +25,15 @@ func notReady(name, reason, message string) builder {
 	return b
 }
 
+// withoutToken is a sandbox whose pod is ready, and whose agent-runtime has no token.
+func withoutToken(name, why string) builder {
+	b := available(name)
+	b.Status.Conditions = append(b.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.SandboxConditionRuntimeInitialized, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPending, Message: why,
+	})
+	return b
+}
+
 // told returns a condition that an observation leads to as text.
 func (o *observation) told(kind string) string {
 	c := o.count(o.revision, o.now)
@@ -32,6 +41,24 @@ func (o *observation) told(kind string) string {
 	status := o.status(&c, nil)
 	got := meta.FindStatusCondition(status.Conditions, kind)
 	return string(got.Status) + " " + got.Reason + ": " + got.Message
+}
+
+// TestPoisonedSandboxesHaveNotWorked: where sandboxes are poisoned again and again, they are made anew at growing
+// intervals, although their pods get ready.
+func TestPoisonedSandboxesHaveNotWorked(t *testing.T) {
+	claimed := withoutToken("a", "")
+	claimed.OwnerReferences = nil
+	for name, tc := range map[string]struct {
+		sandbox builder
+		want    bool
+	}{
+		"available": {available("a"), true}, "starting": {starting("a"), false}, "without a token": {withoutToken("a", ""), false},
+		"taken at once, and being set up": {claimed, true},
+	} {
+		if got := worked(tc.sandbox.Sandbox); got != tc.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
 }
 
 func TestAvailable(t *testing.T) {
@@ -65,6 +92,14 @@ func TestAvailable(t *testing.T) {
 		"too long": {
 			replicas: 1, pool: []builder{notReady("b", "PodCreateFailed", long)},
 			want: "False SandboxesCannotStart: 1 sandbox of SandboxSet pool cannot start: PodCreateFailed: " + strings.Repeat("ü", 224) + "...",
+		},
+		"runtimes to be initialized": {
+			replicas: 1, pool: []builder{withoutToken("a", "")},
+			want: "False SandboxesStarting: Sandboxes of SandboxSet pool are starting",
+		},
+		"runtimes that cannot be": {
+			replicas: 2, pool: []builder{withoutToken("a", "refused the connection"), withoutToken("b", "")},
+			want: "False SandboxesCannotStart: 1 sandbox of SandboxSet pool cannot start: RuntimeInitFailed: refused the connection",
 		},
 		"failed": {
 			replicas: 1, pool: []builder{notReady("a", "PodReady", "Evicted: no memory").phase(v1alpha1.SandboxFailed)},

@@ -137,7 +137,7 @@ func hidePool(set types.NamespacedName) {
 	setSandboxes.DeletePartialMatch(labels)
 }
 
-// Reasons of events on SandboxSets. They are OpenKruise's, but for the last seven. That
+// Reasons of events on SandboxSets. They are OpenKruise's, but for the last eight. That
 // a template cannot be used has the reason of the condition TemplateResolved.
 const (
 	eventSandboxCreated       = "SandboxCreated"
@@ -156,6 +156,9 @@ const (
 	// eventRevisionReplaced: the SandboxTemplate of a revision had other content than the
 	// set has resolved to. It was deleted and made anew.
 	eventRevisionReplaced = "RevisionReplaced"
+	// eventRuntimeInitFailed: a sandbox was deleted whose agent-runtime somebody else has
+	// initialized.
+	eventRuntimeInitFailed = v1alpha1.ReasonRuntimeInitFailed
 	// eventNotProgressing and eventProgressing: no node takes sandboxes of a warm pool, and
 	// that is over. They are agent-sandbox's.
 	eventNotProgressing = "WarmPoolNotProgressing"
@@ -202,6 +205,15 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 	}
 	if refused(err) {
 		writesFailed.WithLabelValues(operationDelete).Inc()
+	}
+}
+
+// foreignToken reports that a sandbox was deleted whose agent-runtime somebody else has
+// initialized, if that is so. Nobody but Sandlot should be able to connect to it.
+func (r *reporter) foreignToken(set *v1alpha1.SandboxSet, sandbox *v1alpha1.Sandbox) {
+	c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)
+	if c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonFailed {
+		r.event(set, corev1.EventTypeWarning, eventRuntimeInitFailed, "Delete", fmt.Sprintf("Deleted Sandbox %s: %s", sandbox.Name, c.Message))
 	}
 }
 

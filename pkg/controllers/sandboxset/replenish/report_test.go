@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // recorded is a recorder that keeps what it is told, and for whom.
@@ -65,7 +66,8 @@ func testEvents(t *testing.T, f *fixture) {
 	// The one that fails is not newer than those that start, or the refill would wait.
 	slices.SortFunc(pooled, func(a, b *v1alpha1.Sandbox) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	failed := pooled[0]
-	failed.Status.Phase = v1alpha1.SandboxFailed
+	claims.BeginPoolSetup(failed, failed.CreationTimestamp.Time)
+	claims.FailPoolSetup(failed, "another token", failed.CreationTimestamp.Time)
 	if err := f.api.Status().Update(t.Context(), failed); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +77,6 @@ func testEvents(t *testing.T, f *fixture) {
 		return errors.New("exceeded quota" + strings.Repeat("ü", 1000))
 	}
 	f.wantRetry()
-	events.want("a failure and a refusal",
+	events.want("a failure and a refusal", "Warning RuntimeInitFailed: Deleted Sandbox "+failed.Name+": another token",
 		"Normal FailedSandboxDeleted: Deleted 1 sandboxes that had ended", "Warning CreateSandboxFailed: exceeded quota"+strings.Repeat("ü", 503)+"...")
 }

@@ -162,6 +162,7 @@ func (w *writer) remove(ctx context.Context, o *observation, p plan, width func(
 		o.deletes.Insert(sandbox.UID)
 		if err == nil {
 			deleted[p.reasonFor(sandbox, o.now)]++
+			w.report.foreignToken(o.set, sandbox)
 		}
 		return nil
 	})

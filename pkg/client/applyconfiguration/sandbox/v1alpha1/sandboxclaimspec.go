@@ -126,8 +126,9 @@ type SandboxClaimSpecApplyConfiguration struct {
 	// runtimes is accepted for compatibility and has no effect on claiming: what
 	// runs in a sandbox is said by the SandboxSet.
 	Runtimes []RuntimeConfigApplyConfiguration `json:"runtimes,omitempty"`
-	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars and
-	// no access token. It goes not together with dynamicVolumesMount. Immutable.
+	// skipInitRuntime leaves out the initialization of the agent-runtime: no envVars, and
+	// no access token but that of the pool. It goes not together with dynamicVolumesMount.
+	// Immutable.
 	// Default false.
 	SkipInitRuntime *bool `json:"skipInitRuntime,omitempty"`
 	// reserveFailedSandbox keeps a sandbox that was made or changed for this claim

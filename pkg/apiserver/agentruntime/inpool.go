@@ -1,0 +1,116 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agentruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/podaddress"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+	"github.com/sandlot-io/sandlot/pkg/runtime"
+)
+
+// poolBackoff is how an agent-runtime in a pool that could not be initialized is tried again, at
+// the end every Cap, until the sandbox is not there any more.
+var poolBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
+
+const (
+	// poolPatience is how long nothing is said of an agent-runtime in a pool that cannot be
+	// initialized: it may be starting.
+	poolPatience = 10 * time.Second
+	// simulatedPatience is how long one is tried that has no pod. As a rule nothing listens there.
+	simulatedPatience = 3 * time.Second
+)
+
+// initInPool gives the agent-runtime of a sandbox in a pool its token, and writes that. While it
+// waits it has no place among the calls of the client.
+func (w *work) initInPool(ctx context.Context) error {
+	began := w.clock.Now()
+	past := func(patience time.Duration) bool { return w.clock.Now().Sub(began) >= patience }
+	return poolBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		id, err := w.setup.initInPool(ctx, w.sb, w.attempt)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, ErrObsolete):
+			return false, err
+		case err == nil:
+			return true, w.write(ctx, func(sb *v1alpha1.Sandbox) error {
+				claims.EndPoolSetup(sb, id.String(), w.clock.Now())
+				return nil
+			})
+		case errors.Is(err, errNoRuntime), podaddress.Simulated(w.sb) && runtime.IsUnreachable(err) && past(simulatedPatience):
+			return true, w.write(ctx, func(sb *v1alpha1.Sandbox) error {
+				claims.DropPoolSetup(sb)
+				return nil
+			})
+		case runtime.IsUnauthorized(err):
+			return true, w.write(ctx, func(sb *v1alpha1.Sandbox) error {
+				claims.FailPoolSetup(sb, err.Error(), w.clock.Now())
+				return nil
+			})
+		case !past(poolPatience):
+			return false, nil
+		}
+		return false, w.write(ctx, func(sb *v1alpha1.Sandbox) error {
+			claims.TellPoolSetup(sb, err.Error())
+			return nil
+		})
+	})
+}
+
+// errNoRuntime means that a sandbox has no agent-runtime.
+var errNoRuntime = errors.New("the sandbox has no agent-runtime")
+
+// initInPool gives the agent-runtime of a sandbox in a pool its token, and returns the id of
+// that.
+func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its attempt) (tokenID, error) {
+	sb, err := s.nowInPool(ctx, queued, its)
+	if err != nil {
+		return tokenID{}, err
+	}
+	// The port for TLS may be in the template. Without it, nothing is sent.
+	if sb, err = s.WithTemplate(ctx, sb); err != nil {
+		return tokenID{}, fmt.Errorf("the pod template, which may say that the agent-runtime speaks TLS: %w", err)
+	}
+	if !podtemplate.HasAgentRuntime(sb) {
+		return tokenID{}, errNoRuntime
+	}
+	id := s.newTokenID(sb)
+	token, err := s.poolToken(ctx, sb, id)
+	if err != nil {
+		return tokenID{}, err
+	}
+	verify := func(ctx context.Context) error {
+		if _, err := s.nowInPool(ctx, sb, its); err != nil {
+			return err
+		}
+		return s.Pods.Verify(ctx, sb)
+	}
+	return id, s.init(ctx, sb, runtime.InitRequest{AccessToken: token, Before: verify, Once: true})
+}
+
+// nowInPool returns a sandbox as it is now, and ErrObsolete unless it still waits in its pool for
+// what it waited for when it was queued.
+func (s *Setup) nowInPool(ctx context.Context, queued *v1alpha1.Sandbox, its attempt) (*v1alpha1.Sandbox, error) {
+	now, err := s.Sandbox(ctx, queued.Namespace, queued.Name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the sandbox: %w", err)
+	}
+	if now != nil && now.UID == queued.UID && version(now) < version(queued) {
+		now = queued // the cache has not heard yet
+	}
+	if now == nil || now.UID != queued.UID {
+		return nil, ErrObsolete
+	}
+	if is, awaits := attemptOf(now); !awaits || is != its {
+		return nil, ErrObsolete
+	}
+	return now, nil
+}

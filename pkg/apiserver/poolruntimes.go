@@ -1,0 +1,98 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/podtemplate"
+)
+
+// poolTokens ends the names of the servers that know the tokens of agent-runtimes in pools. A
+// server that does not would set another token for a claim, which the runtime refuses.
+const poolTokens = ".pool-tokens"
+
+// joinTimeout is how long a sandbox that comes into a pool waits until this server knows the
+// others.
+const joinTimeout = 5 * time.Second
+
+// poolRuntimes says which agent-runtimes get a token in their pools.
+type poolRuntimes struct {
+	// lookup finds templates.
+	lookup    podtemplate.Lookup
+	templates *podtemplate.Cache
+
+	// joined is closed when the servers are known.
+	joined chan struct{}
+	once   sync.Once
+	// agreed is whether all servers know the tokens.
+	agreed atomic.Bool
+}
+
+func newPoolRuntimes(lookup podtemplate.Lookup) *poolRuntimes {
+	return &poolRuntimes{lookup: lookup, templates: podtemplate.NewCache(), joined: make(chan struct{})}
+}
+
+// peersChanged takes in the names of all servers. A server that has lost contact with the others
+// goes on by what it knew: without tokens the sandboxes would be open.
+func (p *poolRuntimes) peersChanged(servers []string) {
+	if len(servers) == 0 {
+		return
+	}
+	p.agreed.Store(!slices.ContainsFunc(servers, func(name string) bool { return !strings.HasSuffix(name, poolTokens) }))
+	p.once.Do(func() { close(p.joined) })
+}
+
+// getsToken is a sandbox.GetsToken. The pools of agent-sandbox have no tokens, because its clients
+// are never told of any.
+func (p *poolRuntimes) getsToken(ctx context.Context, sb *v1alpha1.Sandbox) bool {
+	if !ofOurGroup(sb) || v1alpha1.OfAgentSandbox(sb) {
+		return false
+	}
+	if !podtemplate.NamesAgentRuntime(sb.Spec.Runtimes) {
+		// The server that initializes the runtime finds out, where that is not known now.
+		if whole, err := p.withTemplate(ctx, sb); err == nil && !podtemplate.BringsAgentRuntime(whole.Spec.Template) {
+			return false
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	select {
+	case <-p.joined:
+	case <-ctx.Done():
+	}
+	return p.agreed.Load()
+}
+
+// ofOurGroup reports whether the pool of a sandbox is a SandboxSet, and no SandboxWarmPool.
+func ofOurGroup(sb *v1alpha1.Sandbox) bool {
+	pool := v1alpha1.PoolOf(sb)
+	if pool == nil {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(pool.APIVersion)
+	return err == nil && gv.Group == v1alpha1.GroupName
+}
+
+// withTemplate returns a copy of a sandbox that has the pod template which it refers to.
+func (p *poolRuntimes) withTemplate(ctx context.Context, sb *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	if sb.Spec.Template != nil {
+		return sb, nil
+	}
+	resolved, err := p.templates.ResolveSandbox(ctx, sb, p.lookup)
+	if err != nil {
+		return nil, err
+	}
+	whole := *sb
+	whole.Spec.Template = resolved.Template
+	return &whole, nil
+}
