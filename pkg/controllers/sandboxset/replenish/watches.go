@@ -139,7 +139,7 @@ func (w *watches) useObserved(s *setState, sandbox *v1alpha1.Sandbox) {
 func worked(sandbox *v1alpha1.Sandbox) bool {
 	return sandbox.Status.Phase == v1alpha1.SandboxRunning &&
 		meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady) &&
-		!(v1alpha1.IsInPool(sandbox) && meta.IsStatusConditionFalse(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized))
+		(!v1alpha1.IsInPool(sandbox) || !meta.IsStatusConditionFalse(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized))
 }
 
 // waitingClaims enqueues the sets that may grow for a claim when it begins or ceases
