@@ -233,6 +233,7 @@ func (w *work) do(ctx context.Context) error {
 	if w.attempt.inPool {
 		return w.initInPool(ctx)
 	}
+	_ = w.setup.know(ctx, w.sb) // SetUpAgain returns the error. It may wait long, so it takes no place
 	release, err := w.turns.Wait(ctx, w.sb.Namespace)
 	if err != nil {
 		return err
