@@ -164,7 +164,7 @@ func memberOf(t reflect.Type, key string, path *field.Path) (reflect.Type, *fiel
 }
 
 // fieldOf returns the type of the field of a struct that has a name in JSON; nil if there is
-// none.
+// none. Case does not matter, because some decoders of templates take any.
 func fieldOf(t reflect.Type, key string) reflect.Type {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -176,7 +176,7 @@ func fieldOf(t reflect.Type, key string) reflect.Type {
 			if found := fieldOf(embedded, key); found != nil {
 				return found
 			}
-		} else if name == key {
+		} else if strings.EqualFold(name, key) {
 			return typeOfRaw(f)
 		}
 	}

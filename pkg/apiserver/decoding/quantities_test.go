@@ -54,6 +54,7 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 		"without a kind":          {`{"spec":{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}}`, "1e999"},
 		"a list":                  {`{"apiVersion":"agents.kruise.io/v1alpha1","kind":"SandboxClaimList","items":[` + claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"}}}}`) + `]}`, "items[0].spec"},
 		"a template":              {set(`{"template":` + container(`{"memory":"1e999"}`) + `}`), "spec.template.spec.containers[1].resources.limits[memory]"},
+		"a template, other case":  {set(`{"Template":{"Spec":{"containers":[{"Resources":{"LIMITS":{"memory":"1e999"}}}]}}}`), "memory"},
 		"a patch of a template":   {set(`{"patch":` + container(`{"memory":"1e999"}`) + `}`), "spec.patch.spec.containers[1].resources.limits[memory]"},
 		"a volume":                {set(`{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1e999"}}}}]}`), "spec.volumeClaimTemplates[0].spec.resources.requests[storage]"},
 		"an emptyDir":             {set(`{"template":{"spec":{"volumes":[{"emptyDir":{"sizeLimit":"1e999"}}]}}}`), "sizeLimit"},
