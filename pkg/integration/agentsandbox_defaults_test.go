@@ -64,10 +64,20 @@ func TestServicesWithoutName(t *testing.T) {
 	if _, err := agent(t, s, agentTemplates).Patch(t.Context(), "base", types.MergePatchType, []byte(`{"spec":{"service":true}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	claimed := func(name string) *unstructured.Unstructured {
+		return newAgentClaim(name, map[string]any{"sandboxTemplateRef": map[string]any{"name": "base"}, "warmpool": "none"})
+	}
+	const message = "is not a valid name for a Service"
+	within(t, func() bool { // the allocator hears of the change of the template by a watch
+		tried, err := agent(t, s, agentClaims).Create(t.Context(), claimed("py3.12"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(agentReady(t, tried).Message, message)
+	}, "a claim whose name is not valid for a Service is accepted")
 	for name, good := range map[string]bool{"py3.12": false, "py312": true} {
-		claim := newAgentClaim(name, map[string]any{"sandboxTemplateRef": map[string]any{"name": "base"}, "warmpool": "none"})
-		ready := agentReady(t, createAgent(t, s, claim))
-		if got := strings.Contains(ready.Message, "is not a valid name for a Service"); got == good {
+		ready := agentReady(t, createAgent(t, s, claimed(name)))
+		if got := strings.Contains(ready.Message, message); got == good {
 			t.Errorf("%s: Ready is %+v", name, ready)
 		}
 		if boxNamed(t, s, name) != nil != good {
