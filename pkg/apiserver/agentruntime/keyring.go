@@ -90,8 +90,8 @@ func (k *Keyring) newest() *keys {
 // errVersion means that a sandbox was bound with a version of the key that is not stored.
 var errVersion = errors.New("its version of the key for agent-runtimes is not in the store: bind another sandbox, or restore a backup that has it")
 
-// know reads the versions of a sandbox if it is not known, again and again while the store
-// cannot be read: see podBackoff. It fails if there is no such version, or ctx is done.
+// know reads the key if a version that a sandbox names is not known, again and again while the
+// store cannot be read: see podBackoff. It fails if there is no such version, or ctx is done.
 func (k *Keyring) know(ctx context.Context, sb *v1alpha1.Sandbox) error {
 	return podBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		_, err := k.of(ctx, sb)
@@ -107,7 +107,12 @@ func (k *Keyring) know(ctx context.Context, sb *v1alpha1.Sandbox) error {
 
 // of returns the version of a sandbox. One that is not known is read first.
 func (k *Keyring) of(ctx context.Context, sb *v1alpha1.Sandbox) (*keys, error) {
-	version := versionOf(sb)
+	return k.read(ctx, sb, versionOf(sb), v1alpha1.AnnotationRuntimeKeyVersion)
+}
+
+// read returns a version, which an annotation of a sandbox names. If it is not known, the key is
+// read first. The error is errVersion if there is no such version.
+func (k *Keyring) read(ctx context.Context, sb *v1alpha1.Sandbox, version int, annotation string) (*keys, error) {
 	if found := k.find(version); found != nil {
 		return found, nil
 	}
@@ -117,7 +122,7 @@ func (k *Keyring) of(ctx context.Context, sb *v1alpha1.Sandbox) (*keys, error) {
 	if found := k.find(version); found != nil {
 		return found, nil
 	}
-	return nil, fmt.Errorf("sandbox %s/%s has %s %q: %w", sb.Namespace, sb.Name, v1alpha1.AnnotationRuntimeKeyVersion, sb.Annotations[v1alpha1.AnnotationRuntimeKeyVersion], errVersion)
+	return nil, fmt.Errorf("sandbox %s/%s has %s %q: %w", sb.Namespace, sb.Name, annotation, sb.Annotations[annotation], errVersion)
 }
 
 // find returns a version, or nil if it is not known.

@@ -36,8 +36,8 @@ func podID(sb *v1alpha1.Sandbox) string {
 
 func (i tokenID) String() string { return strconv.Itoa(i.version) + "/" + i.pod }
 
-// tokenIDOf returns the id of the token that the agent-runtime of a sandbox has from its pool,
-// and whether it has one. An id that cannot be read has the version unreadable.
+// tokenIDOf returns the id of the token that the agent-runtime of a sandbox has from its pool, and
+// reports whether it has one. An id that cannot be read has the version unreadable.
 func tokenIDOf(sb *v1alpha1.Sandbox) (tokenID, bool) {
 	text := sb.Annotations[v1alpha1.AnnotationRuntimeTokenID]
 	if text == "" {
@@ -63,15 +63,9 @@ func (k *Keyring) newTokenID(sb *v1alpha1.Sandbox) tokenID {
 
 // poolToken returns the token of an id, for a sandbox.
 func (k *Keyring) poolToken(ctx context.Context, sb *v1alpha1.Sandbox, id tokenID) (string, error) {
-	version := k.find(id.version)
-	if version == nil {
-		if err := k.Refresh(ctx); err != nil {
-			return "", err
-		}
-		version = k.find(id.version)
-	}
-	if version == nil {
-		return "", fmt.Errorf("sandbox %s/%s has %s %q: %w", sb.Namespace, sb.Name, v1alpha1.AnnotationRuntimeTokenID, sb.Annotations[v1alpha1.AnnotationRuntimeTokenID], errVersion)
+	version, err := k.read(ctx, sb, id.version, v1alpha1.AnnotationRuntimeTokenID)
+	if err != nil {
+		return "", err
 	}
 	return version.poolToken(sb.UID, id.pod), nil
 }
