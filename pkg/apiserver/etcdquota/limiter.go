@@ -89,31 +89,19 @@ type Reservation struct {
 	bytes           int64
 }
 
-// takeCreate counts an exempt create, and returns how long to wait if it is rejected.
-func (l *Limiter) takeCreate(w Write, now time.Time, p pressure) (Reservation, time.Duration) {
-	r := Reservation{bytes: int64(w.Bytes)}
-	var wait time.Duration
-	r.namespace, wait = l.creates.take(w.Namespace, now, p, r.bytes, p.throttling == 0)
-	return r, wait
-}
-
 // Reserve counts a write that is about to be made, or returns an *ExceededError and counts nothing.
 func (l *Limiter) Reserve(w Write) (Reservation, error) {
 	p := l.pressure()
 	if (!w.Exempt || w.Create) && p.used >= rejectFrom {
 		return Reservation{}, exceeded(&ExceededError{Scope: ScopeEtcd, RetryAfter: 10 * shortestWait, Used: p.used})
 	}
-	now, r := l.clock.Now(), Reservation{bytes: int64(w.Bytes)}
-	var wait time.Duration
+	now, r, namespaces := l.clock.Now(), Reservation{bytes: int64(w.Bytes)}, &l.namespaces
 	if w.Exempt && w.Create {
-		if r, wait = l.takeCreate(w, now, p); wait > 0 {
-			return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.creates.limit, p.throttledAt()})
-		}
-		l.written.Add(r.bytes)
-		return r, nil
+		namespaces, w.Exempt = &l.creates, p.throttling == 0
 	}
-	if r.namespace, wait = l.namespaces.take(w.Namespace, now, p, r.bytes, w.Exempt); wait > 0 {
-		return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, l.namespaces.limit, p.throttledAt()})
+	var wait time.Duration
+	if r.namespace, wait = namespaces.take(w.Namespace, now, p, r.bytes, w.Exempt); wait > 0 {
+		return Reservation{}, exceeded(&ExceededError{ScopeNamespace, w.Namespace, wait, namespaces.limit, p.throttledAt()})
 	}
 	if r.user, wait = l.users.take(w.User, now, p, r.bytes, w.Exempt); wait > 0 {
 		r.namespace.cancel()
