@@ -27,12 +27,9 @@ var quantity = reflect.TypeFor[resource.Quantity]()
 
 // checkQuantities returns an error that names the first quantity in data that would take too long
 // to decode: see v1alpha1.CheckQuantity. It must be called before data is decoded. kinds are those
-// that data may be decoded as, if it does not say it itself; isJSON means that it is decoded as JSON
-// alone, not as YAML. Hardly any data needs more than being read once.
-func checkQuantities(scheme *runtime.Scheme, data []byte, isJSON bool, kinds ...schema.GroupVersionKind) error {
-	if isJSON && !mayHaveLargeExponents(data) {
-		return nil
-	}
+// that data may be decoded as, if it does not say it itself. What is decoded as JSON alone, and not
+// as YAML, need not be checked unless mayHaveLargeExponents.
+func checkQuantities(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupVersionKind) error {
 	js := data
 	if !json.Valid(data) { // else it is read as it is: of a key that is there twice, both values are decoded
 		var err error

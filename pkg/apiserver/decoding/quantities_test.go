@@ -72,7 +72,7 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
-			err := checkQuantities(scheme, []byte(tc.data), false, kind)
+			err := checkQuantities(scheme, []byte(tc.data), kind)
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("refused: %v", err)

@@ -55,7 +55,7 @@ type fieldNamingDecoder struct {
 // Decode reads the data once more than the plain one as long as there is no error.
 func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if !d.isJSON || mayHaveLargeExponents(data) {
-		if err := checkQuantities(d.scheme, data, d.isJSON, d.kindsOf(defaults, into)...); err != nil {
+		if err := checkQuantities(d.scheme, data, d.kindsOf(defaults, into)...); err != nil {
 			return nil, defaults, bounded(err)
 		}
 	}
