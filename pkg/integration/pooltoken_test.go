@@ -96,21 +96,6 @@ func warm(t *testing.T, s *testutil.Server, set *v1alpha1.SandboxSet, fleet *run
 	return sb, rt
 }
 
-// initAs is the answer to a call of /init with a token of one's own.
-func initAs(t *testing.T, rt *runtimetest.Runtime, token string) int {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, rt.URL()+"/init", strings.NewReader(`{"accessToken":"`+token+`"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	return answer.StatusCode
-}
-
 // TestRuntimesOfPoolsHaveTokens: before a claim can get them, and the claim has the same one.
 func TestRuntimesOfPoolsHaveTokens(t *testing.T) {
 	s := start(t)
@@ -119,7 +104,7 @@ func TestRuntimesOfPoolsHaveTokens(t *testing.T) {
 	for i := range 4 { // some are the work of each server
 		sb, rt := warm(t, s, set, fleet, i)
 		before := rt.Token()
-		if code := initAs(t, rt, "mine"); code != http.StatusUnauthorized {
+		if code := runtimetest.InitAsStranger(t, rt); code != http.StatusUnauthorized {
 			t.Errorf("a stranger's /init is answered %d", code)
 		}
 		knows(t, second, set, 1)
@@ -157,13 +142,13 @@ func TestPoolTokenOfAClaimThatSkipsTheSetup(t *testing.T) {
 	}
 }
 
-// TestAPoolSandboxIsNotTakenBeforeItsToken: nor one that somebody else has initialized.
+// TestAPoolSandboxIsNotTakenBeforeItsToken: nor one that another caller has initialized.
 func TestAPoolSandboxIsNotTakenBeforeItsToken(t *testing.T) {
 	s := start(t)
 	fleet, set := runtimetest.Start(t), runtimePool(t, s)
 	slow, poisoned, hold := fleet.Next(), fleet.Next(), make(chan struct{})
 	slow.Act(runtimetest.Hang(hold), 1)
-	if code := initAs(t, poisoned, "mine"); code != http.StatusNoContent {
+	if code := runtimetest.InitAsStranger(t, poisoned); code != http.StatusNoContent {
 		t.Fatalf("the first /init is answered %d", code)
 	}
 	first, second := born(t, s, set, 0), born(t, s, set, 1)

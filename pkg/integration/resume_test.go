@@ -86,7 +86,7 @@ func TestResumedRuntimesAreSetUpAgain(t *testing.T) {
 	}
 }
 
-// TestResumeWhereARuntimeHasAToken: the pod is new, so somebody else has set the token.
+// TestResumeWhereARuntimeHasAToken: the pod is new, so another caller has set the token.
 func TestResumeWhereARuntimeHasAToken(t *testing.T) {
 	s, set, fleet := withRuntimes(t, 1)
 	claim := create(t, s, testutil.Claim(set, "env", 1, asks))

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 
@@ -24,7 +23,7 @@ import (
 )
 
 // TestWarmRuntimesTakeNoCommands: the agent-runtime of a warm sandbox has a token before the sandbox
-// is available. One that somebody else has initialized first is replaced, and no claim gets it. The
+// is available. One that another caller has initialized first is replaced, and no claim gets it. The
 // token lasts until the sandbox goes back to its pool.
 func TestWarmRuntimesTakeNoCommands(t *testing.T) {
 	t.Parallel()
@@ -59,7 +58,7 @@ func TestWarmRuntimesTakeNoCommands(t *testing.T) {
 			continue // it is on its way out
 		}
 		rt := fleet.At(sb.Status.PodInfo.PodIP)
-		if code := initAsStranger(t, rt); code != http.StatusUnauthorized {
+		if code := runtimetest.InitAsStranger(t, rt); code != http.StatusUnauthorized {
 			t.Errorf("%s answers a stranger's /init with %d", name, code)
 		}
 		tokens[name] = rt.Token()
@@ -88,19 +87,4 @@ func TestWarmRuntimesTakeNoCommands(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// initAsStranger is the answer of a runtime to /init with another token.
-func initAsStranger(t *testing.T, rt *runtimetest.Runtime) int {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, rt.URL()+"/init", strings.NewReader(`{"accessToken":"mine"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	return answer.StatusCode
 }
