@@ -17,8 +17,8 @@ import (
 // SetUpAgain does for the new pod of a sandbox what SetUp did for the one before, from
 // what is sealed on the sandbox: the claim may be gone. Of one that was bound without a setup the
 // runtime only gets the token of its pool. A runtime that has another token was initialized by
-// somebody else, because it is that of a new pod. mounting is called before the first volume is mounted; its error
-// ends the work and is returned.
+// another caller, because it is that of a new pod. mounting is called before the first volume is
+// mounted; its error ends the work and is returned.
 //
 // Other errors are those of SetUp.
 func (s *Setup) SetUpAgain(ctx context.Context, sb *v1alpha1.Sandbox, mounting func(context.Context) error) error {

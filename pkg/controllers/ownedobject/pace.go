@@ -31,7 +31,7 @@ func (r *Reconciler[T]) delay(owner client.Object, object client.ObjectKey) time
 }
 
 // record records a write of an object, which ended with an error or nil. It returns the pause
-// that follows, and whether the server took the same write before, a short while ago.
+// that follows, and reports whether the server took the same write before, a short while ago.
 func (r *Reconciler[T]) record(owner client.Object, object T, err error) (pause time.Duration, repeated bool) {
 	taken, refused := paceKeys(owner, client.ObjectKeyFromObject(object))
 	if err != nil {

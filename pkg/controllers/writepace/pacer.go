@@ -73,7 +73,7 @@ func (p *Pacer) RecordWrite(object client.Object) {
 }
 
 // Record records a write of an object under a key of the caller's. It returns the pause that
-// follows, and whether the write repeats an earlier one that counts still.
+// follows, and reports whether the write repeats an earlier one that counts still.
 func (p *Pacer) Record(key types.NamespacedName, object client.Object) (pause time.Duration, repeated bool) {
 	bytes := size(object)
 	p.mu.Lock()

@@ -260,7 +260,7 @@ func TestWritersDoNotFillEtcd(t *testing.T) {
 		if claims%20 == 0 {
 			f.report(etcd.Client)
 		}
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond) // an innocent user writes little, and nothing is proven by the pause
 	}
 	cancel()
 	f.running.Wait()

@@ -156,7 +156,7 @@ const (
 	// eventRevisionReplaced: the SandboxTemplate of a revision had other content than the
 	// set has resolved to. It was deleted and made anew.
 	eventRevisionReplaced = "RevisionReplaced"
-	// eventRuntimeInitFailed: a sandbox was deleted whose agent-runtime somebody else has
+	// eventRuntimeInitFailed: a sandbox was deleted whose agent-runtime another caller has
 	// initialized.
 	eventRuntimeInitFailed = v1alpha1.ReasonRuntimeInitFailed
 	// eventNotProgressing and eventProgressing: no node takes sandboxes of a warm pool, and
@@ -208,7 +208,7 @@ func (r *reporter) removed(set *v1alpha1.SandboxSet, removed map[removalReason]i
 	}
 }
 
-// foreignToken reports that a sandbox was deleted whose agent-runtime somebody else has
+// foreignToken reports that a sandbox was deleted whose agent-runtime another caller has
 // initialized, if that is so. Nobody but Sandlot should be able to connect to it.
 func (r *reporter) foreignToken(set *v1alpha1.SandboxSet, sandbox *v1alpha1.Sandbox) {
 	c := meta.FindStatusCondition(sandbox.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized)

@@ -134,7 +134,7 @@ func (w *watches) useObserved(s *setState, sandbox *v1alpha1.Sandbox) {
 
 // worked reports whether a sandbox has come to be available, even if a claim that
 // waited for it has taken it out of its pool at once. To run is not enough: a process
-// that ends soon runs for a moment, too. Nor is it to be ready in a pool: somebody else may have
+// that ends soon runs for a moment, too. Nor is it to be ready in a pool: another caller may have
 // initialized the agent-runtime.
 func worked(sandbox *v1alpha1.Sandbox) bool {
 	return sandbox.Status.Phase == v1alpha1.SandboxRunning &&
