@@ -148,6 +148,11 @@ func rewrite(p *httputil.ProxyRequest) {
 	for _, name := range addressOfClient {
 		p.Out.Header.Del(name)
 	}
+	for name := range p.Out.Header {
+		if isIdentity(name) {
+			p.Out.Header.Del(name)
+		}
+	}
 	p.SetXForwarded()
 }
 
@@ -156,6 +161,17 @@ func rewrite(p *httputil.ProxyRequest) {
 var addressOfClient = []string{
 	"Cf-Connecting-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
 	"X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Real-Ip",
+}
+
+// isIdentity reports whether proxies that authenticate users, such as oauth2-proxy, tell by a
+// header who a user is. Some are tokens, by which a sandbox could act in the name of the user.
+// name is in canonical form.
+func isIdentity(name string) bool {
+	switch name {
+	case "X-Forwarded-Access-Token", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-Preferred-Username", "X-Forwarded-User":
+		return true
+	}
+	return strings.HasPrefix(name, "X-Auth-Request-")
 }
 
 // transports is the one that a request needs.

@@ -207,12 +207,16 @@ func TestHeaders(t *testing.T) {
 	r.Header.Set("X-Real-Ip", "6.6.6.6")
 	r.Header.Set("True-Client-Ip", "6.6.6.6")
 	r.Header.Set("X-Client-Ip", "6.6.6.6")
+	identity := []string{"X-Auth-Request-Access-Token", "X-Auth-Request-User", "X-Forwarded-Access-Token", "X-Forwarded-Email", "X-Forwarded-User"}
+	for _, key := range identity {
+		r.Header.Set(key, "secret")
+	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, _ := s.do(client, r)
 	if got.RequestURI != "/a%2Fb/../c?x=1;y=%zz" || got.Host != "8080-id.example:99" {
 		t.Errorf("%s at %s", got.RequestURI, got.Host)
 	}
-	for _, key := range []string{"X-Mine", "Proxy-Authorization", "Forwarded", "X-Real-Ip", "True-Client-Ip", "X-Client-Ip"} {
+	for _, key := range append(identity, "X-Mine", "Proxy-Authorization", "Forwarded", "X-Real-Ip", "True-Client-Ip", "X-Client-Ip") {
 		if got.Header.Get(key) != "" {
 			t.Errorf("%s went on", key)
 		}

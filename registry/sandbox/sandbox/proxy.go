@@ -208,7 +208,7 @@ func beyond(escaped string, info *genericapirequest.RequestInfo) (port int, path
 }
 
 // credentials are headers by which the cluster knows its users.
-var credentials = []string{"Authorization", "Cookie", "X-Forwarded-Access-Token"}
+var credentials = []string{"Authorization", "Cookie"}
 
 // dropCredentials removes what a sandbox could use in the name of who asks.
 func dropCredentials(header http.Header) {
