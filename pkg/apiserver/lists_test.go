@@ -66,9 +66,6 @@ func TestListsAreStreamed(t *testing.T) {
 func serializers(s runtime.NegotiatedSerializer) map[string]runtime.Serializer {
 	all := map[string]runtime.Serializer{}
 	for _, info := range s.SupportedMediaTypes() {
-		if info.MediaType == runtime.ContentTypeCBOR {
-			continue
-		}
 		all[info.MediaType] = info.Serializer
 		if info.PrettySerializer != nil {
 			all[info.MediaType+";pretty"] = info.PrettySerializer

@@ -268,7 +268,7 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 }
 
 func decode(raw *runtime.RawExtension, into any) error {
-	data, err := json.Marshal(raw) // a client may have sent CBOR
+	data, err := json.Marshal(raw)
 	if err != nil {
 		return err
 	}

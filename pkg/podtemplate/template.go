@@ -27,7 +27,7 @@ func decode(raw *runtime.RawExtension) (map[string]any, error) {
 	if raw == nil {
 		return nil, ErrNoTemplate
 	}
-	data, err := raw.MarshalJSON() // a client may have sent CBOR
+	data, err := raw.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,8 @@ func (k Kinds) Add(served schema.GroupVersion, resource string, kind schema.Grou
 //  1. Strategic merge patches are refused, as they are for custom resources, in
 //     whose place our kinds stand: pod templates are raw JSON here, so their
 //     lists would silently be replaced and not merged. Clients know what to do
-//     (kubectl apply takes a JSON merge patch).
+//     (kubectl apply takes a JSON merge patch). So is server-side apply of CBOR: see
+//     NewSerializer.
 //  2. Server-side apply is refused with 400 if the object or its templates do not decode, have
 //     unknown fields, or have two list elements with the same key. The generic handlers would
 //     answer 500, because they find that out by the schema alone.
@@ -73,7 +74,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 			return
 		}
 		switch types.PatchType(mediaType) {
-		case types.StrategicMergePatchType:
+		case types.StrategicMergePatchType, types.ApplyCBORPatchType:
 			err = &apierrors.StatusError{ErrStatus: metav1.Status{
 				Status: metav1.StatusFailure,
 				Code:   http.StatusUnsupportedMediaType,

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// NewSerializer returns a serializer of the kinds of a scheme, which does not offer
-// protobuf, which encodes large lists one item at a time if the given one does so for JSON, and
+// NewSerializer returns a serializer of the kinds of a scheme, which offers neither
+// protobuf nor CBOR, which encodes large lists one item at a time if the given one does so for JSON, and
 // whose decoders name the field that they could not decode. The errors
 // of encoding/json often do not: those of types that decode themselves, like
 // durations and times, have no path.
 func NewSerializer(s runtime.NegotiatedSerializer, scheme *runtime.Scheme) runtime.NegotiatedSerializer {
-	text := withoutProtobuf(s)
+	text := withoutBinary(s)
 	streamLists(text.mediaTypes)
 	for i := range text.mediaTypes {
 		if strict := text.mediaTypes[i].StrictSerializer; strict != nil {
@@ -105,19 +105,21 @@ func checkResourceVersion(obj runtime.Object) error {
 	return nil
 }
 
-// textSerializer is a serializer that does not offer protobuf.
+// textSerializer is a serializer that offers neither protobuf nor CBOR.
 //
 // Our kinds have no protobuf form. A client that prefers it and takes JSON as
 // well, as the namespace controller does when it deletes everything, would be
 // answered with an error after the deed, for ever: its namespace would never go.
+// The feature gate CBORServingAndStorage would add CBOR, in which checkQuantities does not look
+// for quantities. A client that sends CBOR takes 415 as a request to send JSON.
 type textSerializer struct {
 	runtime.NegotiatedSerializer
 	mediaTypes []runtime.SerializerInfo
 }
 
-func withoutProtobuf(s runtime.NegotiatedSerializer) textSerializer {
+func withoutBinary(s runtime.NegotiatedSerializer) textSerializer {
 	return textSerializer{s, slices.DeleteFunc(slices.Clone(s.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
-		return info.MediaType == runtime.ContentTypeProtobuf
+		return info.MediaType == runtime.ContentTypeProtobuf || info.MediaType == runtime.ContentTypeCBOR
 	})}
 }
 
