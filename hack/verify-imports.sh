@@ -40,7 +40,7 @@ install='apis/sandbox/install'
 parts='pkg/(datadir|embeddedetcd|localpki)'
 edge="cmd|hack|artifacts|$parts|pkg/(apiserver|backup|certificates|check|cli|controllers|encryptionkeys|installobjects|manager|standalone)"
 product="apis|cmd/[^/]+|registry/(agentsandbox|sandbox)|$parts"
-product+='|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|tokens|version)'
+product+='|pkg/(allocator|apiserver|backup|certificates|check|claims|cli|client|controllers|dryrunpolicy|encryptionkeys|etcdtxn|findings|gateway|generated|inplace|installobjects|manager|memory|nodes|podaddress|podnamespace|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|storecheck|tokens|version)'
 
 # The API is what others import: nothing comes with it but the API machinery.
 never 'apis/sandbox/v1alpha1' "apis|pkg|registry|$clients|$server|$etcd|k8s\.io/component-base"
@@ -58,6 +58,7 @@ never 'pkg/storecheck' 'cmd|hack|pkg/(certificates|check|cli|controllers|manager
 never 'pkg/(etcdtxn|memory|revisioncache|share)|pkg/apiserver/storeformat' 'apis|pkg|registry'
 never 'pkg/(certificates|encryptionkeys)' "apis|cmd|registry|$parts|pkg/(allocator|apiserver|certificates|claims|cli|client|controllers|encryptionkeys|etcdtxn|gateway|generated|inplace|manager|memory|podtemplate|poolindex|revisioncache|road|runtime|share|standalone|version)|$server|$etcd"
 never 'pkg/installobjects' "apis|pkg|registry|$server|$etcd"
+never 'pkg/podnamespace' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/dryrunpolicy' "apis|pkg|registry|$clients|$server|$etcd"
 never 'pkg/nodes' "apis|pkg|registry|$server|$etcd|sigs\.k8s\.io/controller-runtime"
 never 'pkg/tokens' "$edge|apis|registry|pkg/(allocator|claims|client|dryrunpolicy|e2e|etcdtxn|findings|gateway|generated|inplace|integration|memory|nodes|podaddress|podtemplate|poolindex|revisioncache|road|runtime|storecheck|testutil|version)|$serving|$etcd|sigs\.k8s\.io/controller-runtime"

@@ -5,35 +5,12 @@ package manager
 
 import (
 	"cmp"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/spf13/pflag"
-)
 
-func TestPodNamespace(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "namespace")
-	if err := os.WriteFile(file, []byte("mounted\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct{ variable, file, want string }{
-		"both":       {variable: "told", file: file, want: "told"},
-		"only told":  {variable: "told", file: file + ".not", want: "told"},
-		"only there": {file: file, want: "mounted"},
-		"neither":    {file: file + ".not"},
-	} {
-		getenv := func(variable string) string {
-			if variable != "POD_NAMESPACE" {
-				t.Errorf("%s: asks for %s", name, variable)
-			}
-			return test.variable
-		}
-		if got := podNamespace(getenv, test.file); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
+	"github.com/sandlot-io/sandlot/pkg/podnamespace"
+)
 
 // The namespace of the installation is what is said, then where the pod is, then where
 // its lease is. Lease and certificates are there too, unless they are said to be elsewhere.
@@ -52,7 +29,7 @@ func TestNamespaceOfTheInstallation(t *testing.T) {
 		"nothing known": {want: "sandlot-system"},
 		"no lease":      {args: []string{"--leader-elect=false", "--leader-election-namespace="}, want: "sandlot-system"},
 	} {
-		t.Setenv(namespaceVariable, test.pod)
+		t.Setenv(podnamespace.Variable, test.pod)
 		o := NewOptions()
 		if test.pod == "" {
 			o.Namespace = "" // also where this runs in a pod

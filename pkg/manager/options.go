@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/pflag"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/certificates"
 	"github.com/sandlot-io/sandlot/pkg/controllers"
 	"github.com/sandlot-io/sandlot/pkg/encryptionkeys"
+	"github.com/sandlot-io/sandlot/pkg/podnamespace"
 )
 
 // kubeAPIQPS and kubeAPIBurst let pools be filled at the pace of a cluster, which makes
@@ -81,7 +81,7 @@ func NewOptions() *Options {
 	*o = o.withDefaults()
 	o.EnableWarmPoolEviction = true
 	// Where they are follows from the pod, or else from the flags.
-	o.Namespace = podNamespace(os.Getenv, namespaceFile)
+	o.Namespace = podnamespace.Get()
 	o.LeaderElectionNamespace, o.Certificates.Namespace = "", ""
 	return o
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/compatibility"
 
 	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/podnamespace"
 	"github.com/sandlot-io/sandlot/pkg/version"
 )
 
@@ -38,7 +39,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	cfg.ExtraConfig.ServeSnapshots = o.ServeSnapshots
 	cfg.ExtraConfig.WithoutClaimObservations = o.DisableClaimObservations
 	cfg.ExtraConfig.WriteLimits = o.WriteLimits.Limits
-	cfg.ExtraConfig.ExemptWriters = exemptWriters(podNamespace)
+	cfg.ExtraConfig.ExemptWriters = exemptWriters(podnamespace.Get())
 	cfg.ExtraConfig.MaintainEtcd = o.Etcd.StorageConfig.CompactionInterval > 0
 	cfg.ExtraConfig.EmbeddedEtcd = o.EmbeddedEtcdDir != ""
 	var err error

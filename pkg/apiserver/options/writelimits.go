@@ -5,8 +5,6 @@ package options
 
 import (
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -54,15 +52,13 @@ func (l *WriteLimits) Validate() []error {
 	return errs
 }
 
-// podNamespace is the file with the namespace of a pod.
-const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// exemptWriters returns the API server's own user and, in a pod, the service account of Sandlot's
-// controller manager in the same namespace. namespaceFile contains that namespace.
-func exemptWriters(namespaceFile string) sets.Set[string] {
+// exemptWriters returns the API server's own user and, where it runs in the namespace of an
+// installation, the service account of Sandlot's controller manager there. Elsewhere namespace is
+// empty.
+func exemptWriters(namespace string) sets.Set[string] {
 	exempt := sets.New(user.APIServerUser)
-	if namespace, err := os.ReadFile(namespaceFile); err == nil { // otherwise this is not a pod
-		exempt.Insert(serviceaccount.MakeUsername(strings.TrimSpace(string(namespace)), "sandlot-controller-manager"))
+	if namespace != "" {
+		exempt.Insert(serviceaccount.MakeUsername(namespace, "sandlot-controller-manager"))
 	}
 	return exempt
 }
