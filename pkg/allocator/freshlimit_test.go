@@ -99,7 +99,7 @@ func TestMaxFreshCountsWhatIsHeld(t *testing.T) {
 		"it starts":                 {func(*v1alpha1.Sandbox) {}, 1},
 		"it counts":                 {func(sb *v1alpha1.Sandbox) { delete(sb.Annotations, v1alpha1.AnnotationStarting); sb.Status = running() }, 1},
 		"it failed and is kept":     {func(sb *v1alpha1.Sandbox) { sb.Labels[v1alpha1.LabelReservedFailedSandbox] = "true" }, 1},
-		"it came from a pool":       {func(sb *v1alpha1.Sandbox) { delete(sb.Annotations, v1alpha1.AnnotationSandboxPriority) }, 2},
+		"it came from a pool":       {func(sb *v1alpha1.Sandbox) { sb.Annotations[v1alpha1.AnnotationPoolUID] = "set-uid" }, 2},
 		"it was let go as it fails": {func(sb *v1alpha1.Sandbox) { sb.Status.Phase = v1alpha1.SandboxFailed }, 0}, // makes others later
 	}
 	for name, tc := range tests {
@@ -108,7 +108,6 @@ func TestMaxFreshCountsWhatIsHeld(t *testing.T) {
 			d.shelf.templates["py"] = templateOfPod("py")
 			next := d.nextTurn(func(c *v1alpha1.SandboxClaim) { warm(9)(c); orFresh(c) })
 			held := startingFor(t, next.state.Claim, "held", d.clock.Now())
-			held.Annotations[v1alpha1.AnnotationSandboxPriority] = v1alpha1.PriorityClaimed
 			tc.change(held)
 			next.state.Held = []*v1alpha1.Sandbox{held}
 			if p := d.planned(next); len(p.Made) != tc.made {

@@ -33,11 +33,12 @@ func NewFreshLimit(otherwise int, bytes, each int64, said ...*int32) FreshLimit 
 }
 
 // Left is how many more may be made for a claim that holds these sandboxes. Those of
-// pools do not count, and neither do those that it has let go or that are deleted.
+// pools do not count, and neither do those that it has let go or that are deleted. The annotation
+// that tells them apart takes the right to bind, unlike AnnotationSandboxPriority.
 func (l FreshLimit) Left(held []*v1alpha1.Sandbox) int {
 	left := l.Most
 	for _, sb := range held {
-		if sb.Annotations[v1alpha1.AnnotationSandboxPriority] == v1alpha1.PriorityClaimed && sb.DeletionTimestamp == nil {
+		if sb.Annotations[v1alpha1.AnnotationPoolUID] == "" && sb.DeletionTimestamp == nil {
 			left--
 		}
 	}

@@ -38,7 +38,7 @@ func TestFreshLimit(t *testing.T) {
 
 func TestFreshLimitLeft(t *testing.T) {
 	pooled, made := &v1alpha1.Sandbox{}, &v1alpha1.Sandbox{}
-	made.Annotations = map[string]string{v1alpha1.AnnotationSandboxPriority: v1alpha1.PriorityClaimed}
+	pooled.Annotations = map[string]string{v1alpha1.AnnotationPoolUID: "set-uid", v1alpha1.AnnotationSandboxPriority: v1alpha1.PriorityClaimed}
 	gone := made.DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{}
 	limit := claims.FreshLimit{Most: 2}
