@@ -27,12 +27,14 @@ var (
 )
 
 // NewStorageCodec returns the codec of objects in etcd. They are encoded in JSON, in the
-// version v1alpha1 of agents.kruise.io, and decoded from whatever the scheme knows.
+// version v1alpha1 of agents.kruise.io, and decoded from whatever the scheme knows. What could not
+// be decoded is not encoded.
 func NewStorageCodec() runtime.Codec {
 	stored, err := decoding.NewStoredDecoder(Codecs.UniversalDeserializer(), scheme, v1alpha1.SchemeGroupVersion,
 		&v1alpha1.Sandbox{}, &v1alpha1.SandboxClaim{}, &v1alpha1.SandboxSet{}, &v1alpha1.SandboxTemplate{})
 	utilruntime.Must(err) // the scheme has these types
-	return runtime.NewCodec(Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion), Codecs.DecoderToVersion(stored, runtime.InternalGroupVersioner))
+	encoder := decoding.NewStoredEncoder(Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion))
+	return runtime.NewCodec(encoder, Codecs.DecoderToVersion(stored, runtime.InternalGroupVersioner))
 }
 
 func init() {

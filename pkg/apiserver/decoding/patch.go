@@ -128,7 +128,7 @@ func (o PatchOptions) check(req *http.Request, kind schema.GroupVersionKind, app
 		return apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	err = checkQuantities(o.Scheme, body, kind)
+	err = checkValues(o.Scheme, body, kind)
 	if err == nil {
 		err = checkFields(o.Scheme, body, kind)
 	}

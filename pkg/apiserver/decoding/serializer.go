@@ -54,8 +54,8 @@ type fieldNamingDecoder struct {
 
 // Decode reads the data once more than the plain one as long as there is no error.
 func (d fieldNamingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if !d.isJSON || mayHaveLargeExponents(data) {
-		if err := checkQuantities(d.scheme, data, d.kindsOf(defaults, into)...); err != nil {
+	if !d.isJSON || isSuspicious(data) {
+		if err := checkValues(d.scheme, data, d.kindsOf(defaults, into)...); err != nil {
 			return nil, defaults, bounded(err)
 		}
 	}
@@ -110,7 +110,7 @@ func checkResourceVersion(obj runtime.Object) error {
 // Our kinds have no protobuf form. A client that prefers it and takes JSON as
 // well, as the namespace controller does when it deletes everything, would be
 // answered with an error after the deed, for ever: its namespace would never go.
-// The feature gate CBORServingAndStorage would add CBOR, in which checkQuantities does not look
+// The feature gate CBORServingAndStorage would add CBOR, in which checkValues does not look
 // for quantities. A client that sends CBOR takes 415 as a request to send JSON.
 type textSerializer struct {
 	runtime.NegotiatedSerializer

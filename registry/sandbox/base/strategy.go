@@ -143,8 +143,7 @@ func WholeSeconds(t *metav1.Time) *metav1.Time {
 	if t == nil {
 		return nil
 	}
-	whole := t.Rfc3339Copy()
-	return &whole
+	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
 // PastTimeWarning warns of a time that has passed already: legal, because it is

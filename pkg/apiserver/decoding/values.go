@@ -11,9 +11,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -23,13 +25,28 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-var quantity = reflect.TypeFor[resource.Quantity]()
+var (
+	quantity  = reflect.TypeFor[resource.Quantity]()
+	timestamp = reflect.TypeFor[metav1.Time]()
+	microTime = reflect.TypeFor[metav1.MicroTime]()
+)
 
-// checkQuantities returns an error that names the first quantity in data that would take too long
-// to decode: see v1alpha1.CheckQuantity. It must be called before data is decoded. kinds are those
-// that data may be decoded as, if it does not say it itself. What is decoded as JSON alone, and not
-// as YAML, need not be checked unless mayHaveLargeExponents.
-func checkQuantities(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupVersionKind) error {
+// maxDepth is how deep objects and lists may be nested. Decoders take 10,000 levels, and lists and
+// events of watches nest what is in them deeper than it is stored.
+const maxDepth = 200
+
+var (
+	errTooDeep   = fmt.Errorf("objects and lists must not be nested in more than %d levels", maxDepth)
+	errTimeRange = errors.New("must lie in the years 0 to 9999 in UTC")
+)
+
+// checkValues returns an error that names the first value in data that decodes, and that causes
+// harm later: a quantity that would take too long to compute with (see v1alpha1.CheckQuantity), a
+// time that cannot be read again once it is written, or a value that is nested too deep. It must
+// be called before data is decoded. kinds are those that data may be decoded as, if it does not
+// say it itself. What is decoded as JSON alone, and not as YAML, need not be checked unless
+// isSuspicious.
+func checkValues(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupVersionKind) error {
 	js := data
 	if !json.Valid(data) { // else it is read as it is: of a key that is there twice, both values are decoded
 		var err error
@@ -37,8 +54,11 @@ func checkQuantities(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupV
 			return nil //nolint:nilerr // the decoder has its own error for that
 		}
 	}
-	if !mayHaveLargeExponents(js) {
+	if !isSuspicious(js) {
 		return nil
+	}
+	if isTooDeep(js) {
+		return errTooDeep
 	}
 	for _, kind := range withSaid(js, kinds) {
 		obj, err := scheme.New(kind)
@@ -47,7 +67,7 @@ func checkQuantities(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupV
 		}
 		decoder := json.NewDecoder(bytes.NewReader(js))
 		decoder.UseNumber()
-		if bad := largeExponent(decoder, reflect.TypeOf(obj), nil); bad != nil {
+		if bad := badValue(decoder, reflect.TypeOf(obj), nil); bad != nil {
 			return errors.New(bad.Error())
 		}
 	}
@@ -69,10 +89,11 @@ func withSaid(js []byte, kinds []schema.GroupVersionKind) []schema.GroupVersionK
 	return slices.Compact(all)
 }
 
-// mayHaveLargeExponents reports whether data may have a number with an exponent of at least
-// three digits. Escape sequences may hide any character. It reads data once, and allocates
-// nothing.
-func mayHaveLargeExponents(data []byte) bool {
+// isSuspicious reports whether data may have a number with an exponent of at least three digits,
+// or a time in the years 0 or 9999, or may be nested too deep. Escape sequences may hide any
+// character. It reads data once, and allocates nothing.
+func isSuspicious(data []byte) bool {
+	depth := 0
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '\\':
@@ -87,6 +108,37 @@ func mayHaveLargeExponents(data []byte) bool {
 			if at+2 < len(data) && isDigit(data[at]) && isDigit(data[at+1]) && isDigit(data[at+2]) {
 				return true
 			}
+		case '-':
+			if year := string(data[max(0, i-4):i]); year == "0000" || year == "9999" {
+				return true
+			}
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// isTooDeep reports whether valid JSON is nested in more than maxDepth levels.
+func isTooDeep(js []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(js); i++ {
+		switch c := js[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{', c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
 		}
 	}
 	return false
@@ -94,14 +146,15 @@ func mayHaveLargeExponents(data []byte) bool {
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
-// largeExponent returns an error for the first quantity in the next value of a decoder, which is
-// decoded into a type, whose exponent is too large. A nil type has no quantities. It goes no
-// deeper than the types do.
-func largeExponent(decoder *json.Decoder, t reflect.Type, path *field.Path) *field.Error {
+// badValue returns an error for the first quantity or time in the next value of a decoder, which is
+// decoded into a type, that checkValues refuses. A nil type has neither. It goes no deeper than the
+// types do.
+func badValue(decoder *json.Decoder, t reflect.Type, path *field.Path) *field.Error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t == nil || t != quantity && reflect.PointerTo(t).Implements(unmarshaler) {
+	isValue := t == quantity || t == timestamp || t == microTime
+	if t == nil || !isValue && reflect.PointerTo(t).Implements(unmarshaler) {
 		var skipped json.RawMessage
 		_ = decoder.Decode(&skipped) // errors come again with the next token, and end the loops
 		return nil
@@ -109,17 +162,27 @@ func largeExponent(decoder *json.Decoder, t reflect.Type, path *field.Path) *fie
 	token, _ := decoder.Token() // nil with an error, which comes again
 	switch token := token.(type) {
 	case json.Delim:
-		return largeExponentIn(decoder, token, t, path)
+		return badValueIn(decoder, token, t, path)
 	case string, json.Number:
-		if text := fmt.Sprint(token); t == quantity && v1alpha1.CheckQuantity(text) != nil {
+		text := fmt.Sprint(token)
+		switch {
+		case t == quantity && v1alpha1.CheckQuantity(text) != nil:
 			return field.Invalid(path, cut(text, maxShown), v1alpha1.ErrQuantityExponent.Error())
+		case (t == timestamp || t == microTime) && !isReadableTime(text):
+			return field.Invalid(path, cut(text, maxShown), errTimeRange.Error())
 		}
 	}
 	return nil
 }
 
-// largeExponentIn is largeExponent for an object or a list, which has just begun.
-func largeExponentIn(decoder *json.Decoder, begun json.Delim, t reflect.Type, path *field.Path) *field.Error {
+// isReadableTime reports whether a time can be read again that is written in UTC, or is no time.
+func isReadableTime(text string) bool {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	return err != nil || t.UTC().Year() >= 0 && t.UTC().Year() <= 9999
+}
+
+// badValueIn is badValue for an object or a list, which has just begun.
+func badValueIn(decoder *json.Decoder, begun json.Delim, t reflect.Type, path *field.Path) *field.Error {
 	for i := 0; decoder.More(); i++ {
 		var of reflect.Type
 		var at *field.Path
@@ -133,7 +196,7 @@ func largeExponentIn(decoder *json.Decoder, begun json.Delim, t reflect.Type, pa
 		} else {
 			of, at = elementOf(t), path.Index(i)
 		}
-		if bad := largeExponent(decoder, of, at); bad != nil {
+		if bad := badValue(decoder, of, at); bad != nil {
 			return bad
 		}
 	}

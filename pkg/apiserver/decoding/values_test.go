@@ -4,6 +4,7 @@
 package decoding
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -67,12 +68,12 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 		"not an object":           {`["1e999",{"spec":1e999}]`, ""},
 		"half an object":          {claim(`{"inplaceUpdate":{"resources":{"limits":{"cpu":"1e999"`)[:80], ""},
 		"nested without end":      {claim(`{"inplaceUpdate":` + strings.Repeat(`[`, 1e6) + `"1e999"`), ""},
-		"nested where lists are":  {`{"items":` + strings.Repeat(`[`, 9000) + `"1e999"` + strings.Repeat(`]`, 9000) + `}`, ""},
+		"nested where lists are":  {`{"items":` + nested(maxDepth-1, `"1e999"`) + `}`, ""},
 		"text that ends in the e": {`{"a":"1e`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim")
-			err := checkQuantities(scheme, []byte(tc.data), kind)
+			err := checkValues(scheme, []byte(tc.data), kind)
 			switch {
 			case tc.want == "" && err != nil:
 				t.Errorf("refused: %v", err)
@@ -80,6 +81,64 @@ func TestQuantitiesWithLargeExponents(t *testing.T) {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
 		})
+	}
+}
+
+// nested returns JSON with a value in n lists.
+func nested(n int, value string) string {
+	return strings.Repeat(`[`, n) + value + strings.Repeat(`]`, n)
+}
+
+// TestTimesBeyondYears: a time that cannot be read again once it is written in UTC is refused.
+func TestTimesBeyondYears(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	for text, refused := range map[string]bool{
+		"9999-12-31T23:59:59-23:00":      true,
+		"9999-12-31T23:59:59.5-00:01":    true,
+		"0000-01-01T00:00:00+23:00":      true,
+		`9999\u002d12-31T23:59:59-23:00`: true,
+		"9999-12-31T23:59:59Z":           false,
+		"0000-01-01T00:00:00Z":           false,
+		"9999-12-31":                     false, // which no time takes
+	} {
+		for data, is := range map[string]bool{
+			`{"metadata":{"managedFields":[{"time":%q}]}}`:              true,
+			`{"metadata":{"creationTimestamp":%q}}`:                     true,
+			`{"spec":{"shutdownTime":%q}}`:                              true,
+			`{"spec":{"lifecycle":{"shutdownTime":%q}}}`:                true,
+			`{"status":{"conditions":[{"lastTransitionTime":%q}]}}`:     true,
+			`{"metadata":{"annotations":{"time":%q}}}`:                  false,
+			`{"spec":{"labels":{"time":%q},"envVars":{"shutdown":%q}}}`: false,
+		} {
+			data = strings.ReplaceAll(data, "%q", `"`+text+`"`)
+			err := checkValues(scheme, []byte(data), v1alpha1.SchemeGroupVersion.WithKind("SandboxClaim"))
+			if (err != nil) != (refused && is) || err != nil && !strings.Contains(err.Error(), errTimeRange.Error()) {
+				t.Errorf("%s: %v", data, err)
+			}
+		}
+	}
+}
+
+// TestNestedTooDeep: what is nested so deep that it could not be read again in a list is refused.
+// Brackets in texts do not count.
+func TestNestedTooDeep(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	for name, tc := range map[string]struct {
+		data string
+		want error
+	}{
+		"as deep as may be": {`{"a":` + nested(maxDepth-1, "1") + `}`, nil},
+		"too deep":          {`{"a":` + nested(maxDepth, "1") + `}`, errTooDeep},
+		"objects":           {strings.Repeat(`{"a":`, maxDepth+1) + "1" + strings.Repeat(`}`, maxDepth+1), errTooDeep},
+		"side by side":      {`[` + strings.Repeat(nested(2, "")+",", maxDepth) + `1]`, nil},
+		"a text":            {`{"a":"` + strings.Repeat(`\"[{`, maxDepth) + `"}`, nil},
+		"YAML":              {"a:\n- " + nested(maxDepth-1, "1"), errTooDeep},
+	} {
+		if err := checkValues(scheme, []byte(tc.data)); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
 	}
 }
 
@@ -92,15 +151,15 @@ func wide(text string) string {
 	return string(all)
 }
 
-// TestMayHaveLargeExponents: what cannot have such a quantity is not looked at.
-func TestMayHaveLargeExponents(t *testing.T) {
+// TestIsSuspicious: what cannot have a bad value is not looked at.
+func TestIsSuspicious(t *testing.T) {
 	data := []byte(`{"metadata":{"annotations":{"a":"{\"replicas\":2}\n"}},"spec":{"templateName":"one12e4","replicas":22,"e10":"1e10"}}`)
-	if mayHaveLargeExponents(data) {
-		t.Errorf("%s may have a large exponent", data)
+	if isSuspicious(data) {
+		t.Errorf("%s is suspicious", data)
 	}
-	for _, data := range []string{`1e100`, `1E-100`, `1e+-100`, `\u0031`, `\`} {
-		if !mayHaveLargeExponents([]byte(data)) {
-			t.Errorf("%s may have no large exponent", data)
+	for _, data := range []string{`1e100`, `1E-100`, `1e+-100`, `\u0031`, `\`, `"9999-12-31"`, `"0000-01-01"`, nested(maxDepth+1, "")} {
+		if !isSuspicious([]byte(data)) {
+			t.Errorf("%s is not suspicious", data)
 		}
 	}
 }
