@@ -18,8 +18,8 @@ import (
 // when the pod is ready, an API server sets the token and writes how that went.
 
 // BeginPoolSetup says in the status of a sandbox that comes into a pool, or whose pod was not
-// ready for a while, that its agent-runtime gets a token before the sandbox is available. Where
-// a container has started anew, its agent-runtime has none.
+// ready for a while or had a container restarted, that its agent-runtime gets a token before the
+// sandbox is available. Where a container has started anew, its agent-runtime has none.
 func BeginPoolSetup(sb *v1alpha1.Sandbox, now time.Time) {
 	setupAgainIs(&sb.Status, v1alpha1.SandboxConditionRuntimeInitialized, sb.Generation, now)
 }

@@ -188,6 +188,43 @@ func TestAPodThatWasUnreadyGetsItsTokenAgain(t *testing.T) {
 	}
 }
 
+// TestAContainerThatRestartedGetsItsTokenAgain: also where nobody saw the pod unready.
+func TestAContainerThatRestartedGetsItsTokenAgain(t *testing.T) {
+	s := start(t)
+	fleet, set := runtimetest.Start(t), runtimePool(t, s)
+	sb, rt := warm(t, s, set, fleet, 0)
+	before := rt.Token()
+	rt.Reset()
+	sb.Status.PodInfo.RestartCount++
+	setStatus(t, s, sb, sb.Status)
+	if sb, c := initializedIn(t, s, sb.Name); c == nil || c.Status != metav1.ConditionTrue || rt.Token() != before || sb.Status.PodInfo.RestartCount != 1 {
+		t.Errorf("it says %+v, the token was %q and is %q", c, before, rt.Token())
+	}
+}
+
+// TestPoolTokenOfAClaimThatChangesTheImage: with skipInitRuntime the restarted runtime has the token
+// that the claim is told, and none of the variables.
+func TestPoolTokenOfAClaimThatChangesTheImage(t *testing.T) {
+	s := start(t, withSyncWindow(time.Millisecond))
+	fleet, set := runtimetest.Start(t), runtimePool(t, s)
+	_, rt := warm(t, s, set, fleet, 0)
+	before := rt.Token()
+	knows(t, s, set, 1)
+	claim := create(t, s, testutil.Claim(set, "mine", 1, func(c *v1alpha1.SandboxClaim) {
+		asks(c)
+		withImage("two", "")(c)
+		c.Spec.SkipInitRuntime = true
+	}))
+	sb := resizingOf(t, s, claim, 1)[0]
+	rt.Reset()
+	sb.Status.PodInfo.RestartCount++
+	resized(t, s, &sb, "")
+	s.AwaitClaim(t, namespace, "mine", testutil.Completed)
+	if told := access(t, s, v1alpha1.SandboxClaimRuntimeAccessSpec{}); rt.Token() != before || told[0].AccessToken != before || len(rt.Env()) != 0 {
+		t.Errorf("told %+v, the token was %q and is %q, the environment is %v", told, before, rt.Token(), rt.Env())
+	}
+}
+
 // TestRecycledSandboxesGetAnotherToken: that of the former claim is worth nothing.
 func TestRecycledSandboxesGetAnotherToken(t *testing.T) {
 	s := start(t)

@@ -210,6 +210,10 @@ type PodInfo struct {
 	// podUID is the UID of the pod.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
+
+	// restartCount is how often containers of the pod have been restarted, all of them together.
+	// +optional
+	RestartCount int32 `json:"restartCount,omitempty"`
 }
 
 // IsZero reports whether nothing is known of the pod. It leaves podInfo out of JSON if all its

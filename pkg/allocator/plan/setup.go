@@ -66,9 +66,17 @@ func (r agentRuntimes) broughtBy(template *runtime.RawExtension) bool {
 	return brings
 }
 
-// asksForRuntime reports whether the claim sets up the runtime of a sandbox that it binds.
+// asksForRuntime reports whether the claim sets up the runtime of a sandbox that it binds. With
+// skipInitRuntime it does so only to give the runtime the token of its pool again.
 func (s *State) asksForRuntime(sb *v1alpha1.Sandbox, known agentRuntimes) bool {
-	return claims.SetsUpRuntime(s.Claim) && known.in(sb)
+	return (claims.SetsUpRuntime(s.Claim) || mayLoseToken(sb)) && known.in(sb)
+}
+
+// mayLoseToken reports whether a sandbox whose runtime got a token in its pool is changed in place
+// for the claim: that restarts the container, whose runtime has no token then.
+func mayLoseToken(sb *v1alpha1.Sandbox) bool {
+	return sb.Annotations[v1alpha1.AnnotationRuntimeTokenID] != "" &&
+		meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionInplaceUpdate) != nil
 }
 
 // needsSetup reports whether a sandbox that the claim holds counts only when its runtime
@@ -118,7 +126,7 @@ func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bo
 	}
 	// The token for the private ports of a sandbox of the E2B API is derived from the access
 	// token, which it therefore has without an agent-runtime, too.
-	if asked || v1alpha1.IsE2BPrivate(sb) {
+	if asked && claims.SetsUpRuntime(a.claim) || v1alpha1.IsE2BPrivate(sb) {
 		if err := m.noteKey(sb); err != nil {
 			return false, err
 		}
@@ -128,7 +136,7 @@ func (a *Assessment) beginSetup(sb *v1alpha1.Sandbox, m *Marks, atOnce bool) (bo
 		meta.RemoveStatusCondition(&sb.Status.Conditions, v1alpha1.SandboxConditionVolumesMounted)
 		return false, nil
 	}
-	if m.request != "" {
+	if m.request != "" && claims.SetsUpRuntime(a.claim) {
 		sb.Annotations[v1alpha1.AnnotationInitRuntimeRequest] = m.request
 	}
 	a.setupIs(sb, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
@@ -196,16 +204,17 @@ func (s *State) mountsAreLost(sb *v1alpha1.Sandbox) bool {
 }
 
 // Runtime tells the agent-runtime of a sandbox from those that the sandbox had before and
-// will have: it is as old as the pod is ready.
+// will have: it is as old as the pod is ready and no container restarted.
 type Runtime struct {
 	podUID     types.UID
 	podIP      string
+	restarts   int32
 	readySince int64
 }
 
 // RuntimeOf returns which agent-runtime a sandbox has.
 func RuntimeOf(sb *v1alpha1.Sandbox) Runtime {
-	is := Runtime{podUID: sb.Status.PodInfo.PodUID, podIP: sb.Status.PodInfo.PodIP}
+	is := Runtime{podUID: sb.Status.PodInfo.PodUID, podIP: sb.Status.PodInfo.PodIP, restarts: sb.Status.PodInfo.RestartCount}
 	if ready := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady); ready != nil {
 		is.readySince = ready.LastTransitionTime.Unix()
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/claims"
+	"github.com/sandlot-io/sandlot/pkg/inplace"
 )
 
 // noInit and noMount are why setups fail.
@@ -39,6 +40,11 @@ func withMounts(c *v1alpha1.SandboxClaim) {
 }
 
 func skips(c *v1alpha1.SandboxClaim) { c.Spec.SkipInitRuntime = true }
+
+// hasPoolToken is a sandbox whose runtime has got a token in its pool.
+func hasPoolToken(sb *v1alpha1.Sandbox) {
+	sb.Annotations[v1alpha1.AnnotationRuntimeTokenID] = "1/pod.0"
+}
 
 func markedBy(mark string) held {
 	return func(sb *v1alpha1.Sandbox) { sb.Annotations[v1alpha1.AnnotationMounting] = mark }
@@ -73,6 +79,9 @@ func TestSetupProgress(t *testing.T) {
 		"it is being resized":             {held: all(hasRuntime, isResizing)},
 		"its claim skips that":            {claim: []change{skips}, held: hasRuntime, counts: true},
 		"its claim skips that now":        {claim: []change{skips}, held: all(hasRuntime, noted), begins: true},
+		"its claim skips that, a token":   {claim: []change{skips}, held: all(hasRuntime, hasPoolToken), counts: true},
+		"its claim skips that, changed":   {claim: []change{skips}, held: all(hasRuntime, hasPoolToken, isResized), begins: true},
+		"its claim skips that, no token":  {claim: []change{skips}, held: all(hasRuntime, isResized), counts: true},
 		"somebody took its runtime away":  {held: noted, begins: true},
 		"it is too late":                  {held: all(hasRuntime, noted, atTime(31*time.Second)), fails: true},
 		"it is too late, but done":        {held: all(hasRuntime, noted, atTime(31*time.Second)), result: succeeded, counts: true},
@@ -199,5 +208,40 @@ func TestSealedOnce(t *testing.T) {
 	}
 	if p.Claim.Status.ClaimedReplicas != 2 || !slices.Equal(marks.WithoutRuntime(), []string{"SandboxSet pool"}) {
 		t.Errorf("%d count, without runtime are %v", p.Claim.Status.ClaimedReplicas, marks.WithoutRuntime())
+	}
+}
+
+// TestChangedInPlaceWithoutASetup: a claim that skips the setup of runtimes gives one the token of
+// its pool again where the sandbox is changed in place, because that restarts it, and nothing else.
+func TestChangedInPlaceWithoutASetup(t *testing.T) {
+	for name, goal := range map[string]inplace.Goal{"as it is": {}, "changed": {Image: true}} {
+		s := stateOf(of(1), inPlace, skips, withEnv)
+		sb := stocked("a")
+		hasRuntime(sb)
+		sb.Annotations = map[string]string{}
+		hasPoolToken(sb)
+		marks := marksOf(t, s.Claim)
+		marks.Seal = func(*v1alpha1.SandboxClaim) (string, string, error) { return "sealed", "7", nil }
+		p, err := Assess(s).Next(Offer{Candidates: []Candidate{{Sandbox: sb, Template: templateFor(s.Claim), InPlace: goal, Lock: "lock"}}}, marks)
+		if err != nil || len(p.Bound) != 1 {
+			t.Fatalf("%s: bound %v, %v", name, p.Bound, err)
+		}
+		bound := p.Bound[0]
+		if claims.SetupPending(&bound.Status) != goal.Any() {
+			t.Errorf("%s: it says %+v", name, bound.Status.Conditions)
+		}
+		if bound.Annotations[v1alpha1.AnnotationInitRuntimeRequest] != "" || bound.Annotations[v1alpha1.AnnotationRuntimeKeyVersion] != "" {
+			t.Errorf("%s: it keeps %v", name, bound.Annotations)
+		}
+	}
+}
+
+// TestRuntimeOf: a runtime that was restarted is another one, also where nobody saw the pod unready.
+func TestRuntimeOf(t *testing.T) {
+	sb := stocked("a")
+	before := RuntimeOf(sb)
+	sb.Status.PodInfo.RestartCount++
+	if RuntimeOf(sb) == before {
+		t.Error("it is the same runtime")
 	}
 }

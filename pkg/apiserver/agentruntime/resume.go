@@ -75,8 +75,10 @@ type resuming struct {
 
 // attempt tells one pod of a sandbox, and one resume, from all others.
 type attempt struct {
-	// inPool: the sandbox is not resumed, but in a pool.
+	// inPool: the sandbox is not resumed, but in a pool. restarts tells the runs of its containers
+	// apart.
 	inPool     bool
+	restarts   int32
 	pod        types.UID
 	ip         string
 	generation int64
@@ -211,7 +213,7 @@ func attemptOf(sb *v1alpha1.Sandbox) (attempt, bool) {
 	}
 	its := attempt{pod: sb.Status.PodInfo.PodUID, ip: sb.Status.PodInfo.PodIP}
 	if claims.AwaitsPoolSetup(sb) {
-		its.inPool = true
+		its.inPool, its.restarts = true, sb.Status.PodInfo.RestartCount
 		its.since = meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionReady).LastTransitionTime.UTC()
 		return its, true
 	}

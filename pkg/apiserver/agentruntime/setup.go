@@ -69,7 +69,11 @@ func (s *Setup) SetUp(ctx context.Context, claim *v1alpha1.SandboxClaim, sb *v1a
 		return err
 	}
 	unchanged := func(ctx context.Context) error { return s.unchanged(ctx, sb) }
-	err = s.init(ctx, sb, runtime.InitRequest{EnvVars: claim.Spec.EnvVars, AccessToken: token, Before: unchanged})
+	request := runtime.InitRequest{AccessToken: token, Before: unchanged}
+	if claims.SetsUpRuntime(claim) {
+		request.EnvVars = claim.Spec.EnvVars
+	}
+	err = s.init(ctx, sb, request)
 	if err != nil {
 		return failed(ctx, err, v1alpha1.SandboxConditionRuntimeInitialized, v1alpha1.ReasonRuntimeInitFailed)
 	}

@@ -106,6 +106,16 @@ func TestSetUpDeliversTheEnvironmentAndSetsTheToken(t *testing.T) {
 	}
 }
 
+// TestASetupThatIsSkippedSendsNoVariables: such a claim has only the token of the pool set again.
+func TestASetupThatIsSkippedSendsNoVariables(t *testing.T) {
+	rt, setup, claim, sb := runtimetest.Start(t).Next(), newSetup(t, runtime.Options{}), envClaim(), (*v1alpha1.Sandbox)(nil)
+	claim.Spec.SkipInitRuntime, sb = true, claimed(rt)
+	sb.Annotations[v1alpha1.AnnotationRuntimeTokenID] = "1/pod.0"
+	if err := setsUp(t.Context(), setup, claim, sb); err != nil || rt.Token() != tokenIn(t, sb) || len(rt.Env()) != 0 {
+		t.Errorf("got %v, token %q, environment %v", err, rt.Token(), rt.Env())
+	}
+}
+
 func TestARuntimeWithAForeignTokenFailsForGood(t *testing.T) {
 	rt := runtimetest.Start(t).Next()
 	rt.SetToken("somebody-elses")

@@ -2455,6 +2455,13 @@ func schema_sandlot_apis_sandbox_v1alpha1_PodInfo(ref common.ReferenceCallback) 
 							Format:      "",
 						},
 					},
+					"restartCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "restartCount is how often containers of the pod have been restarted, all of them together.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 				},
 			},
 		},

@@ -38,11 +38,12 @@ func (s Strategy) enterPool(ctx context.Context, sandbox *v1alpha1.Sandbox) {
 	claims.BeginPoolSetup(sandbox, s.clock.Now())
 }
 
-// noteUnready notes on a sandbox of a pool that becomes unready that its agent-runtime, which
-// had a token, gets it again: it may have started anew.
-func (s Strategy) noteUnready(sandbox, stored *v1alpha1.Sandbox) {
-	unready := !meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
-	if unready && claims.HadPoolSetup(sandbox) && claims.HadPoolSetup(stored) && sandbox.Status.Phase != v1alpha1.SandboxFailed {
+// noteRestart notes on a sandbox of a pool that its agent-runtime, which had a token, gets it again:
+// a container was restarted, or may have been, because the sandbox becomes unready.
+func (s Strategy) noteRestart(sandbox, stored *v1alpha1.Sandbox) {
+	restarted := sandbox.Status.PodInfo.RestartCount != stored.Status.PodInfo.RestartCount ||
+		!meta.IsStatusConditionTrue(sandbox.Status.Conditions, v1alpha1.SandboxConditionReady)
+	if restarted && claims.HadPoolSetup(sandbox) && claims.HadPoolSetup(stored) && sandbox.Status.Phase != v1alpha1.SandboxFailed {
 		claims.BeginPoolSetup(sandbox, s.clock.Now())
 	}
 }

@@ -48,7 +48,7 @@ func NewStatusStrategy(s Strategy) base.StatusStrategy[*v1alpha1.Sandbox] {
 		KeepRest: func(updated, stored *v1alpha1.Sandbox) {
 			updated.Spec = stored.Spec
 			base.KeepMetadata(&updated.ObjectMeta, &stored.ObjectMeta)
-			s.noteUnready(updated, stored)
+			s.noteRestart(updated, stored)
 		},
 		Validate: validation.ValidateSandboxStatusUpdate,
 	}

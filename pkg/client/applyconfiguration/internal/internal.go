@@ -116,6 +116,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podUID
       type:
         scalar: string
+    - name: restartCount
+      type:
+        scalar: numeric
 - name: io.kruise.agents.v1alpha1.PodMetadata
   map:
     fields:

@@ -73,13 +73,13 @@ func trim(pod *corev1.Pod) *corev1.Pod {
 	return small
 }
 
-// trimContainers keeps the containers that wait.
+// trimContainers keeps the containers that wait, and those that were restarted.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var small []corev1.ContainerStatus
 	for i := range statuses {
-		if waiting := statuses[i].State.Waiting; waiting != nil {
+		if waiting := statuses[i].State.Waiting; waiting != nil || statuses[i].RestartCount != 0 {
 			small = append(small, corev1.ContainerStatus{
-				Name: statuses[i].Name, State: corev1.ContainerState{Waiting: waiting},
+				Name: statuses[i].Name, State: corev1.ContainerState{Waiting: waiting}, RestartCount: statuses[i].RestartCount,
 			})
 		}
 	}

@@ -40,6 +40,7 @@ func TestTrimmedPodsGiveTheSamePlans(t *testing.T) {
 		"unschedulable": newPod(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: "Unschedulable"}}
 		}),
+		"restarted": newPod(runs("True"), restarted(3)),
 		"init waits": newPod(func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
 		}),
@@ -98,11 +99,20 @@ func TestDiffer(t *testing.T) {
 		"phase":             {podPhase("Failed"), true},
 		"deletion":          {terminating, true},
 		"readiness":         {runs("True"), true},
+		"restarts":          {restarted(1), true},
 		"labels of a claim": {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPodTemplateHash] = "x" }, true},
 	} {
 		after := trim(large(func(p *corev1.Pod) { p.ResourceVersion = "2" }, test.change))
 		if got := differ(before, after); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestRestartsAreTold: of all containers of the pod, also where the pod is ready as before.
+func TestRestartsAreTold(t *testing.T) {
+	o := observation{sandbox: newSandbox(phase("Running"), addressed), pod: trim(newPod(runs("True"), restarted(3))), revision: revision, now: now}
+	if n := decide(&o).status.PodInfo.RestartCount; n != 3 {
+		t.Errorf("told %d restarts", n)
 	}
 }

@@ -103,6 +103,14 @@ func waits(reason, message string) func(*corev1.Pod) {
 	}
 }
 
+// restarted makes a pod of which containers were restarted so often, half of them init containers.
+func restarted(times int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "runtime", RestartCount: times / 2}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", RestartCount: times - times/2}}
+	}
+}
+
 func cond(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }

@@ -55,11 +55,11 @@ func (o *observation) awaitsRuntime(p *plan) bool {
 	return true
 }
 
-// address says where the sandbox is.
+// address says where the sandbox is, and how often its containers were restarted.
 func (o *observation) address(p *plan) {
 	p.status.NodeName, p.status.SandboxIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
 	p.status.PodInfo.NodeName, p.status.PodInfo.PodIP = o.pod.Spec.NodeName, o.pod.Status.PodIP
-	p.status.PodInfo.PodUID = o.pod.UID
+	p.status.PodInfo.PodUID, p.status.PodInfo.RestartCount = o.pod.UID, restartsOf(o.pod)
 }
 
 // forgetLostPod takes the address of a pod that ended before the sandbox was resumed out

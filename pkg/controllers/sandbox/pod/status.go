@@ -131,6 +131,18 @@ func containerProblem(pod *corev1.Pod) (reason, message string, found bool) {
 	return "", "", false
 }
 
+// restartsOf returns how often containers of a pod were restarted. A container that starts again
+// without its pod becoming unready is seen by nothing else.
+func restartsOf(pod *corev1.Pod) int32 {
+	var n int32
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			n += statuses[i].RestartCount
+		}
+	}
+	return n
+}
+
 // endOf returns why a pod ended, or is about to: as it says itself, as those say who
 // disrupted it, or what is seen of it.
 func endOf(pod *corev1.Pod) (reason, message string) {

@@ -67,11 +67,16 @@ func (s *statusPacer) pacerFor(before, after *v1alpha1.SandboxStatus) *writepace
 	return nil
 }
 
-// ignoreRepeatable returns a copy of after in which the message and the conditions that a process in
-// the sandbox can change are as in before. If the copy equals before, nothing else has changed.
+// ignoreRepeatable returns a copy of after in which the message, the restarts and the conditions that
+// a process in the sandbox can change are as in before. If the copy equals before, nothing else has
+// changed. Restarts of a sandbox whose agent-runtime has a token, or is to get one, count: they are
+// written at once, because a runtime that was restarted has no token. The kubelet delays restarts.
 func ignoreRepeatable(before, after *v1alpha1.SandboxStatus) *v1alpha1.SandboxStatus {
 	rest := *after
 	rest.Message = before.Message
+	if meta.FindStatusCondition(before.Conditions, v1alpha1.SandboxConditionRuntimeInitialized) == nil {
+		rest.PodInfo.RestartCount = before.PodInfo.RestartCount
+	}
 	rest.Conditions = slices.Clone(after.Conditions)
 	for i := range rest.Conditions {
 		is := &rest.Conditions[i]

@@ -81,6 +81,9 @@ var changingPods = map[string]struct {
 			waits("CrashLoopBackOff", fmt.Sprint("back-off ", i))(p)
 		}
 	}},
+	"containers that restart at once": {true, func(i int) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { runs(corev1.ConditionTrue)(p); restarted(int32(i))(p) }
+	}},
 	"what the node says": {true, func(i int) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			runs(corev1.ConditionFalse)(p)
@@ -191,6 +194,7 @@ func TestWrittenAtOnce(t *testing.T) {
 		"ready":             {func(s *v1alpha1.SandboxStatus) { s.Conditions[0].Status = metav1.ConditionFalse }, true},
 		"another message":   {func(s *v1alpha1.SandboxStatus) { s.Conditions[1].Message = "uses 17 MiB" }, true},
 		"another address":   {func(s *v1alpha1.SandboxStatus) { s.SandboxIP, s.PodInfo.PodIP = "10.0.0.2", "10.0.0.2" }, true},
+		"restarts":          {func(s *v1alpha1.SandboxStatus) { s.PodInfo.RestartCount++ }, true},
 		"no address":        {func(s *v1alpha1.SandboxStatus) { s.SandboxIP, s.PodInfo.PodIP = "", "" }, false},
 		"another pod":       {func(s *v1alpha1.SandboxStatus) { s.PodInfo.PodUID = "second" }, false},
 		"phase":             {func(s *v1alpha1.SandboxStatus) { s.Phase = v1alpha1.SandboxFailed }, false},
@@ -205,6 +209,20 @@ func TestWrittenAtOnce(t *testing.T) {
 		was, is := before(func(*v1alpha1.SandboxStatus) {}), before(test.change)
 		if delay := p.delay(box, &was, &is); (delay > 0) != test.delayed {
 			t.Errorf("%s: waits for %s", name, delay)
+		}
+	}
+}
+
+// TestRestartsOfRuntimesAreWrittenAtOnce: a runtime that was restarted has no token.
+func TestRestartsOfRuntimesAreWrittenAtOnce(t *testing.T) {
+	for _, value := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse} {
+		p := newStatusPacer(clocktesting.NewFakePassiveClock(now))
+		p.readiness.RecordWrite(newSandbox())
+		was := newSandbox(held(cond(v1alpha1.SandboxConditionRuntimeInitialized, value, "R", ""))).Status
+		is := *was.DeepCopy()
+		is.PodInfo.RestartCount++
+		if delay := p.delay(box, &was, &is); delay > 0 {
+			t.Errorf("RuntimeInitialized %s: waits for %s", value, delay)
 		}
 	}
 }

@@ -24,6 +24,8 @@ type PodInfoApplyConfiguration struct {
 	PodIP *string `json:"podIP,omitempty"`
 	// podUID is the UID of the pod.
 	PodUID *types.UID `json:"podUID,omitempty"`
+	// restartCount is how often containers of the pod have been restarted, all of them together.
+	RestartCount *int32 `json:"restartCount,omitempty"`
 }
 
 // PodInfoApplyConfiguration constructs a declarative configuration of the PodInfo type for use with
@@ -81,5 +83,13 @@ func (b *PodInfoApplyConfiguration) WithPodIP(value string) *PodInfoApplyConfigu
 // If called multiple times, the PodUID field is set to the value of the last call.
 func (b *PodInfoApplyConfiguration) WithPodUID(value types.UID) *PodInfoApplyConfiguration {
 	b.PodUID = &value
+	return b
+}
+
+// WithRestartCount sets the RestartCount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RestartCount field is set to the value of the last call.
+func (b *PodInfoApplyConfiguration) WithRestartCount(value int32) *PodInfoApplyConfiguration {
+	b.RestartCount = &value
 	return b
 }
