@@ -25,9 +25,11 @@ const (
 	initAttempt = time.Second
 	// mountTimeout is how long the mount of one volume may take.
 	mountTimeout = 30 * time.Second
-	// initCalls and mountCalls are how many run at a time, of all namespaces together.
-	initCalls  = 512
-	mountCalls = 256
+	// initCalls, backgroundCalls and mountCalls are how many run at a time, of all namespaces
+	// together.
+	initCalls       = 512
+	backgroundCalls = 128
+	mountCalls      = 256
 	// maxHeaderBytes bounds the headers of an answer.
 	maxHeaderBytes = 16 << 10
 )
@@ -48,22 +50,27 @@ type Options struct {
 	TLS func() (*tls.Config, error)
 	// AttemptTimeout is how long one attempt at /init may take; 1 s if 0.
 	AttemptTimeout time.Duration
-	// Calls is how many calls of /init run at a time, of all namespaces together; 512 if 0.
+	// Calls is how many calls of /init run at a time, of all namespaces together; 512 if 0. Those
+	// in the background do not count.
 	Calls int
 }
 
 // Client calls runtimes. It is safe for concurrent use.
 type Client struct {
-	options       Options
-	http          *http.Client
-	inits, mounts *share.Places
+	options Options
+	http    *http.Client
+	// inits are the places of calls of /init but those in the background.
+	inits, background, mounts *share.Places
 }
 
 // New returns a Client.
 func New(o Options) *Client {
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, initAttempt)
 	o.Calls = cmp.Or(o.Calls, initCalls)
-	c := &Client{options: o, inits: share.New(o.Calls, o.Calls), mounts: share.New(mountCalls, mountCalls)}
+	c := &Client{
+		options: o, inits: share.New(o.Calls, o.Calls),
+		background: share.New(backgroundCalls, backgroundCalls), mounts: share.New(mountCalls, mountCalls),
+	}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy: nil, // an environment's is no business of a pod address

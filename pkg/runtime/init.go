@@ -21,8 +21,9 @@ type InitRequest struct {
 	// Before is called before each attempt; its error ends the call and is the error of it.
 	// It may be nil.
 	Before func(ctx context.Context) error `json:"-"`
-	// Once leaves out all attempts but the first.
-	Once bool `json:"-"`
+	// InBackground is for calls that nobody waits for, and that the caller repeats. Such a call is
+	// one attempt, and takes none of the places of other calls.
+	InBackground bool `json:"-"`
 }
 
 // Init initializes a runtime. It tries 5 times where the runtime cannot be reached or
@@ -36,14 +37,14 @@ func (c *Client) Init(ctx context.Context, t Target, request InitRequest) error 
 		return err
 	}
 	address := base.JoinPath("init").String()
-	attempts, backoff := 0, initBackoff
-	if request.Once {
-		backoff.Steps = 1
+	attempts, backoff, places := 0, initBackoff, c.inits
+	if request.InBackground {
+		backoff.Steps, places = 1, c.background
 	}
 	var last *Error
 	err = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
 		// Each waits for its turn anew, so that the pauses are the others'.
-		release, err := c.inits.Wait(ctx, t.Namespace)
+		release, err := places.Wait(ctx, t.Namespace)
 		if err != nil {
 			return false, err
 		}
@@ -68,7 +69,7 @@ func (c *Client) Init(ctx context.Context, t Target, request InitRequest) error 
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("initializing the agent-runtime at %s: %w", base.Host, ctx.Err())
-	case last != nil && request.Once:
+	case last != nil && request.InBackground:
 		return last
 	case last != nil && last.kind == unreachable:
 		return &Error{last.kind, last.status, fmt.Sprintf("%s, the last of %d times", last.message, attempts)}

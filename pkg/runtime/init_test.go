@@ -220,6 +220,37 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	}
 }
 
+// TestCallsInTheBackgroundTakeNoPlaceOfOthers: however many runtimes do not answer. Each is called
+// once.
+func TestCallsInTheBackgroundTakeNoPlaceOfOthers(t *testing.T) {
+	fleet := runtimetest.Start(t)
+	dead, rt, hold := fleet.Next(), fleet.Next(), make(chan struct{})
+	came := make(chan struct{}, 100)
+	fleet.Script(func(called *runtimetest.Runtime, _ runtimetest.Call) runtimetest.Action {
+		if called != dead {
+			return runtimetest.Action{}
+		}
+		came <- struct{}{}
+		return runtimetest.Hang(hold)
+	})
+	client, quiet := runtime.New(runtime.Options{AttemptTimeout: time.Minute, Calls: 1}), request
+	quiet.InBackground = true
+	ended := make(chan error, 1)
+	go func() { ended <- client.Init(t.Context(), target(dead), quiet) }()
+	<-came
+	if err := client.Init(t.Context(), target(rt), request); err != nil {
+		t.Error(err)
+	}
+	close(hold)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	dead.Stop()
+	if err := client.Init(t.Context(), target(dead), quiet); !runtime.IsUnreachable(err) || strings.Contains(err.Error(), "times") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAnswersAreReadOnlyToABound(t *testing.T) {
 	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		for req.Context().Err() == nil { // until the client has had enough

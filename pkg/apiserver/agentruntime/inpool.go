@@ -19,8 +19,10 @@ import (
 )
 
 // poolBackoff is how an agent-runtime in a pool that could not be initialized is tried again, at
-// the end every Cap, until the sandbox is not there any more.
-var poolBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
+// the end every Cap, until the sandbox is not there any more. Each attempt reads the Pod, so large
+// pools of which no runtime answers need a long Cap. A pod that becomes ready, or is restarted,
+// begins anew.
+var poolBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 12, Cap: 5 * time.Minute}
 
 const (
 	// poolPatience is how long nothing is said of an agent-runtime in a pool that cannot be
@@ -69,7 +71,7 @@ func (w *work) initInPool(ctx context.Context) error {
 var errNoRuntime = errors.New("the sandbox has no agent-runtime")
 
 // initInPool gives the agent-runtime of a sandbox in a pool its token, and returns the id of
-// that.
+// that. It is one attempt, which waits for nothing but its place.
 func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its attempt) (tokenID, error) {
 	sb, err := s.nowInPool(ctx, queued, its)
 	if err != nil {
@@ -93,7 +95,7 @@ func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its at
 		}
 		return s.Pods.Verify(ctx, sb)
 	}
-	return id, s.init(ctx, sb, runtime.InitRequest{AccessToken: token, Before: verify, Once: true})
+	return id, s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{AccessToken: token, Before: verify, InBackground: true})
 }
 
 // nowInPool returns a sandbox as it is now, and ErrObsolete unless it still waits in its pool for

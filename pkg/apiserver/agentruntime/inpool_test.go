@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,5 +217,27 @@ func TestPoolTokensNeedTheirVersion(t *testing.T) {
 		if _, err := newKeyring(t, 1).Token(t.Context(), "claim", sb); !errors.Is(err, agentruntime.ErrVersion) {
 			t.Errorf("%q: got %v", id, err)
 		}
+	}
+}
+
+// TestAnAttemptInAPoolIsOneReadOfThePod: it does not wait until the Pod can be read.
+func TestAnAttemptInAPoolIsOneReadOfThePod(t *testing.T) {
+	rt := runtimetest.Start(t).Next()
+	setup, cluster, sb := inCluster(t, rt)
+	pool := pooled(rt)
+	sb.OwnerReferences, sb.Status.Conditions = pool.OwnerReferences, pool.Status.Conditions
+	setup.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) { return sb, nil }
+	setup.WithTemplate = (&box{template: withRuntime}).withTemplate
+	cluster.SetDown(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var reads atomic.Int32
+	cluster.OnRead(func() {
+		if reads.Add(1) > 1 {
+			cancel()
+		}
+	})
+	if _, err := setup.InitInPool(ctx, sb); !errors.Is(err, podaddress.ErrUnavailable) || reads.Load() != 1 || len(rt.Calls()) != 0 {
+		t.Errorf("got %v after %d reads and %d calls", err, reads.Load(), len(rt.Calls()))
 	}
 }
