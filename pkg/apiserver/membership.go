@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/reencryption"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/storekeys"
 )
@@ -41,7 +42,7 @@ type membership struct {
 	// prefix begins the keys of all servers, and only those.
 	prefix string
 	// self is the name of this server, different for each start of it. It ends in what the server
-	// can do that others may have to know: see poolTokens.
+	// can do that others may have to know: see agentruntime.KnowsPoolTokens.
 	self string
 	// changed is called with the names of all servers whenever they change.
 	changed func(self string, servers []string)
@@ -58,7 +59,7 @@ var _ reencryption.Servers = &membership{}
 func newMembership(client *clientv3.Client, storagePrefix string, changed func(self string, servers []string)) *membership {
 	return &membership{
 		client: client, prefix: path.Join("/", storagePrefix, storekeys.Servers) + "/",
-		self: string(uuid.NewUUID()) + poolTokens, changed: changed,
+		self: agentruntime.ServerName(string(uuid.NewUUID())), changed: changed,
 	}
 }
 

@@ -6,7 +6,6 @@ package apiserver
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,12 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 	"github.com/sandlot-io/sandlot/pkg/podtemplate"
 )
-
-// poolTokens ends the names of the servers that know the tokens of agent-runtimes in pools. A
-// server that does not would set another token for a claim, which the runtime refuses.
-const poolTokens = ".pool-tokens"
 
 // joinTimeout is how long a sandbox that comes into a pool waits until this server knows the
 // others.
@@ -48,7 +44,7 @@ func (p *poolRuntimes) peersChanged(servers []string) {
 	if len(servers) == 0 {
 		return
 	}
-	p.agreed.Store(!slices.ContainsFunc(servers, func(name string) bool { return !strings.HasSuffix(name, poolTokens) }))
+	p.agreed.Store(!slices.ContainsFunc(servers, func(name string) bool { return !agentruntime.KnowsPoolTokens(name) }))
 	p.once.Do(func() { close(p.joined) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/apiserver/agentruntime"
 )
 
 // pooledBy is a sandbox of a pool with an agent-runtime.
@@ -28,10 +29,10 @@ func TestTokensNeedAllServers(t *testing.T) {
 		servers []string
 		want    bool
 	}{
-		{[]string{"a" + poolTokens}, true},
-		{[]string{"a" + poolTokens, "b"}, false},
+		{[]string{agentruntime.ServerName("a")}, true},
+		{[]string{agentruntime.ServerName("a"), "b"}, false},
 		{nil, false}, // alone as far as is known
-		{[]string{"a" + poolTokens, "b" + poolTokens}, true},
+		{[]string{agentruntime.ServerName("a"), agentruntime.ServerName("b")}, true},
 		{nil, true},
 	} {
 		pools.peersChanged(test.servers)
@@ -43,7 +44,7 @@ func TestTokensNeedAllServers(t *testing.T) {
 
 func TestTokensAreForOurPools(t *testing.T) {
 	pools := newPoolRuntimes(nil)
-	pools.peersChanged([]string{"a" + poolTokens})
+	pools.peersChanged([]string{agentruntime.ServerName("a")})
 	plain := pooledBy("agents.kruise.io/v1alpha1", "SandboxSet")
 	plain.Spec.Runtimes, plain.Spec.Template = nil, &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":[{"name":"main"}]}}`)}
 	brings := plain.DeepCopy()

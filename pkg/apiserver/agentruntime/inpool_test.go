@@ -6,6 +6,7 @@ package agentruntime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -239,5 +240,27 @@ func TestAnAttemptInAPoolIsOneReadOfThePod(t *testing.T) {
 	})
 	if _, err := setup.InitInPool(ctx, sb); !errors.Is(err, podaddress.ErrUnavailable) || reads.Load() != 1 || len(rt.Calls()) != 0 {
 		t.Errorf("got %v after %d reads and %d calls", err, reads.Load(), len(rt.Calls()))
+	}
+}
+
+// TestServersThatDoNotKnowPoolTokensHaveNoShare: of the sandboxes that get such tokens, or have them.
+func TestServersThatDoNotKnowPoolTokensHaveNoShare(t *testing.T) {
+	fleet := runtimetest.Start(t)
+	self, servers := agentruntime.ServerName("self"), []string{agentruntime.ServerName("self")}
+	for i := range 20 {
+		servers = append(servers, fmt.Sprint("older-", i))
+	}
+	pool := &box{sb: pooled(fleet.Next()), template: withRuntime}
+	pool.serve(t, self, servers...)
+	kept := claimed(fleet.Next())
+	kept.Annotations[v1alpha1.AnnotationRuntimeTokenID] = "1/pod.0"
+	kept.Status.Phase = v1alpha1.SandboxResuming
+	claims.BeginSetupAgain(kept, &kept.Status, time.Now())
+	resumes := &box{sb: kept}
+	resumes.serve(t, self, servers...)
+	for _, b := range []*box{pool, resumes} {
+		if c := b.await(t, initialized); c.Status != metav1.ConditionTrue {
+			t.Errorf("told %+v", c)
+		}
 	}
 }

@@ -20,6 +20,24 @@ import (
 // it: only who knows the token can call /init again, and not to change it. So such a token is
 // derived from an id that tells the pod from all others which the sandbox had in pools.
 
+// poolTokens ends the names of the servers that know these tokens.
+const poolTokens = ".pool-tokens"
+
+// ServerName returns the name under which a server that knows the tokens of agent-runtimes in
+// pools joins the others. id tells it from all others.
+func ServerName(id string) string { return id + poolTokens }
+
+// KnowsPoolTokens reports whether a server, by its name, knows the tokens of agent-runtimes in
+// pools. One that does not would set another token for a claim, which the runtime refuses, and
+// sets none in a pool.
+func KnowsPoolTokens(server string) bool { return strings.HasSuffix(server, poolTokens) }
+
+// usesPoolToken reports whether the agent-runtime of a sandbox has a token from its pool, or is to
+// get one there.
+func usesPoolToken(sb *v1alpha1.Sandbox) bool {
+	return v1alpha1.IsInPool(sb) || sb.Annotations[v1alpha1.AnnotationRuntimeTokenID] != ""
+}
+
 // tokenID is what AnnotationRuntimeTokenID says.
 type tokenID struct {
 	// version is that of the key.

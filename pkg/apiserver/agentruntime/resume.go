@@ -57,7 +57,9 @@ type Worker struct {
 	servers []string
 	// changes counts how often the servers have changed.
 	changes int
-	mine    func(namespace, name string) bool
+	// mine reports whether the work at a sandbox is this server's, and mineOfPools whether that at
+	// one which uses the token of a pool is; nil is all.
+	mine, mineOfPools func(namespace, name string) bool
 }
 
 // Change changes a sandbox in the store, by a function that is given it as it is there and
@@ -108,11 +110,14 @@ func (r *Worker) Run(ctx context.Context) {
 }
 
 // PeersChanged says which servers, by name, work at the same store, self among them. nil
-// is this one alone.
+// is this one alone. Those that do not know the tokens of pools do nothing at sandboxes with such
+// tokens, so these are shared by the others.
 func (r *Worker) PeersChanged(self string, servers []string) {
+	knowing := slices.DeleteFunc(slices.Clone(servers), func(name string) bool { return !KnowsPoolTokens(name) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.self, r.servers, r.mine = self, servers, poolindex.Share(self, servers)
+	r.self, r.servers = self, servers
+	r.mine, r.mineOfPools = poolindex.Share(self, servers), poolindex.Share(self, knowing)
 	r.changes++
 	r.beginAll()
 }
@@ -177,7 +182,7 @@ func (r *Worker) beginAll() {
 
 // begin begins the work at a sandbox, if it is this server's and has not begun.
 func (r *Worker) begin(known *resuming) {
-	if r.ctx == nil || r.ctx.Err() != nil || r.self == "" || known.cancel != nil || r.mine != nil && !r.mine("", string(known.sb.UID)) {
+	if r.ctx == nil || r.ctx.Err() != nil || r.self == "" || known.cancel != nil || !r.isMine(known.sb) {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -195,6 +200,15 @@ func (r *Worker) begin(known *resuming) {
 			}
 		}
 	})
+}
+
+// isMine reports whether the work at a sandbox is this server's.
+func (r *Worker) isMine(sb *v1alpha1.Sandbox) bool {
+	mine := r.mine
+	if usesPoolToken(sb) {
+		mine = r.mineOfPools
+	}
+	return mine == nil || mine("", string(sb.UID))
 }
 
 // lives reports whether a server is there, as far as is known.
