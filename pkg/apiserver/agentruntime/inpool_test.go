@@ -21,6 +21,7 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/podaddress"
 	"github.com/sandlot-io/sandlot/pkg/runtime"
+	"github.com/sandlot-io/sandlot/pkg/testutil/expect"
 	"github.com/sandlot-io/sandlot/pkg/testutil/podstest"
 	"github.com/sandlot-io/sandlot/pkg/testutil/runtimetest"
 )
@@ -262,5 +263,46 @@ func TestServersThatDoNotKnowPoolTokensHaveNoShare(t *testing.T) {
 		if c := b.await(t, initialized); c.Status != metav1.ConditionTrue {
 			t.Errorf("told %+v", c)
 		}
+	}
+}
+
+// TestWorkThatSeemsObsoleteGoesOn: what was read of the sandbox may be out of date, and then no event
+// says that it waits as before.
+func TestWorkThatSeemsObsoleteGoesOn(t *testing.T) {
+	rt := runtimetest.Start(t).Next()
+	b := &box{sb: pooled(rt), template: withRuntime, missed: 1}
+	b.serve(t, "a")
+	if c := b.await(t, initialized); c.Status != metav1.ConditionTrue || len(rt.Calls()) != 1 {
+		t.Errorf("told %+v after %d calls", c, len(rt.Calls()))
+	}
+}
+
+// TestWorkThatHasEndedBeginsAgain: where a sandbox waits as before, as the next event or list says.
+func TestWorkThatHasEndedBeginsAgain(t *testing.T) {
+	fleet := runtimetest.Start(t)
+	rt, hold := fleet.Next(), make(chan struct{})
+	came := hangs(fleet, rt, hold)
+	b := &box{sb: pooled(rt), template: withRuntime}
+	waits := b.sb
+	r, _ := b.serve(t, "a")
+	<-came
+	b.mu.Lock()
+	b.servers = nil // no event tells how it ends
+	b.mu.Unlock()
+	close(hold)
+	b.await(t, initialized)
+	b.mu.Lock()
+	b.sb = waits
+	b.mu.Unlock()
+	rt.Reset()
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		r.SandboxListed([]*v1alpha1.Sandbox{waits})
+		if claims.SetupPending(&b.now().Status) {
+			return errors.New("it is not set up")
+		}
+		return nil
+	})
+	if rt.Token() != tokenIn(t, b.now()) {
+		t.Errorf("the token is %q", rt.Token())
 	}
 }

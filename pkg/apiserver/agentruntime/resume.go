@@ -34,6 +34,10 @@ const (
 // is no need any more.
 var writeBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: time.Second}
 
+// obsoleteBackoff is how work is tried again that seemed obsolete, until an event says that it is. If
+// none does, what was read of the sandbox was out of date.
+var obsoleteBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 9, Cap: time.Minute}
+
 // Worker sets up the agent-runtimes of sandboxes that are resumed, and gives those of pools
 // their access tokens. It is level-triggered: what is to be done is in the sandboxes, and what
 // it remembers can be lost. Each sandbox is the work of one server, by a hash that all agree
@@ -191,15 +195,39 @@ func (r *Worker) begin(known *resuming) {
 	w := work{Worker: r, sb: known.sb, attempt: known.attempt, mark: markOf(r.self, known.attempt)}
 	r.running.Go(func() {
 		defer cancel()
-		if err := w.do(ctx); errors.Is(err, errMountedElsewhere) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			known.cancel = nil // until the servers change
-			if r.changes != changes && r.byUID[known.sb.UID] == known {
-				r.begin(known)
+		err := obsoleteBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+			w.sb = r.current(known)
+			if err := w.do(ctx); !errors.Is(err, ErrObsolete) {
+				return true, err
 			}
-		}
+			return false, nil
+		})
+		r.ended(known, changes, err)
 	})
+}
+
+// current returns a sandbox as it was told last.
+func (r *Worker) current(known *resuming) *v1alpha1.Sandbox {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return known.sb
+}
+
+// ended takes in that the work at a sandbox has ended, which began after so many changes of the
+// servers. An error that may pass does not end it.
+func (r *Worker) ended(known *resuming, changes int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.byUID[known.sb.UID] != known: // it was forgotten
+	case errors.Is(err, errMountedElsewhere):
+		known.cancel = nil // until the servers change
+		if r.changes != changes {
+			r.begin(known)
+		}
+	case err == nil:
+		delete(r.byUID, known.sb.UID) // an event that says that it waits still, or again, begins anew
+	}
 }
 
 // isMine reports whether the work at a sandbox is this server's.

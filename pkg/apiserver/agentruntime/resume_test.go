@@ -36,6 +36,8 @@ type box struct {
 	fails int
 	// away is how many more writes are not done.
 	away int
+	// missed is how many more reads do not find the sandbox.
+	missed int
 	// template is that of the pool which the sandbox is in.
 	template string
 }
@@ -105,6 +107,10 @@ func (b *box) serve(t *testing.T, name string, all ...string) (*agentruntime.Wor
 	setup.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		if b.missed > 0 {
+			b.missed--
+			return nil, nil
+		}
 		return b.sb, nil
 	}
 	setup.WithTemplate = b.withTemplate
