@@ -5,6 +5,8 @@ package apiserver
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,6 +42,25 @@ func TestTokensNeedAllServers(t *testing.T) {
 			t.Errorf("%v: got %t", test.servers, got)
 		}
 	}
+}
+
+// TestTokensBeforeTheServersAreKnown: a sandbox that comes into a pool waits for them a while, and is
+// not stored without a token then.
+func TestTokensBeforeTheServersAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, pools := time.Now(), newPoolRuntimes(nil)
+		pools.peersChanged(nil)
+		if got := pools.getsToken(t.Context(), pooledBy("agents.kruise.io/v1alpha1", "SandboxSet")); !got || time.Since(began) != joinTimeout {
+			t.Errorf("got %t after %s", got, time.Since(began))
+		}
+		go func() {
+			time.Sleep(time.Second)
+			pools.peersChanged([]string{agentruntime.ServerName("a"), "older"})
+		}()
+		if pools.getsToken(t.Context(), pooledBy("agents.kruise.io/v1alpha1", "SandboxSet")) {
+			t.Error("it gets a token beside an older server")
+		}
+	})
 }
 
 func TestTokensAreForOurPools(t *testing.T) {
