@@ -71,7 +71,8 @@ func (w *work) initInPool(ctx context.Context) error {
 var errNoRuntime = errors.New("the sandbox has no agent-runtime")
 
 // initInPool gives the agent-runtime of a sandbox in a pool its token, and returns the id of
-// that. It is one attempt, which waits for nothing but its place.
+// that. It is one attempt, which waits for nothing but its place. If the runtime has another token
+// of this pod already, it keeps that.
 func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its attempt) (tokenID, error) {
 	sb, err := s.nowInPool(ctx, queued, its)
 	if err != nil {
@@ -85,9 +86,34 @@ func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its at
 		return tokenID{}, errNoRuntime
 	}
 	id := s.newTokenID(sb)
+	err = s.giveToken(ctx, sb, its, id)
+	if !runtime.IsUnauthorized(err) {
+		return id, err
+	}
+	return s.recognizeToken(ctx, sb, its, id, err)
+}
+
+// recognizeToken finds out whether the other token that an agent-runtime has, as refused says, is
+// that of another version of the key, and returns its id then: a server that gave it may have
+// stopped before it could write that, and the key has been rotated since, or one of the two servers
+// did not know the newest version. If not, the error is refused.
+func (s *Setup) recognizeToken(ctx context.Context, sb *v1alpha1.Sandbox, its attempt, tried tokenID, refused error) (tokenID, error) {
+	if err := s.Refresh(ctx); err != nil {
+		return tokenID{}, err
+	}
+	for _, id := range s.otherTokenIDs(sb, tried) {
+		if err := s.giveToken(ctx, sb, its, id); !runtime.IsUnauthorized(err) {
+			return id, err
+		}
+	}
+	return tokenID{}, refused
+}
+
+// giveToken initializes the agent-runtime of a sandbox in a pool with the token of an id.
+func (s *Setup) giveToken(ctx context.Context, sb *v1alpha1.Sandbox, its attempt, id tokenID) error {
 	token, err := s.poolToken(ctx, sb, id)
 	if err != nil {
-		return tokenID{}, err
+		return err
 	}
 	verify := func(ctx context.Context) error {
 		if _, err := s.nowInPool(ctx, sb, its); err != nil {
@@ -95,7 +121,7 @@ func (s *Setup) initInPool(ctx context.Context, queued *v1alpha1.Sandbox, its at
 		}
 		return s.Pods.Verify(ctx, sb)
 	}
-	return id, s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{AccessToken: token, Before: verify, InBackground: true})
+	return s.Client.Init(ctx, TargetOf(sb), runtime.InitRequest{AccessToken: token, Before: verify, InBackground: true})
 }
 
 // nowInPool returns a sandbox as it is now, and ErrObsolete unless it still waits in its pool for

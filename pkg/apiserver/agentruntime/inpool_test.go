@@ -306,3 +306,60 @@ func TestWorkThatHasEndedBeginsAgain(t *testing.T) {
 		t.Errorf("the token is %q", rt.Token())
 	}
 }
+
+// inPoolWith returns a setup with a key, for one sandbox of a pool.
+func inPoolWith(t *testing.T, keyring *agentruntime.Keyring, sb *v1alpha1.Sandbox) *agentruntime.Setup {
+	t.Helper()
+	setup := newSetup(t, runtime.Options{})
+	setup.Keyring = keyring
+	setup.Sandbox = func(context.Context, string, string) (*v1alpha1.Sandbox, error) { return sb, nil }
+	setup.WithTemplate = (&box{template: withRuntime}).withTemplate
+	return setup
+}
+
+// TestATokenOfAnotherVersionIsNoStrangers: a server that gave it may have stopped before it wrote so,
+// and the key has another version since, or the server that comes next does not know the newest.
+func TestATokenOfAnotherVersionIsNoStrangers(t *testing.T) {
+	client := etcd(t)
+	stored := withVersions(t, 1, anHour)
+	put(t, client, "registry", stored)
+	before := newKeyring(t, 1)
+	late, err := agentruntime.Load(t.Context(), client, "registry", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored, err = agentruntime.AddVersion(stored, anHour); err != nil {
+		t.Fatal(err)
+	}
+	put(t, client, "registry", stored)
+	newest, err := agentruntime.Load(t.Context(), client, "registry", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, servers := range map[string][2]*agentruntime.Keyring{"rotated": {before, newest}, "not known yet": {newest, late}} {
+		rt := runtimetest.Start(t).Next()
+		sb := pooled(rt)
+		want, err := inPoolWith(t, servers[0], sb).InitInPool(t.Context(), sb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := rt.Token()
+		id, err := inPoolWith(t, servers[1], sb).InitInPool(t.Context(), sb)
+		if err != nil || id != want || rt.Token() != given {
+			t.Errorf("%s: got %q, %v, want %q", name, id, err, want)
+		}
+		rt.SetToken("a stranger's")
+		if id, err = inPoolWith(t, servers[1], sb).InitInPool(t.Context(), sb); !runtime.IsUnauthorized(err) || len(rt.Calls()) < 5 {
+			t.Errorf("%s: a stranger's is taken for %q, %v, after %d calls", name, id, err, len(rt.Calls()))
+		}
+	}
+	// One attempt that fails otherwise proves nothing.
+	rt := runtimetest.Start(t).Next()
+	sb := pooled(rt)
+	rt.SetToken("a stranger's")
+	rt.Act(runtimetest.Answer(http.StatusUnauthorized), 2)
+	rt.Act(runtimetest.Answer(http.StatusServiceUnavailable), 1)
+	if _, err := inPoolWith(t, newest, sb).InitInPool(t.Context(), sb); !runtime.IsUnreachable(err) {
+		t.Errorf("got %v", err)
+	}
+}
