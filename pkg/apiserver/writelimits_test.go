@@ -123,13 +123,13 @@ func TestWritesBeyondTheLimitAreRejected(t *testing.T) {
 	}
 	rejection := exceedLimit(t, s, "team")
 	seconds, ok := apierrors.SuggestsClientDelay(rejection)
-	if !apierrors.IsTooManyRequests(rejection) || !ok || seconds < 1 || !strings.Contains(rejection.Error(), "namespace team") {
+	if !apierrors.HasStatusCause(rejection, v1alpha1.CauseWriteLimit) || !ok || seconds < 1 || !strings.Contains(rejection.Error(), "namespace team") {
 		t.Errorf("the error is %v, with a delay of %d s", rejection, seconds)
 	}
 	requests := 0
 	rejected := func(what string, err error) {
 		t.Helper()
-		if requests++; !apierrors.IsTooManyRequests(err) {
+		if requests++; !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, v1alpha1.CauseWriteLimit) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -6,6 +6,7 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -77,26 +78,63 @@ func TestMetricsKeepToTheirLimit(t *testing.T) {
 	}
 }
 
-// TestCreatesAreNotRepeated: a create of a sandbox that is rejected for the moment holds no worker,
-// and its error says when to try again.
+// TestCreatesAreNotRepeated: a create that exceeds a write limit holds no worker, and its error says
+// when to try again. Creates that are rejected for other reasons are repeated.
 func TestCreatesAreNotRepeated(t *testing.T) {
-	var requests atomic.Int32
-	cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests.Add(1)
-		w.Header().Set("Retry-After", "1")
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusTooManyRequests)
-		status := apierrors.NewTooManyRequests("etcd is nearly full", 7).Status()
-		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		_ = json.NewEncoder(w).Encode(status)
-	}))
-	defer cluster.Close()
-	agents, err := versioned.NewForConfig(clientConfig(&rest.Config{Host: cluster.URL}, *NewOptions()))
-	if err != nil {
-		t.Fatal(err)
+	rejection := func(causes ...metav1.StatusCause) string {
+		status := apierrors.NewTooManyRequests("come again", 7).Status()
+		status.TypeMeta, status.Details.Causes = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, causes
+		text, err := json.Marshal(status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
-	_, err = agents.AgentsV1alpha1().Sandboxes("team").Create(t.Context(), &v1alpha1.Sandbox{}, metav1.CreateOptions{})
-	if wait, ok := apierrors.SuggestsClientDelay(err); !ok || wait != 7 || requests.Load() != 1 {
-		t.Errorf("%d requests, %v", requests.Load(), err)
+	limited := rejection(metav1.StatusCause{Type: v1alpha1.CauseWriteLimit})
+	for name, test := range map[string]struct {
+		answer string
+		want   int32
+	}{
+		"write limit":           {limited, 1},
+		"overload":              {rejection(), 2},
+		"another cause":         {rejection(metav1.StatusCause{Type: v1alpha1.CauseShortage}), 2},
+		"priority and fairness": {"Too many requests, please try again later.\n", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if requests.Add(1)%2 == 0 { // the second for an object
+					_, _ = io.WriteString(w, "{}")
+					return
+				}
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(w, test.answer)
+			}))
+			defer cluster.Close()
+			agents, err := versioned.NewForConfig(clientConfig(&rest.Config{Host: cluster.URL}, *NewOptions()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			api := agents.AgentsV1alpha1()
+			for kind, create := range map[string]func() error{
+				"sandbox": func() error {
+					_, err := api.Sandboxes("team").Create(t.Context(), &v1alpha1.Sandbox{}, metav1.CreateOptions{})
+					return err
+				},
+				"template": func() error {
+					_, err := api.SandboxTemplates("team").Create(t.Context(), &v1alpha1.SandboxTemplate{}, metav1.CreateOptions{})
+					return err
+				},
+			} {
+				requests.Store(0)
+				err := create()
+				wait, delays := apierrors.SuggestsClientDelay(err)
+				if requests.Load() != test.want || (err != nil) != (test.want == 1) || err != nil && (!delays || wait != 7) {
+					t.Errorf("%s: %d requests, %v", kind, requests.Load(), err)
+				}
+			}
+		})
 	}
 }

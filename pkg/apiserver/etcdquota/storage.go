@@ -9,6 +9,7 @@ import (
 	"math"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
@@ -64,7 +66,9 @@ func (t limitedTransformer) TransformToStorage(ctx context.Context, data []byte,
 	write.Create = write.Exempt && creates(ctx)
 	_, err := t.limiter.Reserve(write)
 	if exceeded := (*ExceededError)(nil); errors.As(err, &exceeded) {
-		return nil, apierrors.NewTooManyRequests(exceeded.Error(), int(math.Ceil(exceeded.RetryAfter.Seconds())))
+		refusal := apierrors.NewTooManyRequests(exceeded.Error(), int(math.Ceil(exceeded.RetryAfter.Seconds())))
+		refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: v1alpha1.CauseWriteLimit, Message: exceeded.Error()}}
+		return nil, refusal
 	}
 	return t.Transformer.TransformToStorage(ctx, data, dataCtx)
 }

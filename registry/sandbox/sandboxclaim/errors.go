@@ -63,7 +63,7 @@ func statusError(key string, claim *v1alpha1.SandboxClaim, err error) error {
 	case errors.As(err, &tooMany):
 		return tryAgain(claim, tooMany, tooMany.RetryAfter, v1alpha1.CauseTooManyWaiting, "")
 	case errors.As(err, &throttled):
-		return apierrors.NewTooManyRequests(throttled.Error(), int(math.Ceil(throttled.RetryAfter.Seconds())))
+		return tryAgain(claim, throttled, throttled.RetryAfter, v1alpha1.CauseWriteLimit, "")
 	case errors.Is(err, allocator.ErrUnknownOutcome):
 		// No Retry-After: clients follow it by themselves, and with generateName
 		// would try again by another name, which could bind a second time.
