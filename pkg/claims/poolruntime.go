@@ -56,12 +56,13 @@ func DropPoolSetup(sb *v1alpha1.Sandbox) {
 // TellPoolSetup says why the agent-runtime of a sandbox of a pool still has no token.
 func TellPoolSetup(sb *v1alpha1.Sandbox, why string) {
 	if c := meta.FindStatusCondition(sb.Status.Conditions, v1alpha1.SandboxConditionRuntimeInitialized); c != nil {
-		c.Message = why
+		c.Message = truncate(why, maxSetupMessage)
 	}
 }
 
 // FailPoolSetup makes a sandbox of a pool Failed, so that its pool replaces it.
 func FailPoolSetup(sb *v1alpha1.Sandbox, why string, now time.Time) {
+	why = truncate(why, maxSetupMessage)
 	EndSetupAgain(&sb.Status, &SetupError{
 		Condition: v1alpha1.SandboxConditionRuntimeInitialized, Reason: v1alpha1.ReasonRuntimeInitFailed, Message: why,
 	}, now)

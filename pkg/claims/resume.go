@@ -22,6 +22,9 @@ const (
 	// agent-runtime to be set up, and mountsAgainLimit where there are volumes to mount.
 	setupAgainLimit  = time.Minute
 	mountsAgainLimit = 10 * time.Minute
+	// maxSetupMessage bounds what a sandbox tells of the setup of its agent-runtime, in bytes.
+	// Errors of others are part of it, and have no bound.
+	maxSetupMessage = 1024
 )
 
 // SetsUpAgain reports whether the agent-runtime of a sandbox is set up again when it is
@@ -95,7 +98,8 @@ func SetupOverdue() *SetupError {
 func EndSetupAgain(status *v1alpha1.SandboxStatus, failed *SetupError, now time.Time) {
 	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
 		c := metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+			Type: kind, Status: value, Reason: reason, Message: truncate(message, maxSetupMessage),
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 		}
 		if before := meta.FindStatusCondition(status.Conditions, kind); before != nil {
 			c.ObservedGeneration = before.ObservedGeneration

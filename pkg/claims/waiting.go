@@ -168,7 +168,11 @@ func Cause(text string) string { return cut(strings.TrimSpace(text), maxCannotSt
 
 // cut cuts a text to a number of bytes, and takes what separates parts out of it.
 func cut(text string, most int) string {
-	text = strings.ReplaceAll(text, Apart, ", ")
+	return truncate(strings.ReplaceAll(text, Apart, ", "), most)
+}
+
+// truncate cuts a text to a number of bytes, between two characters.
+func truncate(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 	}
