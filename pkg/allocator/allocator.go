@@ -239,7 +239,7 @@ func warnOfHeldBack(ctx context.Context, fields []string) {
 // first writes the claim's first state, with what can be bound now, or fails and
 // leaves nothing behind. It reports whether it is worth waiting for more.
 func (a *Allocator) first(ctx context.Context, u *unfinished, claim *v1alpha1.SandboxClaim, now time.Time) (*v1alpha1.SandboxClaim, bool, error) {
-	t := &turn{planner: a.planner, hand: &u.work.hand, place: u.waiter, state: plan.State{Claim: claim, New: true, Start: now}}
+	t := &turn{planner: a.planner, hand: &u.work.hand, state: plan.State{Claim: claim, New: true, Start: now}}
 	t.state.Setups, _ = a.worker.setupsOf(u, nil)
 	detached := false
 	for {
@@ -377,7 +377,13 @@ func (a *Allocator) Preview(ctx context.Context, claim *v1alpha1.SandboxClaim) (
 		return nil, a.refusal(ctx, claim, err)
 	}
 	warnOfRuntimes(ctx, claim, t.marks.WithoutRuntime())
-	p.Claim.Status.Message += claims.WouldMakeMessage(t.wouldMake)
+	if n := t.wouldMake; n > 0 {
+		if p.Claim.Status.Waiting == nil {
+			p.Claim.Status.Waiting = &v1alpha1.ClaimWaiting{}
+		}
+		p.Claim.Status.Waiting.Starting += int32(n)
+		p.Claim.Status.Message += claims.PreviewMessage(n)
+	}
 	return p.Claim, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/allocator/queue"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 func maxFresh(n int32) func(*v1alpha1.SandboxSet) {
@@ -231,7 +232,7 @@ func TestNoneAreMadeInNoName(t *testing.T) {
 	for range 3 {
 		p := d.planned(next)
 		if len(p.Made) != 0 || p.Wants.Need != 2 || asked != 1 || !strings.Contains(p.Claim.Status.Message, ErrIdentityUnknown.Error()) ||
-			!plan.SaysNoneAreMade(p.Claim) {
+			!claims.HasCreateProblem(p.Claim) {
 			t.Errorf("makes %d, wants %+v, asked %d times: %s", len(p.Made), p.Wants, asked, p.Claim.Status.Message)
 		}
 	}

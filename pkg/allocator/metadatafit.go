@@ -109,7 +109,6 @@ func (t *turn) draft(ctx context.Context) (*plan.Assessment, *plan.Plan, error) 
 	if refused := t.cannotMount(a, &offer); refused != nil {
 		return nil, nil, refused
 	}
-	offer.Line = t.lineFor(a, &offer)
 	p, err := a.Next(offer, t.marks)
 	return a, p, err
 }

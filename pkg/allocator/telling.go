@@ -11,20 +11,21 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	"github.com/sandlot-io/sandlot/pkg/allocator/plan"
 	"github.com/sandlot-io/sandlot/pkg/claims"
 	"github.com/sandlot-io/sandlot/pkg/poolindex"
 )
 
-// What a claim is told of its wait is as of its last write. Where that may have changed it
-// is looked at again: at the front of a line that has moved, after a few seconds; anywhere
-// in the line of a set of which it has come to be known, or is known no more, why its
-// sandboxes cannot start, within a minute. Claims in a line that stands still are never
-// looked at.
+// What the status of a claim says of its wait is as of its last write. When it comes to be known,
+// or is known no more, why the sandboxes of a set cannot start, all that wait for the set say so
+// within a minute; where the cause changes, those at the front of its line within a few seconds.
 
 const (
-	// tellFrontEvery is how often those at the front of lines that have moved are told.
+	// tellFront is how many claims at the front of a line are told of another cause, and
+	// tellFrontEvery how often.
+	tellFront      = 10
 	tellFrontEvery = 5 * time.Second
+	// maxCounted is up to how many claims ahead of another are counted.
+	maxCounted = 1000
 	// tellWithin is how long it takes until all who wait for a set have been told that
 	// its sandboxes cannot start.
 	tellWithin = time.Minute
@@ -58,17 +59,16 @@ func (t *tellings) allow(namespace string, now time.Time) bool {
 	return t.limits[maphash.String(t.seed, namespace)%tellingsOf].AllowN(now, 1)
 }
 
-// lineFor is how things stand in line for a claim for which too little was found; nil if
-// enough was, or it does not come to stand in line.
-func (t *turn) lineFor(a *plan.Assessment, o *plan.Offer) *claims.Line {
-	if t.place == nil || len(a.Eligible.Pools) == 0 || len(o.Candidates)+len(o.Made) >= a.Missing() {
-		return nil
+// Ahead returns how many claims of the namespace have their turn before a claim that waits for
+// pools, up to maxCounted, as far as this server knows. ok is false if the claim does not wait for pools.
+func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
+	u := a.worker.known.of(claim.UID)
+	if u == nil || !claims.Unfinished(claim) || claim.Status.Waiting == nil || claim.Status.Waiting.Replicas == 0 {
+		return 0, false
 	}
-	lines, _ := linesOf(a.Claim, &a.Eligible)
-	return &claims.Line{
-		Available: min(t.stock.queue.Stock(lines), claims.Front+1),
-		Before:    t.stock.queue.Ahead(t.place, lines, claims.Front+1),
-	}
+	eligible := claims.EligiblePools(claim, &a.stock.sets)
+	lines, _ := linesOf(claim, &eligible)
+	return a.stock.queue.Ahead(u.waiter, lines, maxCounted), true
 }
 
 // tellOfCause lets those who wait for a set be told when it comes to be known, or is known

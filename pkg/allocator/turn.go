@@ -43,8 +43,6 @@ type turn struct {
 	state plan.State
 	// waiter is the claim's place in the queue; nil for a claim that is not stored yet.
 	waiter *queue.Waiter
-	// place is what waiter is, or will be when the claim is stored; nil if it never is.
-	place *queue.Waiter
 	// dry: the turn takes nothing and makes nothing.
 	dry bool
 	// throttled is for how long the turn takes nothing and makes nothing, because the write

@@ -99,7 +99,7 @@ func (w *worker) run(ctx context.Context) {
 			w.committer.queue.Tick()
 			w.committer.throttles.removeExpired(now)
 			if now.Sub(told) >= tellFrontEvery {
-				w.committer.queue.WakeFront(claims.Front)
+				w.committer.queue.WakeFront(tellFront)
 				told = now
 			}
 		}
@@ -274,7 +274,7 @@ func (w *worker) turn(ctx context.Context, uid types.UID, u *unfinished) (again 
 		return 0, &ThrottledError{RetryAfter: throttled}
 	}
 	defer w.committer.throttles.done(key, uid)
-	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, place: u.waiter, throttled: throttled}
+	t := &turn{planner: w.planner, hand: &u.work.hand, waiter: u.waiter, throttled: throttled}
 	t.state = plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Metadata: metadata}
 	var hopeless *RefusedError
 	if t.state.Setups, hopeless = w.setupsOf(u, seen.held); u.work.refused == nil {
@@ -411,7 +411,7 @@ func (w *worker) watchOthers(u *unfinished, seen view, now time.Time) time.Durat
 	e := claims.EligiblePools(seen.claim, &w.planner.stock.sets)
 	a := plan.Assess(plan.State{Claim: seen.claim, Start: u.start(), Held: seen.held, Eligible: e, Now: now})
 	wants := a.Wants()
-	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !plan.SaysNoneAreMade(seen.claim) {
+	if claims.CreatesOnNoStock(seen.claim) && e.CanMake() && !claims.HasCreateProblem(seen.claim) {
 		wants.Need = 0 // it has sandboxes made
 	}
 	q.Watch(u.waiter, wantsOf(seen.claim, &e, wants, 0))

@@ -146,7 +146,7 @@ func TestKeepsThePlacesOfOthers(t *testing.T) {
 	// But at its limit it has none made any more, and only its status says so.
 	limited := claimAt("limited", 6, func(c *v1alpha1.SandboxClaim) { warm(1)(c); orFresh(c) })
 	limited.CreationTimestamp.Time = d.clock.Now()
-	limited.Status.Message = "Claiming sandboxes (0/1); no fresh sandboxes can be made: one claim may hold 0 at a time"
+	limited.Status.Waiting = &v1alpha1.ClaimWaiting{CreateProblem: "one claim may hold 0 at a time"}
 	d.Feeds().ClaimChanged(limited)
 	if _, err := d.worker.turn(t.Context(), "limited", d.worker.known.of("limited")); err != nil || d.stock.queue.Free(poolNamed("a")) != 0 {
 		t.Errorf("one that waits for the pool is overtaken, %v", err)

@@ -6,8 +6,6 @@ package claims
 import (
 	"cmp"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,85 +14,52 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-// What the message of a claim says of its wait, after the words of OpenKruise: how far it
-// is from the front, and why what it waits for cannot start. The parts of a message are
-// separated by Apart, which a cause cannot have in it.
+// The message of a claim says in words what its status says by fields, after the words of
+// OpenKruise. It is made from the fields, and nothing reads it. Its parts are separated by Apart,
+// which a cause does not contain.
 
 const (
 	// Apart is between the parts of a claim's message.
 	Apart = "; "
-	// NoneAreMade is what is before the part that tells why no fresh sandboxes are made for
-	// a claim that lacks some.
-	NoneAreMade = Apart + "no fresh sandboxes can be made: "
-	// Front is how many claims of a line are told how many are before them. Those behind
-	// are told that it is more than that, which stays true for long, so that it need not be
-	// written again for each of thousands whenever one of them is served.
-	Front = 10
-	// maxCannotStart bounds what is told of why sandboxes cannot start, in bytes.
-	maxCannotStart = 512
-
-	waitsFor     = Apart + "waits for "
-	beingStarted = " being started: "
-	cannotStart  = "cannot start: "
-	wouldBeMade  = " would be made for it"
+	// MaxFailures is how many failures the status of a claim lists.
+	MaxFailures = 3
+	// MaxFailureMessage bounds what a claim says of the failure of one sandbox, in bytes.
+	MaxFailureMessage = 256
+	// maxCause bounds what is said of why sandboxes cannot start, in bytes.
+	maxCause = 512
 )
 
-// Line is how things stand in line for a claim that waits.
-type Line struct {
-	// Available is how many sandboxes its pools have, also such as are kept for others.
-	Available int
-	// Before is how many claims have their turn before it, as things are: Front+1 means
-	// that there are more than Front.
-	Before int
+// WaitingMessage returns what follows the number of claimed sandboxes in the message of a claim
+// that waits. pool names what it waits for.
+func WaitingMessage(w *v1alpha1.ClaimWaiting, pool string) string {
+	var message strings.Builder
+	if w.StartProblem != "" {
+		be := "are"
+		if w.Starting == 1 {
+			be = "is"
+		}
+		fmt.Fprintf(&message, "%s%s %s being started: %s", Apart, countedSandboxes(w.Starting), be, w.StartProblem)
+	}
+	if w.Replicas > 0 {
+		fmt.Fprintf(&message, "%swaits for %s of %s", Apart, countedSandboxes(w.Replicas), pool)
+		if w.PoolProblem != "" {
+			message.WriteString(": " + w.PoolProblem)
+		}
+	}
+	return message.String()
 }
 
-// WaitMessage is the part of a claim's message that tells of what it waits for: need
-// sandboxes of a pool, where it stands, if that is known, and why they cannot start, if
-// that is known.
-func WaitMessage(need int, pool string, line *Line, cause string) string {
-	if line == nil && cause == "" {
-		return ""
-	}
-	message := fmt.Sprintf("%s%s of %s", waitsFor, counted(need, "sandbox", "sandboxes"), pool)
-	if line != nil {
-		message += fmt.Sprintf(" (%s available, %s before it)", upToFront(line.Available), beforeIt(line.Before))
-	}
-	if cause != "" {
-		message += ": " + cause
-	}
-	return message
-}
-
-// StartMessage is the part of a claim's message that tells why sandboxes that it holds do
-// not start, if that is known.
-func StartMessage(n int, cause string) string {
-	if cause == "" {
-		return ""
-	}
-	be := "are"
-	if n == 1 {
-		be = "is"
-	}
-	return fmt.Sprintf("%s%s %s%s%s", Apart, counted(n, "sandbox", "sandboxes"), be, beingStarted, cause)
-}
-
-// WouldMakeMessage is the part of the message of a claim that is shown by a dry run which
-// tells how many sandboxes would be made for it.
-func WouldMakeMessage(n int) string {
+// PreviewMessage returns what a dry run adds to the message of a claim for which a create would
+// make n sandboxes.
+func PreviewMessage(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s%s%s", Apart, counted(n, "sandbox", "sandboxes"), wouldBeMade)
+	return fmt.Sprintf("%s%s would be made for it", Apart, countedSandboxes(int32(n)))
 }
 
-// OnlyWouldMake reports whether what a claim's message says beside its numbers is only what
-// WouldMakeMessage adds.
-func OnlyWouldMake(said string) bool {
-	return strings.HasSuffix(said, wouldBeMade) && !strings.Contains(said, Apart)
-}
-
-// EndMessage is the part of the message of a claim that ended short that tells why the
-// sandboxes that it waited for could not start, if that is known.
+// EndMessage returns what follows the first part of the message of a claim that ended short, if
+// it is known why the sandboxes that it waited for could not start.
 func EndMessage(cause string) string {
 	if cause == "" {
 		return ""
@@ -102,26 +67,57 @@ func EndMessage(cause string) string {
 	return Apart + cause
 }
 
-// WithoutWait is a claim's message without what WaitMessage and StartMessage added to it.
-func WithoutWait(message string) string {
-	parts := strings.Split(message, Apart)
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool {
-		return strings.HasPrefix(Apart+part, waitsFor) || strings.Contains(part, beingStarted)
-	}), Apart)
+// FailuresMessage returns what a claim's message says of sandboxes that failed while they were
+// prepared for it.
+func FailuresMessage(status *v1alpha1.SandboxClaimStatus) string {
+	listed := status.Failures[:min(len(status.Failures), MaxFailures)] // of which a client may have written more
+	if len(listed) == 0 {
+		return ""
+	}
+	var message strings.Builder
+	fmt.Fprintf(&message, "%s%d failed in preparation: ", Apart, status.FailedReplicas)
+	for i := range listed {
+		if i > 0 {
+			message.WriteString(Apart)
+		}
+		message.WriteString(FailureMessage(&listed[i]))
+	}
+	if more := int(status.FailedReplicas) - len(listed); more > 0 {
+		fmt.Fprintf(&message, "%sand %d more", Apart, more)
+	}
+	return message.String()
 }
 
-// WaitsForPool reports whether a claim's message says that it waits for a pool, or that
-// nothing else can serve it.
-func WaitsForPool(message string) bool {
-	return strings.Contains(message, waitsFor) || strings.Contains(message, NoneAreMade)
+// FailureMessage returns what a message says of one sandbox that failed.
+func FailureMessage(f *v1alpha1.SandboxFailure) string {
+	return Cut(f.Name+": "+f.Message, MaxFailureMessage)
 }
 
-// TellsCause reports whether a claim's message says why what it waits for cannot start.
-func TellsCause(message string) bool {
-	return waitCause.MatchString(message) || strings.Contains(message, beingStarted)
+// CreateProblem returns what a claim says of why no sandboxes can be created for it.
+func CreateProblem(err error) string { return truncate(err.Error(), maxCause) }
+
+// CreateProblemMessage returns what the message of a claim says of why no sandboxes can be
+// created for it.
+func CreateProblemMessage(problem string) string {
+	return Apart + "no fresh sandboxes can be made: " + problem
 }
 
-var waitCause = regexp.MustCompile(waitsFor + `\d+ sandbox(es)? of [^(:;]+(\([^)]*\))?: `)
+// HasStartProblem reports whether it is known why sandboxes that a claim waits for cannot start.
+func HasStartProblem(claim *v1alpha1.SandboxClaim) bool {
+	w := claim.Status.Waiting
+	return w != nil && (w.StartProblem != "" || w.Replicas > 0 && w.PoolProblem != "")
+}
+
+// HasCreateProblem reports whether no sandboxes can be created for a claim that lacks some. It is
+// how servers know that do not work on the claim.
+func HasCreateProblem(claim *v1alpha1.SandboxClaim) bool {
+	return claim.Status.Waiting != nil && claim.Status.Waiting.CreateProblem != ""
+}
+
+// NeedsPool reports whether a claim waits for a pool, or only a pool could serve it.
+func NeedsPool(claim *v1alpha1.SandboxClaim) bool {
+	return claim.Status.Waiting != nil && claim.Status.Waiting.Replicas > 0 || HasCreateProblem(claim)
+}
 
 // CannotStart is why sandboxes cannot start of the first of these sets that says so; empty
 // if none does.
@@ -131,11 +127,7 @@ func CannotStart(sets []*v1alpha1.SandboxSet) string {
 		if available == nil || available.Status != metav1.ConditionFalse || available.Reason != v1alpha1.ReasonSandboxesCannotStart {
 			continue
 		}
-		message := available.Message
-		if !strings.Contains(message, set.Name) {
-			message = fmt.Sprintf("sandboxes of SandboxSet %s %s%s", set.Name, cannotStart, cmp.Or(message, available.Reason))
-		}
-		return Cause(message)
+		return Cause(cmp.Or(available.Message, fmt.Sprintf("sandboxes of SandboxSet %s cannot start", set.Name)))
 	}
 	return ""
 }
@@ -148,13 +140,8 @@ func StartProblem(sb *v1alpha1.Sandbox) string {
 		return ""
 	}
 	switch reason := ready.Reason; reason {
-	case "", v1alpha1.ReasonPending, v1alpha1.ReasonInplaceUpdating, v1alpha1.ReasonCreatePod:
-		return ""
-	case v1alpha1.ReasonPodReady: // which tells of pods that start well, too
-		if !strings.HasPrefix(ready.Message, "Unschedulable") && !strings.HasPrefix(ready.Message, "SchedulingGated") {
-			return ""
-		}
-		return Cause(ready.Message)
+	case "", v1alpha1.ReasonPending, v1alpha1.ReasonInplaceUpdating, v1alpha1.ReasonCreatePod, v1alpha1.ReasonPodReady:
+		return "" // the usual steps of a start
 	default:
 		if ready.Message == "" {
 			return reason
@@ -163,11 +150,11 @@ func StartProblem(sb *v1alpha1.Sandbox) string {
 	}
 }
 
-// Cause makes a text fit into a claim's message: it is cut, and ends no part of it.
-func Cause(text string) string { return cut(strings.TrimSpace(text), maxCannotStart) }
+// Cause makes a text fit into a claim's message.
+func Cause(text string) string { return Cut(strings.TrimSpace(text), maxCause) }
 
-// cut cuts a text to a number of bytes, and takes what separates parts out of it.
-func cut(text string, most int) string {
+// Cut cuts a text to a number of bytes, and replaces what separates the parts of a message.
+func Cut(text string, most int) string {
 	return truncate(strings.ReplaceAll(text, Apart, ", "), most)
 }
 
@@ -179,26 +166,9 @@ func truncate(text string, most int) string {
 	return text
 }
 
-func counted(n int, one, more string) string {
+func countedSandboxes(n int32) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 sandbox"
 	}
-	return fmt.Sprintf("%d %s", n, more)
-}
-
-func upToFront(n int) string {
-	if n > Front {
-		return fmt.Sprintf("more than %d", Front)
-	}
-	return fmt.Sprint(n)
-}
-
-func beforeIt(n int) string {
-	switch n {
-	case 0:
-		return "no claims"
-	case 1:
-		return "1 claim"
-	}
-	return upToFront(n) + " claims"
+	return fmt.Sprintf("%d sandboxes", n)
 }

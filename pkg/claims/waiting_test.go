@@ -12,49 +12,36 @@ import (
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 )
 
-func TestWaitMessage(t *testing.T) {
-	const begin, end = "Claiming sandboxes: 0/2 claimed", "; no fresh sandboxes can be made: no template"
+func TestWaitingMessage(t *testing.T) {
+	const stuck = "2 sandboxes of SandboxSet gpu cannot start: Unschedulable"
 	for name, tc := range map[string]struct {
-		need  int
-		line  *Line
-		cause string
-		want  string
+		waiting          v1alpha1.ClaimWaiting
+		want             string
+		problem, forPool bool
 	}{
-		"nothing is known": {need: 2},
-		"the line":         {2, &Line{1, 3}, "", "; waits for 2 sandboxes of SandboxSet gpu (1 available, 3 claims before it)"},
-		"the first":        {1, &Line{}, "", "; waits for 1 sandbox of SandboxSet gpu (0 available, no claims before it)"},
-		"far behind": {
-			1, &Line{11, 11}, "",
-			"; waits for 1 sandbox of SandboxSet gpu (more than 10 available, more than 10 claims before it)",
+		"nothing": {},
+		"one":     {waiting: v1alpha1.ClaimWaiting{Replicas: 1}, want: "; waits for 1 sandbox of SandboxSet gpu", forPool: true},
+		"its pool cannot start": {
+			waiting: v1alpha1.ClaimWaiting{Replicas: 2, PoolProblem: stuck}, want: "; waits for 2 sandboxes of SandboxSet gpu: " + stuck, problem: true, forPool: true,
 		},
-		"a cause": {
-			1, &Line{0, 1}, "2 sandboxes of SandboxSet gpu cannot start: Unschedulable",
-			"; waits for 1 sandbox of SandboxSet gpu (0 available, 1 claim before it): 2 sandboxes of SandboxSet gpu cannot start: Unschedulable",
+		"what it has starts":       {waiting: v1alpha1.ClaimWaiting{Starting: 2}},
+		"what it has cannot start": {waiting: v1alpha1.ClaimWaiting{Starting: 2, StartProblem: "no image"}, want: "; 2 sandboxes are being started: no image", problem: true},
+		"both": {
+			waiting: v1alpha1.ClaimWaiting{Replicas: 2, Starting: 1, StartProblem: "no image"},
+			want:    "; 1 sandbox is being started: no image; waits for 2 sandboxes of SandboxSet gpu", problem: true, forPool: true,
 		},
-		"a cause alone": {1, nil, "away", "; waits for 1 sandbox of SandboxSet gpu: away"},
+		"none can be made": {waiting: v1alpha1.ClaimWaiting{CreateProblem: "no template"}, forPool: true},
 	} {
-		got := WaitMessage(tc.need, "SandboxSet gpu", tc.line, tc.cause)
-		if got != tc.want {
+		if got := WaitingMessage(&tc.waiting, "SandboxSet gpu"); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
-		if without := WithoutWait(begin + got + end); without != begin+end {
-			t.Errorf("%s: without it %q", name, without)
-		}
-		if without := WithoutWait(begin + got + StartMessage(1, "Unschedulable") + end); without != begin+end {
-			t.Errorf("%q without both is %q", got, without)
-		}
-		if without := WithoutWait(begin + got); without != begin {
-			t.Errorf("%s: without it %q", name, without)
-		}
-		if TellsCause(begin+got+end) != (tc.cause != "") {
-			t.Errorf("%s: tells a cause: %t", name, tc.cause == "")
-		}
-		if WaitsForPool(begin+got) != (got != "") || !WaitsForPool(begin+end) {
-			t.Errorf("%s: is not known to wait", name)
+		claim := &v1alpha1.SandboxClaim{Status: v1alpha1.SandboxClaimStatus{Waiting: &tc.waiting}}
+		if HasStartProblem(claim) != tc.problem || NeedsPool(claim) != tc.forPool || HasCreateProblem(claim) != (tc.waiting.CreateProblem != "") {
+			t.Errorf("%s: has a problem: %t, needs a pool: %t", name, HasStartProblem(claim), NeedsPool(claim))
 		}
 	}
-	if got := begin + StartMessage(2, "Unschedulable"); got != begin+"; 2 sandboxes are being started: Unschedulable" || !TellsCause(got) || WaitsForPool(got) {
-		t.Errorf("of fresh ones it says %q", got)
+	if none := (&v1alpha1.SandboxClaim{}); HasStartProblem(none) || NeedsPool(none) || HasCreateProblem(none) {
+		t.Error("a claim that does not wait has a problem")
 	}
 }
 
@@ -65,7 +52,7 @@ func TestCannotStart(t *testing.T) {
 		return set
 	}
 	const message = "3 sandboxes of SandboxSet gpu cannot start: Unschedulable: 0/4 nodes; none fits"
-	long := "3 sandboxes of SandboxSet gpu cannot start: " + strings.Repeat("é", maxCannotStart)
+	long := "3 sandboxes of SandboxSet gpu cannot start: " + strings.Repeat("é", maxCause)
 	for name, tc := range map[string]struct {
 		sets []*v1alpha1.SandboxSet
 		want string
@@ -75,13 +62,14 @@ func TestCannotStart(t *testing.T) {
 		"available":     {sets: []*v1alpha1.SandboxSet{says("True", v1alpha1.ReasonSandboxesAvailable, message)}},
 		"starting":      {sets: []*v1alpha1.SandboxSet{says("False", v1alpha1.ReasonSandboxesStarting, message)}},
 		"the second":    {[]*v1alpha1.SandboxSet{{}, says("False", v1alpha1.ReasonSandboxesCannotStart, message)}, strings.ReplaceAll(message, "; ", ", ")},
-		"no name in it": {[]*v1alpha1.SandboxSet{says("False", v1alpha1.ReasonSandboxesCannotStart, "quota")}, "sandboxes of SandboxSet gpu cannot start: quota"},
+		"no name in it": {[]*v1alpha1.SandboxSet{says("False", v1alpha1.ReasonSandboxesCannotStart, "quota")}, "quota"},
+		"no message":    {[]*v1alpha1.SandboxSet{says("False", v1alpha1.ReasonSandboxesCannotStart, "")}, "sandboxes of SandboxSet gpu cannot start"},
 	} {
 		if got := CannotStart(tc.sets); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-	if got := CannotStart([]*v1alpha1.SandboxSet{says("False", v1alpha1.ReasonSandboxesCannotStart, long)}); len(got) > maxCannotStart || !strings.HasSuffix(got, "...") {
+	if got := CannotStart([]*v1alpha1.SandboxSet{says("False", v1alpha1.ReasonSandboxesCannotStart, long)}); len(got) > maxCause || !strings.HasSuffix(got, "...") {
 		t.Errorf("a long one has %d bytes", len(got))
 	}
 }
@@ -90,7 +78,7 @@ func TestStartProblem(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, message, want string }{
 		"none":             {},
 		"it starts":        {v1alpha1.ReasonPodReady, "ContainersNotReady: containers with unready status: [main]", ""},
-		"no node":          {v1alpha1.ReasonPodReady, "Unschedulable: 0/4 nodes are available", "Unschedulable: 0/4 nodes are available"},
+		"no node":          {v1alpha1.ReasonUnschedulable, "0/4 nodes are available", "Unschedulable: 0/4 nodes are available"},
 		"no image":         {v1alpha1.ReasonStartContainerFailed, "Back-off pulling image; x", "StartContainerFailed: Back-off pulling image, x"},
 		"being changed":    {v1alpha1.ReasonInplaceUpdating, v1alpha1.InplaceUpdatingMessage, ""},
 		"a quota":          {v1alpha1.ReasonPodCreateFailed, "exceeded quota", "PodCreateFailed: exceeded quota"},

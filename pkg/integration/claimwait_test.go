@@ -4,7 +4,10 @@
 package integration
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +45,23 @@ func cannotStart(t *testing.T, s *testutil.Server, set *v1alpha1.SandboxSet) {
 	}
 }
 
-// TestClaimsSayWhatTheyWaitFor: how much there is, how many are before it, and why what it
+// ahead returns what kubectl get says of how many claims are ahead of one.
+func ahead(t *testing.T, s *testutil.Server, name string) string {
+	t.Helper()
+	var table metav1.Table
+	raw, err := s.Client.AgentsV1alpha1().RESTClient().Get().Namespace(namespace).Resource("sandboxclaims").Name(name).
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Do(t.Context()).Raw()
+	if err == nil {
+		err = json.Unmarshal(raw, &table)
+	}
+	if err != nil || len(table.Rows) != 1 {
+		t.Fatalf("%d rows, %v", len(table.Rows), err)
+	}
+	at := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "Ahead" })
+	return fmt.Sprint(table.Rows[0].Cells[at])
+}
+
+// TestClaimsSayWhatTheyWaitFor: how many sandboxes, how many claims are ahead, and why what it
 // waits for cannot start; also at the end.
 func TestClaimsSayWhatTheyWaitFor(t *testing.T) {
 	s := start(t, withSyncWindow(0))
@@ -50,18 +69,17 @@ func TestClaimsSayWhatTheyWaitFor(t *testing.T) {
 	s.Stock(t, set, 0, 1)
 	knows(t, s, set, 1)
 	long := both(waits, timeout(expect.Patience))
-	whole := create(t, s, testutil.Claim(set, "whole", 2, both(long, allOrNothing)))
-	const line = "Claiming sandboxes: 0/%d claimed; waits for %[1]d sandbox%s of SandboxSet pool (1 available, %s before it)"
-	if want := fmt.Sprintf(line, 2, "es", "no claims"); whole.Status.Message != want {
-		t.Errorf("the first says %q, want %q", whole.Status.Message, want)
+	for i, name := range []string{"whole", "second"} {
+		claim := create(t, s, testutil.Claim(set, name, 2, both(long, allOrNothing)))
+		if want := "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool"; claim.Status.Message != want {
+			t.Errorf("%s says %q, want %q", name, claim.Status.Message, want)
+		}
+		if got := ahead(t, s, name); got != fmt.Sprint(i) {
+			t.Errorf("%s claims are ahead of %s, want %d", got, name, i)
+		}
 	}
-	second := create(t, s, testutil.Claim(set, "second", 2, both(long, allOrNothing)))
-	if want := fmt.Sprintf(line, 2, "es", "1 claim"); second.Status.Message != want {
-		t.Errorf("the second says %q, want %q", second.Status.Message, want)
-	}
-
 	cannotStart(t, s, set)
-	s.AwaitClaim(t, namespace, "whole", says("before it): "+noNode)) // it is at the front
+	s.AwaitClaim(t, namespace, "whole", says("SandboxSet pool: "+noNode)) // it is at the front
 	create(t, s, testutil.Claim(set, "brief", 3, both(waits, allOrNothing, timeout(time.Second))))
 	brief := s.AwaitClaim(t, namespace, "brief", testutil.Completed)
 	if m := brief.Status.Message; !strings.HasPrefix(m, "Timeout reached after ") || !strings.HasSuffix(m, ", claimed 0/3 sandboxes; "+noNode) {
@@ -77,18 +95,29 @@ func TestClaimsSayWhatTheyWaitFor(t *testing.T) {
 	}
 }
 
-// TestClaimsAreToldThatTheyComeNearer: when the first is gone, the next is told that it is
-// the first.
-func TestClaimsAreToldThatTheyComeNearer(t *testing.T) {
+// TestAheadOfOneThatWaits: when the first is gone, none is ahead of the next. Others have no place.
+func TestAheadOfOneThatWaits(t *testing.T) {
 	s, set := stocked(t, 0, withSyncWindow(0))
 	for _, name := range []string{"a", "b"} {
 		create(t, s, testutil.Claim(set, name, 1, both(waits, timeout(expect.Patience))))
 	}
-	s.AwaitClaim(t, namespace, "b", says("1 claim before it"))
+	if got := ahead(t, s, "b"); got != "1" {
+		t.Errorf("%s claims are ahead of the second", got)
+	}
 	if err := claims(s).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.AwaitClaim(t, namespace, "b", says("no claims before it"))
+	expect.Eventually(t.Context(), t, func(context.Context) error {
+		if got := ahead(t, s, "b"); got != "0" {
+			return fmt.Errorf("%s claims are ahead of the one that is left", got)
+		}
+		return nil
+	})
+	s.Stock(t, set, 0, 1)
+	s.AwaitClaim(t, namespace, "b", testutil.Completed)
+	if got := ahead(t, s, "b"); got != "<none>" {
+		t.Errorf("%s claims are ahead of one that is served", got)
+	}
 }
 
 // TestEditRescuesAClaim: one that names what is not there is served as soon as it names what

@@ -18,8 +18,7 @@ import (
 )
 
 // TestDryRunShowsWhatACreateDoes compares the two for claims that lack warm sandboxes: what
-// has been claimed when the create is answered, and how many are made for it. A dry run
-// stands in no line, and does not say where.
+// has been claimed when the create is answered, and how many are made for it.
 func TestDryRunShowsWhatACreateDoes(t *testing.T) {
 	s := start(t, withSyncWindow(time.Millisecond))
 	injectable(t, s, "open", v1alpha1.InjectionAllowed)
@@ -54,7 +53,7 @@ func TestDryRunShowsWhatACreateDoes(t *testing.T) {
 			}
 			created := create(t, s, claim)
 			want, got := created.Status, shown.Status
-			if message := rules.WithoutWait(want.Message) + rules.WouldMakeMessage(int(tc.made)); got.Message != message {
+			if message := want.Message + rules.PreviewMessage(int(tc.made)); got.Message != message {
 				t.Errorf("dry run says %q, want %q", got.Message, message)
 			}
 			if got.Phase != want.Phase || got.ClaimedReplicas != want.ClaimedReplicas || len(got.Sandboxes) != len(want.Sandboxes) || len(got.Conditions) != len(want.Conditions) {

@@ -38,6 +38,16 @@ type SandboxClaimStatus struct {
 	// +optional
 	FailedReplicas int32 `json:"failedReplicas,omitempty"`
 
+	// failures say why the first of the failed sandboxes failed. At most 3 are listed.
+	// +optional
+	// +listType=atomic
+	Failures []SandboxFailure `json:"failures,omitempty"`
+
+	// waiting says what the claim waits for that lacks sandboxes. It is absent of a claim that
+	// lacks none, and of one that has ended.
+	// +optional
+	Waiting *ClaimWaiting `json:"waiting,omitempty"`
+
 	// claimStartTime is when claiming began; claimTimeout counts from it.
 	// +optional
 	ClaimStartTime *metav1.Time `json:"claimStartTime,omitempty"`
@@ -66,6 +76,42 @@ type SandboxClaimStatus struct {
 	// +patchStrategy=merge
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// SandboxFailure says why a sandbox failed while it was prepared for a claim.
+type SandboxFailure struct {
+	// name of the sandbox.
+	// +required
+	Name string `json:"name"`
+	// message says why it failed, in at most 256 bytes.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ClaimWaiting says what a claim waits for that lacks sandboxes. The message of the claim says
+// the same in words.
+type ClaimWaiting struct {
+	// reason is why nothing can serve the claim as things are, such as SandboxSetNotFound. It
+	// is empty if the claim can be served.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// replicas is how many sandboxes of pools the claim waits for.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// poolProblem is why sandboxes of the pools cannot start, if that is known. It has at most
+	// 512 bytes, as startProblem.
+	// +optional
+	PoolProblem string `json:"poolProblem,omitempty"`
+	// starting is how many sandboxes are being created, started or changed for the claim, if
+	// one of them cannot start. In a dry run it is how many a create would make.
+	// +optional
+	Starting int32 `json:"starting,omitempty"`
+	// startProblem is why one of these cannot start, if that is known.
+	// +optional
+	StartProblem string `json:"startProblem,omitempty"`
+	// createProblem is why no sandboxes can be created for a claim that lacks some.
+	// +optional
+	CreateProblem string `json:"createProblem,omitempty"`
 }
 
 // ClaimedSandbox is one sandbox of a claim.

@@ -14,6 +14,11 @@ func (in CSIMountConfig) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClaimWaiting) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.ClaimWaiting"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ClaimedSandbox) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.ClaimedSandbox"
 }
@@ -146,6 +151,11 @@ func (in SandboxClaimTemplateRef) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SandboxClaimWarmPoolRef) OpenAPIModelName() string {
 	return "io.kruise.agents.v1alpha1.SandboxClaimWarmPoolRef"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SandboxFailure) OpenAPIModelName() string {
+	return "io.kruise.agents.v1alpha1.SandboxFailure"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -35,8 +35,6 @@ type Assessment struct {
 	expired bool
 	// resized tells how the resizes of what counts went.
 	resized resizes
-	// causes are why the first sandboxes failed.
-	causes []string
 	// mayHave is how many more sandboxes the claim may have, so that no more can fail than
 	// may.
 	mayHave int

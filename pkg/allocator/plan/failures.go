@@ -5,7 +5,7 @@ package plan
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,18 +16,14 @@ import (
 
 // Sandboxes that fail are replaced, and that has a bound: a claim whose runtimes all
 // refuse it would otherwise use up its pool, and everybody else's. The number of those
-// that failed is in the claim's status, and why the first of them did in its message; so
-// no server has to remember it.
+// that failed is in the claim's status, and why the first of them did; so no server has to
+// remember it.
 
 const (
 	// fewestFailures is how many sandboxes of any claim may fail, and failuresEach how many
 	// for each that it asks for, where that is more.
 	fewestFailures = 10
 	failuresEach   = 3
-	// namedCauses is how many causes a message has.
-	namedCauses = 3
-	// maxCause bounds what is told of one, in bytes.
-	maxCause = 256
 )
 
 // mayFail is how many sandboxes of a claim may fail before it gets no others.
@@ -45,7 +41,6 @@ type failure struct {
 // fail lets go of sandboxes that failed, as far as they fit into the transaction, and
 // counts them.
 func (a *Assessment) fail(failures []failure) {
-	causes := causesIn(a.Claim.Status.Message)
 	for _, f := range failures[:min(len(failures), a.Room)] {
 		next := letGo(f.sb, a.claim.Spec.ReserveFailedSandbox, a.Now)
 		if f.setup != nil {
@@ -56,11 +51,10 @@ func (a *Assessment) fail(failures []failure) {
 		f.sb = next
 		a.released = append(a.released, next)
 		a.claim.Status.FailedReplicas++
-		if len(causes) < namedCauses {
-			causes = append(causes, cutText(f.sb.Name+": "+a.causeOf(f), maxCause))
+		if listed := a.claim.Status.Failures; len(listed) < claims.MaxFailures {
+			a.claim.Status.Failures = append(slices.Clip(listed), v1alpha1.SandboxFailure{Name: next.Name, Message: claims.Cut(a.causeOf(f), claims.MaxFailureMessage)})
 		}
 	}
-	a.causes = causes
 }
 
 // causeOf is why a sandbox failed.
@@ -101,8 +95,8 @@ func (a *Assessment) bound() {
 		return
 	}
 	message := fmt.Sprintf("%d sandboxes failed in preparation, so the claim gets no others", failed)
-	if len(a.causes) > 0 {
-		message += "; the first is " + a.causes[0]
+	if listed := a.claim.Status.Failures; len(listed) > 0 {
+		message += "; the first is " + claims.FailureMessage(&listed[0])
 	}
 	a.Refused = &RefusedError{Reason: v1alpha1.ReasonTooManyFailures, Message: message}
 }
@@ -113,52 +107,4 @@ func (a *Assessment) credit(onTheWay int) int {
 		return max(0, claims.Replicas(a.claim)-onTheWay) // which are spaced instead
 	}
 	return max(0, mayFail(a.claim)-int(a.claim.Status.FailedReplicas)-onTheWay)
-}
-
-// causesFollow is what is between the number of failures in a claim's message and their
-// causes, which are separated by causesApart.
-const (
-	causesFollow = " failed in preparation: "
-	causesApart  = "; "
-)
-
-// tellFailures adds to the message of a claim that lacks sandboxes why some failed.
-func (a *Assessment) tellFailures() {
-	failed := int(a.claim.Status.FailedReplicas)
-	if len(a.causes) == 0 || failed == 0 {
-		return
-	}
-	message := fmt.Sprintf("; %d%s%s", failed, causesFollow, strings.Join(a.causes, causesApart))
-	if more := failed - len(a.causes); more > 0 {
-		message += fmt.Sprintf("%sand %d more", causesApart, more)
-	}
-	a.claim.Status.Message += message
-}
-
-// causesIn are the causes that a claim's message tells of.
-func causesIn(message string) (causes []string) {
-	_, told, found := strings.Cut(message, causesFollow)
-	if !found {
-		return nil
-	}
-	told, _, _ = strings.Cut(told, claims.NoneAreMade)
-	for cause := range strings.SplitSeq(told, causesApart) {
-		if len(causes) == namedCauses {
-			break
-		}
-		if strings.Contains(cause, ": ") { // the last part may say how many more there are
-			causes = append(causes, cutText(cause, maxCause))
-		}
-	}
-	return causes
-}
-
-// cutText makes a text fit into a message: it is cut, and does not end the part of the
-// message that it is in.
-func cutText(text string, most int) string {
-	text = strings.ReplaceAll(text, causesApart, ", ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
-	}
-	return text
 }

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 // TestCauses: the first three are told, and told again from the claim's own message, by
@@ -29,7 +31,7 @@ func TestCauses(t *testing.T) {
 		s.Claim = s.next(t, Offer{}, "", "").Claim
 		return s.Claim.Status.Message
 	}
-	const begin = "Claiming sandboxes: 0/9 claimed; "
+	const begin = "Claiming sandboxes: 0/9 claimed; waits for 9 sandboxes of SandboxSet pool; "
 	for _, step := range []struct{ fails, want string }{
 		{"b", "1 failed in preparation: b: no init, at all"},
 		{"a", "2 failed in preparation: b: no init, at all; a: no init, at all"},
@@ -44,10 +46,10 @@ func TestCauses(t *testing.T) {
 	if p := s.next(t, Offer{}, "", ""); p.Changes() {
 		t.Errorf("changes again, to %q", p.Claim.Status.Message)
 	}
-	if p := s.next(t, Offer{Broken: errModel}, "", ""); !SaysNoneAreMade(p.Claim) {
+	if p := s.next(t, Offer{Broken: errModel}, "", ""); !claims.HasCreateProblem(p.Claim) {
 		t.Errorf("says %q", p.Claim.Status.Message)
-	} else if again := causesIn(p.Claim.Status.Message); len(again) != 3 || again[2] != "d: no init, at all" {
-		t.Errorf("causes are %q", again)
+	} else if again := p.Claim.Status.Failures; len(again) != 3 || again[2] != (v1alpha1.SandboxFailure{Name: "d", Message: "no init, at all"}) {
+		t.Errorf("failures are %v", again)
 	}
 	expire(&s)
 	if got := s.next(t, Offer{}, "", "").Claim.Status.Message; got != "Timeout reached after 1m0s, claimed 0/9 sandboxes; 6 failed in preparation: "+
@@ -56,13 +58,13 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestLongCauses: what is told is bounded, also where a client wrote the message.
+// TestLongCauses: what is told is bounded, also where a client wrote the failures.
 func TestLongCauses(t *testing.T) {
 	s := stateOf(of(1), func(c *v1alpha1.SandboxClaim) {
 		c.Status.FailedReplicas = 5
-		c.Status.Message = "x" + causesFollow + strings.Repeat(strings.Repeat("é", 5000)+causesApart, 50)
+		c.Status.Failures = slices.Repeat([]v1alpha1.SandboxFailure{{Name: "x", Message: strings.Repeat("é", 5000)}}, 50)
 	})
-	if got := s.next(t, Offer{}, "", "").Claim.Status.Message; len(got) > 3*maxCause+100 {
+	if got := s.next(t, Offer{}, "", "").Claim.Status.Message; len(got) > 3*claims.MaxFailureMessage+200 {
 		t.Errorf("the message has %d bytes", len(got))
 	}
 }
@@ -120,8 +122,8 @@ func TestWhyTheyFail(t *testing.T) {
 		s := stateOf(of(2))
 		s.holds(t, "a", is)
 		s.Setups.Results = map[types.UID]SetupResult{"a": {Failed: noInit}}
-		if got := causesIn(s.next(t, Offer{}, "", "").Claim.Status.Message); len(got) != 1 || got[0] != "a: "+want {
-			t.Errorf("says %q, want %q", got, want)
+		if got := s.next(t, Offer{}, "", "").Claim.Status.Failures; len(got) != 1 || got[0].Message != want {
+			t.Errorf("lists %v, want %q", got, want)
 		}
 	}
 }

@@ -38,16 +38,11 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	settle(a, p)
 	conclude(a, p)
 	forgetIdentity(a.claim)
-	a.tellOfWait(p, &o, left)
-	if claims.Unfinished(a.claim) || a.Refused == nil && int(a.claim.Status.ClaimedReplicas) < claims.Replicas(a.claim) {
-		a.tellFailures()
-	}
 	if a.Refused != nil && claims.Unfinished(a.claim) {
 		p.Broken = a.Refused // which it may be no more when all that starts is ready
 	}
-	if p.Broken != nil && left > 0 {
-		explain(a.claim, p.Broken)
-	}
+	a.claim.Status.Waiting = a.waitingFor(p, left, len(o.Candidates)+len(o.Made)+o.WouldMake)
+	a.describe(p, left)
 	tellWhyShort(a.claim)
 	if left == 0 {
 		p.Broken, p.Problem = nil, nil

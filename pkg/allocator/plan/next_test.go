@@ -125,11 +125,11 @@ func TestNext(t *testing.T) {
 		},
 		"a new claim gets a part": {
 			claim: []change{of(3)}, state: isNew, pooled: "a",
-			want: planned{Bound: "a", Listed: "a", Message: "Claiming sandboxes: 1/3 claimed", Wants: Wants{Need: 2}, Until: time.Minute},
+			want: planned{Bound: "a", Listed: "a", Message: "Claiming sandboxes: 1/3 claimed; waits for 2 sandboxes of SandboxSet pool", Wants: Wants{Need: 2}, Until: time.Minute},
 		},
 		"a new claim gets nothing": {
 			claim: []change{of(2), atOnce}, state: isNew, pooled: "a",
-			want: planned{Message: "Claiming sandboxes: 0/2 claimed", Wants: Wants{Need: 2, AtOnce: true}, Until: time.Minute},
+			want: planned{Message: "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool", Wants: Wants{Need: 2, AtOnce: true}, Until: time.Minute},
 		},
 		"a new claim that would rather fail": {
 			claim: []change{of(2), orFails, atOnce}, state: isNew, pooled: "ab",
@@ -169,12 +169,12 @@ func TestNext(t *testing.T) {
 		},
 		"it is too much for its pools, whatever is on its way": {
 			claim: []change{of(3), atOnce}, held: map[string]held{"a": isPending},
-			want: planned{Message: "Claiming sandboxes: 0/3 claimed", Wants: Wants{Need: 2, AtOnce: true, Yields: true}, Until: sooner},
+			want: planned{Message: "Claiming sandboxes: 0/3 claimed; waits for 2 sandboxes of SandboxSet pool", Wants: Wants{Need: 2, AtOnce: true, Yields: true}, Until: sooner},
 		},
 		"it lets go before it begins again": {
 			claim: []change{of(2), atOnce}, held: map[string]held{"a": isReady, "b": isTooLate},
 			want: planned{
-				Released: "b", Message: "Claiming sandboxes: 0/2 claimed; 1 failed in preparation: b: it was not ready in time",
+				Released: "b", Message: "Claiming sandboxes: 0/2 claimed; waits for 1 sandbox of SandboxSet pool; 1 failed in preparation: b: it was not ready in time",
 				Wants: Wants{Need: 1, AtOnce: true}, Until: soon,
 			},
 		},
@@ -214,7 +214,7 @@ func TestNext(t *testing.T) {
 		"none can be made": {
 			claim: []change{of(2), orMade}, offer: noTemplate, pooled: "a",
 			want: planned{
-				Bound: "a", Listed: "a", Message: "Claiming sandboxes: 1/2 claimed; no fresh sandboxes can be made: no template",
+				Bound: "a", Listed: "a", Message: "Claiming sandboxes: 1/2 claimed; waits for 1 sandbox of SandboxSet pool; no fresh sandboxes can be made: no template",
 				Wants: Wants{Need: 1}, Until: soon, Broken: "no template",
 			},
 		},
@@ -225,7 +225,7 @@ func TestNext(t *testing.T) {
 		"none can be made for all or nothing": {
 			claim: []change{of(2), orMade, atOnce}, offer: noTemplate, pooled: "a",
 			want: planned{
-				Message: "Claiming sandboxes: 0/2 claimed; no fresh sandboxes can be made: no template",
+				Message: "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool; no fresh sandboxes can be made: no template",
 				Wants:   Wants{Need: 2, AtOnce: true}, Until: soon, Broken: "no template",
 			},
 		},

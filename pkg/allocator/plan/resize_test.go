@@ -206,7 +206,7 @@ func TestResizesMayWait(t *testing.T) {
 	}{
 		"one is done":             {func(s *State) { setResized(s.Held[0], "") }, true},
 		"one has failed":          {func(s *State) { setResized(s.Held[0], "no room") }, true},
-		"one is gone":             {func(s *State) { s.Held = s.Held[1:] }, true},
+		"one is gone":             {func(s *State) { s.Held = s.Held[1:] }, false}, // it says what it waits for
 		"something is in the way": {func(s *State) { s.Held = s.Held[1:]; s.Claim.Status.Message = "x" }, false},
 		"the end":                 {func(s *State) { s.Held = s.Held[1:]; s.Now = Deadline(s.Claim, s.Start) }, false},
 	}

@@ -283,7 +283,7 @@ func (a *Assessment) setUp(sb *v1alpha1.Sandbox) {
 
 // setupFailed notes on a sandbox that is let go why its setup failed.
 func (a *Assessment) setupFailed(sb *v1alpha1.Sandbox, why *claims.SetupError) {
-	message := cutText(why.Message, maxCause)
+	message := claims.Cut(why.Message, claims.MaxFailureMessage)
 	if why.Condition == v1alpha1.SandboxConditionVolumesMounted {
 		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionRuntimeInitialized, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "")
 		setupConditionIs(sb, a.Now, v1alpha1.SandboxConditionVolumesMounted, metav1.ConditionFalse, v1alpha1.ReasonFailed, message)

@@ -81,9 +81,6 @@ type Offer struct {
 	WouldMake int
 	// Broken is why none can be made although the claim wants that; nil otherwise.
 	Broken error
-	// Line is how things stand in line for a claim that would have to wait; nil if that is
-	// not known.
-	Line *claims.Line
 }
 
 // Candidate is a sandbox of a pool that is to be bound.

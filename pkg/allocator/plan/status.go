@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -67,18 +66,6 @@ func timeOut(claim *v1alpha1.SandboxClaim, now time.Time, elapsed time.Duration,
 		v1alpha1.ClaimTimeoutConditionMessage(elapsed, have, want))
 	condition(claim, now, v1alpha1.ClaimConditionCompleted, metav1.ConditionTrue, reason, message)
 	condition(claim, now, v1alpha1.ClaimConditionReady, metav1.ConditionFalse, reason, message)
-}
-
-// explain adds to the message of a claim that lacks sandboxes why no fresh ones are
-// made for it.
-func explain(claim *v1alpha1.SandboxClaim, broken error) {
-	claim.Status.Message += claims.NoneAreMade + broken.Error()
-}
-
-// SaysNoneAreMade reports whether the claim, as stored, says that no fresh sandboxes are
-// made for what it lacks. It is how servers that do not work on a claim know.
-func SaysNoneAreMade(claim *v1alpha1.SandboxClaim) bool {
-	return strings.Contains(claim.Status.Message, claims.NoneAreMade)
 }
 
 // Deleted returns what a claim has come to that was deleted before its end.

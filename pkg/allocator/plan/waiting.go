@@ -12,25 +12,49 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// tellOfWait adds to the message of a claim that lacks sandboxes what it waits for, or has
-// waited for, and why that cannot start. left is how many are neither its own nor about to
-// be made for it.
-func (a *Assessment) tellOfWait(p *Plan, o *Offer, left int) {
+// waitingFor returns what the claim waits for after a plan; nil if it lacks nothing, or has ended.
+// short is how many are neither its own nor about to be made for it, of which found were found.
+func (a *Assessment) waitingFor(p *Plan, left, found int) *v1alpha1.ClaimWaiting {
+	if !claims.Unfinished(a.claim) {
+		return nil
+	}
+	var w v1alpha1.ClaimWaiting
+	if p.Problem != nil {
+		w.Reason = p.Problem.Reason
+	}
+	if p.Broken != nil && left > 0 {
+		w.CreateProblem = claims.CreateProblem(p.Broken)
+	}
+	if n, cause := a.startProblem(p); cause != "" { // else each sandbox that starts would be news
+		w.Starting, w.StartProblem = int32(n), cause
+	}
+	isShort := left > 0 && found < a.missing && !a.expired
+	if isShort && a.Refused == nil && len(a.Eligible.Pools) > 0 && (p.Broken != nil || !a.makes()) {
+		w.Replicas, w.PoolProblem = int32(left), claims.CannotStart(a.Eligible.Pools)
+	}
+	if w == (v1alpha1.ClaimWaiting{}) {
+		return nil
+	}
+	return &w
+}
+
+// describe adds to the message of a claim what it waits for, or why it ended short, and which
+// sandboxes failed.
+func (a *Assessment) describe(p *Plan, left int) {
 	status := &a.claim.Status
-	switch {
-	case p.Problem != nil || a.Refused != nil:
-		return // which the message says
-	case !claims.Unfinished(a.claim):
-		if int(status.ClaimedReplicas) < claims.Replicas(a.claim) {
+	isShort := int(status.ClaimedReplicas) < claims.Replicas(a.claim)
+	if p.Problem == nil && a.Refused == nil { // which the message says
+		if status.Waiting != nil {
+			status.Message += claims.WaitingMessage(status.Waiting, poolOf(&a.Eligible))
+		} else if !claims.Unfinished(a.claim) && isShort {
 			status.Message += claims.EndMessage(claims.CannotStart(a.Eligible.Pools))
 		}
-		return
 	}
-	if n, cause := a.startProblem(p); n > 0 {
-		status.Message += claims.StartMessage(n, cause)
+	if claims.Unfinished(a.claim) || a.Refused == nil && isShort {
+		status.Message += claims.FailuresMessage(status)
 	}
-	if left > 0 && len(a.Eligible.Pools) > 0 && (p.Broken != nil || !a.makes()) {
-		status.Message += claims.WaitMessage(left, poolOf(&a.Eligible), o.Line, claims.CannotStart(a.Eligible.Pools))
+	if p.Broken != nil && left > 0 {
+		status.Message += claims.CreateProblemMessage(claims.CreateProblem(p.Broken))
 	}
 }
 
@@ -67,13 +91,16 @@ func tellWhyShort(claim *v1alpha1.SandboxClaim) {
 	}
 }
 
-// OnlyTellsOfWait reports whether the plan changes nothing but what the message says of the
+// OnlyTellsOfWait reports whether the plan changes nothing but what the status says of the
 // claim's wait.
 func (p *Plan) OnlyTellsOfWait() bool {
 	if p.Binds() || p.Ends() {
 		return false
 	}
 	was, is := p.before.Status, p.Claim.Status // of which the lists are shared, and not changed
-	was.Message, is.Message = claims.WithoutWait(was.Message), claims.WithoutWait(is.Message)
+	if was.Waiting == nil || is.Waiting == nil || was.Waiting.Reason != is.Waiting.Reason || was.Waiting.CreateProblem != is.Waiting.CreateProblem {
+		return false
+	}
+	was.Message, is.Message, was.Waiting, is.Waiting = "", "", nil, nil
 	return apiequality.Semantic.DeepEqual(was, is)
 }

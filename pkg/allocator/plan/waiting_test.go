@@ -27,14 +27,13 @@ func stuckPool() claims.Eligible {
 // TestTellOfWait: a claim tells where it stands and why what it waits for cannot start, and
 // at its end why it is short, in Ready as well.
 func TestTellOfWait(t *testing.T) {
-	line := &claims.Line{Available: 1, Before: 2}
 	unscheduled := stocked("x")
 	unscheduled.Annotations = map[string]string{
 		v1alpha1.AnnotationStarting: "true", v1alpha1.AnnotationOwner: "claim-uid",
 		v1alpha1.AnnotationClaimTimestamp: birth.Format(time.RFC3339),
 	}
 	unscheduled.Status.Phase, unscheduled.Status.Conditions = v1alpha1.SandboxPending, []metav1.Condition{{
-		Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodReady, Message: "Unschedulable: 0/4 nodes",
+		Type: v1alpha1.SandboxConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnschedulable, Message: "0/4 nodes",
 	}}
 	const cause = "3 sandboxes of SandboxSet pool cannot start: Unschedulable: 0/4 nodes"
 	for name, tc := range map[string]struct {
@@ -44,10 +43,10 @@ func TestTellOfWait(t *testing.T) {
 		after    time.Duration
 		want     string
 	}{
-		"the line": {of(2), served(), nil, passed, "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool (1 available, 2 claims before it)"},
+		"the pool": {of(2), served(), nil, passed, "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool"},
 		"the pool cannot start": {
 			of(2), stuckPool(), nil, passed,
-			"Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool (1 available, 2 claims before it): " + cause,
+			"Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool: " + cause,
 		},
 		"fresh ones are made": {func(c *v1alpha1.SandboxClaim) { of(2)(c); orMade(c) }, stuckPool(), nil, passed, "Claiming sandboxes: 0/2 claimed"},
 		"what it holds cannot start": {
@@ -66,7 +65,7 @@ func TestTellOfWait(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := a.Next(Offer{Line: line}, marks)
+			p, err := a.Next(Offer{}, marks)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,11 +80,10 @@ func TestTellOfWait(t *testing.T) {
 			if p.Ends() {
 				return
 			}
-			// What differs by the line alone only tells, and nothing differs without news.
 			again, err := Assess(State{
 				Claim: p.Claim, Start: birth, Held: tc.held, Eligible: tc.eligible, Room: 127, MayMake: true, Now: birth.Add(tc.after),
-			}).Next(Offer{Line: line}, marks)
-			if err != nil || again.Changes() || !again.OnlyTellsOfWait() {
+			}).Next(Offer{}, marks)
+			if err != nil || again.Changes() {
 				t.Errorf("without news it says %q: %v", again.Claim.Status.Message, err)
 			}
 		})

@@ -5,9 +5,9 @@ package queue
 
 import "github.com/sandlot-io/sandlot/pkg/poolindex"
 
-// Where a claim stands is told to its user. It is an estimate: turns are counted as if each
-// claim needed one sandbox, and who comes later with a lower turn may still be served
-// before. Looking at a place costs no more than the places that are asked for.
+// Where a claim stands is an estimate: turns are counted as if each claim needed one sandbox, and
+// who comes later with a lower turn may still be served before. Looking at a place costs no more
+// than the places that are asked for.
 
 // Ahead is how many claims have their turn before a waiter, as the lines of these pools
 // stand, in the line in which these are the fewest. It counts up to most, at which there may
@@ -73,35 +73,29 @@ func (l *line) ahead(w *Waiter, most int) int {
 	return min(count, most)
 }
 
-// Look lets those who are first in the line of a pool be woken by the next WakeFront,
-// because there is something to tell them.
+// Look lets those who are first in the line of a pool be woken by the next WakeFront.
 func (q *Queue) Look(p poolindex.Pool) {
 	h := q.of(p.Namespace)
 	defer h.mu.Unlock()
 	if l := h.lines[p]; l != nil {
-		h.hasMoved(l)
+		if h.looked == nil {
+			h.looked = map[*line]struct{}{}
+		}
+		h.looked[l] = struct{}{}
 	}
 }
 
-// WakeFront wakes the first n claims of each line that a claim has left since it was last
-// called, or that is to be looked at: it is to be called every few seconds, for they may be
-// told where they stand now. Lines that stand still cost nothing.
+// WakeFront wakes the first n claims of each line that Look was called for since it was last
+// called. Other lines cost nothing.
 func (q *Queue) WakeFront(n int) {
 	for _, h := range q.halls {
 		h.mu.Lock()
-		for l := range h.moved {
+		for l := range h.looked {
 			l.wakeFront(n)
 		}
-		clear(h.moved)
+		clear(h.looked)
 		h.mu.Unlock()
 	}
-}
-
-func (h *hall) hasMoved(l *line) {
-	if h.moved == nil {
-		h.moved = map[*line]struct{}{}
-	}
-	h.moved[l] = struct{}{}
 }
 
 // wakeFront wakes n claims of a line, those of the requesters whose turns are next.

@@ -37,8 +37,8 @@ type hall struct {
 	// stocked are the lines of pools that have something. In them the passing of time
 	// may change who is next.
 	stocked map[*line]struct{}
-	// moved are the lines that a claim has left since those at their front were last told.
-	moved map[*line]struct{}
+	// looked are the lines whose front WakeFront wakes.
+	looked map[*line]struct{}
 	// looks counts how often a waiter was looked at.
 	looks int
 }
@@ -157,9 +157,7 @@ func (h *hall) move(w *Waiter, before, after []poolindex.Pool, wants Wants) {
 		} else if l.exit(w); len(l.members) == 0 {
 			delete(h.lines, p)
 			delete(h.stocked, l)
-			delete(h.moved, l)
-		} else {
-			h.hasMoved(l)
+			delete(h.looked, l)
 		}
 	}
 	w.Wants = wants

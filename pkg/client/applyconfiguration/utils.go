@@ -21,6 +21,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=agents.kruise.io, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("ClaimedSandbox"):
 		return &sandboxv1alpha1.ClaimedSandboxApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClaimWaiting"):
+		return &sandboxv1alpha1.ClaimWaitingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CSIMountConfig"):
 		return &sandboxv1alpha1.CSIMountConfigApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EmbeddedSandboxTemplate"):
@@ -61,6 +63,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &sandboxv1alpha1.SandboxClaimTemplateRefApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxClaimWarmPoolRef"):
 		return &sandboxv1alpha1.SandboxClaimWarmPoolRefApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SandboxFailure"):
+		return &sandboxv1alpha1.SandboxFailureApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxLifecycle"):
 		return &sandboxv1alpha1.SandboxLifecycleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SandboxNetworkPolicy"):

@@ -66,6 +66,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		extensionsv1beta1.SandboxWarmPoolStatus{}.OpenAPIModelName():            schema_sandlot_apis_extensions_v1beta1_SandboxWarmPoolStatus(ref),
 		extensionsv1beta1.UpdateStrategy{}.OpenAPIModelName():                   schema_sandlot_apis_extensions_v1beta1_UpdateStrategy(ref),
 		sandboxv1alpha1.CSIMountConfig{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref),
+		sandboxv1alpha1.ClaimWaiting{}.OpenAPIModelName():                       schema_sandlot_apis_sandbox_v1alpha1_ClaimWaiting(ref),
 		sandboxv1alpha1.ClaimedSandbox{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_ClaimedSandbox(ref),
 		sandboxv1alpha1.EmbeddedSandboxTemplate{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_EmbeddedSandboxTemplate(ref),
 		sandboxv1alpha1.ExecAction{}.OpenAPIModelName():                         schema_sandlot_apis_sandbox_v1alpha1_ExecAction(ref),
@@ -93,6 +94,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		sandboxv1alpha1.SandboxClaimStatus{}.OpenAPIModelName():                 schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref),
 		sandboxv1alpha1.SandboxClaimTemplateRef{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimTemplateRef(ref),
 		sandboxv1alpha1.SandboxClaimWarmPoolRef{}.OpenAPIModelName():            schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimWarmPoolRef(ref),
+		sandboxv1alpha1.SandboxFailure{}.OpenAPIModelName():                     schema_sandlot_apis_sandbox_v1alpha1_SandboxFailure(ref),
 		sandboxv1alpha1.SandboxLifecycle{}.OpenAPIModelName():                   schema_sandlot_apis_sandbox_v1alpha1_SandboxLifecycle(ref),
 		sandboxv1alpha1.SandboxList{}.OpenAPIModelName():                        schema_sandlot_apis_sandbox_v1alpha1_SandboxList(ref),
 		sandboxv1alpha1.SandboxNetworkPolicy{}.OpenAPIModelName():               schema_sandlot_apis_sandbox_v1alpha1_SandboxNetworkPolicy(ref),
@@ -2213,6 +2215,61 @@ func schema_sandlot_apis_sandbox_v1alpha1_CSIMountConfig(ref common.ReferenceCal
 	}
 }
 
+func schema_sandlot_apis_sandbox_v1alpha1_ClaimWaiting(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimWaiting says what a claim waits for that lacks sandboxes. The message of the claim says the same in words.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is why nothing can serve the claim as things are, such as SandboxSetNotFound. It is empty if the claim can be served.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is how many sandboxes of pools the claim waits for.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"poolProblem": {
+						SchemaProps: spec.SchemaProps{
+							Description: "poolProblem is why sandboxes of the pools cannot start, if that is known. It has at most 512 bytes, as startProblem.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"starting": {
+						SchemaProps: spec.SchemaProps{
+							Description: "starting is how many sandboxes are being created, started or changed for the claim, if one of them cannot start. In a dry run it is how many a create would make.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"startProblem": {
+						SchemaProps: spec.SchemaProps{
+							Description: "startProblem is why one of these cannot start, if that is known.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createProblem": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createProblem is why no sandboxes can be created for a claim that lacks some.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_sandlot_apis_sandbox_v1alpha1_ClaimedSandbox(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3492,6 +3549,30 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 							Format:      "int32",
 						},
 					},
+					"failures": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "failures say why the first of the failed sandboxes failed. At most 3 are listed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(sandboxv1alpha1.SandboxFailure{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"waiting": {
+						SchemaProps: spec.SchemaProps{
+							Description: "waiting says what the claim waits for that lacks sandboxes. It is absent of a claim that lacks none, and of one that has ended.",
+							Ref:         ref(sandboxv1alpha1.ClaimWaiting{}.OpenAPIModelName()),
+						},
+					},
 					"claimStartTime": {
 						SchemaProps: spec.SchemaProps{
 							Description: "claimStartTime is when claiming began; claimTimeout counts from it.",
@@ -3552,7 +3633,7 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimStatus(ref common.Referenc
 			},
 		},
 		Dependencies: []string{
-			sandboxv1alpha1.ClaimedSandbox{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			sandboxv1alpha1.ClaimWaiting{}.OpenAPIModelName(), sandboxv1alpha1.ClaimedSandbox{}.OpenAPIModelName(), sandboxv1alpha1.SandboxFailure{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -3589,6 +3670,35 @@ func schema_sandlot_apis_sandbox_v1alpha1_SandboxClaimWarmPoolRef(ref common.Ref
 						SchemaProps: spec.SchemaProps{
 							Description: "name is the name of a SandboxSet in the same namespace. It need not exist yet.",
 							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_sandlot_apis_sandbox_v1alpha1_SandboxFailure(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SandboxFailure says why a sandbox failed while it was prepared for a claim.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the sandbox.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says why it failed, in at most 256 bytes.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

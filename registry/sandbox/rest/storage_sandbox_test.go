@@ -35,6 +35,8 @@ func (noBinder) Preview(context.Context, *v1alpha1.SandboxClaim) (*v1alpha1.Sand
 	return nil, errors.New("called")
 }
 
+func (noBinder) Ahead(*v1alpha1.SandboxClaim) (int, bool) { return 0, false }
+
 func (noBinder) Check(context.Context, *v1alpha1.SandboxClaim) error {
 	return errors.New("called")
 }

@@ -31,6 +31,10 @@ type Binder interface {
 	// CheckSource fails if a claim of agent-sandbox names a pool of another template than
 	// it names beside that.
 	CheckSource(ctx context.Context, claim *v1alpha1.SandboxClaim) error
+
+	// Ahead returns how many claims have their turn before a claim that waits for pools, or
+	// false for one that does not.
+	Ahead(claim *v1alpha1.SandboxClaim) (int, bool)
 }
 
 // bindingStorage is the generic storage of claims, in which a claim comes into

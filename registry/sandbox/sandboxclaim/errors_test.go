@@ -158,6 +158,8 @@ type fakeBinder struct {
 	onCreate           func()
 }
 
+func (*fakeBinder) Ahead(*v1alpha1.SandboxClaim) (int, bool) { return 0, false }
+
 func (b *fakeBinder) Check(context.Context, *v1alpha1.SandboxClaim) error { return b.short }
 
 func (b *fakeBinder) CheckSource(context.Context, *v1alpha1.SandboxClaim) error { return nil }

@@ -60,7 +60,7 @@ func NewREST(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, binde
 		NewListFunc:               func() runtime.Object { return &v1alpha1.SandboxClaimList{} },
 		DefaultQualifiedResource:  v1alpha1.Resource("sandboxclaims"),
 		SingularQualifiedResource: v1alpha1.Resource("sandboxclaim"),
-		TableConvertor:            NewTableConvertor(clock.RealClock{}),
+		TableConvertor:            NewTableConvertor(clock.RealClock{}, binder.Ahead),
 	}, strategy, &generic.StoreOptions{RESTOptions: base.WrapStorage(optsGetter, binding), AttrFunc: GetAttrs})
 	if err != nil {
 		return Storage{}, err

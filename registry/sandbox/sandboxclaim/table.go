@@ -5,6 +5,7 @@ package sandboxclaim
 
 import (
 	"fmt"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -19,8 +20,9 @@ import (
 type row = *v1alpha1.SandboxClaim
 
 // NewTableConvertor prints claims. Names and order of the first columns are
-// OpenKruise's; what Sandlot adds comes after them.
-func NewTableConvertor(c clock.PassiveClock) rest.TableConvertor {
+// OpenKruise's; what Sandlot adds comes after them. ahead returns how many claims have their turn
+// before one that waits, or false.
+func NewTableConvertor(c clock.PassiveClock, ahead func(*v1alpha1.SandboxClaim) (int, bool)) rest.TableConvertor {
 	return base.NewTableConvertor(c,
 		base.NameColumn[row](),
 		base.StringColumn("Phase", "Claiming, or Completed when nothing more will be claimed.",
@@ -36,6 +38,13 @@ func NewTableConvertor(c clock.PassiveClock) rest.TableConvertor {
 		base.StringColumn("IP", "The address of the first claimed sandbox.", address),
 		base.Wide(base.StringColumn("ClaimedBy", "The user who created the claim.",
 			func(claim row) string { return base.OrNone(claim.Annotations[v1alpha1.AnnotationClaimedBy]) })),
+		base.Wide(base.StringColumn("Ahead", "How many claims of the namespace have their turn before this one, which waits for pools. An estimate where several users wait.",
+			func(claim row) string {
+				if n, waits := ahead(claim); waits {
+					return strconv.Itoa(n)
+				}
+				return base.None
+			})),
 		base.Wide(base.StringColumn("Message", "How far the claim has come, in words.",
 			func(claim row) string { return claim.Status.Message })),
 	)

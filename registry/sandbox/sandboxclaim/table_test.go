@@ -55,7 +55,8 @@ func TestTable(t *testing.T) {
 	gone := completed("gone", 1, 1)
 	gone.DeletionTimestamp = at(0)
 
-	registrytest.CheckTable(t, sandboxclaim.NewTableConvertor(testclock.NewFakePassiveClock(now)),
+	ahead := func(claim *v1alpha1.SandboxClaim) (int, bool) { return 3, claim.Name == "claiming" }
+	registrytest.CheckTable(t, sandboxclaim.NewTableConvertor(testclock.NewFakePassiveClock(now), ahead),
 		&v1alpha1.SandboxClaimList{Items: []v1alpha1.SandboxClaim{
 			*claiming, *one, *many, {},
 			completed("none", 2, 0, notReady(v1alpha1.ReasonTimeoutReached)),
@@ -65,17 +66,17 @@ func TestTable(t *testing.T) {
 		}},
 		registrytest.Table{
 			Columns: []string{"Name", "Phase", "Template", "Desired", "Claimed", "Age", "Status", "Sandbox", "IP"},
-			Wide:    []string{"ClaimedBy", "Message"},
+			Wide:    []string{"ClaimedBy", "Ahead", "Message"},
 			Rows: [][]any{
-				{"claiming", "Claiming", "pool", int64(1), int64(0), "4s", "Waiting", "<none>", "<none>", "<none>", "Claiming sandboxes: 0/1 claimed"},
-				{"one", "Completed", "pool", int64(1), int64(1), "120m", "Complete", "pool-x", "10.0.0.1", "alice", "Successfully claimed 1/1 sandboxes"},
-				{"many", "Completed", "python", int64(10), int64(3), "0s", "Partial", "pool-a +2", "<none>", "<none>", ""},
-				{"", "<none>", "<none>", int64(1), int64(0), "<unknown>", "<none>", "<none>", "<none>", "<none>", ""},
-				{"none", "Completed", "pool", int64(2), int64(0), "0s", "None", "<none>", "<none>", "<none>", ""},
-				{"lost", "Completed", "pool", int64(1), int64(1), "0s", "NotReady", "<none>", "<none>", "<none>", ""},
-				{"finished", "Completed", "pool", int64(1), int64(1), "0s", "Finished", "<none>", "<none>", "<none>", ""},
-				{"expired", "Completed", "pool", int64(1), int64(1), "0s", "Expired", "<none>", "<none>", "<none>", ""},
-				{"gone", "Completed", "pool", int64(1), int64(1), "0s", "Terminating", "<none>", "<none>", "<none>", ""},
+				{"claiming", "Claiming", "pool", int64(1), int64(0), "4s", "Waiting", "<none>", "<none>", "<none>", "3", "Claiming sandboxes: 0/1 claimed"},
+				{"one", "Completed", "pool", int64(1), int64(1), "120m", "Complete", "pool-x", "10.0.0.1", "alice", "<none>", "Successfully claimed 1/1 sandboxes"},
+				{"many", "Completed", "python", int64(10), int64(3), "0s", "Partial", "pool-a +2", "<none>", "<none>", "<none>", ""},
+				{"", "<none>", "<none>", int64(1), int64(0), "<unknown>", "<none>", "<none>", "<none>", "<none>", "<none>", ""},
+				{"none", "Completed", "pool", int64(2), int64(0), "0s", "None", "<none>", "<none>", "<none>", "<none>", ""},
+				{"lost", "Completed", "pool", int64(1), int64(1), "0s", "NotReady", "<none>", "<none>", "<none>", "<none>", ""},
+				{"finished", "Completed", "pool", int64(1), int64(1), "0s", "Finished", "<none>", "<none>", "<none>", "<none>", ""},
+				{"expired", "Completed", "pool", int64(1), int64(1), "0s", "Expired", "<none>", "<none>", "<none>", "<none>", ""},
+				{"gone", "Completed", "pool", int64(1), int64(1), "0s", "Terminating", "<none>", "<none>", "<none>", "<none>", ""},
 			},
 		})
 }

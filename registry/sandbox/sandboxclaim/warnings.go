@@ -41,24 +41,21 @@ func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
 	if ended && claimed >= wanted {
 		return ""
 	}
-	missing := missingOf(claim)
-	why := missing
-	if why == "" {
-		why = plain(claim.Status.Message)
-	}
-	if !ended && missing == "" {
-		// The numbers are told already.
-		why = strings.TrimLeft(strings.TrimPrefix(why, v1alpha1.ClaimingMessage(claimed, wanted)), ":;,. ")
-		if preview && (why == "" || rules.OnlyWouldMake(why)) {
+	waiting := ptr.Deref(claim.Status.Waiting, v1alpha1.ClaimWaiting{})
+	goesOn := !ended && waiting.Reason == ""
+	why := claim.Status.Message
+	if goesOn { // the numbers are told already
+		if preview && !rules.HasStartProblem(claim) && !rules.HasCreateProblem(claim) {
 			return ""
 		}
+		why = whyNotYet(claim, &waiting)
 	}
 	text := fmt.Sprintf("claimed %d/%d", claimed, wanted)
-	if !ended && missing == "" {
+	if goesOn {
 		text += " so far"
 	}
 	if why != "" {
-		text += ": " + why
+		text += ": " + plain(why)
 	}
 	switch {
 	case preview:
@@ -69,21 +66,14 @@ func shortWarning(claim *v1alpha1.SandboxClaim, preview bool) string {
 	return text + fmt.Sprintf("; it goes on in the background: kubectl get sandboxclaim %s --namespace %s --watch", claim.Name, claim.Namespace)
 }
 
-// missingOf says which set or template that a claim names does not exist; empty if its
-// message says nothing like that.
-func missingOf(claim *v1alpha1.SandboxClaim) string {
+// whyNotYet returns what a claim that goes on waits for.
+func whyNotYet(claim *v1alpha1.SandboxClaim, waiting *v1alpha1.ClaimWaiting) string {
 	asked, _ := v1alpha1.AskedOf(claim)
-	for _, name := range []string{claim.Spec.WarmPool, asked} {
-		for kind, message := range map[string]string{
-			"SandboxSet":      v1alpha1.SandboxSetNotFoundMessage(claim.Namespace, name),
-			"SandboxTemplate": v1alpha1.SandboxTemplateNotFoundMessage(claim.Namespace, name),
-		} {
-			if name != "" && strings.HasPrefix(claim.Status.Message, message) {
-				return fmt.Sprintf("%s %q not found in namespace %q", kind, name, claim.Namespace)
-			}
-		}
+	why := rules.WaitingMessage(waiting, asked) + rules.FailuresMessage(&claim.Status)
+	if waiting.CreateProblem != "" {
+		why += rules.CreateProblemMessage(waiting.CreateProblem)
 	}
-	return ""
+	return strings.TrimPrefix(why, rules.Apart)
 }
 
 // plain is a text as a header takes it: in one line, and bounded.

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
-	rules "github.com/sandlot-io/sandlot/pkg/claims"
 )
 
 func TestShortWarning(t *testing.T) {
@@ -21,6 +20,7 @@ func TestShortWarning(t *testing.T) {
 		ended              bool
 		claimed            int32
 		message            string
+		waiting            *v1alpha1.ClaimWaiting
 		created, previewed string
 	}{
 		"all": {
@@ -29,24 +29,27 @@ func TestShortWarning(t *testing.T) {
 		"one, which is the default": {ended: true, claimed: 1},
 		"no set": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "pyton"}, message: v1alpha1.SandboxSetNotFoundMessage("team-a", "pyton"),
-			created:   `claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"` + watch,
-			previewed: `dry run: claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"`,
+			waiting:   &v1alpha1.ClaimWaiting{Reason: v1alpha1.ReasonSandboxSetNotFound},
+			created:   `claimed 0/1: SandboxSet pyton not found in namespace team-a` + watch,
+			previewed: `dry run: claimed 0/1: SandboxSet pyton not found in namespace team-a`,
 		},
 		"no set, at its end": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "pyton"}, ended: true, message: v1alpha1.SandboxSetNotFoundMessage("team-a", "pyton"),
-			created:   `claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"`,
-			previewed: `dry run: claimed 0/1: SandboxSet "pyton" not found in namespace "team-a"`,
+			created:   `claimed 0/1: SandboxSet pyton not found in namespace team-a`,
+			previewed: `dry run: claimed 0/1: SandboxSet pyton not found in namespace team-a`,
 		},
 		"no such pool": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", WarmPool: "gold"}, message: v1alpha1.SandboxSetNotFoundMessage("team-a", "gold"),
-			created:   `claimed 0/1: SandboxSet "gold" not found in namespace "team-a"` + watch,
-			previewed: `dry run: claimed 0/1: SandboxSet "gold" not found in namespace "team-a"`,
+			waiting:   &v1alpha1.ClaimWaiting{Reason: v1alpha1.ReasonSandboxSetNotFound},
+			created:   `claimed 0/1: SandboxSet gold not found in namespace team-a` + watch,
+			previewed: `dry run: claimed 0/1: SandboxSet gold not found in namespace team-a`,
 		},
 		"no template": {
 			spec:      v1alpha1.SandboxClaimSpec{SandboxTemplateRef: &v1alpha1.SandboxClaimTemplateRef{Name: "base"}},
 			message:   v1alpha1.SandboxTemplateNotFoundMessage("team-a", "base"),
-			created:   `claimed 0/1: SandboxTemplate "base" not found in namespace "team-a"` + watch,
-			previewed: `dry run: claimed 0/1: SandboxTemplate "base" not found in namespace "team-a"`,
+			waiting:   &v1alpha1.ClaimWaiting{Reason: v1alpha1.ReasonSandboxTemplateNotFound},
+			created:   `claimed 0/1: SandboxTemplate base not found in namespace team-a` + watch,
+			previewed: `dry run: claimed 0/1: SandboxTemplate base not found in namespace team-a`,
 		},
 		"goes on": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, claimed: 1, message: v1alpha1.ClaimingMessage(1, 3),
@@ -54,14 +57,18 @@ func TestShortWarning(t *testing.T) {
 		},
 		"goes on, and says more": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, claimed: 1,
-			message:   v1alpha1.ClaimingMessage(1, 3) + "; no fresh sandboxes can be made: a limit",
-			created:   "claimed 1/3 so far: no fresh sandboxes can be made: a limit" + watch,
-			previewed: "dry run: claimed 1/3 so far: no fresh sandboxes can be made: a limit",
+			message:   v1alpha1.ClaimingMessage(1, 3) + "; and more",
+			waiting:   &v1alpha1.ClaimWaiting{Replicas: 2, CreateProblem: "a limit"},
+			created:   "claimed 1/3 so far: waits for 2 sandboxes of python; no fresh sandboxes can be made: a limit" + watch,
+			previewed: "dry run: claimed 1/3 so far: waits for 2 sandboxes of python; no fresh sandboxes can be made: a limit",
+		},
+		"waits": {
+			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, claimed: 1,
+			waiting: &v1alpha1.ClaimWaiting{Replicas: 2}, created: "claimed 1/3 so far: waits for 2 sandboxes of python" + watch,
 		},
 		"makes others": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, claimed: 1,
-			message: v1alpha1.ClaimingMessage(1, 3) + rules.WouldMakeMessage(2),
-			created: "claimed 1/3 so far: 2 sandboxes would be made for it" + watch,
+			waiting: &v1alpha1.ClaimWaiting{Starting: 2}, created: "claimed 1/3 so far" + watch,
 		},
 		"ended short": {
 			spec: v1alpha1.SandboxClaimSpec{TemplateName: "python", Replicas: new(int32(3))}, ended: true, claimed: 1, message: "Timeout\nreached",
@@ -72,7 +79,7 @@ func TestShortWarning(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			claim := &v1alpha1.SandboxClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}, Spec: tc.spec}
-			claim.Status = v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseClaiming, ClaimedReplicas: tc.claimed, Message: tc.message}
+			claim.Status = v1alpha1.SandboxClaimStatus{Phase: v1alpha1.SandboxClaimPhaseClaiming, ClaimedReplicas: tc.claimed, Message: tc.message, Waiting: tc.waiting}
 			if tc.ended {
 				claim.Status.Phase = v1alpha1.SandboxClaimPhaseCompleted
 			}

@@ -52,6 +52,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: subPath
       type:
         scalar: string
+- name: io.kruise.agents.v1alpha1.ClaimWaiting
+  map:
+    fields:
+    - name: createProblem
+      type:
+        scalar: string
+    - name: poolProblem
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+    - name: replicas
+      type:
+        scalar: numeric
+    - name: startProblem
+      type:
+        scalar: string
+    - name: starting
+      type:
+        scalar: numeric
 - name: io.kruise.agents.v1alpha1.ClaimedSandbox
   map:
     fields:
@@ -392,6 +413,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: failedReplicas
       type:
         scalar: numeric
+    - name: failures
+      type:
+        list:
+          elementType:
+            namedType: io.kruise.agents.v1alpha1.SandboxFailure
+          elementRelationship: atomic
     - name: message
       type:
         scalar: string
@@ -409,6 +436,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: waiting
+      type:
+        namedType: io.kruise.agents.v1alpha1.ClaimWaiting
 - name: io.kruise.agents.v1alpha1.SandboxClaimTemplateRef
   map:
     fields:
@@ -419,6 +449,16 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.kruise.agents.v1alpha1.SandboxClaimWarmPoolRef
   map:
     fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
+- name: io.kruise.agents.v1alpha1.SandboxFailure
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
     - name: name
       type:
         scalar: string

@@ -10,7 +10,6 @@ package events
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -131,7 +130,7 @@ func (c *Controller) events() handler.EventHandler {
 func saysMore(before, after *v1alpha1.SandboxClaim) bool {
 	return before.Status.Phase != after.Status.Phase ||
 		before.Status.ClaimedReplicas != after.Status.ClaimedReplicas ||
-		unfinished(after) && claims.TellsCause(after.Status.Message) && !claims.TellsCause(before.Status.Message)
+		unfinished(after) && claims.HasStartProblem(after) && !claims.HasStartProblem(before)
 }
 
 // enqueue queues a claim if there may be an event to record on it. ended is whether its end
@@ -178,7 +177,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("getting SandboxClaim %s: %w", req, err)
 	}
 	had, reported := c.reported[claim.UID]
-	has := progress{claimed: claim.Status.ClaimedReplicas, cause: had.cause || claims.TellsCause(claim.Status.Message)}
+	has := progress{claimed: claim.Status.ClaimedReplicas, cause: had.cause || claims.HasStartProblem(claim)}
 	switch {
 	case !unfinished(claim):
 		delete(c.reported, claim.UID)
@@ -210,9 +209,7 @@ func (c *Controller) recordEnd(claim *v1alpha1.SandboxClaim) {
 
 // waitingMessage returns what a claim waits for.
 func waitingMessage(claim *v1alpha1.SandboxClaim) string {
-	message := claim.Status.Message
-	progress := v1alpha1.ClaimingMessage(claim.Status.ClaimedReplicas, replicas(claim))
-	waits := claims.WaitsForPool(message)
+	message, waits := claim.Status.Message, claims.NeedsPool(claim)
 	asked := "SandboxSet " + claim.Spec.TemplateName
 	if ref := claim.Spec.SandboxTemplateRef; ref != nil {
 		asked = "SandboxTemplate " + ref.Name
@@ -221,7 +218,7 @@ func waitingMessage(claim *v1alpha1.SandboxClaim) string {
 		asked = v1alpha1.KindWarmPool + " " + ref.Name
 	}
 	switch {
-	case !strings.HasPrefix(message, progress): // there is no such pool, or it cannot serve the claim
+	case claim.Status.Waiting != nil && claim.Status.Waiting.Reason != "": // nothing can serve the claim
 		return message
 	case !waits && resizing(claim) && claim.Spec.InplaceUpdate != nil:
 		return fmt.Sprintf("Sandboxes of %s are being updated in place. %s", asked, message)

@@ -134,7 +134,7 @@ func TestClaimThatWaits(t *testing.T) {
 	}
 	f.want("after a while", f.reconcile(claim),
 		"Warning NoAvailableSandboxes: SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/2 claimed; "+
-			"waits for 2 sandboxes of SandboxSet pool (0 available, no claims before it)")
+			"waits for 2 sandboxes of SandboxSet pool")
 	f.want("nothing new", f.reconcile(claim))
 
 	f.clock.SetTime(f.clock.Now().Add(minWait))
@@ -142,7 +142,7 @@ func TestClaimThatWaits(t *testing.T) {
 	if due := f.updated(claim, half); len(due) != 1 || due[0] > 0 {
 		t.Errorf("a claim that got something is looked at after %v", due)
 	}
-	f.want("one of two", f.reconcile(half), "Normal SandboxClaimed: Claiming sandboxes: 1/2 claimed; waits for 1 sandbox of SandboxSet pool (0 available, no claims before it)")
+	f.want("one of two", f.reconcile(half), "Normal SandboxClaimed: Claiming sandboxes: 1/2 claimed; waits for 1 sandbox of SandboxSet pool")
 
 	whole := f.stock(1, half)
 	if due := f.updated(half, whole); len(due) != 1 || due[0] > 0 {
@@ -236,7 +236,8 @@ func TestCause(t *testing.T) {
 	claim := f.create("stuck", 2)
 	f.reconcile(claim)
 	told := claim.DeepCopy()
-	told.Status.Message = "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool (0 available, no claims before it): " +
+	told.Status.Waiting = &v1alpha1.ClaimWaiting{Replicas: 2, PoolProblem: "2 sandboxes of SandboxSet pool cannot start: Unschedulable: 0/4 nodes"}
+	told.Status.Message = "Claiming sandboxes: 0/2 claimed; waits for 2 sandboxes of SandboxSet pool: " +
 		"2 sandboxes of SandboxSet pool cannot start: Unschedulable: 0/4 nodes"
 	if due := f.updated(claim, told); len(due) != 1 {
 		t.Fatalf("a claim that comes to know why it waits is looked at after %v", due)
@@ -315,10 +316,24 @@ func TestWhatAClaimWaitsFor(t *testing.T) {
 		},
 		"fresh ones that cannot start": {
 			func(c *v1alpha1.SandboxClaim) {
+				c.Status.Waiting = &v1alpha1.ClaimWaiting{Starting: 1, StartProblem: "Unschedulable: 0/4 nodes"}
 				c.Status.Message += "; 1 sandbox is being started: Unschedulable: 0/4 nodes"
 			},
 			"SandboxSet pool has too few available sandboxes, others are being started. Claiming sandboxes: 0/1 claimed; " +
 				"1 sandbox is being started: Unschedulable: 0/4 nodes",
+		},
+		"the pool, because none can be made": {
+			func(c *v1alpha1.SandboxClaim) {
+				c.Status.Waiting = &v1alpha1.ClaimWaiting{Replicas: 1, CreateProblem: "no template"}
+			},
+			"SandboxSet pool has too few available sandboxes. Claiming sandboxes: 0/1 claimed",
+		},
+		"a set that does not exist": {
+			func(c *v1alpha1.SandboxClaim) {
+				c.Status.Waiting = &v1alpha1.ClaimWaiting{Reason: v1alpha1.ReasonSandboxSetNotFound}
+				c.Status.Message = "SandboxSet pool not found in namespace ns"
+			},
+			"SandboxSet pool not found in namespace ns",
 		},
 		"a resize": {
 			func(c *v1alpha1.SandboxClaim) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,9 +29,6 @@ const (
 	tellInterval = 10 * time.Second
 	// troubleEventInterval is after what time an event tells again of the same trouble.
 	troubleEventInterval = 15 * time.Minute
-	// unschedulable is the reason of a pod that no node takes. It may also be at the
-	// beginning of the message of a sandbox.
-	unschedulable = corev1.PodReasonUnschedulable
 )
 
 // trouble is why sandboxes of a pool cannot start, or cannot be made.
@@ -91,10 +87,7 @@ func whyNotAvailable(sandbox *v1alpha1.Sandbox) (reason, message string, found b
 		return "", "", false
 	}
 	switch ready.Reason {
-	case v1alpha1.ReasonPodReady:
-		message, found = strings.CutPrefix(ready.Message, unschedulable)
-		return unschedulable, strings.TrimPrefix(message, ": "), found
-	case v1alpha1.ReasonInplaceUpdating, v1alpha1.ReasonPending:
+	case v1alpha1.ReasonPodReady, v1alpha1.ReasonInplaceUpdating, v1alpha1.ReasonPending:
 		return "", "", false
 	}
 	return ready.Reason, ready.Message, ready.Message != ""

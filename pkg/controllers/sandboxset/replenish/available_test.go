@@ -81,10 +81,6 @@ func TestAvailable(t *testing.T) {
 			replicas: 3, pool: []builder{notReady("b", "Unschedulable", "0/5 nodes"), notReady("a", "Unschedulable", "0/4 nodes").age(2 * time.Hour), starting("c")},
 			want: "False SandboxesCannotStart: 2 sandboxes of SandboxSet pool cannot start: Unschedulable: 0/4 nodes",
 		},
-		"unschedulable, told in the message": {
-			replicas: 1, pool: []builder{notReady("a", "PodReady", "Unschedulable: 0/4 nodes")},
-			want: "False SandboxesCannotStart: 1 sandbox of SandboxSet pool cannot start: Unschedulable: 0/4 nodes",
-		},
 		"some, and others cannot": {
 			replicas: 2, pool: []builder{available("a"), notReady("b", "StartContainerFailed", "no image")},
 			want: "True SandboxesAvailable: 1 sandbox of SandboxSet pool cannot start: StartContainerFailed: no image",

@@ -42,7 +42,7 @@ type slowStarts struct {
 }
 
 // withoutNode are the reasons of the condition PodScheduled of a pod without a node.
-var withoutNode = []string{unschedulable, corev1.PodReasonSchedulingGated, corev1.PodReasonSchedulerError}
+var withoutNode = []string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated, corev1.PodReasonSchedulerError}
 
 // slow returns the sandboxes of a warm pool that have not been ready for too long.
 func (o *observation) slow(c *poolCounts) slowStarts {

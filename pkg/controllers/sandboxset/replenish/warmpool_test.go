@@ -52,7 +52,7 @@ func TestPlanOfWarmPools(t *testing.T) {
 	}
 	slow := []builder{
 		notReadyFor("a", long, "", "pulls"), notReadyFor("b", short, "", "pulls"),
-		notReadyFor("c", long, v1alpha1.ReasonUnschedulable, "0/3 nodes"), notReadyFor("d", long, v1alpha1.ReasonPodReady, "Unschedulable: 0/3 nodes"),
+		notReadyFor("c", long, v1alpha1.ReasonUnschedulable, "0/3 nodes"), notReadyFor("d", long, corev1.PodReasonSchedulerError, "no"),
 		of("pool", available("e")),
 	}
 	gated := notReadyFor("f", 100*long, corev1.PodReasonSchedulingGated, "Scheduling is blocked").gated(metav1.ConditionTrue, 100*long)

@@ -34,6 +34,11 @@ type SandboxClaimStatusApplyConfiguration struct {
 	// claim, and were let go or kept for debugging. A claim of which too many fail gets
 	// no more.
 	FailedReplicas *int32 `json:"failedReplicas,omitempty"`
+	// failures say why the first of the failed sandboxes failed. At most 3 are listed.
+	Failures []SandboxFailureApplyConfiguration `json:"failures,omitempty"`
+	// waiting says what the claim waits for that lacks sandboxes. It is absent of a claim that
+	// lacks none, and of one that has ended.
+	Waiting *ClaimWaitingApplyConfiguration `json:"waiting,omitempty"`
 	// claimStartTime is when claiming began; claimTimeout counts from it.
 	ClaimStartTime *v1.Time `json:"claimStartTime,omitempty"`
 	// completionTime is when the phase became Completed; ttlAfterCompleted counts
@@ -94,6 +99,27 @@ func (b *SandboxClaimStatusApplyConfiguration) WithClaimedReplicas(value int32) 
 // If called multiple times, the FailedReplicas field is set to the value of the last call.
 func (b *SandboxClaimStatusApplyConfiguration) WithFailedReplicas(value int32) *SandboxClaimStatusApplyConfiguration {
 	b.FailedReplicas = &value
+	return b
+}
+
+// WithFailures adds the given value to the Failures field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Failures field.
+func (b *SandboxClaimStatusApplyConfiguration) WithFailures(values ...*SandboxFailureApplyConfiguration) *SandboxClaimStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithFailures")
+		}
+		b.Failures = append(b.Failures, *values[i])
+	}
+	return b
+}
+
+// WithWaiting sets the Waiting field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Waiting field is set to the value of the last call.
+func (b *SandboxClaimStatusApplyConfiguration) WithWaiting(value *ClaimWaitingApplyConfiguration) *SandboxClaimStatusApplyConfiguration {
+	b.Waiting = value
 	return b
 }
 
