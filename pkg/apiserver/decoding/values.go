@@ -101,11 +101,7 @@ func isSuspicious(data []byte) bool {
 				return true
 			}
 		case 'e', 'E':
-			at := i + 1
-			for at < len(data) && (data[at] == '+' || data[at] == '-') {
-				at++
-			}
-			if at+2 < len(data) && isDigit(data[at]) && isDigit(data[at+1]) && isDigit(data[at+2]) {
+			if isLargeExponent(data[i+1:]) {
 				return true
 			}
 		case '-':
@@ -121,6 +117,12 @@ func isSuspicious(data []byte) bool {
 		}
 	}
 	return false
+}
+
+// isLargeExponent reports whether a text begins with at least three digits, after any signs.
+func isLargeExponent(text []byte) bool {
+	digits := bytes.TrimLeft(text, "+-")
+	return len(digits) > 2 && isDigit(digits[0]) && isDigit(digits[1]) && isDigit(digits[2])
 }
 
 // isTooDeep reports whether valid JSON is nested in more than maxDepth levels.
