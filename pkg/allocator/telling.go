@@ -24,8 +24,6 @@ const (
 	// tellFrontEvery how often.
 	tellFront      = 10
 	tellFrontEvery = 5 * time.Second
-	// maxCounted is up to how many claims ahead of another are counted.
-	maxCounted = 1000
 	// tellWithin is how long it takes until all who wait for a set have been told that
 	// its sandboxes cannot start.
 	tellWithin = time.Minute
@@ -39,6 +37,10 @@ const (
 	// tellingsOf is how many namespaces have a bound of their own; others share one.
 	tellingsOf = 64
 )
+
+// MaxAhead is up to how many claims ahead of another are counted: a list of all claims that wait
+// counts for each of them.
+const MaxAhead = 100
 
 // tellings bounds the writes that tell, for each namespace by itself.
 type tellings struct {
@@ -60,7 +62,7 @@ func (t *tellings) allow(namespace string, now time.Time) bool {
 }
 
 // Ahead returns how many claims of the namespace have their turn before a claim that waits for
-// pools, up to maxCounted, as far as this server knows. ok is false if the claim does not wait for pools.
+// pools, up to MaxAhead, as far as this server knows. ok is false if the claim does not wait for pools.
 func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
 	u := a.worker.known.of(claim.UID)
 	if u == nil || !claims.Unfinished(claim) || claim.Status.Waiting == nil || claim.Status.Waiting.Replicas == 0 {
@@ -68,7 +70,7 @@ func (a *Allocator) Ahead(claim *v1alpha1.SandboxClaim) (n int, ok bool) {
 	}
 	eligible := claims.EligiblePools(claim, &a.stock.sets)
 	lines, _ := linesOf(claim, &eligible)
-	return a.stock.queue.Ahead(u.waiter, lines, maxCounted), true
+	return a.stock.queue.Ahead(u.waiter, lines, MaxAhead), true
 }
 
 // tellOfCause lets those who wait for a set be told when it comes to be known, or is known

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
+	"github.com/sandlot-io/sandlot/pkg/allocator"
 	"github.com/sandlot-io/sandlot/registry/sandbox/base"
 )
 
@@ -40,10 +41,14 @@ func NewTableConvertor(c clock.PassiveClock, ahead func(*v1alpha1.SandboxClaim) 
 			func(claim row) string { return base.OrNone(claim.Annotations[v1alpha1.AnnotationClaimedBy]) })),
 		base.Wide(base.StringColumn("Ahead", "How many claims of the namespace have their turn before this one, which waits for pools. An estimate where several users wait.",
 			func(claim row) string {
-				if n, waits := ahead(claim); waits {
+				switch n, waits := ahead(claim); {
+				case !waits:
+					return base.None
+				case n >= allocator.MaxAhead:
+					return fmt.Sprintf("%d+", n)
+				default:
 					return strconv.Itoa(n)
 				}
-				return base.None
 			})),
 		base.Wide(base.StringColumn("Message", "How far the claim has come, in words.",
 			func(claim row) string { return claim.Status.Message })),

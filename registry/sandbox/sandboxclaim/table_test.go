@@ -55,7 +55,12 @@ func TestTable(t *testing.T) {
 	gone := completed("gone", 1, 1)
 	gone.DeletionTimestamp = at(0)
 
-	ahead := func(claim *v1alpha1.SandboxClaim) (int, bool) { return 3, claim.Name == "claiming" }
+	ahead := func(claim *v1alpha1.SandboxClaim) (int, bool) {
+		if claim.Name == "lost" {
+			return 100, true
+		}
+		return 3, claim.Name == "claiming"
+	}
 	registrytest.CheckTable(t, sandboxclaim.NewTableConvertor(testclock.NewFakePassiveClock(now), ahead),
 		&v1alpha1.SandboxClaimList{Items: []v1alpha1.SandboxClaim{
 			*claiming, *one, *many, {},
@@ -73,7 +78,7 @@ func TestTable(t *testing.T) {
 				{"many", "Completed", "python", int64(10), int64(3), "0s", "Partial", "pool-a +2", "<none>", "<none>", "<none>", ""},
 				{"", "<none>", "<none>", int64(1), int64(0), "<unknown>", "<none>", "<none>", "<none>", "<none>", "<none>", ""},
 				{"none", "Completed", "pool", int64(2), int64(0), "0s", "None", "<none>", "<none>", "<none>", "<none>", ""},
-				{"lost", "Completed", "pool", int64(1), int64(1), "0s", "NotReady", "<none>", "<none>", "<none>", "<none>", ""},
+				{"lost", "Completed", "pool", int64(1), int64(1), "0s", "NotReady", "<none>", "<none>", "<none>", "100+", ""},
 				{"finished", "Completed", "pool", int64(1), int64(1), "0s", "Finished", "<none>", "<none>", "<none>", "<none>", ""},
 				{"expired", "Completed", "pool", int64(1), int64(1), "0s", "Expired", "<none>", "<none>", "<none>", "<none>", ""},
 				{"gone", "Completed", "pool", int64(1), int64(1), "0s", "Terminating", "<none>", "<none>", "<none>", "<none>", ""},
