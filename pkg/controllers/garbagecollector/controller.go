@@ -48,7 +48,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	c.caches = caches
 	b := builder.TypedControllerManagedBy[request](mgr).
 		Named(c.Name()).
-		WithOptions(queue.Options[request](c.workers))
+		WithOptions(queue.OptionsFor(c.workers, func(r request) string { return r.Namespace }))
 	for name, kind := range kinds {
 		b.Watches(kind.object(), c.events(name))
 	}

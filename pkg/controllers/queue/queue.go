@@ -24,11 +24,20 @@ const (
 type Interface = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // Options returns the options of a controller that works on so many objects at the same
-// time. Each failing one is tried again after ever longer pauses.
-func Options[R comparable](workers int) controller.TypedOptions[R] {
+// time. Namespaces take turns. Each failing object is tried again after ever longer pauses.
+func Options(workers int) controller.Options {
+	return OptionsFor(workers, func(r reconcile.Request) string { return r.Namespace })
+}
+
+// OptionsFor is Options for a controller with requests of its own. namespaceOf returns the
+// namespace of a request.
+func OptionsFor[R comparable](workers int, namespaceOf func(R) string) controller.TypedOptions[R] {
 	return controller.TypedOptions[R]{
 		MaxConcurrentReconciles: workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[R](baseBackoff, MaxBackoff),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[R]) workqueue.TypedRateLimitingInterface[R] {
+			return newFairQueue(name, limiter, namespaceOf)
+		},
 	}
 }
 

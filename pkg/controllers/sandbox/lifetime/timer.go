@@ -66,7 +66,7 @@ func (t *Timer[T]) Name() string { return t.Controller }
 func (t *Timer[T]) Register(_ context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(t.Name()).
-		WithOptions(queue.Options[reconcile.Request](t.Workers)).
+		WithOptions(queue.Options(t.Workers)).
 		Watches(t.Empty(), t.events(), builder.WithPredicates(predicate.NewPredicateFuncs(t.ends))).
 		Complete(t)
 }

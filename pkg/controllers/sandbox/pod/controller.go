@@ -104,7 +104,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(queue.Options[reconcile.Request](c.workers)).
+		WithOptions(queue.Options(c.workers)).
 		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
 		Watches(&corev1.Pod{}, c.podEvents()).
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(enqueueStarting)).

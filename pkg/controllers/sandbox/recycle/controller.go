@@ -77,7 +77,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(queue.Options[reconcile.Request](c.options.Workers)).
+		WithOptions(queue.Options(c.options.Workers)).
 		For(&v1alpha1.Sandbox{}, builder.WithPredicates(concerned())).
 		Complete(c)
 }

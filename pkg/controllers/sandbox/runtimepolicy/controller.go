@@ -72,7 +72,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(queue.Options[reconcile.Request](c.Workers)).
+		WithOptions(queue.Options(c.Workers)).
 		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents()).
 		Watches(&corev1.Pod{}, podEvents()).
 		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(namespaceOfPolicy)).

@@ -71,7 +71,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(queue.Options[reconcile.Request](c.Workers)).
+		WithOptions(queue.Options(c.Workers)).
 		For(&v1alpha1.Sandbox{}, builder.WithPredicates(concerned())).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(sandboxOf)).
 		Complete(c)

@@ -75,7 +75,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(queue.Options[reconcile.Request](c.options.Workers)).
+		WithOptions(queue.Options(c.options.Workers)).
 		Watches(&v1alpha1.Sandbox{}, c.events(), builder.WithPredicates(predicate.Funcs{CreateFunc: c.hasStep})).
 		Watches(&v1alpha1.SandboxTemplate{}, users.Events(c.enqueueStarting)).
 		Complete(c)

@@ -94,7 +94,7 @@ func (c *Controller) Register(_ context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
 		// One worker: recording hands on to the recorder's own queue.
-		WithOptions(queue.Options[reconcile.Request](1)).
+		WithOptions(queue.Options(1)).
 		Watches(&v1alpha1.SandboxClaim{}, c.events()).
 		Complete(c)
 }

@@ -57,7 +57,7 @@ func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager) error {
 	c.finder.Cache = cache
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name()).
-		WithOptions(queue.Options[reconcile.Request](c.workers)).
+		WithOptions(queue.Options(c.workers)).
 		Watches(&v1alpha1.SandboxClaim{}, c.claimEvents()).
 		Watches(&v1alpha1.Sandbox{}, c.sandboxEvents(), builder.WithPredicates(predicate.Funcs{CreateFunc: isNews})).
 		Complete(c)
