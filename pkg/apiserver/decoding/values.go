@@ -35,15 +35,19 @@ var (
 // events of watches nest what is in them deeper than it is stored.
 const maxDepth = 200
 
+// maxDigits is how many digits a float64 takes before its point, whatever they are.
+const maxDigits = 300
+
 var (
-	errTooDeep   = fmt.Errorf("objects and lists must not be nested in more than %d levels", maxDepth)
-	errTimeRange = errors.New("must lie in the years 0 to 9999 in UTC")
+	errTooDeep     = fmt.Errorf("objects and lists must not be nested in more than %d levels", maxDepth)
+	errTimeRange   = errors.New("must lie in the years 0 to 9999 in UTC")
+	errNumberRange = errors.New("the number is too large")
 )
 
 // checkValues returns an error that names the first value in data that decodes, and that causes
 // harm later: a quantity that would take too long to compute with (see v1alpha1.CheckQuantity), a
-// time that cannot be read again once it is written, or a value that is nested too deep. It must
-// be called before data is decoded. kinds are those that data may be decoded as, if it does not
+// time that cannot be read again once it is written, a number too large for a float64, or a value
+// that is nested too deep. It must be called before data is decoded. kinds are those that data may be decoded as, if it does not
 // say it itself. What is decoded as JSON alone, and not as YAML, need not be checked unless
 // isSuspicious.
 func checkValues(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupVersionKind) error {
@@ -71,7 +75,25 @@ func checkValues(scheme *runtime.Scheme, data []byte, kinds ...schema.GroupVersi
 			return errors.New(bad.Error())
 		}
 	}
-	return nil
+	return checkNumbers(js)
+}
+
+// checkNumbers returns an error for the first number that is too large for a float64. The field
+// managers of the generic server panic at one, also where it is in raw JSON.
+func checkNumbers(js []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(js))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil //nolint:nilerr // the end, or what the decoder has its own error for
+		}
+		if number, ok := token.(json.Number); ok {
+			if _, err := number.Float64(); err != nil {
+				return fmt.Errorf("%s: %w", cut(number.String(), maxShown), errNumberRange)
+			}
+		}
+	}
 }
 
 // withSaid returns kinds and the kind that an object says that it is. What that leaves out is
@@ -89,12 +111,19 @@ func withSaid(js []byte, kinds []schema.GroupVersionKind) []schema.GroupVersionK
 	return slices.Compact(all)
 }
 
-// isSuspicious reports whether data may have a number with an exponent of at least three digits,
-// or a time in the years 0 or 9999, or may be nested too deep. Escape sequences may hide any
+// isSuspicious reports whether data may have a number with an exponent of at least three digits, or
+// with as many digits as a float64 does not take, or a time in the years 0 or 9999, or may be
+// nested too deep. Escape sequences may hide any
 // character. It reads data once, and allocates nothing.
 func isSuspicious(data []byte) bool {
-	depth := 0
+	depth, digits := 0, 0
 	for i := 0; i < len(data); i++ {
+		if digits++; !isDigit(data[i]) {
+			digits = 0
+		}
+		if digits > maxDigits {
+			return true
+		}
 		switch data[i] {
 		case '\\':
 			if i++; i == len(data) || !strings.ContainsRune(`"\/bfnrt`, rune(data[i])) {
