@@ -41,9 +41,10 @@ func (a *Assessment) Next(o Offer, marks *Marks) (*Plan, error) {
 	if a.Refused != nil && claims.Unfinished(a.claim) {
 		p.Broken = a.Refused // which it may be no more when all that starts is ready
 	}
-	a.claim.Status.Waiting = a.waitingFor(p, left, len(o.Candidates)+len(o.Made)+o.WouldMake)
-	a.describe(p, left)
-	tellWhyShort(a.claim)
+	a.claim.Status.Waiting = nil
+	if claims.Unfinished(a.claim) || int(a.claim.Status.ClaimedReplicas) < claims.Replicas(a.claim) {
+		a.describe(p, left, len(o.Candidates)+len(o.Made)+o.WouldMake)
+	}
 	if left == 0 {
 		p.Broken, p.Problem = nil, nil
 	}

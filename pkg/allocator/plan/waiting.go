@@ -12,12 +12,10 @@ import (
 	"github.com/sandlot-io/sandlot/pkg/claims"
 )
 
-// waitingFor returns what the claim waits for after a plan; nil if it lacks nothing, or has ended.
-// short is how many are neither its own nor about to be made for it, of which found were found.
+// waitingFor returns what a claim that goes on waits for after a plan; nil if for nothing. left is
+// how many sandboxes are neither its own nor about to be made for it, and found how many were
+// found.
 func (a *Assessment) waitingFor(p *Plan, left, found int) *v1alpha1.ClaimWaiting {
-	if !claims.Unfinished(a.claim) {
-		return nil
-	}
 	var w v1alpha1.ClaimWaiting
 	if p.Problem != nil {
 		w.Reason = p.Problem.Reason
@@ -38,23 +36,28 @@ func (a *Assessment) waitingFor(p *Plan, left, found int) *v1alpha1.ClaimWaiting
 	return &w
 }
 
-// describe adds to the message of a claim what it waits for, or why it ended short, and which
-// sandboxes failed.
-func (a *Assessment) describe(p *Plan, left int) {
-	status := &a.claim.Status
-	isShort := int(status.ClaimedReplicas) < claims.Replicas(a.claim)
-	if p.Problem == nil && a.Refused == nil { // which the message says
-		if status.Waiting != nil {
-			status.Message += claims.WaitingMessage(status.Waiting, poolOf(&a.Eligible))
-		} else if !claims.Unfinished(a.claim) && isShort {
-			status.Message += claims.EndMessage(claims.CannotStart(a.Eligible.Pools))
-		}
+// describe says in the status of a claim that goes on, or ended short, what it waits for, or why
+// it is short, and which sandboxes failed.
+func (a *Assessment) describe(p *Plan, left, found int) {
+	status, goesOn := &a.claim.Status, claims.Unfinished(a.claim)
+	if goesOn {
+		status.Waiting = a.waitingFor(p, left, found)
 	}
-	if claims.Unfinished(a.claim) || a.Refused == nil && isShort {
+	switch {
+	case p.Problem != nil || a.Refused != nil: // which the message says
+	case status.Waiting != nil:
+		status.Message += claims.WaitingMessage(status.Waiting, poolOf(&a.Eligible))
+	case !goesOn:
+		status.Message += claims.EndMessage(claims.CannotStart(a.Eligible.Pools))
+	}
+	if goesOn || a.Refused == nil {
 		status.Message += claims.FailuresMessage(status)
 	}
 	if p.Broken != nil && left > 0 {
 		status.Message += claims.CreateProblemMessage(claims.CreateProblem(p.Broken))
+	}
+	if !goesOn {
+		tellWhyShort(a.claim)
 	}
 }
 
@@ -80,9 +83,6 @@ func poolOf(e *claims.Eligible) string {
 // tellWhyShort lets the conditions of a claim that has ended short say what its message
 // does.
 func tellWhyShort(claim *v1alpha1.SandboxClaim) {
-	if claims.Unfinished(claim) {
-		return
-	}
 	for _, kind := range []string{v1alpha1.ClaimConditionCompleted, v1alpha1.ClaimConditionReady} {
 		c := meta.FindStatusCondition(claim.Status.Conditions, kind)
 		if c != nil && c.Reason != v1alpha1.ReasonAllReplicasClaimed && (kind == v1alpha1.ClaimConditionCompleted || c.Status == metav1.ConditionFalse) {
