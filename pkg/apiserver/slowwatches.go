@@ -46,22 +46,41 @@ func DefaultWatchLimits() WatchLimits {
 // slowWatches ends watches whose clients do not read. Where the events that are being written
 // take too many bytes, it ends the write that began first: a client that reads is quick. A
 // single watch of a user may so write an event of any size.
+//
+// A write that was ended returns at once, unless it is one of HTTP/2 and the client reads
+// nothing from the whole connection. Where such writes take as many bytes again, further ones
+// of their users fail.
 type slowWatches struct {
 	limits WatchLimits
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
-	// writes are the *watchWriter that write, in the order in which they began.
+	// writes are the *watchWriter that write and were not ended, in the order in which they began.
 	writes linked.List
-	// bytes are those of writes, and users has those of each user.
-	bytes int64
+	// live are the bytes of writes, and ending those of writes that were ended and have not returned.
+	live, ending watchBytes
+}
+
+// watchBytes are the bytes of some writes: of all, and of each user that has any.
+type watchBytes struct {
+	all   int64
 	users map[string]int64
+}
+
+func (b *watchBytes) add(user string, n int64) {
+	if b.users == nil {
+		b.users = map[string]int64{}
+	}
+	b.all += n
+	if b.users[user] += n; b.users[user] == 0 {
+		delete(b.users, user)
+	}
 }
 
 // withWatchLimits ends watches whose clients do not read. It has to be inside of authentication.
 // A watch over a websocket takes the connection over, and is not bounded.
 func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
-	slow := &slowWatches{limits: limits, clock: clock.RealClock{}, users: map[string]int64{}}
+	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
 			// A compressed event is written in small pieces, while all of it stays in memory.
@@ -141,48 +160,48 @@ func (w *watchWriter) bounded(size int, write func() error) error {
 func (s *slowWatches) begin(w *watchWriter, size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.ended {
-		return false
-	}
-	if size == 0 {
-		return true
+	stuck := s.ending.users[w.user]
+	w.ended = w.ended || stuck > s.limits.UserBytes || stuck > 0 && s.ending.all > s.limits.Bytes
+	if w.ended || size == 0 {
+		return !w.ended
 	}
 	w.size, w.place = size, s.writes.PushBack(w)
-	s.bytes += size
-	s.users[w.user] += size
+	s.live.add(w.user, size)
 	for first := s.writes.Front(); first != w.place; {
 		next := first.Next()
 		other := first.Value.(*watchWriter)
-		if s.bytes > s.limits.Bytes || other.user == w.user && s.users[w.user] > s.limits.UserBytes {
-			other.ended = true
-			s.remove(other)
-			// A write that is blocked returns. It has not returned before, as end takes the lock.
-			_ = other.controller.SetWriteDeadline(past)
+		if s.live.all > s.limits.Bytes || other.user == w.user && s.live.users[w.user] > s.limits.UserBytes {
+			s.endEarly(other)
 		}
 		first = next
 	}
 	return true
 }
 
+// endEarly lets a write return that waits for its client. It has not returned before, as end
+// takes the lock.
+func (s *slowWatches) endEarly(w *watchWriter) {
+	w.ended = true
+	s.writes.Remove(w.place)
+	s.live.add(w.user, -w.size)
+	s.ending.add(w.user, w.size)
+	_ = w.controller.SetWriteDeadline(past)
+}
+
 // end counts a write no longer. It reports whether the watch may go on.
 func (s *slowWatches) end(w *watchWriter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(w)
-	return !w.ended
-}
-
-// remove counts the write of w no longer, if it is counted.
-func (s *slowWatches) remove(w *watchWriter) {
-	if w.place == nil {
-		return
-	}
-	s.writes.Remove(w.place)
-	s.bytes -= w.size
-	if s.users[w.user] -= w.size; s.users[w.user] == 0 {
-		delete(s.users, w.user)
+	switch {
+	case w.place == nil: // it had no bytes
+	case w.ended:
+		s.ending.add(w.user, -w.size)
+	default:
+		s.writes.Remove(w.place)
+		s.live.add(w.user, -w.size)
 	}
 	w.place = nil
+	return !w.ended
 }
 
 // limitTime sets the deadline of writes. A connection without deadlines goes on without.

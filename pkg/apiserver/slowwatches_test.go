@@ -91,15 +91,28 @@ func (w *heldWatch) finish() error {
 	return <-w.result
 }
 
+// checkEnded checks that the write has ended.
+func (w *heldWatch) checkEnded(t *testing.T) {
+	t.Helper()
+	select {
+	case <-w.over:
+	default:
+		t.Fatal("the write was not ended")
+	}
+	if err := <-w.result; !errors.Is(err, errSlowWatch) {
+		t.Errorf("a write that was ended: %v", err)
+	}
+}
+
 func newSlowWatches() *slowWatches {
 	return &slowWatches{limits: WatchLimits{UserBytes: 100, Bytes: 300, WriteTimeout: time.Minute},
-		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), users: map[string]int64{}}
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
 }
 
 func (s *slowWatches) check(t *testing.T) {
 	t.Helper()
-	if s.bytes != 0 || s.writes.Len() != 0 || len(s.users) != 0 {
-		t.Errorf("without writes, %d bytes, %d writes and users %v are counted", s.bytes, s.writes.Len(), s.users)
+	if s.live.all != 0 || s.ending.all != 0 || s.writes.Len() != 0 || len(s.live.users) != 0 || len(s.ending.users) != 0 {
+		t.Errorf("without writes, %d writes with %v and %v are counted", s.writes.Len(), s.live, s.ending)
 	}
 }
 
@@ -110,9 +123,7 @@ func TestSlowWatchesOfAUser(t *testing.T) {
 	other := s.watchOf("other").write(90)
 	first, second := s.watchOf("one").write(60), s.watchOf("one").write(40)
 	third := s.watchOf("one").write(1)
-	if err := <-first.result; !errors.Is(err, errSlowWatch) {
-		t.Errorf("the first write: %v", err)
-	}
+	first.checkEnded(t)
 	if _, err := first.writer.Write([]byte("x")); !errors.Is(err, errSlowWatch) {
 		t.Errorf("a write after it: %v", err)
 	}
@@ -130,13 +141,38 @@ func TestSlowWatchesOfAllUsers(t *testing.T) {
 	s := newSlowWatches()
 	first, second, third := s.watchOf("a").write(100), s.watchOf("b").write(100), s.watchOf("c").write(100)
 	fourth := s.watchOf("d").write(100)
-	if err := <-first.result; !errors.Is(err, errSlowWatch) {
-		t.Errorf("the first write: %v", err)
-	}
+	first.checkEnded(t)
 	for _, w := range []*heldWatch{second, third, fourth} {
 		if err := w.finish(); err != nil {
 			t.Error(err)
 		}
+	}
+	s.check(t)
+}
+
+// Writes that were ended and do not return keep their user from more, and no other user.
+func TestSlowWatchesThatDoNotEnd(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	var stuck []*heldWatch
+	for range 3 {
+		w := s.watchOf("one")
+		w.expire.Do(func() {}) // a deadline has no effect
+		stuck = append(stuck, w.write(60))
+	}
+	if _, err := s.watchOf("one").writer.Write([]byte("x")); !errors.Is(err, errSlowWatch) {
+		t.Errorf("a write of the user: %v", err)
+	}
+	if err := s.watchOf("other").write(1).finish(); err != nil {
+		t.Errorf("a write of another user: %v", err)
+	}
+	for i, w := range stuck {
+		if err := w.finish(); errors.Is(err, errSlowWatch) != (i < 2) {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	if err := s.watchOf("one").write(1).finish(); err != nil {
+		t.Errorf("a write of the user after the others: %v", err)
 	}
 	s.check(t)
 }
@@ -155,8 +191,8 @@ func TestLargeEventOfASingleWatch(t *testing.T) {
 		single.writer.Flush()
 	}()
 	<-single.began
-	if s.users["one"] != 1000 {
-		t.Errorf("a flush counts as %d bytes", s.users["one"])
+	if s.live.users["one"] != 1000 {
+		t.Errorf("a flush counts as %d bytes", s.live.users["one"])
 	}
 	single.letGo <- struct{}{}
 	<-done
