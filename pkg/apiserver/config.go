@@ -94,6 +94,8 @@ type ExtraConfig struct {
 
 	// WriteLimits limit the bytes that are written to etcd for each namespace and user.
 	WriteLimits etcdquota.Limits
+	// WatchLimits bound what watches take whose clients do not read.
+	WatchLimits WatchLimits
 	// ExemptWriters are the names of the users whose writes count but are not rejected by
 	// WriteLimits.
 	ExemptWriters sets.Set[string]
@@ -170,6 +172,7 @@ func NewConfig() *Config {
 	return &Config{GenericConfig: generic, ExtraConfig: ExtraConfig{
 		SyncWindow: DefaultSyncWindow, ClaimLimits: validation.DefaultClaimLimits(), MaxFreshSandboxes: DefaultMaxFreshSandboxes,
 		MaxWaitingClaims: DefaultMaxWaitingClaims, WriteLimits: etcdquota.DefaultLimits(),
+		WatchLimits: DefaultWatchLimits(),
 	}}
 }
 
@@ -192,6 +195,7 @@ func (cfg *Config) Complete() CompletedConfig {
 		handler = withStrictClaims(handler)
 		handler = withRuntimeAccess(handler)
 		handler = withoutPodTemplatesInTables(handler)
+		handler = withWatchLimits(handler, c.extraConfig.WatchLimits)
 		handler = chain(handler, config)
 		if delay := config.ShutdownDelayDuration; delay > 0 {
 			handler = withDrain(handler, config.ShutdownInitiatedNotify(), delay, clock.RealClock{})

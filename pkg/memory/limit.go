@@ -7,6 +7,8 @@ package memory
 import (
 	"fmt"
 	"io"
+	"math"
+	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -25,4 +27,10 @@ func follow(limit memlimit.Provider, log io.Writer) {
 	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(Share)); err != nil {
 		fmt.Fprintln(log, "Warning: Go does not know the limit of memory:", err)
 	}
+}
+
+// Limit returns Go's memory limit, and whether there is one.
+func Limit() (int64, bool) {
+	limit := debug.SetMemoryLimit(-1) // which changes nothing
+	return limit, limit != math.MaxInt64
 }

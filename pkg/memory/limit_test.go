@@ -43,6 +43,17 @@ func TestFollowLimit(t *testing.T) {
 	}
 }
 
+func TestLimit(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(77 << 20))
+	if got, ok := Limit(); got != 77<<20 || !ok {
+		t.Errorf("limit %d, %t", got, ok)
+	}
+	debug.SetMemoryLimit(math.MaxInt64)
+	if got, ok := Limit(); ok {
+		t.Errorf("limit %d where there is none", got)
+	}
+}
+
 func unset(t *testing.T, name string) {
 	t.Helper()
 	t.Setenv(name, "") // restores it

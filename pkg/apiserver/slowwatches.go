@@ -1,0 +1,210 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	linked "container/list"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/utils/clock"
+
+	"github.com/sandlot-io/sandlot/pkg/memory"
+)
+
+// errSlowWatch is the error of a write to a watch that was ended for later ones.
+var errSlowWatch = errors.New("the client does not read its watch, and the events that wait for clients take too many bytes: watch again")
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
+// WatchLimits bound what watches take whose clients do not read.
+type WatchLimits struct {
+	// UserBytes and Bytes are how many bytes of events may be in writes at the same time: those
+	// of one user, and all.
+	UserBytes, Bytes int64
+	// WriteTimeout is how long one write may take.
+	WriteTimeout time.Duration
+}
+
+// DefaultWatchLimits are those for the memory of this process. A watch takes about six times
+// the bytes of the event that it writes, so those of one user take a tenth of the memory, and
+// all of them less than half.
+func DefaultWatchLimits() WatchLimits {
+	limit, ok := memory.Limit()
+	if !ok {
+		limit = 4 << 30
+	}
+	return WatchLimits{UserBytes: limit / 64, Bytes: limit / 16, WriteTimeout: 30 * time.Second}
+}
+
+// slowWatches ends watches whose clients do not read. Where the events that are being written
+// take too many bytes, it ends the write that began first: a client that reads is quick. A
+// single watch of a user may so write an event of any size.
+//
+// A write that was ended returns at once, unless it is one of HTTP/2 and the client reads
+// nothing from the whole connection. Where such writes take as many bytes again, further ones
+// of their users fail.
+type slowWatches struct {
+	limits WatchLimits
+	clock  clock.PassiveClock
+
+	mu sync.Mutex
+	// writes are the *watchWriter that write and were not ended, in the order in which they began.
+	writes linked.List
+	// live are the bytes of writes, and ending those of writes that were ended and have not returned.
+	live, ending watchBytes
+}
+
+// watchBytes are the bytes of some writes: of all, and of each user that has any.
+type watchBytes struct {
+	all   int64
+	users map[string]int64
+}
+
+func (b *watchBytes) add(user string, n int64) {
+	if b.users == nil {
+		b.users = map[string]int64{}
+	}
+	b.all += n
+	if b.users[user] += n; b.users[user] == 0 {
+		delete(b.users, user)
+	}
+}
+
+// withWatchLimits ends watches whose clients do not read. It has to be inside of authentication.
+// A watch over a websocket takes the connection over, and is not bounded.
+func withWatchLimits(handler http.Handler, limits WatchLimits) http.Handler {
+	slow := &slowWatches{limits: limits, clock: clock.RealClock{}}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
+			// A compressed event is written in small pieces, while all of it stays in memory.
+			req.Header.Del("Accept-Encoding")
+			writer := slow.writer(w, req)
+			// What the server writes when the watch ends has a deadline as well.
+			defer writer.limitTime()
+			w = responsewriter.WrapForHTTP1Or2(writer)
+		}
+		handler.ServeHTTP(w, req)
+	})
+}
+
+// writer returns a writer for a watch.
+func (s *slowWatches) writer(w http.ResponseWriter, req *http.Request) *watchWriter {
+	writer := &watchWriter{ResponseWriter: w, controller: http.NewResponseController(w), slow: s}
+	if user, ok := request.UserFrom(req.Context()); ok {
+		writer.user = user.GetName()
+	}
+	return writer
+}
+
+// watchWriter writes the events of one watch, one at a time.
+type watchWriter struct {
+	http.ResponseWriter
+	controller *http.ResponseController
+	slow       *slowWatches
+	user       string
+	// unflushed is the size of the last write since the last flush.
+	unflushed int
+
+	// What follows is under the lock of slow: size and place are those of the write that goes
+	// on, and ended says that no more may be written.
+	size  int64
+	place *linked.Element
+	ended bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (w *watchWriter) Write(p []byte) (n int, err error) {
+	w.unflushed = len(p)
+	err = w.bounded(len(p), func() error {
+		n, err = w.ResponseWriter.Write(p)
+		return err
+	})
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (w *watchWriter) Flush() {
+	// A write after an error fails.
+	_ = w.bounded(w.unflushed, w.controller.Flush)
+	w.unflushed = 0
+}
+
+// bounded calls write, which writes an event of a size, within the limits.
+func (w *watchWriter) bounded(size int, write func() error) error {
+	w.limitTime()
+	if !w.slow.begin(w, int64(size)) {
+		return errSlowWatch
+	}
+	err := write()
+	if !w.slow.end(w) {
+		return errSlowWatch
+	}
+	if err == nil { // else the deadline stays
+		_ = w.controller.SetWriteDeadline(time.Time{})
+	}
+	return err
+}
+
+// begin counts a write, and ends those that began first if there are too many bytes. It reports
+// whether the watch may go on.
+func (s *slowWatches) begin(w *watchWriter, size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stuck := s.ending.users[w.user]
+	w.ended = w.ended || stuck > s.limits.UserBytes || stuck > 0 && s.ending.all > s.limits.Bytes
+	if w.ended || size == 0 {
+		return !w.ended
+	}
+	w.size, w.place = size, s.writes.PushBack(w)
+	s.live.add(w.user, size)
+	for first := s.writes.Front(); first != w.place; {
+		next := first.Next()
+		other := first.Value.(*watchWriter)
+		if s.live.all > s.limits.Bytes || other.user == w.user && s.live.users[w.user] > s.limits.UserBytes {
+			s.endEarly(other)
+		}
+		first = next
+	}
+	return true
+}
+
+// endEarly lets a write return that waits for its client. It has not returned before, as end
+// takes the lock.
+func (s *slowWatches) endEarly(w *watchWriter) {
+	w.ended = true
+	s.writes.Remove(w.place)
+	s.live.add(w.user, -w.size)
+	s.ending.add(w.user, w.size)
+	_ = w.controller.SetWriteDeadline(past)
+}
+
+// end counts a write no longer. It reports whether the watch may go on.
+func (s *slowWatches) end(w *watchWriter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case w.place == nil: // it had no bytes
+	case w.ended:
+		s.ending.add(w.user, -w.size)
+	default:
+		s.writes.Remove(w.place)
+		s.live.add(w.user, -w.size)
+	}
+	w.place = nil
+	return !w.ended
+}
+
+// limitTime sets the deadline of writes. A connection without deadlines goes on without.
+func (w *watchWriter) limitTime() {
+	_ = w.controller.SetWriteDeadline(w.slow.clock.Now().Add(w.slow.limits.WriteTimeout))
+}

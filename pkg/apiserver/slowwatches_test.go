@@ -1,0 +1,232 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// heldWriter is a connection whose writes wait until they are let go, or have a deadline that
+// is over.
+type heldWriter struct {
+	http.ResponseWriter
+	began, letGo, over chan struct{}
+	expire             sync.Once
+
+	mu        sync.Mutex
+	deadlines []time.Time
+}
+
+func newHeldWriter() *heldWriter {
+	return &heldWriter{ResponseWriter: httptest.NewRecorder(),
+		began: make(chan struct{}), letGo: make(chan struct{}), over: make(chan struct{})}
+}
+
+func (h *heldWriter) hold() error {
+	h.began <- struct{}{}
+	select {
+	case <-h.letGo:
+		return nil
+	case <-h.over:
+		return os.ErrDeadlineExceeded
+	}
+}
+
+func (h *heldWriter) Write(p []byte) (int, error) {
+	if err := h.hold(); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (h *heldWriter) FlushError() error { return h.hold() }
+
+func (h *heldWriter) SetWriteDeadline(at time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deadlines = append(h.deadlines, at)
+	if at.Equal(past) {
+		h.expire.Do(func() { close(h.over) })
+	}
+	return nil
+}
+
+// heldWatch is a watch with a write that waits.
+type heldWatch struct {
+	*heldWriter
+	writer *watchWriter
+	result chan error
+}
+
+func (s *slowWatches) watchOf(name string) *heldWatch {
+	held := newHeldWriter()
+	req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	req = req.WithContext(request.WithUser(req.Context(), &user.DefaultInfo{Name: name}))
+	return &heldWatch{heldWriter: held, writer: s.writer(held, req), result: make(chan error, 1)}
+}
+
+// write begins a write of n bytes, and returns when it waits.
+func (w *heldWatch) write(n int) *heldWatch {
+	go func() {
+		_, err := w.writer.Write(make([]byte, n))
+		w.result <- err
+	}()
+	<-w.began
+	return w
+}
+
+func (w *heldWatch) finish() error {
+	w.letGo <- struct{}{}
+	return <-w.result
+}
+
+// checkEnded checks that the write has ended.
+func (w *heldWatch) checkEnded(t *testing.T) {
+	t.Helper()
+	select {
+	case <-w.over:
+	default:
+		t.Fatal("the write was not ended")
+	}
+	if err := <-w.result; !errors.Is(err, errSlowWatch) {
+		t.Errorf("a write that was ended: %v", err)
+	}
+}
+
+func newSlowWatches() *slowWatches {
+	return &slowWatches{limits: WatchLimits{UserBytes: 100, Bytes: 300, WriteTimeout: time.Minute},
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
+}
+
+func (s *slowWatches) check(t *testing.T) {
+	t.Helper()
+	if s.live.all != 0 || s.ending.all != 0 || s.writes.Len() != 0 || len(s.live.users) != 0 || len(s.ending.users) != 0 {
+		t.Errorf("without writes, %d writes with %v and %v are counted", s.writes.Len(), s.live, s.ending)
+	}
+}
+
+// The write of a user that began first ends if those of the user have too many bytes.
+func TestSlowWatchesOfAUser(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	other := s.watchOf("other").write(90)
+	first, second := s.watchOf("one").write(60), s.watchOf("one").write(40)
+	third := s.watchOf("one").write(1)
+	first.checkEnded(t)
+	if _, err := first.writer.Write([]byte("x")); !errors.Is(err, errSlowWatch) {
+		t.Errorf("a write after it: %v", err)
+	}
+	for name, w := range map[string]*heldWatch{"other": other, "second": second, "third": third} {
+		if err := w.finish(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.check(t)
+}
+
+// The writes of all users have a limit of their own.
+func TestSlowWatchesOfAllUsers(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	first, second, third := s.watchOf("a").write(100), s.watchOf("b").write(100), s.watchOf("c").write(100)
+	fourth := s.watchOf("d").write(100)
+	first.checkEnded(t)
+	for _, w := range []*heldWatch{second, third, fourth} {
+		if err := w.finish(); err != nil {
+			t.Error(err)
+		}
+	}
+	s.check(t)
+}
+
+// Writes that were ended and do not return keep their user from more, and no other user.
+func TestSlowWatchesThatDoNotEnd(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	var stuck []*heldWatch
+	for range 3 {
+		w := s.watchOf("one")
+		w.expire.Do(func() {}) // a deadline has no effect
+		stuck = append(stuck, w.write(60))
+	}
+	if s.begin(s.watchOf("one").writer, 1) {
+		t.Fatal("the user may write more")
+	}
+	if err := s.watchOf("other").write(1).finish(); err != nil {
+		t.Errorf("a write of another user: %v", err)
+	}
+	for i, w := range stuck {
+		if err := w.finish(); errors.Is(err, errSlowWatch) != (i < 2) {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	if err := s.watchOf("one").write(1).finish(); err != nil {
+		t.Errorf("a write of the user after the others: %v", err)
+	}
+	s.check(t)
+}
+
+// A single watch writes an event that is larger than the limits, and flushes it.
+func TestLargeEventOfASingleWatch(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	single := s.watchOf("one").write(1000)
+	if err := single.finish(); err != nil {
+		t.Error(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		single.writer.Flush()
+	}()
+	<-single.began
+	if s.live.users["one"] != 1000 {
+		t.Errorf("a flush counts as %d bytes", s.live.users["one"])
+	}
+	single.letGo <- struct{}{}
+	<-done
+	s.check(t)
+}
+
+// Each write has a deadline, which is removed after it, as a watch without events lasts.
+func TestDeadlinesOfWatches(t *testing.T) {
+	t.Parallel()
+	s := newSlowWatches()
+	w := s.watchOf("one").write(1)
+	if want := s.clock.Now().Add(time.Minute); len(w.deadlines) != 1 || !w.deadlines[0].Equal(want) {
+		t.Errorf("the deadlines are %v, want %v", w.deadlines, want)
+	}
+	if err := w.finish(); err != nil {
+		t.Error(err)
+	}
+	if len(w.deadlines) != 2 || !w.deadlines[1].IsZero() {
+		t.Errorf("the deadlines are %v, want that the last is none", w.deadlines)
+	}
+}
+
+// Requests that are no watches get their writer as it is; watches are not compressed.
+func TestOnlyWatchesAreBounded(t *testing.T) {
+	t.Parallel()
+	for verb, bounded := range map[string]bool{"watch": true, "list": false, "get": false} {
+		req := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		req.Header.Set("Accept-Encoding", "gzip")
+		req = req.WithContext(request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: verb}))
+		outer := httptest.NewRecorder()
+		withWatchLimits(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if (w != http.ResponseWriter(outer)) != bounded || (req.Header.Get("Accept-Encoding") == "") != bounded {
+				t.Errorf("%s: a writer %T, Accept-Encoding %q", verb, w, req.Header.Get("Accept-Encoding"))
+			}
+		}), DefaultWatchLimits()).ServeHTTP(outer, req)
+	}
+}

@@ -1,0 +1,109 @@
+// Copyright The Sandlot Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+
+	"github.com/sandlot-io/sandlot/pkg/apiserver"
+	"github.com/sandlot-io/sandlot/pkg/testutil"
+	"github.com/sandlot-io/sandlot/pkg/testutil/builders"
+)
+
+// watching is a server that tells of the watches that end, by their parameter "name".
+type watching struct {
+	*testutil.Server
+	client *http.Client
+	ended  chan string
+}
+
+func startWatching(t *testing.T, limits apiserver.WatchLimits) *watching {
+	t.Helper()
+	w := &watching{ended: make(chan string, 10)}
+	w.Server = testutil.Start(t, testutil.WithConfig(func(c *apiserver.Config) {
+		c.ExtraConfig.WatchLimits = limits
+		chain := c.GenericConfig.BuildHandlerChainFunc
+		c.GenericConfig.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
+			return chain(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+				handler.ServeHTTP(rw, req)
+				if name := req.URL.Query().Get("name"); name != "" {
+					w.ended <- name
+				}
+			}), config)
+		}
+	}))
+	tls, err := rest.TLSConfigFor(w.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The transport takes so many bytes of a response that nobody reads.
+	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 16}}
+	t.Cleanup(transport.CloseIdleConnections)
+	w.client = &http.Client{Transport: transport}
+	return w
+}
+
+// watch begins a watch of the template of a name.
+func (w *watching) watch(t *testing.T, name, template string) *bufio.Reader {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.Config.Host+
+		"/apis/agents.kruise.io/v1alpha1/namespaces/default/sandboxtemplates?watch=1&timeoutSeconds=3600&name="+name+
+		"&fieldSelector=metadata.name%3D"+template, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		t.Fatalf("the watch %s: %s %s", name, resp.Proto, resp.Status)
+	}
+	return bufio.NewReader(resp.Body)
+}
+
+// A watch that nobody reads is ended for another one, and watches that are read go on.
+func TestStuckWatches(t *testing.T) {
+	t.Parallel()
+	w := startWatching(t, apiserver.WatchLimits{UserBytes: 300 << 10, Bytes: 1 << 30, WriteTimeout: time.Hour})
+	templates := w.Client.AgentsV1alpha1().SandboxTemplates("default")
+	if _, err := templates.Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	read := w.watch(t, "read", "small")
+	w.watch(t, "one", "large")
+	w.watch(t, "two", "large")
+	if got := <-w.ended; got != "one" && got != "two" { // whichever was written first
+		t.Fatalf("the watch %q ended", got)
+	}
+	if _, err := templates.Create(t.Context(), builders.Template("small"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var event wireEvent
+	if err := json.NewDecoder(read).Decode(&event); err != nil || event.Type != "ADDED" {
+		t.Errorf("the watch that is read: %v, event %q", err, event.Type)
+	}
+}
+
+// A watch that nobody reads ends when the time of a write is over.
+func TestStuckWatchTimesOut(t *testing.T) {
+	t.Parallel()
+	w := startWatching(t, apiserver.WatchLimits{UserBytes: 1 << 30, Bytes: 1 << 30, WriteTimeout: time.Second})
+	if _, err := w.Client.AgentsV1alpha1().SandboxTemplates("default").Create(t.Context(), largeTemplate("large"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.watch(t, "stuck", "large")
+	if got := <-w.ended; got != "stuck" {
+		t.Errorf("the watch %q ended", got)
+	}
+}
