@@ -69,12 +69,9 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 		}
 		req = strictForKubectlPatch(req)
 		mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-		if err != nil {
-			handler.ServeHTTP(w, req) // it has an answer for that
-			return
-		}
-		switch types.PatchType(mediaType) {
-		case types.StrategicMergePatchType, types.ApplyCBORPatchType:
+		switch patch := types.PatchType(mediaType); {
+		case err != nil, patch == types.StrategicMergePatchType, patch == types.ApplyCBORPatchType:
+			// The generic handlers take what is before the semicolon, also where the rest is wrong.
 			err = &apierrors.StatusError{ErrStatus: metav1.Status{
 				Status: metav1.StatusFailure,
 				Code:   http.StatusUnsupportedMediaType,
@@ -82,7 +79,7 @@ func WithPatchRules(handler http.Handler, o PatchOptions) http.Handler {
 				Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s",
 					strings.Join(patchTypes, ", ")),
 			}}
-		case types.ApplyYAMLPatchType, types.MergePatchType:
+		case patch == types.ApplyYAMLPatchType, patch == types.MergePatchType:
 			applied := mediaType == string(types.ApplyYAMLPatchType)
 			served := o.Kinds[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
 			err = o.check(req, served[resourceKey(info.Resource, info.Subresource)], applied)

@@ -36,7 +36,10 @@ func TestNoCBOR(t *testing.T) {
 	for contentType, want := range map[string]int{
 		"application/apply-patch+cbor":           http.StatusUnsupportedMediaType,
 		"application/strategic-merge-patch+json": http.StatusUnsupportedMediaType,
+		"application/apply-patch+yaml;=":         http.StatusUnsupportedMediaType,
+		"":                                       http.StatusUnsupportedMediaType,
 		"application/merge-patch+json":           http.StatusOK,
+		"application/merge-patch+json; a=b":      http.StatusOK,
 	} {
 		req := httptest.NewRequest(http.MethodPatch, "/", strings.NewReader("{}"))
 		req.Header.Set("Content-Type", contentType)

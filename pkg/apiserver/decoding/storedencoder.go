@@ -18,10 +18,10 @@ import (
 type storedEncoder struct{ runtime.Encoder }
 
 // NewStoredEncoder returns an encoder of objects for etcd. It refuses, with a BadRequest that names
-// the field, an object that could not be decoded again. One such object in etcd would fail each list of
-// its kind, in all namespaces. Of what can be encoded, only times beyond the years 0 to 9999 are
-// known not to decode: requests with such times are refused before, but they are not all that
-// changes objects.
+// the field, an object that could not be decoded again, or not as a part of a list. One such object
+// in etcd would fail each list of its kind, in all namespaces. Of what can be encoded, only times
+// beyond the years 0 to 9999 and what is nested too deep are known not to decode: requests with
+// these are refused before, but requests are not all that changes objects.
 func NewStoredEncoder(encoder runtime.Encoder) runtime.Encoder { return storedEncoder{encoder} }
 
 // beyondYears are how times begin that cannot be read again. Other texts may begin so.
@@ -34,6 +34,9 @@ func (e storedEncoder) Encode(obj runtime.Object, w io.Writer) error {
 		return err
 	}
 	data := encoded.Bytes()
+	if isTooDeep(data) {
+		return apierrors.NewBadRequest(fmt.Sprintf("the object is not stored: %v", errTooDeep))
+	}
 	for _, begin := range beyondYears {
 		if !bytes.Contains(data, begin) {
 			continue

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandlot-io/sandlot/apis/sandbox/v1alpha1"
 	"github.com/sandlot-io/sandlot/pkg/apiserver/decoding"
@@ -35,6 +36,9 @@ func TestStoredEncoder(t *testing.T) {
 		"of a manager": {func(c *v1alpha1.SandboxClaim) {
 			c.ManagedFields = []metav1.ManagedFieldsEntry{{}, {Time: &metav1.Time{Time: late}}}
 		}, "/metadata/managedFields/1/time"},
+		"nested": {func(c *v1alpha1.SandboxClaim) {
+			c.Spec.VolumeClaimTemplates = []runtime.RawExtension{{Raw: []byte(strings.Repeat("[", 300) + strings.Repeat("]", 300))}}
+		}, "200 levels"},
 	} {
 		claim := &v1alpha1.SandboxClaim{}
 		tc.change(claim)

@@ -35,8 +35,8 @@ var (
 // events of watches nest what is in them deeper than it is stored.
 const maxDepth = 200
 
-// maxDigits is how many digits a float64 takes before its point, whatever they are.
-const maxDigits = 300
+// maxDigits is how many digits a float64 takes before its point, with an exponent of two digits.
+const maxDigits = 200
 
 var (
 	errTooDeep     = fmt.Errorf("objects and lists must not be nested in more than %d levels", maxDepth)
@@ -113,10 +113,12 @@ func withSaid(js []byte, kinds []schema.GroupVersionKind) []schema.GroupVersionK
 
 // isSuspicious reports whether data may have a number with an exponent of at least three digits, or
 // with as many digits as a float64 does not take, or a time in the years 0 or 9999, or may be
-// nested too deep. Escape sequences may hide any
-// character. It reads data once, and allocates nothing.
+// nested too deep. Escape sequences may hide any character. It allocates nothing.
 func isSuspicious(data []byte) bool {
-	depth, digits := 0, 0
+	if isTooDeep(data) {
+		return true
+	}
+	digits := 0
 	for i := 0; i < len(data); i++ {
 		if digits++; !isDigit(data[i]) {
 			digits = 0
@@ -137,12 +139,6 @@ func isSuspicious(data []byte) bool {
 			if year := string(data[max(0, i-4):i]); year == "0000" || year == "9999" {
 				return true
 			}
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case '}', ']':
-			depth--
 		}
 	}
 	return false
@@ -198,7 +194,7 @@ func badValue(decoder *json.Decoder, t reflect.Type, path *field.Path) *field.Er
 		text := fmt.Sprint(token)
 		switch {
 		case t == quantity && v1alpha1.CheckQuantity(text) != nil:
-			return field.Invalid(path, cut(text, maxShown), v1alpha1.ErrQuantityExponent.Error())
+			return field.Invalid(path, cut(text, maxShown), v1alpha1.CheckQuantity(text).Error())
 		case (t == timestamp || t == microTime) && !isReadableTime(text):
 			return field.Invalid(path, cut(text, maxShown), errTimeRange.Error())
 		}

@@ -126,19 +126,33 @@ func TestLargeNumbers(t *testing.T) {
 	install.Install(scheme)
 	long := strings.Repeat("9", 400)
 	for data, want := range map[string]error{
-		`{"spec":{"template":{"x":1e400}}}`:          errNumberRange,
-		`{"spec":{"template":{"x":-1e+400}}}`:        errNumberRange,
-		`{"spec":{"template":{"x":[` + long + `]}}}`: errNumberRange,
-		`{"spec":{"replicas":1e400}}`:                errNumberRange,
-		`{"spec":{"template":{"x":1e308}}}`:          nil,
-		`{"spec":{"template":{"x":1e-400}}}`:         nil,
-		`{"spec":{"template":{"x":"` + long + `"}}}`: nil,
-		`{"spec":{"template":{"x":"1e400"}}}`:        nil,
-		`{"spec":{"template":{"x":"\u0031"}}}`:       nil,
-		`{"spec":{"template":{"x":0.` + long + `}}}`: nil,
+		`{"spec":{"template":{"x":1e400}}}`:                  errNumberRange,
+		`{"spec":{"template":{"x":-1e+400}}}`:                errNumberRange,
+		`{"spec":{"template":{"x":1` + long[:299] + `e99}}}`: errNumberRange,
+		`{"spec":{"template":{"x":[` + long + `]}}}`:         errNumberRange,
+		`{"spec":{"replicas":1e400}}`:                        errNumberRange,
+		`{"spec":{"template":{"x":1e308}}}`:                  nil,
+		`{"spec":{"template":{"x":1e-400}}}`:                 nil,
+		`{"spec":{"template":{"x":"` + long + `"}}}`:         nil,
+		`{"spec":{"template":{"x":"1e400"}}}`:                nil,
+		`{"spec":{"template":{"x":"\u0031"}}}`:               nil,
+		`{"spec":{"template":{"x":0.` + long + `}}}`:         nil,
 	} {
 		if err := checkValues(scheme, []byte(data), v1alpha1.SchemeGroupVersion.WithKind("SandboxSet")); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", data, err, want)
+		}
+	}
+}
+
+// TestLongQuantities: a quantity that takes long to parse is refused.
+func TestLongQuantities(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	for _, text := range []string{strings.Repeat("9", 400), "0." + strings.Repeat("9", 400), strings.Repeat("9", 400) + "Gi"} {
+		data := `{"spec":{"template":{"spec":{"containers":[{"resources":{"limits":{"cpu":"` + text + `"}}}]}}}}`
+		err := checkValues(scheme, []byte(data), v1alpha1.SchemeGroupVersion.WithKind("SandboxSet"))
+		if err == nil || !strings.Contains(err.Error(), v1alpha1.ErrQuantityLength.Error()) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
@@ -155,6 +169,8 @@ func TestNestedTooDeep(t *testing.T) {
 		"as deep as may be": {`{"a":` + nested(maxDepth-1, "1") + `}`, nil},
 		"too deep":          {`{"a":` + nested(maxDepth, "1") + `}`, errTooDeep},
 		"objects":           {strings.Repeat(`{"a":`, maxDepth+1) + "1" + strings.Repeat(`}`, maxDepth+1), errTooDeep},
+		"after a text":      {`{"a":"` + strings.Repeat(`}`, 1000) + `","b":` + nested(maxDepth, "1") + `}`, errTooDeep},
+		"in turn with text": {strings.Repeat(`{"}":`, maxDepth+1) + "1" + strings.Repeat(`}`, maxDepth+1), errTooDeep},
 		"side by side":      {`[` + strings.Repeat(nested(2, "")+",", maxDepth) + `1]`, nil},
 		"a text":            {`{"a":"` + strings.Repeat(`\"[{`, maxDepth) + `"}`, nil},
 		"YAML":              {"a:\n- " + nested(maxDepth-1, "1"), errTooDeep},
