@@ -15,7 +15,7 @@ const lowEvery = 4
 
 // fairQueue is a work queue in which namespaces take turns, so that one with many requests does not
 // delay those of others. Requests of low priority, which are those of objects that a program finds
-// when it starts, wait for the others, but for each lowEvery-th.
+// when it starts, wait for the others; each lowEvery-th request that is taken is one of them.
 type fairQueue[R comparable] struct {
 	workqueue.TypedRateLimitingInterface[R]
 	storage *fairStorage[R]
@@ -46,6 +46,7 @@ func (q *fairQueue[R]) AddWithOpts(o priorityqueue.AddOpts, requests ...R) {
 		case o.Priority != nil && *o.Priority < 0:
 			q.storage.addLow(request)
 			q.Add(request)
+			q.storage.addedLow(request) // is still there if the request is being worked on
 		default:
 			q.Add(request)
 		}
@@ -53,9 +54,13 @@ func (q *fairQueue[R]) AddWithOpts(o priorityqueue.AddOpts, requests ...R) {
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue. All requests have the same priority when
-// they are added again.
+// they are added again. After a shutdown no request is handed out that still waits.
 func (q *fairQueue[R]) GetWithPriority() (request R, priority int, shutdown bool) {
 	request, shutdown = q.Get()
+	if !shutdown && q.ShuttingDown() {
+		q.Done(request)
+		return request, 0, true
+	}
 	return request, 0, shutdown
 }
 
@@ -104,8 +109,15 @@ func (s *fairStorage[R]) Touch(request R) {
 	if _, low := s.isLow[request]; s.addedLow(request) || !low {
 		return
 	}
-	delete(s.isLow, request)
+	s.leaveLow(request)
 	s.others.push(s.namespaceOf(request), request)
+}
+
+// leaveLow notes that a request does not wait with low priority any more.
+func (s *fairStorage[R]) leaveLow(request R) {
+	if delete(s.isLow, request); len(s.isLow) == 0 {
+		s.low = turns[R]{} // which may have requests that wait in others
+	}
 }
 
 // Len implements workqueue.Queue.
@@ -118,7 +130,7 @@ func (s *fairStorage[R]) Pop() R {
 		for {
 			request := s.low.pop()
 			if _, waits := s.isLow[request]; waits {
-				delete(s.isLow, request)
+				s.leaveLow(request)
 				return request
 			}
 		}

@@ -95,6 +95,31 @@ func TestLowPriority(t *testing.T) {
 	}
 }
 
+// TestLowPriorityOfOneThatIsWorkedOn: a request that is found anew while a worker has it comes back
+// as one that has changed.
+func TestLowPriorityOfOneThatIsWorkedOn(t *testing.T) {
+	q := newQueue(t)
+	q.Add(of("a/changed"))
+	request, _, _ := q.GetWithPriority()
+	q.Add(request)
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(-100)}, request, of("a/start"))
+	q.Done(request)
+	if got := taken(q, 2); !slices.Equal(got, []string{"a/changed", "a/start"}) {
+		t.Errorf("the order is %v", got)
+	}
+}
+
+// TestShutDown: what waits when a program stops is not worked on.
+func TestShutDown(t *testing.T) {
+	q := newQueue(t)
+	q.Add(of("a/1"))
+	q.Add(of("a/2"))
+	q.ShutDown()
+	if request, _, shutdown := q.GetWithPriority(); !shutdown {
+		t.Errorf("%s is worked on", request)
+	}
+}
+
 // TestLaterRequests: requests come back after a time, and after failures.
 func TestLaterRequests(t *testing.T) {
 	q := newQueue(t)
